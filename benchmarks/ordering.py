@@ -1,0 +1,220 @@
+"""Ordering throughput and memory on simulated positions, on one core.
+
+    slackline bench ordering --json
+
+prints ``argsort_rate`` (a stable NumPy argsort of all time stamps), ``slack_rate`` and ``auto_rate`` (the
+engine, chunks of 10,000 rows, one columnar detector), ``single_event_rate`` (pushes of one event, one
+detector), all in events per second; ``slack_ratio`` and ``auto_ratio`` to the argsort; ``peak_mb_2m`` and
+``peak_mb_20m`` (peak memory of a fresh process that streams so many events through `auto`) and
+``memory_ratio``. Rates are the best of ``repeats`` rounds; the rounds of all kinds take turns, so that a busy
+machine disturbs all alike. Compilation is not measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from rich.console import Console
+from rich.progress import Progress
+
+import slackline as sl
+from slackline.sim import position_chunks, positions
+
+SEED = 20
+SECONDS = 65
+CHUNK = 10_000
+SINGLE = 200_000
+EVENTS_PER_SECOND = 36_000
+
+
+class Batches(sl.Detector):
+    """Looks at every position, column by column, and publishes nothing."""
+
+    listens = ("ball", "player")
+    publishes = ()
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def on_batch(self, batch: Any) -> Iterator[Any]:
+        self.seen += len(batch)
+        return iter(())
+
+
+class Singles(sl.Detector):
+    """Looks at every position, one by one, and publishes nothing."""
+
+    listens = ("ball", "player")
+    publishes = ()
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def on_event(self, event: sl.Event) -> Iterator[sl.Event]:
+        self.seen += 1
+        return iter(())
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="slackline bench ordering", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object only")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="length of the simulated session")
+    parser.add_argument("--repeats", type=int, default=3, help="rounds; the best counts")
+    parser.add_argument(
+        "--no-memory", action="store_true", help="skip the memory figures, which take longest"
+    )
+    parser.add_argument("--peak-of", type=int, metavar="EVENTS", help=argparse.SUPPRESS)
+    options = parser.parse_args(argv)
+    with _one_core():
+        if options.peak_of is not None:
+            print(json.dumps(_stream_through(options.peak_of)))
+            return 0
+        figures = _measure(options)
+    if options.json:
+        print(json.dumps(figures))
+    else:
+        for name, value in figures.items():
+            print(f"{name:>18}  {value:>14,.0f}" if value >= 1_000 else f"{name:>18}  {value:>14.3f}")
+    return 0
+
+
+@contextmanager
+def _one_core() -> Iterator[None]:
+    """Everything inside, and every process started there, shares one core."""
+    threads = pa.cpu_count()
+    pa.set_cpu_count(1)
+    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    if cores:
+        os.sched_setaffinity(0, {max(cores)})
+    try:
+        yield
+    finally:
+        pa.set_cpu_count(threads)
+        if cores:
+            os.sched_setaffinity(0, cores)
+
+
+def _measure(options: argparse.Namespace) -> dict[str, float]:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("simulating", total=4 * options.repeats + (0 if options.no_memory else 11))
+
+        def step(name: str, done: int = 0) -> None:
+            bar.update(task, description=name, advance=done)
+
+        figures = _rates(options.seconds, options.repeats, step)
+        if not options.no_memory:
+            figures |= _memory(step)
+    return figures
+
+
+def _rates(seconds: float, repeats: int, step: Callable[..., None]) -> dict[str, float]:
+    step("simulating")
+    table = positions(seconds=seconds, seed=SEED)
+    ts = table["ts"].to_numpy()
+    chunks = [table.slice(start, CHUNK) for start in range(0, len(table), CHUNK)]
+    singles = _events(table.slice(0, SINGLE))
+    kinds: dict[str, tuple[int, Callable[[], float]]] = {
+        "argsort_rate": (len(ts), lambda: _timed(lambda: np.argsort(ts, kind="stable"))),
+        "slack_rate": (len(ts), lambda: _pushed(Batches(), "slack", chunks)),
+        "auto_rate": (len(ts), lambda: _pushed(Batches(), "auto", chunks)),
+        "single_event_rate": (
+            len(singles),
+            lambda: _pushed(Singles(), "auto", [[event] for event in singles]),
+        ),
+    }
+    # Warm-up: compiles and touches everything once.
+    for policy in ("slack", "auto"):
+        _pushed(Batches(), policy, chunks[:5])
+        _pushed(Singles(), policy, [[event] for event in singles[:2_000]])
+    best = dict.fromkeys(kinds, float("inf"))
+    for _ in range(repeats):
+        for name, (_, run) in kinds.items():
+            step(name.removesuffix("_rate"))
+            best[name] = min(best[name], run())
+            step(name.removesuffix("_rate"), 1)
+    rates = {name: round(events / best[name], 1) for name, (events, _) in kinds.items()}
+    rates["slack_ratio"] = round(rates["slack_rate"] / rates["argsort_rate"], 4)
+    rates["auto_ratio"] = round(rates["auto_rate"] / rates["argsort_rate"], 4)
+    return rates
+
+
+def _timed(work: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def _pushed(detector: Batches | Singles, policy: str, pushes: list[Any]) -> float:
+    """Seconds to push everything through a fresh engine; checks that they got through."""
+    engine = sl.Engine(sl.Hierarchy([detector], clock=("ball",)), policy=policy)
+
+    def work() -> None:
+        for rows in pushes:
+            engine.push(rows)
+            engine.drain()
+        engine.close()
+
+    seconds = _timed(work)
+    pushed = sum(len(rows) for rows in pushes)
+    # While K is still unknown some come late; after that next to none.
+    if not 0.99 * pushed - 5_000 <= detector.seen <= pushed:
+        raise RuntimeError(f"{policy}: {pushed} events were pushed, but the detector saw {detector.seen}.")
+    return seconds
+
+
+def _events(table: pa.Table) -> list[sl.Event]:
+    payload = ["x", "y", "z"]
+    return [
+        sl.Event(row["type"], row["ts"], row["source"], row["seq"], **{name: row[name] for name in payload})
+        for row in table.to_pylist()
+    ]
+
+
+def _memory(step: Callable[..., None]) -> dict[str, float]:
+    """Peaks of fresh processes, so that neither run sees the other's memory."""
+    peaks = {}
+    for name, millions in (("peak_mb_2m", 2), ("peak_mb_20m", 20)):
+        step(f"{millions} M events")
+        command = [sys.executable, str(Path(__file__).resolve()), "--peak-of", str(millions * 1_000_000)]
+        path = os.pathsep.join(
+            [str(Path(sl.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
+        )
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": path}
+        )
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
+        peaks[name] = round(json.loads(done.stdout)["peak_mb"], 1)
+        step(name, millions // 2)
+    return peaks | {"memory_ratio": round(peaks["peak_mb_20m"] / peaks["peak_mb_2m"], 3)}
+
+
+def _stream_through(events: int) -> dict[str, float]:
+    """Stream so many simulated events through `auto` and say how much memory that took at most."""
+    detector = Batches()
+    engine = sl.Engine(sl.Hierarchy([detector], clock=("ball",)), policy="auto")
+    for chunk in position_chunks(seconds=events / EVENTS_PER_SECOND, seed=SEED, rows=CHUNK):
+        engine.push(chunk)
+        engine.drain()
+    engine.close()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {"seen": detector.seen, "peak_mb": peak / (1024 * 1024 if sys.platform == "darwin" else 1024)}
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,32 @@
+"""Slackline puts out-of-order event streams back in order, with the least possible waiting, and runs detectors on them.
+
+>>> import slackline as sl
+>>> class Echo(sl.Detector):
+...     listens, publishes = ("ping",), ("pong",)
+...     def on_event(self, event):
+...         yield event.derive("pong")
+>>> engine = sl.Engine(sl.Hierarchy([Echo()], clock="ping"))
+>>> [output.event.ts for output in engine.push([sl.Event("ping", ts=1), sl.Event("ping", ts=2)]) + engine.close()]
+[1, 2]
+"""
+
+from slackline.core.batch import Batch
+from slackline.core.detector import Detector
+from slackline.core.errors import SlacklineError
+from slackline.core.event import Event
+from slackline.core.hierarchy import Hierarchy
+from slackline.core.types import EventType
+from slackline.engine import Engine, Late, Output, Quarantined
+
+__all__ = [
+    "Batch",
+    "Detector",
+    "Engine",
+    "Event",
+    "EventType",
+    "Hierarchy",
+    "Late",
+    "Output",
+    "Quarantined",
+    "SlacklineError",
+]

@@ -1,0 +1,35 @@
+"""The command line: ``slackline COMMAND``. One file per command.
+
+Exit codes: 0 done, 1 failed, 2 wrong use. Figures go to stdout, everything else to stderr.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+
+import typer
+
+from slackline.cli.bench import bench
+from slackline.cli.study import study
+
+app = typer.Typer(
+    name="slackline",
+    help="Puts out-of-order event streams back in order with the least possible waiting.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+app.command()(study)
+app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(bench)
+
+# The demo needs Spark only when it runs; it is left out where it is not installed.
+if importlib.util.find_spec("slackline.cli.demo") is not None:
+    app.command()(importlib.import_module("slackline.cli.demo").demo)
+
+
+def main() -> None:
+    """Entry point of the installed command."""
+    app()

@@ -1,0 +1,126 @@
+"""Batches: runs of events of one type, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from slackline.core.event import NO_SEQ, Event, Source
+
+Column = npt.NDArray[Any]
+
+
+class Batch:
+    """A run of events of one type in order: ``ts``, ``source``, ``seq`` and the payload as columns.
+
+    >>> batch = Batch.of_events("a", [Event("a", ts=1, source="s", x=2.5), Event("a", ts=4, source="s", x=3.0)])
+    >>> batch.ts, batch["x"], len(batch), batch.event(1)
+    (array([1, 4]), array([2.5, 3. ]), 2, Event('a', ts=4, source='s', x=3.0))
+    """
+
+    __slots__ = ("_columns", "_names", "_seq", "_slots", "_sources", "ts", "type")
+
+    def __init__(
+        self,
+        type: str,
+        ts: Column,
+        slots: Column,
+        seq: Column,
+        columns: Mapping[str, Column],
+        names: Sequence[Source],
+    ) -> None:
+        self.type = type
+        self.ts = ts
+        self._slots = slots
+        self._seq = seq
+        self._columns = columns
+        self._names = names
+        self._sources: Column | None = None
+
+    @classmethod
+    def of_events(cls, type: str, events: Sequence[Event]) -> Batch:
+        """A batch of events that exist already; a field that some of them lack is None there."""
+        names: dict[Source, int] = {}
+        slots = np.array([names.setdefault(event.source, len(names)) for event in events], dtype=np.int64)
+        seq = np.array([NO_SEQ if event.seq is None else event.seq for event in events], dtype=np.int64)
+        fields = dict.fromkeys(field for event in events for field in event.payload)
+        columns = {field: as_column([event.payload.get(field) for event in events]) for field in fields}
+        ts = np.array([event.ts for event in events], dtype=np.int64)
+        return cls(type, ts, slots, seq, columns, list(names))
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of the payload's columns."""
+        return tuple(self._columns)
+
+    @property
+    def source(self) -> Column:
+        """Who sent each event."""
+        if self._sources is None:
+            self._sources = as_column(list(self._names))[self._slots]
+        return self._sources
+
+    @property
+    def seq(self) -> Column:
+        """The sources' sequence numbers, -1 where there is none."""
+        return self._seq
+
+    def __getitem__(self, field: str) -> Column:
+        try:
+            return self._columns[field]
+        except KeyError:
+            raise KeyError(f"batch of {self.type!r} has no field {field!r}; it has {sorted(self._columns)}") from None
+
+    def slice(self, start: int, stop: int) -> Batch:
+        """The rows from ``start`` up to ``stop``, without copying."""
+        rows = slice(start, stop)
+        columns = {field: column[rows] for field, column in self._columns.items()}
+        return Batch(self.type, self.ts[rows], self._slots[rows], self._seq[rows], columns, self._names)
+
+    def take(self, rows: Column) -> Batch:
+        """Some of the rows."""
+        columns = {field: column[rows] for field, column in self._columns.items()}
+        return Batch(self.type, self.ts[rows], self._slots[rows], self._seq[rows], columns, self._names)
+
+    def event(self, row: int) -> Event:
+        """One row as an event."""
+        return next(iter(self.slice(row, row + 1)))
+
+    def __iter__(self) -> Iterator[Event]:
+        """The rows as events; a field without a value (None) is left out of the payload."""
+        seqs = [None if seq == NO_SEQ else seq for seq in self._seq.tolist()]
+        sources = [self._names[slot] for slot in self._slots.tolist()]
+        ts = self.ts.tolist()
+        fields = list(self._columns)
+        if not fields:
+            for t, source, seq in zip(ts, sources, seqs, strict=True):
+                yield Event.of(self.type, t, source, seq, {})
+            return
+        sparse = any(column.dtype == object for column in self._columns.values())
+        values = zip(*(column.tolist() for column in self._columns.values()), strict=True)
+        for t, source, seq, row in zip(ts, sources, seqs, values, strict=True):
+            payload = dict(zip(fields, row, strict=True))
+            if sparse:
+                payload = {field: value for field, value in payload.items() if value is not None}
+            yield Event.of(self.type, t, source, seq, payload)
+
+    def __repr__(self) -> str:
+        return f"Batch({self.type!r}, {len(self)} rows, fields={list(self._columns)})"
+
+
+def as_column(values: list[Any]) -> Column:
+    """A list as a column: typed where all values are of one plain kind, objects otherwise."""
+    kinds = set(map(type, values))
+    if kinds == {float} or kinds == {bool}:
+        return np.array(values)
+    if kinds == {int} and all(-(2**63) <= value < 2**63 for value in values):
+        return np.array(values, dtype=np.int64)
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column

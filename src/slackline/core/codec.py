@@ -1,0 +1,241 @@
+"""States as bytes: safe to read from anyone, the same for equal states, and versioned.
+
+``Engine.save()`` and the snapshots of detectors use this format.
+
+>>> from collections import deque
+>>> from slackline.core.event import Event
+>>> state = {"close": {7, 3}, "last": Event("kick", ts=5), ("home", 1): deque([1.5], maxlen=4)}
+>>> decode(encode(state)) == state
+True
+>>> load("example", 1, dump("example", 1, [1, 2]))
+[1, 2]
+
+**Values.** None, bool, int of any size, float and complex to the bit, str (lone surrogates too), bytes,
+list, tuple, set, frozenset, dict with any of these as keys, deque, defaultdict of a built-in factory,
+Counter, OrderedDict, Event, dataclass instances, namedtuples, Enum members, NumPy arrays and scalars. What
+comes back has the same types. Anything else, a subclass of these, a cycle or an attribute beside a
+dataclass's fields raises an UnsupportedStateError that names the path to it: nothing is turned into
+something similar.
+
+- An object that is referenced twice becomes two equal objects. State must not rely on their being one.
+- An array comes back writable, owning its memory, in the same layout (C or Fortran). dtypes of objects, of
+  variable-length strings and of long doubles, and structured ones with padding, are not supported. C's
+  ``longlong`` comes back as ``int64``.
+- A combination of flags that has no name of its own is not supported. Enum members are kept by name.
+
+**Equal bytes.** Equal states of equal types give equal bytes, in any process: sets are written sorted by
+the bytes of their items. The order of a dict is part of the state and is kept.
+
+**Safety.** The bytes are data, never a program. Reading them imports nothing and calls no ``__init__``,
+``__post_init__``, ``__new__``, ``__setstate__`` or property of the classes they name. Only ``__hash__`` and
+``__eq__`` run, where an instance is a key or in a set, as in any dict and set. A class is looked for among
+those that are already there, must be a dataclass, Enum or namedtuple, and must have the very fields that
+were saved. Memory is taken in proportion to the bytes given. Whatever is wrong with them is a StateError.
+
+**Format.** ``encode`` writes MessagePack: ``[table of classes, tree]``, see ``_state_tree``. ``dump`` puts
+an envelope around it, big-endian: 4 bytes magic, 1 byte format version, 4 bytes CRC-32 of all that follows,
+8 bytes length of all that follows them, 4 bytes version of the content, 1 byte length of its kind, the
+kind, the tree.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from types import FunctionType, ModuleType
+from typing import Any
+
+import msgspec
+
+from slackline.core._state_read import FindClass, TreeReader
+from slackline.core._state_write import TreeWriter, pack
+from slackline.core.errors import StateError, UnsupportedStateError
+
+__all__ = ["FindClass", "class_finder", "decode", "dump", "encode", "load", "peek"]
+
+Buffer = bytes | bytearray | memoryview
+
+MAGIC = b"\x93SLK"
+FORMAT = 1
+_OUTER = struct.Struct(">4sBIQ")  # magic, format, checksum, length
+_INNER = struct.Struct(">IB")  # version, length of the kind
+_LENGTH_AT = _OUTER.size - 8
+
+_unpack = msgspec.msgpack.Decoder(ext_hook=lambda code, data: (code, data)).decode
+
+
+def encode(value: Any, where: str = "state") -> bytes:
+    """The value as bytes; ``where`` names it in errors, and is the root of the paths in them."""
+    try:
+        try:
+            return pack(TreeWriter(where).root(value))
+        except (OverflowError, UnicodeEncodeError):  # an int beyond 64 bits, a str that is not valid Unicode
+            return pack(TreeWriter(where, strict=True).root(value))
+    except RecursionError:
+        raise UnsupportedStateError(where, value, "it is nested too deeply for the call stack") from None
+    except (msgspec.EncodeError, ValueError, OverflowError) as error:
+        raise UnsupportedStateError(where, value, f"something in it is too large ({error})") from error
+
+
+def decode(data: Buffer, find_class: FindClass | None = None, where: str = "state") -> Any:
+    """The value that ``encode`` turned into these bytes.
+
+    ``find_class(module, qualname)`` gives the class of a dataclass, Enum or namedtuple, or None. By default
+    it is looked for in the modules imported so far. See ``class_finder`` for classes that are in none.
+    """
+    try:
+        return TreeReader(where, find_class or _imported_class).root(_unpack(data))
+    except StateError:
+        raise
+    except Exception as error:
+        raise StateError(
+            f"{where} cannot be restored from these {_size(data)} bytes: they are damaged or not written by "
+            f"Slackline ({type(error).__name__}: {error}). Restore an older state, or begin with a new one."
+        ) from error
+
+
+def dump(kind: str, version: int, value: Any, where: str | None = None) -> bytes:
+    """The value as bytes in an envelope: what it is, in which version, and a checksum."""
+    name = kind.encode()
+    rest = b"".join((_INNER.pack(version, len(name)), name, encode(value, where or kind)))
+    length = struct.pack(">Q", len(rest))
+    checksum = zlib.crc32(rest, zlib.crc32(length))
+    return b"".join((_OUTER.pack(MAGIC, FORMAT, checksum, len(rest)), rest))
+
+
+def load(kind: str, version: int, data: Buffer, find_class: FindClass | None = None) -> Any:
+    """The value from ``dump``; ``version`` is the newest that the caller understands.
+
+    An older version is the caller's to convert: ``peek`` tells which it is.
+    """
+    found, written, body = _open(data)
+    if found != kind:
+        raise StateError(f"these bytes hold a {found!r}, not a {kind!r}. Give them to what has saved them.")
+    if written > version:
+        raise StateError(
+            f"this {kind!r} has version {written}, and this release of Slackline understands versions up to "
+            f"{version}. Restore it with the release that saved it, or a newer one."
+        )
+    return decode(body, find_class, kind)
+
+
+def peek(data: Buffer) -> tuple[str, int]:
+    """Kind and version of what is in the envelope, after all checks of the envelope."""
+    return _open(data)[:2]
+
+
+def _open(data: Buffer) -> tuple[str, int, memoryview]:
+    try:
+        view = memoryview(data).cast("B")
+    except TypeError:
+        raise StateError(f"saved bytes were expected, not a {type(data).__name__}") from None
+    if bytes(view[:4]) != MAGIC[: len(view)] or not view:
+        raise StateError(
+            f"these {len(view)} bytes were not saved by Slackline: they do not begin with {MAGIC!r}. "
+            f"Give the bytes just as save() returned them."
+        )
+    if len(view) > 4 and view[4] != FORMAT:
+        raise StateError(
+            f"these bytes have format {view[4]}, and this release of Slackline reads format {FORMAT}. "
+            f"Restore them with the release that saved them, or a newer one."
+        )
+    damaged = StateError(
+        f"these {len(view)} bytes are damaged: cut short, added to or altered since they were saved. "
+        f"Restore an older state, or begin with a new one."
+    )
+    if len(view) < _OUTER.size + _INNER.size:
+        raise damaged
+    _, _, checksum, length = _OUTER.unpack_from(view)
+    rest = view[_OUTER.size :]
+    if length != len(rest) or zlib.crc32(view[_LENGTH_AT:]) != checksum:
+        raise damaged
+    version, size = _INNER.unpack_from(rest)
+    try:
+        kind = str(rest[_INNER.size : _INNER.size + size], "utf-8")
+    except UnicodeDecodeError:
+        raise damaged from None
+    return kind, version, rest[_INNER.size + size :]
+
+
+def _size(data: Any) -> int:
+    return len(data) if isinstance(data, Buffer) else 0
+
+
+def class_finder(*objects: Any) -> FindClass:
+    """A ``find_class`` that first looks where the classes of ``objects`` (detectors, or classes) would look.
+
+    A class of a script or of a function is in no imported module once it was shipped to another process by
+    value. The methods that use it still reach it: by their globals, by their closures, or as an attribute of
+    their class. Module and qualified name must match; but as cloudpickle forgets all but the last part of
+    a qualified name, that part alone also does, on either side, if just one class that is reached has it.
+    """
+
+    def find_class(module: str, qualname: str) -> type | None:
+        name = qualname.rpartition(".")[2]
+        alike: dict[int, type] = {}
+        for found in _reachable(objects, module):
+            if found.__module__ == module and found.__qualname__ == qualname:
+                return found
+            if found.__module__ == module and found.__name__ == name in (qualname, found.__qualname__):
+                alike[id(found)] = found
+        return _imported_class(module, qualname) or (alike.popitem()[1] if len(alike) == 1 else None)
+
+    return find_class
+
+
+def _imported_class(module: str, qualname: str) -> type | None:
+    """The class in the imported modules; reads their dicts, so that no ``__getattr__`` or import runs."""
+    found: Any = sys.modules.get(module)
+    for name in qualname.split("."):
+        if not issubclass(type(found), type | ModuleType):
+            return None
+        found = type.__getattribute__(found, "__dict__") if issubclass(type(found), type) else _names(found)
+        found = found.get(name)
+    return found if issubclass(type(found), type) else None
+
+
+def _names(module: ModuleType) -> dict[str, Any]:
+    return object.__getattribute__(module, "__dict__")
+
+
+def _reachable(objects: tuple[Any, ...], module: str) -> Iterator[type]:
+    """Classes that the methods of the objects' classes can reach, nearest first.
+
+    The search goes on from the objects' classes through attributes and closures, and from whatever belongs to
+    ``module``; not through all the libraries that the globals name.
+    """
+    starts = (item if issubclass(type(item), type) else type(item) for item in objects)
+    todo: deque[tuple[Any, bool]] = deque((base, True) for start in starts for base in start.__mro__)
+    seen: dict[tuple[int, bool], Any] = {}  # keeps what it has seen alive, so that ids stay unique
+    while todo:
+        item, follow = todo.popleft()
+        if issubclass(type(item), staticmethod | classmethod):
+            item = item.__func__
+        elif issubclass(type(item), property):
+            item = item.fget
+        if not issubclass(type(item), type | FunctionType):
+            item, follow = type(item), False
+        follow = follow or item.__module__ == module
+        if (id(item), follow) in seen:
+            continue
+        seen[id(item), follow] = item
+        if issubclass(type(item), type):
+            yield item
+            if follow:
+                todo.extend((member, True) for member in list(vars(item).values()))
+        elif follow:
+            if (id(item.__globals__), True) not in seen:
+                seen[id(item.__globals__), True] = item.__globals__
+                todo.extend((value, False) for value in list(item.__globals__.values()))
+            todo.extend((cell.cell_contents, True) for cell in item.__closure__ or () if _is_filled(cell))
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True

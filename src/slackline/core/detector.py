@@ -1,0 +1,80 @@
+"""The one class users write: a detector sees its input in order and publishes what it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from slackline.core.event import Event
+
+if TYPE_CHECKING:
+    from slackline.core.batch import Batch
+    from slackline.core.types import EventType
+
+Published = Iterable[Event] | None
+PublishedRows = Iterable[tuple[int, Event]] | None
+
+
+class Detector:
+    """A black box with state that listens to event types and publishes others.
+
+    Subclasses set ``listens`` and ``publishes`` (names, or :class:`~slackline.EventType`) and write
+    ``on_event``, ``on_batch`` or both. State is kept in ordinary attributes. **A detector never sees the
+    middleware**: no clock, no arrival order, no ordering unit, only events in order.
+
+    ``unsorted`` names those of ``listens`` that are wanted at once, in arrival order, without waiting.
+
+    >>> class Twice(Detector):
+    ...     listens, publishes = ("a",), ("b",)
+    ...     def on_event(self, event):
+    ...         yield event.derive("b", value=2 * event["value"])
+    >>> list(Twice().on_event(Event("a", ts=1, value=4)))
+    [Event('b', ts=1, value=8)]
+    """
+
+    listens: ClassVar[tuple[str | EventType, ...]] = ()
+    publishes: ClassVar[tuple[str | EventType, ...]] = ()
+    unsorted: ClassVar[tuple[str | EventType, ...]] = ()
+
+    #: How the detector is called in outputs, statistics and errors; the class name unless set.
+    name: str = ""
+
+    def on_event(self, event: Event) -> Published:
+        """Take the next event; return or yield the events it causes. **Called in order.**"""
+        raise NotImplementedError
+
+    def on_batch(self, batch: Batch) -> PublishedRows:
+        """Take a run of events of one type at once; yield ``(row, event)`` for what row ``row`` causes.
+
+        **Where a run ends means nothing**: cutting it differently must give the same events.
+        """
+        raise NotImplementedError
+
+    def snapshot(self) -> Any:
+        """The state as a value: by default the instance's own attributes."""
+        return dict(vars(self))
+
+    def restore(self, state: Any) -> None:
+        """Take over a state that ``snapshot`` gave."""
+        vars(self).clear()
+        vars(self).update(state)
+
+    # What the subclass wrote, asked by the engine.
+
+    @property
+    def takes_events(self) -> bool:
+        return type(self).on_event is not Detector.on_event
+
+    @property
+    def takes_batches(self) -> bool:
+        return type(self).on_batch is not Detector.on_batch
+
+
+def rows_of(detector: Detector, batch: Batch) -> Iterator[tuple[int, Event]]:
+    """What the detector publishes for a batch, row by row, whichever of the two methods it has."""
+    if detector.takes_batches:
+        yield from detector.on_batch(batch) or ()
+        return
+    for row, event in enumerate(batch):
+        for derived in detector.on_event(event) or ():
+            yield row, derived

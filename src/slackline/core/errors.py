@@ -1,0 +1,88 @@
+"""What can go wrong, as values.
+
+Every error derives from :class:`SlacklineError`, carries its facts as attributes, and its message says
+what was given, what was expected and what to do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class SlacklineError(Exception):
+    """Base of all errors that Slackline raises on purpose."""
+
+
+class HierarchyError(SlacklineError):
+    """The detectors do not form a hierarchy: a cycle, a type published twice, an unknown clock type, ..."""
+
+
+class ConfigError(SlacklineError):
+    """An option has a value that cannot work."""
+
+
+class SchemaError(SlacklineError):
+    """A table lacks a column or has one of the wrong type."""
+
+
+class NotAnEventError(SlacklineError):
+    """A detector published something that is no event, or an event it did not announce."""
+
+
+class DetectorError(SlacklineError):
+    """A detector raised on an event.
+
+    The push that met the error was carried through for everything else; ``outputs`` holds what it
+    produced, so that nothing is lost by the exception.
+    """
+
+    def __init__(self, detector: str, event: Any, state_size: int, cause: BaseException, failures: int = 1):
+        self.detector = detector
+        self.event = event
+        self.state_size = state_size
+        self.cause = cause
+        self.failures = failures
+        self.outputs: list[Any] = []
+        more = f" (and {failures - 1} more failures in this push)" if failures > 1 else ""
+        super().__init__(
+            f"detector {detector!r} raised {type(cause).__name__}: {cause} on {event!r}, "
+            f"state of {state_size} bytes{more}. The event is set aside in `engine.quarantined`; the rest of the "
+            f"push was processed (see this error's `outputs`). Fix the detector, or create the engine with "
+            f"on_error='quarantine' to go on without raising."
+        )
+
+
+class BufferLimitError(SlacklineError):
+    """More events are buffered than ``max_buffered`` allows, usually because the clock stands still."""
+
+    def __init__(self, buffered: int, limit: int, cause: str):
+        self.buffered = buffered
+        self.limit = limit
+        self.cause = cause
+        self.outputs: list[Any] = []
+        super().__init__(
+            f"{buffered} events are buffered or set aside, max_buffered={limit} allows no more: {cause} "
+            f"Nothing was dropped. Raise max_buffered, or choose overflow='release' to let the oldest events go."
+        )
+
+
+class StateError(SlacklineError):
+    """A state cannot be saved, or saved bytes cannot be restored."""
+
+
+class UnsupportedStateError(StateError):
+    """An attribute of a detector is of a kind that cannot be saved."""
+
+    def __init__(self, where: str, value: Any, why: str = ""):
+        self.where = where
+        self.kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        super().__init__(
+            f"{where} is a {self.kind}, which cannot be saved{': ' + why if why else ''}. Kinds that can: None, bool, "
+            f"int, float, complex, str, bytes, list, tuple, set, frozenset, dict, deque, dataclasses, slackline.Event "
+            f"and NumPy arrays and scalars. Keep state in those, or give the detector snapshot() and "
+            f"restore(state) that turn it into them."
+        )
+
+
+class ClosedError(SlacklineError):
+    """The engine was closed: its stream has ended."""

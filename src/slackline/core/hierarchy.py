@@ -1,0 +1,159 @@
+"""The hierarchy: which detector listens to which, as levels of an acyclic graph."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+from collections.abc import Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
+
+from slackline.core.detector import Detector
+from slackline.core.errors import HierarchyError
+from slackline.core.types import EventType, type_names
+
+TypeNames = str | EventType | Iterable[str | EventType]
+
+
+class Hierarchy:
+    """Detectors, ordered so that each comes after those it listens to, and the types that set the clock.
+
+    ``clock`` names the event types whose time stamps move stream time: one, or several of equal delay (seed 000,
+    II-E.1). They must be sensor types, that is, types that no detector publishes.
+
+    The first engine made of a hierarchy runs the very detectors given here; every further one runs fresh copies
+    of them, as they were when the hierarchy was made.
+
+    >>> class Low(Detector):
+    ...     listens, publishes = ("a",), ("b",)
+    ...     def on_event(self, event):
+    ...         yield event.derive("b")
+    >>> class High(Low):
+    ...     listens, publishes = ("a", "b"), ("c",)
+    >>> hierarchy = Hierarchy([High(), Low()], clock="a")
+    >>> hierarchy.levels, hierarchy.sensor_types
+    ({'Low': 1, 'High': 2}, ('a',))
+    """
+
+    def __init__(self, detectors: Iterable[Detector], clock: TypeNames) -> None:
+        given = list(detectors)
+        if not given:
+            raise HierarchyError("a hierarchy needs at least one detector; got none.")
+        for detector in given:
+            if isinstance(detector, type) or not isinstance(detector, Detector):
+                raise HierarchyError(
+                    f"a hierarchy is made of instances of slackline.Detector; got {detector!r}. "
+                    f"Subclass slackline.Detector and pass an instance, e.g. Hierarchy([MyDetector()], ...)."
+                )
+        names = [detector_name(detector) for detector in given]
+        for name in names:
+            if names.count(name) > 1:
+                raise HierarchyError(
+                    f"two detectors are called {name!r}; give each its own name: set `name` on one of them."
+                )
+        self.types: dict[str, EventType] = {}
+        self.publisher: dict[str, str] = {}
+        self.clock = type_names(clock)
+        self._note_types(given)
+        order = self._sorted(dict(zip(names, given, strict=True)))
+        self._given: list[Detector] | None = [detector for _, detector in order]
+        self.names = tuple(name for name, _ in order)
+        self.levels = self._levels(order)
+        published = set(self.publisher)
+        wanted = {kind for _, detector in order for kind in type_names(detector.listens)}
+        self.sensor_types = tuple(sorted((wanted - published) | set(self.clock)))
+        self._check_clock(published)
+        try:
+            self._pristine = copy.deepcopy(self._given)
+        except Exception as error:
+            raise HierarchyError(
+                f"the detectors cannot be copied ({type(error).__name__}: {error}); keep only data in a detector's "
+                f"attributes, no open files, locks or connections."
+            ) from error
+
+    def take_detectors(self) -> list[Detector]:
+        """The detectors for one engine: those given for the first that asks, fresh copies afterwards."""
+        given, self._given = self._given, None
+        return given if given is not None else copy.deepcopy(self._pristine)
+
+    def __getstate__(self) -> Mapping[str, object]:
+        return {**vars(self), "_given": copy.deepcopy(self._pristine)}
+
+    def _note_types(self, detectors: list[Detector]) -> None:
+        for detector in detectors:
+            name = detector_name(detector)
+            self._check_detector(name, detector)
+            for kind in (*detector.listens, *detector.publishes):
+                if isinstance(kind, EventType) and self.types.setdefault(kind.name, kind) != kind:
+                    raise HierarchyError(
+                        f"event type {kind.name!r} is declared twice with different fields: {kind!r} and "
+                        f"{self.types[kind.name]!r}; declare it once and use that everywhere."
+                    )
+            for published in type_names(detector.publishes):
+                if published in self.publisher:
+                    raise HierarchyError(
+                        f"detectors {self.publisher[published]!r} and {name!r} both publish {published!r}; "
+                        f"a type has one publisher. Rename one, or let a third detector listen to both."
+                    )
+                self.publisher[published] = name
+
+    @staticmethod
+    def _check_detector(name: str, detector: Detector) -> None:
+        for attribute in ("listens", "publishes", "unsorted"):
+            kinds = getattr(detector, attribute)
+            if isinstance(kinds, str) or not all(isinstance(kind, str | EventType) for kind in kinds):
+                raise HierarchyError(
+                    f"{name}.{attribute} must be a tuple of event type names, e.g. ('near', 'kick'); got {kinds!r}."
+                )
+        if not detector.listens:
+            raise HierarchyError(f"detector {name!r} listens to nothing; set `listens` to the event types it needs.")
+        if not (detector.takes_events or detector.takes_batches):
+            raise HierarchyError(f"detector {name!r} has neither on_event nor on_batch; write one of them.")
+        strange = set(type_names(detector.unsorted)) - set(type_names(detector.listens))
+        if strange:
+            raise HierarchyError(f"{name}.unsorted names {sorted(strange)}, which {name!r} does not listen to.")
+
+    def _sorted(self, detectors: dict[str, Detector]) -> list[tuple[str, Detector]]:
+        graph = {
+            name: [self.publisher[kind] for kind in type_names(detector.listens) if kind in self.publisher]
+            for name, detector in detectors.items()
+        }
+        try:
+            return [(name, detectors[name]) for name in TopologicalSorter(graph).static_order()]
+        except CycleError as error:
+            circle = " -> ".join(error.args[1])
+            raise HierarchyError(
+                f"the detectors form a cycle: {circle}. A detector cannot, even through others, listen to what it "
+                f"publishes; split one of them or rename the type that closes the circle."
+            ) from None
+
+    def _levels(self, order: list[tuple[str, Detector]]) -> dict[str, int]:
+        levels: dict[str, int] = {}
+        for name, detector in order:
+            below = [levels[self.publisher[k]] for k in type_names(detector.listens) if k in self.publisher]
+            levels[name] = 1 + max(below, default=0)
+        return levels
+
+    def _check_clock(self, published: set[str]) -> None:
+        if not self.clock:
+            raise HierarchyError("a hierarchy needs a clock: name at least one sensor type, e.g. clock=('kick',).")
+        for kind in self.clock:
+            if kind in published:
+                raise HierarchyError(
+                    f"clock type {kind!r} is published by detector {self.publisher[kind]!r}; the clock must come from "
+                    f"sensor types: {[k for k in self.sensor_types if k not in published]}."
+                )
+
+
+    def unknown_type(self, kind: object) -> str:
+        """Why an event of this type cannot be taken, for a quarantine."""
+        known = [*self.sensor_types]
+        close = difflib.get_close_matches(str(kind), known, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        if kind in self.publisher:
+            return f"type {kind!r} is published by detector {self.publisher[str(kind)]!r}; it cannot be pushed"
+        return f"unknown type {kind!r}: no detector listens to it{hint} (sensor types: {known})"
+
+
+def detector_name(detector: Detector) -> str:
+    """What a detector is called: its ``name``, or its class's."""
+    return detector.name or type(detector).__name__

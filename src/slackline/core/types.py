@@ -1,0 +1,96 @@
+"""Event types with a schema, so that high-rate types stay columns from end to end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from slackline.core.errors import ConfigError
+
+#: What a field may be declared as, and the NumPy type its column gets.
+FIELD_TYPES: Mapping[Any, np.dtype[Any]] = MappingProxyType(
+    {
+        float: np.dtype(np.float64),
+        int: np.dtype(np.int64),
+        bool: np.dtype(np.bool_),
+        str: np.dtype(object),
+        object: np.dtype(object),
+    }
+)
+
+
+class EventType:
+    """A name for events together with the fields they carry.
+
+    Use it wherever a type's name goes (``listens``, ``publishes``, ``clock``). ``source`` names the table
+    column that holds the source; fields are ``float``, ``int``, ``bool``, ``str`` or a NumPy dtype name.
+
+    >>> position = EventType("position", source="sid", x=float, y="float32")
+    >>> position.name, dict(position.fields)["y"]
+    ('position', dtype('float32'))
+    """
+
+    __slots__ = ("fields", "name", "source")
+
+    def __init__(self, name: str, source: str = "source", **fields: Any) -> None:
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"an event type needs a name, a non-empty string; got {name!r}.")
+        self.name = name
+        self.source = source
+        self.fields: Mapping[str, np.dtype[Any]] = MappingProxyType(
+            {field: _dtype(name, field, kind) for field, kind in fields.items()}
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, EventType)
+            and self.name == other.name
+            and self.source == other.source
+            and dict(self.fields) == dict(other.fields)
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self.name, self.source, {field: dtype.str for field, dtype in self.fields.items()})
+
+    def __repr__(self) -> str:
+        fields = "".join(f", {field}={dtype}" for field, dtype in self.fields.items())
+        return f"EventType({self.name!r}{fields})"
+
+
+def _rebuild(name: str, source: str, fields: dict[str, str]) -> EventType:
+    return EventType(name, source, **fields)
+
+
+def _dtype(name: str, field: str, kind: Any) -> np.dtype[Any]:
+    if kind in FIELD_TYPES:
+        return FIELD_TYPES[kind]
+    try:
+        dtype = np.dtype(kind)
+    except TypeError:
+        raise ConfigError(
+            f"field {field!r} of event type {name!r} is declared as {kind!r}; "
+            f"use float, int, bool, str or the name of a NumPy dtype such as 'float32'."
+        ) from None
+    return dtype if dtype.kind in "fiub" else np.dtype(object)
+
+
+def type_name(kind: str | EventType) -> str:
+    """The name of a type given by name or as :class:`EventType`."""
+    return kind.name if isinstance(kind, EventType) else kind
+
+
+def type_names(kinds: str | EventType | Iterable[str | EventType]) -> tuple[str, ...]:
+    """The names of one or several types.
+
+    >>> type_names("kick"), type_names([EventType("near"), "kick"])
+    (('kick',), ('near', 'kick'))
+    """
+    if isinstance(kinds, str | EventType):
+        kinds = (kinds,)
+    return tuple(type_name(kind) for kind in kinds)

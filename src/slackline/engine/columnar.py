@@ -1,0 +1,337 @@
+"""Whole chunks at once: the fast way, for many events (DESIGN.md section 5).
+
+For a chunk of arrivals the frontier of each type and the horizon of each unit *after each position* are computed as
+arrays. As a horizon never moves back, an event is released at the first position, at or after its arrival, whose
+horizon covers it; and the order of release is just the total order. So one pass gives what event-at-a-time gives (law
+3): detectors get their rows in order, in runs of one type, and what they publish carries the position of the row that
+caused it, where the next level takes it up.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from slackline.core.batch import Batch
+from slackline.core.event import Event
+from slackline.engine.ingest import Lot, read
+from slackline.engine.wiring import Wiring
+from slackline.ordering.channel import DerivedChannel, SensorChannel
+from slackline.ordering.constants import NEVER, SLACK
+from slackline.ordering.frontier import release_positions
+from slackline.ordering.store import late_rows
+from slackline.ordering.unit import Entry, Unit
+
+Ints = npt.NDArray[np.int64]
+
+#: Among what is due at one position: first what is unsorted, then what is late, then what is in order.
+UNSORTED, OVERDUE, IN_ORDER = 0, 1, 2
+
+
+@dataclass(slots=True)
+class Segment:
+    """Rows for one detector, in their order, with the position at which each is due."""
+
+    kind: int
+    rows: Batch | list[Event]
+    ranks: Ints
+    ts: Ints
+    at: Ints
+
+
+@dataclass(slots=True)
+class Chunk:
+    """What is known, position by position, of the chunk being processed."""
+
+    first: int
+    before: int
+    clk: Ints
+    lots: dict[str, Lot]
+    advances: Ints
+    frontiers: dict[str, Ints] = field(default_factory=dict)
+    slacks: dict[str, Ints] = field(default_factory=dict)
+    published: dict[str, list[tuple[int, Event]]] = field(default_factory=dict)
+
+
+class Columnar:
+    """Pushes tables through a wiring."""
+
+    def __init__(self, wiring: Wiring) -> None:
+        self.wiring = wiring
+
+    def push(self, table: pa.Table) -> None:
+        """Take the next arrivals."""
+        wiring = self.wiring
+        before = wiring.clk()
+        lots, clk = read(wiring, table)
+        n = len(clk)
+        if n == 0:
+            return
+        advances = np.flatnonzero(np.diff(clk, prepend=before) > 0)
+        chunk = Chunk(wiring.position, before, clk, lots, advances)
+        for channel in wiring.sensors.values():
+            self._arrive(channel, chunk)
+        for index in range(len(wiring.units)):
+            self._unit(index, chunk)
+        for channel in wiring.sensors.values():
+            readers = [wiring.units[i] for i in wiring.readers[channel.name]]
+            channel.store.drop_through(min((u.horizon for u in readers if u.sorts(channel)), default=NEVER))
+        if len(advances):
+            wiring.last_advance = wiring.position + int(advances[-1]) + 1
+        wiring.position += n
+
+    def _arrive(self, channel: SensorChannel, chunk: Chunk) -> None:
+        lot = chunk.lots.get(channel.name)
+        empty = np.empty(0, dtype=np.int64)
+        rows, slots, ts = (lot.rows, lot.slots, lot.ts) if lot else (empty, empty, empty)
+        frontier, slack = channel.run(rows, slots, ts, chunk.before, chunk.clk)
+        chunk.frontiers[channel.name], chunk.slacks[channel.name] = frontier, slack
+        if lot:
+            channel.events += len(rows)
+            if any(self.wiring.units[i].sorts(channel) for i in self.wiring.readers[channel.name]):
+                channel.store.add(ts, slots, lot.seq, rows + chunk.first, lot.columns, channel.ranks)
+
+    def _unit(self, index: int, chunk: Chunk) -> None:
+        """One detector through the chunk: its horizon, its rows, what it publishes."""
+        wiring = self.wiring
+        unit = wiring.units[index]
+        horizon = chunk.frontiers[unit.inputs[0].name]
+        slack = chunk.slacks[unit.inputs[0].name]
+        for channel in unit.inputs[1:]:
+            horizon = np.minimum(horizon, chunk.frontiers[channel.name])
+            slack = np.maximum(slack, chunk.slacks[channel.name])
+        cold = wiring.settings.evidence.warmup - chunk.first
+        if cold > 0:
+            horizon = horizon.copy()
+            horizon[:cold] = NEVER
+        horizon = np.maximum.accumulate(horizon)
+        np.maximum(horizon, unit.horizon, out=horizon)
+        previous = np.concatenate(([unit.horizon], horizon[:-1]))
+        segments = self._due(index, horizon, previous, chunk)
+        backs = {channel.name: [(-1, channel.back)] for channel in wiring.channels[index]}
+        for segment, start, stop in _runs(segments):
+            self._feed(index, segment, start, stop, previous, chunk, backs)
+        warnings = np.flatnonzero(np.diff(slack, prepend=unit.K) > 0)
+        for derived in wiring.channels[index]:
+            self._derive(derived, backs[derived.name], horizon, slack, warnings, chunk)
+        unit.horizon, unit.K = int(horizon[-1]), int(slack[-1])
+
+    # Which rows are due.
+
+    def _due(self, index: int, horizon: Ints, previous: Ints, chunk: Chunk) -> list[Segment]:
+        unit = self.wiring.units[index]
+        segments: list[Segment] = []
+        for channel in unit.inputs:
+            if not isinstance(channel, SensorChannel):
+                self._offer(index, channel, horizon, previous, chunk, segments)
+            elif not unit.sorts(channel):
+                lot = chunk.lots.get(channel.name)
+                if lot and len(lot.rows):
+                    batch = Batch(channel.name, lot.ts, lot.slots, lot.seq, lot.columns, channel.names)
+                    segments.append(_segment(UNSORTED, batch, channel.rank, np.zeros_like(lot.ts), lot.rows))
+            elif len(channel.store):
+                self._take_stored(index, channel, horizon, chunk, segments)
+        self._take_waiting(unit, horizon, chunk, segments)
+        self._take_overdue(unit, chunk, segments)
+        return segments
+
+    def _take_stored(
+        self, index: int, channel: SensorChannel, horizon: Ints, chunk: Chunk, segments: list[Segment]
+    ) -> None:
+        """Rows of a store between the old and the new horizon, less those that came too late."""
+        unit, store = self.wiring.units[index], channel.store
+        late = late_rows(store.ts, store.positions, chunk.first, unit.horizon, horizon)
+        some_late = bool(late.any())
+        if some_late:
+            for row in np.flatnonzero(late).tolist():
+                position = int(store.positions[row]) - chunk.first
+                reached = unit.horizon if position == 0 else int(horizon[position - 1])
+                self._late(index, channel.batch(row, row + 1).event(0), channel, reached, position, chunk)
+        start, stop = np.searchsorted(store.ts, (unit.horizon, horizon[-1]), side="right").tolist()
+        if start == stop:
+            return
+        batch, positions = channel.batch(start, stop), store.positions[start:stop]
+        if some_late and late[start:stop].any():
+            kept = np.flatnonzero(~late[start:stop])
+            batch, positions = batch.take(kept), positions[kept]
+        if any(entry[1] == channel.rank for entry in unit.heap):
+            # The same type also waits as objects (pushed as such): let the heap settle their order.
+            for event, position in zip(batch, positions.tolist(), strict=True):
+                unit.wait(unit.entry(event, channel, position))
+            return
+        at = release_positions(batch.ts, positions - chunk.first, horizon)
+        segments.append(_segment(IN_ORDER, batch, channel.rank, batch.ts, at))
+
+    def _offer(
+        self,
+        index: int,
+        channel: DerivedChannel | object,
+        horizon: Ints,
+        previous: Ints,
+        chunk: Chunk,
+        segments: list[Segment],
+    ) -> None:
+        """Derived events that reached this unit in this chunk: to wait, too late, or past the order."""
+        assert isinstance(channel, DerivedChannel)
+        unit = self.wiring.units[index]
+        arrived = chunk.published.get(channel.name, [])
+        if not unit.sorts(channel):
+            if arrived:
+                at = np.array([position for position, _ in arrived], dtype=np.int64)
+                events = [event for _, event in arrived]
+                segments.append(_segment(UNSORTED, events, channel.rank, np.zeros_like(at), at))
+            return
+        for position, event in arrived:
+            reached = int(previous[position])
+            if event.ts > reached:
+                unit.wait(unit.entry(event, channel, chunk.first + position))
+            else:
+                self._late(index, event, channel, reached, position, chunk)
+
+    def _late(
+        self, index: int, event: Event, channel: DerivedChannel | SensorChannel, reached: int, position: int, chunk: Chunk
+    ) -> None:
+        unit = self.wiring.units[index]
+        unit.late += 1
+        if self.wiring.settings.deliver_late:
+            unit.overdue.append(unit.entry(event, channel, chunk.first + position))
+        else:
+            self.wiring.divert(index, event, reached, chunk.first + position)
+
+    @staticmethod
+    def _take_waiting(unit: Unit, horizon: Ints, chunk: Chunk, segments: list[Segment]) -> None:
+        released: list[Entry] = []
+        last = int(horizon[-1])
+        while unit.heap and unit.heap[0][0] <= last:
+            released.append(heapq.heappop(unit.heap))
+        if released:
+            ts = np.array([entry[0] for entry in released], dtype=np.int64)
+            arrived = np.array([entry[4] for entry in released], dtype=np.int64) - chunk.first
+            ranks = np.array([entry[1] for entry in released], dtype=np.int64)
+            at = release_positions(ts, arrived, horizon)
+            segments.append(Segment(IN_ORDER, [entry[-1] for entry in released], ranks, ts, at))
+
+    @staticmethod
+    def _take_overdue(unit: Unit, chunk: Chunk, segments: list[Segment]) -> None:
+        """Late events that the detector wants all the same are due when the clock moves next."""
+        due: list[tuple[int, Entry]] = []
+        kept: list[Entry] = []
+        for entry in unit.overdue:
+            k = int(np.searchsorted(chunk.advances, entry[4] - chunk.first))
+            if k < len(chunk.advances):
+                due.append((int(chunk.advances[k]), entry))
+            else:
+                kept.append(entry)
+        unit.overdue = kept
+        if due:
+            due.sort()
+            ts = np.array([entry[0] for _, entry in due], dtype=np.int64)
+            ranks = np.array([entry[1] for _, entry in due], dtype=np.int64)
+            at = np.array([position for position, _ in due], dtype=np.int64)
+            segments.append(Segment(OVERDUE, [entry[-1] for _, entry in due], ranks, ts, at))
+
+    # Running the detector.
+
+    def _feed(
+        self,
+        index: int,
+        segment: Segment,
+        start: int,
+        stop: int,
+        previous: Ints,
+        chunk: Chunk,
+        backs: dict[str, list[tuple[int, int]]],
+    ) -> None:
+        wiring = self.wiring
+        runner = wiring.runners[index]
+        rows = segment.rows
+        if stop - start != len(rows):
+            rows = rows.slice(start, stop) if isinstance(rows, Batch) else rows[start:stop]
+        at = segment.at[start:stop]
+        ts = rows.ts if isinstance(rows, Batch) else np.array([event.ts for event in rows], dtype=np.int64)
+        self._count(wiring.units[index], ts, chunk.clk[at])
+        found = runner.feed(rows)
+        if len(runner.failures) > runner.noted:
+            wiring.note_failures(index, at + chunk.first)
+        for row, event in found:
+            position = int(at[row])
+            trigger = int(ts[row])
+            if segment.kind != IN_ORDER:
+                trigger = max(trigger, int(previous[position]) + 1)
+            channel = wiring.publish(index, event, trigger, chunk.first + position, int(chunk.clk[position]))
+            if wiring.readers[channel.name]:
+                chunk.published.setdefault(channel.name, []).append((position, event))
+                if channel.back > backs[channel.name][-1][1]:
+                    backs[channel.name].append((position, channel.back))
+
+    @staticmethod
+    def _count(unit: Unit, ts: Ints, clk: Ints) -> None:
+        if len(clk) and clk[0] == NEVER:
+            clk = np.where(clk == NEVER, ts, clk)
+        waits = clk - ts
+        unit.count_wait(int(waits.sum()), int(waits.max()), len(ts))
+
+    def _derive(
+        self,
+        channel: DerivedChannel,
+        backs: list[tuple[int, int]],
+        horizon: Ints,
+        slack: Ints,
+        warnings: Ints,
+        chunk: Chunk,
+    ) -> None:
+        """Delays and frontier of a type this detector publishes, for those who listen to it."""
+        if not self.wiring.readers[channel.name]:
+            return
+        growths = [position for position, _ in backs]
+        arrivals = [(position, 1, event.ts) for position, event in chunk.published.get(channel.name, [])]
+        for position in warnings.tolist():
+            # The pseudo event of a growing K knows only what was set back before this position.
+            back = backs[bisect.bisect_left(growths, position) - 1][1]
+            arrivals.append((position, 0, int(chunk.clk[position]) - int(slack[position]) - back))
+        arrivals.sort(key=lambda arrival: arrival[:2])
+        positions = np.array([arrival[0] for arrival in arrivals], dtype=np.int64)
+        ts = np.array([arrival[2] for arrival in arrivals], dtype=np.int64)
+        delays = channel.run(positions, ts, chunk.before, chunk.clk)
+        chunk.slacks[channel.name] = delays
+        if channel.evidence.policy == SLACK:
+            reached, base = chunk.clk - delays, chunk.clk
+        else:
+            set_back = np.full(len(horizon), backs[0][1], dtype=np.int64)
+            for position, back in backs[1:]:
+                set_back[position:] = back
+            reached, base = horizon - set_back, horizon
+        frontier = np.where(base == NEVER, NEVER, reached)
+        chunk.frontiers[channel.name] = frontier
+        channel.frontier = int(frontier[-1])
+
+
+def _segment(kind: int, rows: Batch | list[Event], rank: int, ts: Ints, at: Ints) -> Segment:
+    return Segment(kind, rows, np.full(len(at), rank, dtype=np.int64), ts, at)
+
+
+def _runs(segments: list[Segment]) -> list[tuple[Segment, int, int]]:
+    """The segments merged into the order in which their rows are due, as slices."""
+    if len(segments) == 1:
+        return [(segments[0], 0, len(segments[0].at))]
+    if not segments:
+        return []
+    at = np.concatenate([segment.at for segment in segments])
+    ts = np.concatenate([segment.ts for segment in segments])
+    ranks = np.concatenate([segment.ranks for segment in segments])
+    kinds = np.concatenate([np.full(len(segment.at), segment.kind) for segment in segments])
+    origin = np.concatenate([np.full(len(segment.at), number) for number, segment in enumerate(segments)])
+    origin = origin[np.lexsort((ranks, ts, kinds, at))]
+    starts = np.concatenate(([0], np.flatnonzero(np.diff(origin)) + 1))
+    ends = np.concatenate((starts[1:], [len(origin)]))
+    taken = [0] * len(segments)
+    runs = []
+    for number, length in zip(origin[starts].tolist(), (ends - starts).tolist(), strict=True):
+        runs.append((segments[number], taken[number], taken[number] + length))
+        taken[number] += length
+    return runs

@@ -1,0 +1,313 @@
+"""The engine: a hierarchy at work in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+
+from slackline.core import codec
+from slackline.core.detector import Detector
+from slackline.core.errors import BufferLimitError, ClosedError, ConfigError, DetectorError, StateError
+from slackline.core.event import Event
+from slackline.core.hierarchy import Hierarchy
+from slackline.engine.columnar import Columnar
+from slackline.engine.results import Late, Output, Quarantined
+from slackline.engine.stepwise import Stepwise
+from slackline.engine.wiring import Settings, Wiring
+from slackline.ordering.channel import Evidence
+from slackline.ordering.clock import JUMP_AUTO, JUMP_OFF
+from slackline.ordering.constants import POLICIES, WARMUP
+from slackline.ordering.frontier import NO_TIMEOUT
+
+STATE_KIND = "engine"
+STATE_VERSION = 1
+
+
+class Engine:
+    """Puts arrivals in order and runs the detectors of a hierarchy on them.
+
+    ``policy``       ``"auto"``: slack, readiness and progress; ``"slack"`` or ``"ready"``: that evidence alone.
+    ``margin``       λ: how many standard deviations of the delays K is larger than the largest delay.
+    ``window``       how many recent measurements K rests on, at least.
+    ``timeout``      under ``ready`` and ``auto``: how long a source may owe, in time stamp units, instead of K.
+    ``warmup``       for so many arrivals at the start nothing is released, to learn who is there and how late; 32 unless
+                     given, 0 under ``slack``.
+    ``late``         ``"divert"``: late events go to ``late``; ``"deliver"``: to the detector, out of order.
+    ``on_error``     a detector that raises: ``"fail"`` raises DetectorError, ``"quarantine"`` goes on without the event.
+    ``max_jump``     how far ahead of the clock a clock event may be before it needs to be confirmed; ``"auto"`` is 10,000
+                     mean steps of the clock, None is no bound.
+    ``max_buffered`` how many events may wait or lie set aside (``late``, ``quarantined``) in all.
+    ``overflow``     what happens beyond that: ``"error"``, or ``"release"``: the oldest events go on, at the end of the
+                     push, though something earlier might still come.
+
+    >>> class Hits(Detector):
+    ...     listens, publishes = ("near", "kick"), ("hit",)
+    ...     def __init__(self):
+    ...         self.close = set()
+    ...     def on_event(self, event):
+    ...         if event.type == "near":
+    ...             self.close.add(event["player"])
+    ...         else:
+    ...             for player in sorted(self.close):
+    ...                 yield event.derive("hit", player=player)
+    >>> engine = Engine(Hierarchy([Hits()], clock="kick"), margin=0)
+    >>> found = engine.push([Event("kick", ts=5, source="ball"), Event("near", ts=3, source="p7", player=7)])
+    >>> [output.event for output in found + engine.close()]
+    [Event('hit', ts=5, source='Hits', seq=0, player=7)]
+    """
+
+    def __init__(
+        self,
+        hierarchy: Hierarchy,
+        *,
+        policy: str = "auto",
+        margin: float = 0.5,
+        window: int = 2048,
+        timeout: int | None = None,
+        warmup: int | None = None,
+        late: str = "divert",
+        on_error: str = "fail",
+        max_jump: int | str | None = "auto",
+        max_buffered: int = 1_000_000,
+        overflow: str = "error",
+    ) -> None:
+        _one_of("policy", policy, tuple(POLICIES))
+        _one_of("late", late, ("divert", "deliver"))
+        _one_of("on_error", on_error, ("fail", "quarantine"))
+        _one_of("overflow", overflow, ("error", "release"))
+        _at_least("margin", margin, 0, (int, float))
+        _at_least("window", window, 1, int)
+        _at_least("max_buffered", max_buffered, 1, int)
+        if timeout is not None:
+            _at_least("timeout", timeout, 0, int)
+        if warmup is None:
+            warmup = 0 if policy == "slack" else WARMUP
+        _at_least("warmup", warmup, 0, int)
+        if max_jump not in ("auto", None):
+            _at_least("max_jump", max_jump, 1, int)
+        if not isinstance(hierarchy, Hierarchy):
+            raise ConfigError(f"an engine runs a slackline.Hierarchy; got {hierarchy!r}.")
+        self._start(
+            hierarchy,
+            Settings(
+                Evidence(POLICIES[policy], float(margin), window, NO_TIMEOUT if timeout is None else timeout, warmup),
+                {"auto": JUMP_AUTO, None: JUMP_OFF}.get(max_jump, max_jump),  # type: ignore[call-overload]
+                late == "deliver",
+                on_error == "quarantine",
+                max_buffered,
+                overflow == "release",
+            ),
+        )
+
+    def _start(self, hierarchy: Hierarchy, settings: Settings) -> None:
+        self.hierarchy = hierarchy
+        self._wiring = Wiring(hierarchy, settings)
+        self._stepwise = Stepwise(self._wiring)
+        self._columnar = Columnar(self._wiring)
+        self._closed = False
+
+    def push(self, arrivals: Iterable[Event] | Event | pa.Table | pa.RecordBatch) -> list[Output]:
+        """Take the next arrivals, in the order in which they arrived, and return what was detected.
+
+        Events, or a table with a column ``ts``, a column ``type`` (unless the hierarchy has one sensor type only),
+        optionally ``source`` and ``seq``, and the payload in all other columns (null: the event has no such field).
+        """
+        if self._closed:
+            raise ClosedError("push after close(): the stream has ended. Make a new engine for another stream.")
+        if isinstance(arrivals, pa.RecordBatch):
+            arrivals = pa.Table.from_batches([arrivals])
+        self._refuse_beyond_limit(arrivals)
+        if isinstance(arrivals, pa.Table):
+            self._columnar.push(arrivals)
+        else:
+            if any(len(sensor.store) for sensor in self._wiring.sensors.values()):
+                self._wiring.rows_to_objects()
+            for event in (arrivals,) if isinstance(arrivals, Event) else arrivals:
+                self._stepwise.push(event)
+        return self._finish()
+
+    def close(self) -> list[Output]:
+        """The stream has ended: everything that waits goes on. Returns what was detected."""
+        if self._closed:
+            return []
+        self._closed = True
+        self._wiring.rows_to_objects()
+        self._stepwise.flush()
+        return self._finish()
+
+    def _finish(self) -> list[Output]:
+        """Collect the outputs of a push; raise what went wrong in it."""
+        wiring = self._wiring
+        over = wiring.buffered > wiring.settings.max_buffered
+        if over and wiring.settings.release_overflow and not self._closed:
+            wiring.rows_to_objects()
+            self._stepwise.release_oldest(wiring.settings.max_buffered)
+        found = wiring.found
+        found.sort(key=lambda item: item[:2])
+        wiring.found = []
+        outputs = [output for _, _, output in found]
+        error = self._failure()
+        if error is None and self._held() > wiring.settings.max_buffered and not self._closed:
+            error = BufferLimitError(self._held(), wiring.settings.max_buffered, self._cause())
+        if error is not None:
+            error.outputs = outputs
+            raise error
+        return outputs
+
+    def _failure(self) -> DetectorError | None:
+        """The first failure of a detector in this push, unless errors are to be passed over."""
+        error: DetectorError | None = None
+        for runner in self._wiring.runners:
+            if runner.failures and error is None and not self._wiring.settings.quarantine_errors:
+                first = runner.failures[0]
+                error = DetectorError(runner.name, first.event, first.state_size, first.cause, len(runner.failures))
+            runner.failures, runner.noted = [], 0
+        return error
+
+    # The limit.
+
+    def _held(self) -> int:
+        wiring = self._wiring
+        return wiring.buffered + len(wiring.late) + len(wiring.quarantined)
+
+    def _refuse_beyond_limit(self, arrivals: Any) -> None:
+        """Beyond the limit only a push that may move the clock is taken; the caller keeps what is refused."""
+        wiring = self._wiring
+        if wiring.settings.release_overflow or self._held() <= wiring.settings.max_buffered:
+            return
+        if isinstance(arrivals, pa.Table):
+            types = set(arrivals["type"].unique().to_pylist()) if "type" in arrivals.column_names else set(wiring.sensors)
+        else:
+            arrivals = [arrivals] if isinstance(arrivals, Event) else arrivals
+            types = {getattr(event, "type", None) for event in arrivals} if isinstance(arrivals, list) else set()
+        if not types & wiring.clock_types or wiring.buffered <= wiring.settings.max_buffered:
+            raise BufferLimitError(self._held(), wiring.settings.max_buffered, self._cause())
+
+    def _cause(self) -> str:
+        wiring = self._wiring
+        if wiring.buffered <= wiring.settings.max_buffered:
+            return (
+                f"{len(wiring.late)} late and {len(wiring.quarantined)} quarantined events were not collected; "
+                f"call engine.drain() now and then."
+            )
+        types, clk = sorted(wiring.clock_types), wiring.clock.clk
+        if clk is None:
+            return f"no event of the clock types {types} has ever arrived, so stream time does not move."
+        idle = wiring.position - wiring.last_advance
+        if idle:
+            return f"the clock types {types} stopped at {clk}, {idle} arrivals ago; stream time stands still."
+        slowest = min(wiring.units, key=lambda unit: unit.horizon)
+        return f"the clock moves ({clk}), but detector {slowest.name!r} waits with K={slowest.K}."
+
+    # What is known.
+
+    @property
+    def late(self) -> list[Late]:
+        """Late events that were diverted and not drained yet, in order of arrival."""
+        return [item for *_, item in sorted(self._wiring.late, key=lambda entry: entry[:2])]
+
+    @property
+    def quarantined(self) -> list[Quarantined]:
+        """Events that were set aside and not drained yet, in order of arrival."""
+        return [item for _, item in sorted(self._wiring.quarantined, key=lambda entry: entry[0])]
+
+    def drain(self) -> tuple[list[Late], list[Quarantined]]:
+        """Take the late and the quarantined events; they are forgotten here."""
+        taken = self.late, self.quarantined
+        self._wiring.late, self._wiring.quarantined = [], []
+        return taken
+
+    @property
+    def detectors(self) -> dict[str, Detector]:
+        """The running detectors by name."""
+        return {runner.name: runner.detector for runner in self._wiring.runners}
+
+    def buffered(self) -> dict[str, list[Event]]:
+        """The events that wait, per detector, in the order in which they will be seen."""
+        waiting = {}
+        for unit in self._wiring.units:
+            entries = list(unit.heap) + list(unit.overdue)
+            for channel, n in unit.stored():
+                rows = channel.batch(len(channel.store) - n, len(channel.store))
+                entries += [unit.entry(event, channel, 0) for event in rows]
+            waiting[unit.name] = [entry[-1] for entry in sorted(entries)]
+        return waiting
+
+    def stats(self) -> dict[str, Any]:
+        """K, delays, buffers and counts, per detector and per type; plain values that JSON can hold."""
+        wiring = self._wiring
+        levels = self.hierarchy.levels
+        return {
+            "clk": wiring.clock.clk,
+            "arrivals": wiring.position,
+            "buffered": wiring.buffered,
+            "quarantined": dict(wiring.reasons),
+            "detectors": {
+                unit.name: {
+                    "level": levels[unit.name], **unit.stats(), "published": runner.published, "failed": runner.failed,
+                }
+                for unit, runner in zip(wiring.units, wiring.runners, strict=True)
+            },
+            "types": {
+                channel.name: channel.stats() for channel in (*wiring.sensors.values(), *wiring.derived.values())
+            },
+        }  # fmt: skip
+
+    # Surviving.
+
+    def save(self) -> bytes:
+        """Everything, as bytes: buffers, clock, delays, sources and the detectors' states. Never pickled."""
+        state = {
+            "settings": asdict(self._wiring.settings),
+            "detectors": list(self.hierarchy.names),
+            "types": sorted(self._wiring.readers),
+            "closed": self._closed,
+            "wiring": self._wiring.state(),
+        }
+        return codec.dump(STATE_KIND, STATE_VERSION, state, where="engine")
+
+    @classmethod
+    def load(cls, data: bytes, hierarchy: Hierarchy) -> Engine:
+        """An engine that goes on where the saved one was. The hierarchy must be the one that was saved."""
+        state = codec.load(STATE_KIND, STATE_VERSION, data)
+        engine = cls.__new__(cls)
+        try:
+            settings = state["settings"]
+            settings["evidence"] = Evidence(**settings["evidence"])
+            saved, given = state["detectors"], list(hierarchy.names)
+            if saved != given:
+                raise StateError(
+                    f"the state was saved with the detectors {saved}, the hierarchy given has {given}; "
+                    f"load it with the hierarchy it was saved with, or start anew."
+                )
+            engine._start(hierarchy, Settings(**settings))
+            if state["types"] != sorted(engine._wiring.readers):
+                raise StateError(
+                    f"the state was saved with the event types {state['types']}, the hierarchy given has "
+                    f"{sorted(engine._wiring.readers)}; load it with the hierarchy it was saved with, or start anew."
+                )
+            engine._wiring.restore(state["wiring"])
+            engine._closed = state["closed"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(f"the saved state does not fit this release ({error!r}); start anew.") from error
+        return engine
+
+    def check_invariants(self) -> None:
+        """What must hold between any two pushes; tests call it."""
+        for unit in self._wiring.units:
+            unit.check_invariants()
+            for channel in self._wiring.channels[self._wiring.units.index(unit)]:
+                assert channel.back >= 0
+
+
+def _one_of(option: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ConfigError(f"{option}={value!r} is unknown; choose one of {list(allowed)}.")
+
+
+def _at_least(option: str, value: Any, least: int, kind: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, kind) or not value >= least:
+        raise ConfigError(f"{option}={value!r} cannot be; it must be a number of at least {least}.")

@@ -1,0 +1,246 @@
+"""Tables in: find the columns, set aside the rows that cannot be taken, sort the rest by type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slackline.core.batch import Column
+from slackline.core.errors import SchemaError
+from slackline.core.event import MAX_TS, NO_SEQ, Event, Source
+from slackline.core.types import EventType
+from slackline.engine.stepwise import BAD_TS, JUMP
+from slackline.engine.wiring import Wiring
+from slackline.ordering.channel import SensorChannel
+from slackline.ordering.duplicates import duplicates
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class Lot:
+    """The rows of one type in a table: their positions in it, and their columns."""
+
+    channel: SensorChannel
+    rows: Ints
+    ts: Ints
+    slots: Ints
+    seq: Ints
+    columns: dict[str, Column]
+
+    def keep(self, mask: Mask) -> None:
+        """Keep some of the rows."""
+        self.rows, self.ts, self.slots, self.seq = (a[mask] for a in (self.rows, self.ts, self.slots, self.seq))
+        self.columns = {field: column[mask] for field, column in self.columns.items()}
+
+
+def read(wiring: Wiring, table: pa.Table) -> tuple[dict[str, Lot], Ints]:
+    """The table's rows by type, and the clock after each of its positions."""
+    n = table.num_rows
+    ts, good = _times(wiring, table)
+    lots = {}
+    for channel, mine in _rows_by_type(wiring, table, good):
+        lot = _lot(wiring, table, channel, np.flatnonzero(mine), ts)
+        found = duplicates(channel.seen, lot.slots, lot.seq)
+        if found.any():
+            channel.duplicates += int(found.sum())
+            lot.keep(~found)
+        lots[channel.name] = lot
+    keys, is_clock = np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.bool_)
+    for lot in lots.values():
+        keys[lot.rows] = lot.channel.rank << 32 | lot.slots
+        is_clock[lot.rows] = lot.channel.name in wiring.clock_types
+    clk = np.empty(n, dtype=np.int64)
+    rejected = wiring.clock.run(ts, is_clock, keys, clk)
+    for row in rejected.tolist():
+        _set_aside(wiring, table, row, JUMP.format(int(ts[row]), int(clk[row])))
+    if len(rejected):
+        for lot in lots.values():
+            lot.keep(~np.isin(lot.rows, rejected))
+    return lots, clk
+
+
+def _times(wiring: Wiring, table: pa.Table) -> tuple[Ints, Mask]:
+    """The time stamps, and which of them can be used; the rest is set aside."""
+    column = _column(table, "ts", "the occurrence time stamps")
+    kind = column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise SchemaError(
+            f"column 'ts' is of type {kind}; time stamps are integers in a unit of your choice. "
+            f"Cast it first, e.g. table.set_column(i, 'ts', column.cast('int64'))."
+        )
+    if pa.types.is_int64(kind) and column.null_count == 0:
+        ts = column.to_numpy()
+        good = (ts >= 0) & (ts <= MAX_TS)
+    else:
+        raw = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        with np.errstate(invalid="ignore"):
+            good = np.isfinite(raw) & (raw >= 0) & (raw <= MAX_TS) & (np.floor(raw) == raw)
+        ts = np.zeros(len(raw), dtype=np.int64)
+        usable = pc.cast(column.filter(pa.array(good)), pa.int64(), safe=False)
+        ts[good] = usable.to_numpy()
+    if not good.all():
+        for row in np.flatnonzero(~good).tolist():
+            _set_aside(wiring, table, row, BAD_TS.format(column[row].as_py()))
+    return ts, good
+
+
+def _rows_by_type(wiring: Wiring, table: pa.Table, good: Mask) -> list[tuple[SensorChannel, Mask]]:
+    sensors = wiring.sensors
+    if "type" not in table.column_names:
+        if len(sensors) == 1:
+            return [(next(iter(sensors.values())), good)]
+        raise SchemaError(
+            f"the table has no column 'type', but the hierarchy has several sensor types {sorted(sensors)}; add a "
+            f"column 'type' with the event type of each row. Columns: {table.column_names}."
+        )
+    codes, values = _encoded(table["type"])
+    lots = []
+    for code, name in enumerate(values):
+        mine = (codes == code) & good
+        if not mine.any():
+            continue
+        if name in sensors:
+            lots.append((sensors[name], mine))
+            continue
+        reason = "type is null" if name is None else wiring.hierarchy.unknown_type(name)
+        for row in np.flatnonzero(mine).tolist():
+            _set_aside(wiring, table, row, reason)
+    return lots
+
+
+def _lot(wiring: Wiring, table: pa.Table, channel: SensorChannel, rows: Ints, ts: Ints) -> Lot:
+    declared = wiring.hierarchy.types.get(channel.name)
+    source = declared.source if declared else "source"
+    reserved = {"ts", "type", "seq", source}
+    seq, good = _sequence_numbers(table, rows)
+    columns: dict[str, Column] = {}
+    fields = declared.fields if declared and declared.fields else None
+    for field in fields if fields else [name for name in table.column_names if name not in reserved]:
+        data = _column(table, field, f"a field of event type {channel.name!r}")
+        if fields:
+            columns[field], usable = _declared(data, rows, fields[field], field, channel.name)
+            good = usable if good is None else good if usable is None else good & usable
+        elif len(rows) and data.null_count < len(data):
+            columns[field] = _undeclared(data, rows)
+    lot = Lot(channel, rows, ts[rows], _slots(table, channel, rows, source), seq, columns)
+    if good is not None and not good.all():
+        for row in rows[~good].tolist():
+            _set_aside(wiring, table, row, "bad sequence number or a declared field without a value")
+        lot.keep(good)
+    return lot
+
+
+def _slots(table: pa.Table, channel: SensorChannel, rows: Ints, source: str) -> Ints:
+    """The numbers of the sources of these rows; new ones are numbered in the order of their arrival."""
+    if source not in table.column_names:
+        return np.full(len(rows), channel.slot(None) if len(rows) else 0, dtype=np.int64)
+    kind = table[source].type
+    value_type = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if not (pa.types.is_integer(value_type) or pa.types.is_string(value_type) or pa.types.is_large_string(value_type)):
+        raise SchemaError(f"column {source!r} is of type {kind}; sources are strings or integers. Cast it first.")
+    codes, values = _encoded(table[source])
+    mine = codes[rows]
+    slots = np.full(len(values), -1, dtype=np.int64)
+    new: list[tuple[int, int, Source]] = []
+    for code in np.flatnonzero(np.bincount(mine, minlength=len(values))).tolist():
+        known = channel.slots.get(values[code])
+        if known is None:
+            new.append((int(np.argmax(mine == code)), code, values[code]))
+        else:
+            slots[code] = known
+    for _, code, value in sorted(new):
+        slots[code] = channel.slot(value)
+    return slots[mine]
+
+
+def _sequence_numbers(table: pa.Table, rows: Ints) -> tuple[Ints, Mask | None]:
+    if "seq" not in table.column_names:
+        return np.full(len(rows), NO_SEQ, dtype=np.int64), None
+    column = table["seq"]
+    if not pa.types.is_integer(column.type):
+        raise SchemaError(f"column 'seq' is of type {column.type}; sequence numbers are integers. Cast it first.")
+    nulls = column.null_count
+    seq = column.fill_null(NO_SEQ) if nulls else column
+    numbers = seq.cast(pa.int64(), safe=False).to_numpy()[rows]
+    good = numbers >= 0
+    if nulls:
+        good |= column.is_null().to_numpy(zero_copy_only=False)[rows]
+    return numbers, good
+
+
+def _declared(
+    data: pa.ChunkedArray, rows: Ints, dtype: np.dtype[Any], field: str, name: str
+) -> tuple[Column, Mask | None]:
+    """A column of a declared field in its declared type, and which rows have a value (floats: NaN stands in)."""
+    if dtype == object:
+        return _objects(data, rows), None
+    numeric = pa.types.is_integer(data.type) or pa.types.is_floating(data.type) or pa.types.is_boolean(data.type)
+    if not numeric:
+        raise SchemaError(
+            f"column {field!r} is of type {data.type}, but event type {name!r} declares it as {dtype}; "
+            f"cast the column, or declare the field as str."
+        )
+    if not data.null_count:
+        return data.to_numpy()[rows].astype(dtype, copy=False), None
+    if dtype.kind == "f":
+        return data.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)[rows].astype(dtype), None
+    usable = data.is_valid().to_numpy(zero_copy_only=False)[rows]
+    zero = False if pa.types.is_boolean(data.type) else 0
+    return data.fill_null(zero).to_numpy()[rows].astype(dtype), usable
+
+
+def _undeclared(data: pa.ChunkedArray, rows: Ints) -> Column:
+    """A column as it comes: typed where numbers are complete, objects (None: no such field) otherwise."""
+    plain = pa.types.is_integer(data.type) or pa.types.is_floating(data.type) or pa.types.is_boolean(data.type)
+    if plain and not data.null_count:
+        column: Column = data.to_numpy()[rows]
+        return column
+    return _objects(data, rows)
+
+
+def _objects(data: pa.ChunkedArray, rows: Ints) -> Column:
+    column = np.empty(len(rows), dtype=object)
+    column[:] = data.take(pa.array(rows)).to_pylist()
+    return column
+
+
+def _encoded(column: pa.ChunkedArray) -> tuple[Ints, list[Any]]:
+    """A column as codes and the values they stand for, None for null."""
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):  # no chunk at all
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], type=column.type)
+    if not pa.types.is_dictionary(array.type):
+        array = array.dictionary_encode()
+    values = array.dictionary.to_pylist()
+    indices = array.indices
+    if indices.null_count:
+        indices = indices.fill_null(len(values))
+        values = [*values, None]
+    return indices.to_numpy(zero_copy_only=False).astype(np.int64, copy=False), values
+
+
+def _column(table: pa.Table, name: str, what: str) -> pa.ChunkedArray:
+    if name not in table.column_names:
+        raise SchemaError(f"the table has no column {name!r} ({what}); its columns are {table.column_names}.")
+    return table[name]
+
+
+def _set_aside(wiring: Wiring, table: pa.Table, row: int, reason: str) -> None:
+    values = {name: table[name][row].as_py() for name in table.column_names}
+    kind = values.pop("type", None)
+    if kind is None and len(wiring.sensors) == 1 and "type" not in table.column_names:
+        kind = next(iter(wiring.sensors))
+    declared = wiring.hierarchy.types.get(kind) if isinstance(kind, str) else None
+    source = values.pop(declared.source if isinstance(declared, EventType) else "source", None)
+    ts, seq = values.pop("ts"), values.pop("seq", None)
+    payload = {name: value for name, value in values.items() if value is not None}
+    wiring.quarantine(Event.of(kind, ts, source, seq, payload), reason, wiring.position + row)
+
+

@@ -1,0 +1,188 @@
+"""Running one detector: feed it, check what it publishes, cope when it raises."""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from slackline.core.batch import Batch
+from slackline.core.codec import encode
+from slackline.core.detector import Detector, rows_of
+from slackline.core.errors import NotAnEventError, SlacklineError
+from slackline.core.event import MAX_TS, Event
+from slackline.core.types import type_names
+
+#: Inputs after which the state kept for a restore is taken anew.
+GUARD_EVERY = 256
+
+Found = list[tuple[int, Event]]
+
+
+class Failure(SlacklineError):
+    """A detector raised on the ``row``-th event of what it was fed."""
+
+    def __init__(self, row: int, event: Event, cause: Exception, state_size: int):
+        super().__init__(row, event, cause)
+        self.row, self.event, self.cause, self.state_size = row, event, cause, state_size
+
+
+class Runner:
+    """One detector at work.
+
+    When it raises, the event is set aside and, if the runner is *guarded*, the detector's state is as before it: a
+    copy of the state and the inputs since are kept, and replayed. Batch detectors are always guarded, since only by
+    feeding a failed batch row by row can the culprit be named. Event detectors are if the engine goes on after errors.
+    """
+
+    def __init__(self, detector: Detector, name: str, guarded: bool) -> None:
+        self.detector = detector
+        self.name = name
+        self.publishes = frozenset(type_names(detector.publishes))
+        self.guarded = guarded or detector.takes_batches
+        self.published = 0
+        self.failed = 0
+        self.failures: list[Failure] = []
+        self.noted = 0  # of failures, those whose events were set aside
+        self._kept: Any = None
+        self._since: list[Event | Batch] | None = None
+        self._rows_since = 0
+
+    def feed(self, rows: Batch | Sequence[Event]) -> Found:
+        """What the detector publishes for events of one type (a batch) or of any types, with the row that caused it.
+
+        Failures are appended to ``failures``; their events are passed over.
+        """
+        if self.detector.takes_batches and not isinstance(rows, Batch):
+            return self._feed_runs(rows)
+        if isinstance(rows, Batch) and self.detector.takes_batches:
+            try:
+                return self._attempt(rows, len(rows))
+            except Exception:
+                self._restore()
+                if len(rows) > 1:
+                    return self._feed_rows([rows.slice(row, row + 1) for row in range(len(rows))])
+                return self._feed_rows([rows])
+        return self._feed_rows(list(rows))
+
+    def _feed_runs(self, events: Sequence[Event]) -> Found:
+        """Events for a detector that takes batches: cut into runs of one type."""
+        found: Found = []
+        start = 0
+        for end in range(1, len(events) + 1):
+            if end == len(events) or events[end].type != events[start].type:
+                batch = Batch.of_events(events[start].type, events[start:end])
+                failed = len(self.failures)
+                found += [(start + row, event) for row, event in self.feed(batch)]
+                for failure in self.failures[failed:]:
+                    failure.row += start
+                start = end
+        return found
+
+    def _feed_rows(self, rows: Sequence[Event | Batch]) -> Found:
+        found: Found = []
+        for row, one in enumerate(rows):
+            try:
+                found += [(row, event) for _, event in self._attempt(one, 1)]
+            except Exception as error:
+                self._restore()
+                event = one.event(0) if isinstance(one, Batch) else one
+                self.failures.append(Failure(row, event, error, self._state_size()))
+                self.failed += 1
+        return found
+
+    def _attempt(self, rows: Event | Batch, n: int) -> Found:
+        if self.guarded:
+            self._guard(n)
+        found = self._publications(rows)
+        if self._since is not None:
+            self._since.append(rows)
+        if not found:
+            return found
+        stamped = []
+        for row, event in found:
+            stamped.append((row, event.published(self.name, self.published)))
+            self.published += 1
+        return stamped
+
+    def _publications(self, rows: Event | Batch) -> Found:
+        if isinstance(rows, Event):
+            results = self.detector.on_event(rows)
+            if results is None:
+                return []
+            return [(0, self._checked(event)) for event in _iterable(results)]
+        found = []
+        for item in rows_of(self.detector, rows):
+            if not isinstance(item, tuple) or len(item) != 2:
+                raise NotAnEventError(
+                    f"on_batch of {self.name!r} yielded {item!r}; yield (row, event) pairs, row being the number of the "
+                    f"row in the batch that causes the event."
+                )
+            row = operator.index(item[0])
+            if not 0 <= row < len(rows):
+                raise NotAnEventError(
+                    f"on_batch of {self.name!r} yielded row {row} of a batch of {len(rows)} rows; rows count from 0."
+                )
+            found.append((row, self._checked(item[1])))
+        found.sort(key=operator.itemgetter(0))
+        return found
+
+    def _checked(self, event: Any) -> Event:
+        if not isinstance(event, Event):
+            raise NotAnEventError(
+                f"detector {self.name!r} published {event!r}, which is a {type(event).__name__} and no event; "
+                f"yield event.derive(type, ...) or slackline.Event(type, ts, ...)."
+            )
+        if event.type not in self.publishes:
+            raise NotAnEventError(
+                f"detector {self.name!r} published an event of type {event.type!r} but announces only "
+                f"{sorted(self.publishes)}; add it to `publishes`."
+            )
+        try:
+            ts = operator.index(event.ts)
+        except TypeError:
+            ts = -1
+        if not 0 <= ts <= MAX_TS:
+            raise NotAnEventError(
+                f"detector {self.name!r} published {event!r}: its ts must be an integer from 0 to 2**62."
+            )
+        return event if type(event.ts) is int else Event.of(event.type, ts, None, None, dict(event.payload))
+
+    # Guarding: a copy of the state, and what was fed since.
+
+    def _guard(self, n: int) -> None:
+        if self._since is None or self._rows_since >= GUARD_EVERY:
+            self._kept = copy.deepcopy(self.detector.snapshot())
+            self._since = []
+            self._rows_since = 0
+        self._rows_since += n
+
+    def _restore(self) -> None:
+        if not self.guarded or self._since is None:
+            return
+        self.detector.restore(copy.deepcopy(self._kept))
+        for rows in self._since:
+            self._publications(rows)
+
+    def _state_size(self) -> int:
+        try:
+            return len(encode(self.detector.snapshot(), self.name))
+        except Exception:
+            return -1
+
+    def state(self) -> dict[str, Any]:
+        return {"published": self.published, "failed": self.failed, "detector": encode(self.detector.snapshot(), self.name)}
+
+    def restore(self, state: dict[str, Any], detector_state: Any) -> None:
+        self.published, self.failed = state["published"], state["failed"]
+        self.detector.restore(detector_state)
+        self._since = None
+
+
+def _iterable(results: Any) -> Iterable[Any]:
+    if isinstance(results, Event):
+        raise NotAnEventError(f"on_event returned {results!r}; yield it, or return a list of events.")
+    if not isinstance(results, Iterable):
+        raise NotAnEventError(f"on_event returned {results!r}; yield events, return a list of them, or nothing.")
+    return results

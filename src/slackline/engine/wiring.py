@@ -1,0 +1,149 @@
+"""The parts of one engine and how they are connected: clock, channels, units, runners, and what was set aside."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from slackline.core.codec import class_finder, decode
+from slackline.core.detector import Detector
+from slackline.core.event import Event
+from slackline.core.hierarchy import Hierarchy
+from slackline.core.types import type_names
+from slackline.engine.results import Late, Output, Quarantined
+from slackline.engine.runner import Runner
+from slackline.ordering.channel import Channel, DerivedChannel, Evidence, SensorChannel
+from slackline.ordering.clock import Clock
+from slackline.ordering.constants import NEVER
+from slackline.ordering.unit import Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What an engine was asked for."""
+
+    evidence: Evidence
+    max_jump: int
+    deliver_late: bool
+    quarantine_errors: bool
+    max_buffered: int
+    release_overflow: bool
+
+
+class Wiring:
+    """Channels by type, units and runners in the order of the hierarchy, readers of each channel."""
+
+    def __init__(self, hierarchy: Hierarchy, settings: Settings) -> None:
+        self.hierarchy = hierarchy
+        self.settings = settings
+        self.clock = Clock(settings.max_jump)
+        self.clock_types = frozenset(hierarchy.clock)
+        detectors = hierarchy.take_detectors()
+        ranked = {name: rank for rank, name in enumerate(sorted({*hierarchy.sensor_types, *hierarchy.publisher}))}
+        self.sensors = {n: SensorChannel(n, ranked[n], settings.evidence) for n in hierarchy.sensor_types}
+        self.derived = {n: DerivedChannel(n, ranked[n], settings.evidence) for n in hierarchy.publisher}
+        self.units: list[Unit] = []
+        self.runners: list[Runner] = []
+        self.readers: dict[str, list[int]] = {name: [] for name in ranked}
+        self.channels: list[list[DerivedChannel]] = []  # what each detector publishes
+        for index, (name, detector) in enumerate(zip(hierarchy.names, detectors, strict=True)):
+            self._connect(index, name, detector)
+        self.position = 0
+        self.last_advance = 0  # arrivals up to the one that last moved the clock
+        self.found: list[tuple[int, int, Output]] = []  # with position and detector, to sort by
+        self.late: list[tuple[int, int, Late]] = []
+        self.quarantined: list[tuple[int, Quarantined]] = []
+        self.reasons: Counter[str] = Counter()
+
+    def _connect(self, index: int, name: str, detector: Detector) -> None:
+        inputs: list[Channel] = []
+        for kind in dict.fromkeys(type_names(detector.listens)):
+            inputs.append(self.sensors[kind] if kind in self.sensors else self.derived[kind])
+            self.readers[kind].append(index)
+        inputs.sort(key=lambda channel: channel.rank)
+        self.units.append(Unit(name, inputs, frozenset(type_names(detector.unsorted))))
+        self.runners.append(Runner(detector, name, self.settings.quarantine_errors))
+        self.channels.append([self.derived[kind] for kind in dict.fromkeys(type_names(detector.publishes))])
+
+    def clk(self) -> int:
+        return int(self.clock.ints[0])
+
+    # What happens to events, whichever way they came.
+
+    def publish(self, index: int, event: Event, trigger_ts: int, position: int, clk: int) -> DerivedChannel:
+        """A detector found something: an output, and news of how far it sets events back."""
+        channel = self.derived[event.type]
+        channel.events += 1
+        channel.back = max(channel.back, trigger_ts - event.ts)
+        name = self.units[index].name
+        detected_at = event.ts if clk == NEVER else clk
+        output = Output("insert", f"{event.type}:{name}:{event.seq}", event, True, detected_at, name)
+        self.found.append((position, index, output))
+        return channel
+
+    def divert(self, index: int, event: Event, horizon: int, position: int) -> None:
+        """A late event goes to the late output."""
+        late = Late(event, self.units[index].name, horizon - event.ts, position)
+        self.late.append((position, index, late))
+
+    def quarantine(self, event: Event, reason: str, position: int, detector: str | None = None) -> None:
+        """An event that cannot be taken is set aside with the reason."""
+        self.quarantined.append((position, Quarantined(event, reason, detector, position)))
+        self.reasons[reason.split(":")[0].split(" (")[0]] += 1
+
+    def note_failures(self, index: int, positions: Any) -> None:
+        """Set aside the events on which a detector raised; ``positions`` are those of what it was fed."""
+        runner = self.runners[index]
+        for failure in runner.failures[runner.noted :]:
+            reason = f"detector {runner.name} raised: {type(failure.cause).__name__}: {failure.cause}"
+            self.quarantine(failure.event, reason, int(positions[failure.row]), runner.name)
+        runner.noted = len(runner.failures)
+
+    def rows_to_objects(self) -> None:
+        """Let the rows that wait as columns wait as events, since events are about to come one by one."""
+        for unit in self.units:
+            for channel, waiting in unit.stored():
+                if waiting:
+                    store = channel.store
+                    rows = channel.batch(len(store) - waiting, len(store))
+                    for event, position in zip(rows, store.positions[-waiting:].tolist(), strict=True):
+                        unit.wait(unit.entry(event, channel, position))
+        for sensor in self.sensors.values():
+            sensor.store.clear()
+
+    @property
+    def buffered(self) -> int:
+        """Waiting rows and objects of the whole engine; a row of a store counts once, as it is stored once."""
+        objects = sum(len(unit.heap) + len(unit.overdue) for unit in self.units)
+        return objects + sum(len(sensor.store) for sensor in self.sensors.values())
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "clock": self.clock.state(),
+            "sensors": {name: channel.state() for name, channel in self.sensors.items()},
+            "derived": {name: channel.state() for name, channel in self.derived.items()},
+            "units": {unit.name: unit.state() for unit in self.units},
+            "runners": {runner.name: runner.state() for runner in self.runners},
+            "position": self.position,
+            "last_advance": self.last_advance,
+            "late": [(p, i, tuple(late)) for p, i, late in self.late],
+            "quarantined": [(p, tuple(item)) for p, item in self.quarantined],
+            "reasons": dict(self.reasons),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.clock.restore(state["clock"])
+        for name, sensor in self.sensors.items():
+            sensor.restore(state["sensors"][name])
+        for name, derived in self.derived.items():
+            derived.restore(state["derived"][name])
+        for unit, runner in zip(self.units, self.runners, strict=True):
+            unit.restore(state["units"][unit.name])
+            saved = state["runners"][runner.name]
+            detector_state = decode(saved["detector"], class_finder(runner.detector), runner.name)
+            runner.restore(saved, detector_state)
+        self.position, self.last_advance = state["position"], state["last_advance"]
+        self.late = [(p, i, Late(*late)) for p, i, late in state["late"]]
+        self.quarantined = [(p, Quarantined(*item)) for p, item in state["quarantined"]]
+        self.reasons = Counter(state["reasons"])

@@ -1,0 +1,205 @@
+"""Channels: all that a node knows of one event type, whoever listens to it.
+
+Clock, delays and sources are the same for every unit of a node, so they are kept once per type; an ordering unit only
+takes the least frontier of its channels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from slackline.core.batch import Batch
+from slackline.core.event import Source
+from slackline.ordering import delays, duplicates, frontier, readiness
+from slackline.ordering.constants import NEVER, POLICIES, SLACK
+from slackline.ordering.store import ColumnStore
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """How frontiers are found: the policy and its numbers."""
+
+    policy: int = POLICIES["auto"]
+    margin: float = 0.5
+    window: int = 2048
+    timeout: int = frontier.NO_TIMEOUT
+    #: Arrivals at the start of the stream during which nothing is released: who is there, and how late?
+    warmup: int = 0
+
+    @property
+    def block(self) -> int:
+        """Measurements that fill one block of the window of delays."""
+        return max(1, self.window // delays.BLOCKS)
+
+
+def source_key(source: Source) -> tuple[int, Any]:
+    """Orders sources of any kind: nobody, numbers, names."""
+    if source is None:
+        return (0, 0)
+    return (2, source) if isinstance(source, str) else (1, source)
+
+
+class Channel:
+    """What is known of one event type: its delays and K, and up to where nothing more is expected."""
+
+    def __init__(self, name: str, rank: int, evidence: Evidence) -> None:
+        self.name = name
+        self.rank = rank  # place among all types, by name: part of the total order
+        self.evidence = evidence
+        self.ints, self.floats = delays.empty_window()
+        self.frontier = NEVER  # never used below a unit's horizon, which does not move back
+        self.events = 0
+
+    @property
+    def K(self) -> int:
+        """The slack that the recent delays of this type ask for."""
+        return int(self.ints[delays.K])
+
+    def state(self) -> dict[str, Any]:
+        return {"ints": self.ints, "floats": self.floats, "frontier": self.frontier, "events": self.events}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.ints, self.floats = state["ints"], state["floats"]
+        self.frontier, self.events = state["frontier"], state["events"]
+
+
+class SensorChannel(Channel):
+    """A type that comes from outside: it has sources, which deliver, owe, fail and return."""
+
+    def __init__(self, name: str, rank: int, evidence: Evidence) -> None:
+        super().__init__(name, rank, evidence)
+        self.slots: dict[Source, int] = {}
+        self.names: list[Source] = []
+        self.sources, self.tree = readiness.empty_sources(4)
+        self.seen = duplicates.empty_seen(4)
+        self.duplicates = 0
+        self.store = ColumnStore()
+        self._ranks: Ints = np.empty(0, dtype=np.int64)
+
+    def slot(self, source: Source) -> int:
+        """The number of a source; a new one gets the next."""
+        slot = self.slots.get(source)
+        if slot is None:
+            slot = self.slots[source] = len(self.names)
+            self.names.append(source)
+            if slot == len(self.sources):
+                self.sources, self.tree = readiness.grown(self.sources, self.tree)
+                more = duplicates.empty_seen(len(self.sources))
+                more[:slot] = self.seen
+                self.seen = more
+        return slot
+
+    @property
+    def ranks(self) -> Ints:
+        """The place of each source in the order of sources."""
+        if len(self._ranks) != len(self.names):
+            order = sorted(range(len(self.names)), key=lambda slot: source_key(self.names[slot]))
+            self._ranks = np.empty(len(order), dtype=np.int64)
+            self._ranks[order] = np.arange(len(order))
+        return self._ranks
+
+    def batch(self, start: int, stop: int) -> Batch:
+        """Rows of the store as a batch, without copying."""
+        store, rows = self.store, slice(start, stop)
+        columns = {field: column[rows] for field, column in store.columns.items()}
+        return Batch(self.name, store.ts[rows], store.slots[rows], store.seq[rows], columns, self.names)
+
+    def step(self, slot: int, ts: int, before: int, clk: int) -> None:
+        """One position: an arrival (``slot >= 0``), a move of the clock, or both."""
+        e = self.evidence
+        self.frontier = frontier.step(
+            self.ints, self.floats, self.sources, self.tree, slot, ts, before, clk, e.policy, e.margin, e.timeout, e.block
+        )
+
+    def run(self, positions: Ints, slots: Ints, ts: Ints, before: int, clk: Ints) -> tuple[Ints, Ints]:
+        """All positions of a chunk: the frontier and K after each."""
+        e = self.evidence
+        reached, slack = np.empty(len(clk), dtype=np.int64), np.empty(len(clk), dtype=np.int64)
+        frontier.run(
+            self.ints, self.floats, self.sources, self.tree, positions, slots, ts, before, clk,
+            e.policy, e.margin, e.timeout, e.block, reached, slack,
+        )  # fmt: skip
+        self.frontier = int(reached[-1])
+        return reached, slack
+
+    def stats(self) -> dict[str, Any]:
+        known = self.sources[: len(self.names)]
+        return {
+            "events": self.events,
+            "duplicates": self.duplicates,
+            "K": self.K,
+            "sources": len(self.names),
+            "disabled": int(known[:, readiness.DISABLED].sum()),
+            "times_skipped": int(known[:, readiness.SKIPPED].sum()),
+            "times_disabled": int(known[:, readiness.TIMES_DISABLED].sum()),
+        }
+
+    def state(self) -> dict[str, Any]:
+        return {
+            **super().state(),
+            "names": self.names,
+            "sources": self.sources,
+            "tree": self.tree,
+            "seen": self.seen,
+            "duplicates": self.duplicates,
+            "store": self.store.state(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self.names = state["names"]
+        self.slots = {name: slot for slot, name in enumerate(self.names)}
+        self.sources, self.tree, self.seen = state["sources"], state["tree"], state["seen"]
+        self.duplicates = state["duplicates"]
+        self.store.restore(state["store"])
+
+
+class DerivedChannel(Channel):
+    """A type that a detector of this node publishes: what its publisher has processed is known (progress).
+
+    Under ``ready`` and ``auto`` the frontier is the publisher's horizon less the largest back-setting seen. Slack
+    is not asked then: the publisher may be waiting for somebody longer than usual, and knows so.
+    """
+
+    def __init__(self, name: str, rank: int, evidence: Evidence) -> None:
+        super().__init__(name, rank, evidence)
+        self.back = 0
+
+    def note(self, ts: int, clk: int) -> None:
+        """A derived (or pseudo) event arrived; it is measured when the clock moves next."""
+        delays.note(self.ints, self.floats, ts, clk)
+
+    def tick(self, before: int, clk: int) -> None:
+        """The clock moved."""
+        e = self.evidence
+        frontier.derived_step(self.ints, self.floats, before, clk, e.margin, e.block)
+
+    def progress(self, horizon: int, clk: int) -> None:
+        """The publisher has processed everything up to its horizon."""
+        if self.evidence.policy == SLACK:
+            self.frontier = NEVER if clk == NEVER else clk - self.K
+        else:
+            self.frontier = NEVER if horizon == NEVER else horizon - self.back
+
+    def run(self, positions: Ints, ts: Ints, before: int, clk: Ints) -> Ints:
+        """All positions of a chunk: K after each."""
+        e = self.evidence
+        slack = np.empty(len(clk), dtype=np.int64)
+        frontier.derived_run(self.ints, self.floats, positions, ts, before, clk, e.margin, e.block, slack)
+        return slack
+
+    def stats(self) -> dict[str, Any]:
+        return {"events": self.events, "K": self.K, "back": self.back}
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "back": self.back}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self.back = state["back"]

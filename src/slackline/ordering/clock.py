@@ -1,0 +1,116 @@
+"""Stream time (seed 000, II-E.1; dissertation 3.3.1).
+
+``clk`` is the running maximum of the time stamps of designated event types. It cannot run back, so one absurd
+time stamp would flush everything that is buffered and make all that follows late. Therefore a clock event more
+than ``max_jump`` ahead of ``clk`` does not move it and goes to quarantine, until the jump is *confirmed*: when two
+different sources in a row, without an ordinary event between them, are that far ahead, the world has moved on (a
+pause, a night) and the clock follows. A stream of one single source confirms itself with its third event in a row.
+
+``max_jump="auto"`` means ``AUTO_STEPS`` times the mean step of the clock, in force after ``AUTO_AFTER`` steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from slackline.ordering.constants import NEVER
+
+AUTO_STEPS = 10_000
+AUTO_AFTER = 16
+#: How many far-ahead events in a row confirm a jump where there is only one source.
+SOLE_CONFIRMS = 3
+JUMP_OFF, JUMP_AUTO = -1, 0
+
+#: What became of an event at the clock.
+STOOD, ADVANCED, REJECTED = 0, 1, 2
+
+CLK, STEPS, FAR_RUN, FAR_KEY, FAR_MIXED, FIRST_KEY, MANY_KEYS = range(7)
+
+
+class Clock:
+    """The clock's state, and its scalar use; ``run`` is the same for a chunk of arrivals."""
+
+    __slots__ = ("ints", "max_jump", "mean_step")
+
+    def __init__(self, max_jump: int = JUMP_AUTO) -> None:
+        self.max_jump = max_jump
+        self.ints: npt.NDArray[np.int64] = np.array([NEVER, 0, 0, 0, 0, NEVER, 0], dtype=np.int64)
+        self.mean_step: npt.NDArray[np.float64] = np.zeros(1)
+
+    @property
+    def clk(self) -> int | None:
+        """Stream time, or None before the first clock event."""
+        clk = int(self.ints[CLK])
+        return None if clk == NEVER else clk
+
+    def tick(self, ts: int, is_clock: bool, key: int) -> int:
+        """Take one event; ``key`` identifies its type and source. Says STOOD, ADVANCED or REJECTED."""
+        return int(tick(self.ints, self.mean_step, ts, is_clock, key, self.max_jump))
+
+    def run(
+        self,
+        ts: npt.NDArray[np.int64],
+        is_clock: npt.NDArray[np.bool_],
+        key: npt.NDArray[np.int64],
+        clk: npt.NDArray[np.int64],
+    ) -> npt.NDArray[np.int64]:
+        """Take a chunk (negative keys are rows to pass over); fills ``clk`` and returns the rejected rows."""
+        rejected = run_ticks(self.ints, self.mean_step, ts, is_clock, key, self.max_jump, clk)
+        return np.flatnonzero(rejected)
+
+    def state(self) -> dict[str, Any]:
+        return {"ints": self.ints, "mean_step": self.mean_step, "max_jump": self.max_jump}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.ints, self.mean_step, self.max_jump = state["ints"], state["mean_step"], state["max_jump"]
+
+
+@njit(cache=True)
+def tick(ints, mean_step, ts, is_clock, key, max_jump):  # type: ignore[no-untyped-def]
+    if ints[FIRST_KEY] == NEVER:
+        ints[FIRST_KEY] = key
+    elif ints[FIRST_KEY] != key:
+        ints[MANY_KEYS] = 1
+    clk = ints[CLK]
+    far = False
+    if clk != NEVER and max_jump != JUMP_OFF:
+        if max_jump > 0:
+            far = ts - clk > max_jump
+        elif ints[STEPS] >= AUTO_AFTER:
+            far = ts - clk > AUTO_STEPS * max(1.0, mean_step[0])
+    if not far:
+        ints[FAR_RUN] = 0
+        if not is_clock or ts <= clk:
+            return STOOD
+        if clk != NEVER:
+            ints[STEPS] += 1
+            mean_step[0] += (ts - clk - mean_step[0]) / min(ints[STEPS], 64)
+        ints[CLK] = ts
+        return ADVANCED
+    if ints[FAR_RUN] == 0:
+        ints[FAR_KEY] = key
+        ints[FAR_MIXED] = 0
+    elif ints[FAR_KEY] != key:
+        ints[FAR_MIXED] = 1
+    ints[FAR_RUN] += 1
+    if not is_clock:
+        return STOOD
+    if ints[FAR_MIXED] == 1 or (ints[MANY_KEYS] == 0 and ints[FAR_RUN] >= SOLE_CONFIRMS):
+        ints[FAR_RUN] = 0
+        ints[CLK] = ts
+        return ADVANCED
+    return REJECTED
+
+
+@njit(cache=True)
+def run_ticks(ints, mean_step, ts, is_clock, key, max_jump, clk):  # type: ignore[no-untyped-def]
+    rejected = np.zeros(len(ts), dtype=np.bool_)
+    for p in range(len(ts)):
+        if key[p] >= 0:
+            rejected[p] = tick(ints, mean_step, ts[p], is_clock[p], key[p], max_jump) == REJECTED
+        clk[p] = ints[CLK]
+    return rejected

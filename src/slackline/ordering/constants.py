@@ -1,0 +1,14 @@
+"""Values that stand for "nothing yet" in the integer time domain, shared by the compiled loops."""
+
+from __future__ import annotations
+
+#: Below every time stamp: no clock yet, a frontier without evidence.
+NEVER = -(2**62) - 1
+#: Above every time stamp: a source that holds nobody up, the horizon after the end of the stream.
+FOREVER = 2**62 + 1
+
+#: Frontier evidence, as the compiled loops know the policies.
+SLACK, READY, AUTO = 0, 1, 2
+#: Arrivals during which ``ready`` and ``auto`` only listen, unless told otherwise.
+WARMUP = 32
+POLICIES = {"slack": SLACK, "ready": READY, "auto": AUTO}

@@ -1,0 +1,122 @@
+"""Measured delays of one event type, and the slack K they ask for (seed 000, II-E.2; dissertation 3.3.2).
+
+The delay of an event is ``clk`` at the first clock update after it arrived, minus its time stamp. An event that
+itself moves the clock is measured by itself. K is the largest delay in a window of recent measurements plus the
+margin λ·σ, σ being the standard deviation of the delays in the window. K grows at once and shrinks as the window
+moves on.
+
+The window holds ``BLOCKS`` closed blocks and an open one. A block closes when it has ``block`` measurements *and*
+spans half the largest delay in stream time: so the window covers a number of measurements that makes the maximum
+mean something, and at least 16 times the largest delay, whatever the rate of the stream.
+
+Between two clock updates only count, minimum and sums of the arrivals are kept, so every step is O(1).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from slackline.ordering.constants import NEVER
+
+BLOCKS = 32
+
+# Integer state: pending arrivals, the open block, the closed ones.
+WAITING, WAITING_MIN, WAITING_BASE, K, CLOSED_MAX, OPEN_MAX, OPEN_N, OPEN_START, HEAD, MEASURED, CLOSED_N = range(11)
+BLOCK_MAX = 11
+BLOCK_N = BLOCK_MAX + BLOCKS
+INTS = BLOCK_N + BLOCKS
+# Float state: sums and sums of squares.
+WAITING_SUM, WAITING_SQ, OPEN_SUM, OPEN_SQ, CLOSED_SUM, CLOSED_SQ = range(6)
+BLOCK_SUM = 6
+BLOCK_SQ = BLOCK_SUM + BLOCKS
+FLOATS = BLOCK_SQ + BLOCKS
+
+
+def empty_window() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """The state of a type that nothing was measured of."""
+    ints = np.zeros(INTS, dtype=np.int64)
+    ints[CLOSED_MAX] = ints[OPEN_MAX] = ints[OPEN_START] = NEVER
+    ints[BLOCK_MAX : BLOCK_MAX + BLOCKS] = NEVER
+    return ints, np.zeros(FLOATS)
+
+
+@njit(cache=True)
+def note(ints, floats, ts, clk):  # type: ignore[no-untyped-def]
+    """An event (or a pseudo event) arrived; the next clock update will tell its delay."""
+    if ints[WAITING] == 0:
+        ints[WAITING_BASE] = ts if clk == NEVER else clk
+        ints[WAITING_MIN] = ts
+        floats[WAITING_SUM] = 0.0
+        floats[WAITING_SQ] = 0.0
+    elif ts < ints[WAITING_MIN]:
+        ints[WAITING_MIN] = ts
+    ints[WAITING] += 1
+    lag = float(ts - ints[WAITING_BASE])
+    floats[WAITING_SUM] += lag
+    floats[WAITING_SQ] += lag * lag
+
+
+@njit(cache=True)
+def measure(ints, floats, clk, margin, block):  # type: ignore[no-untyped-def]
+    """The clock moved: measure what was waiting for that and set K."""
+    n = ints[WAITING]
+    if n == 0:
+        return
+    ints[WAITING] = 0
+    ints[MEASURED] += n
+    ahead = float(clk - ints[WAITING_BASE])
+    floats[OPEN_SUM] += n * ahead - floats[WAITING_SUM]
+    floats[OPEN_SQ] += n * ahead * ahead - 2.0 * ahead * floats[WAITING_SUM] + floats[WAITING_SQ]
+    ints[OPEN_N] += n
+    ints[OPEN_MAX] = max(ints[OPEN_MAX], clk - ints[WAITING_MIN])
+    if ints[OPEN_START] == NEVER:
+        ints[OPEN_START] = clk
+    largest = max(ints[OPEN_MAX], ints[CLOSED_MAX], 0)
+    total = ints[OPEN_N] + ints[CLOSED_N]
+    mean = (floats[OPEN_SUM] + floats[CLOSED_SUM]) / total
+    variance = max(0.0, (floats[OPEN_SQ] + floats[CLOSED_SQ]) / total - mean * mean)
+    ints[K] = largest + math.ceil(margin * math.sqrt(variance))
+    if ints[OPEN_N] >= block and 2 * (clk - ints[OPEN_START]) >= largest:
+        _close_block(ints, floats, clk)
+
+
+@njit(cache=True)
+def _close_block(ints, floats, clk):  # type: ignore[no-untyped-def]
+    head = ints[HEAD]
+    ints[BLOCK_MAX + head] = ints[OPEN_MAX]
+    ints[BLOCK_N + head] = ints[OPEN_N]
+    floats[BLOCK_SUM + head] = floats[OPEN_SUM]
+    floats[BLOCK_SQ + head] = floats[OPEN_SQ]
+    ints[HEAD] = (head + 1) % BLOCKS
+    ints[OPEN_MAX] = NEVER
+    ints[OPEN_N] = 0
+    ints[OPEN_START] = clk
+    floats[OPEN_SUM] = 0.0
+    floats[OPEN_SQ] = 0.0
+    # Summed anew rather than updated, so that rounding errors of values long gone do not stay.
+    ints[CLOSED_MAX] = NEVER
+    ints[CLOSED_N] = 0
+    floats[CLOSED_SUM] = 0.0
+    floats[CLOSED_SQ] = 0.0
+    for b in range(BLOCKS):
+        ints[CLOSED_MAX] = max(ints[CLOSED_MAX], ints[BLOCK_MAX + b])
+        ints[CLOSED_N] += ints[BLOCK_N + b]
+        floats[CLOSED_SUM] += floats[BLOCK_SUM + b]
+        floats[CLOSED_SQ] += floats[BLOCK_SQ + b]
+
+
+def jitter_delays(ts: npt.NDArray[np.int64], arrival: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """How much longer each position was under way than the quickest before it (seed 000, IV-A).
+
+    The largest difference of occurrence times to an earlier arrival, plus the difference of the arrival times; never
+    negative. It is what an ordering unit on the lowest level has to wait at least.
+
+    >>> jitter_delays(np.array([12, 9]), np.array([13, 14])).tolist()
+    [0, 4]
+    """
+    way = arrival - ts
+    return way - np.minimum.accumulate(way)

@@ -1,0 +1,104 @@
+"""The frontier of one sensor type from position to position: slack, readiness, or both (DESIGN.md section 2).
+
+Slack says ``clk - K``. Readiness says what the slowest live source has reached. Either suffices, so the frontier is
+the greater; under ``ready`` the time-out is ``READY_PATIENCE`` times K, so that it acts only on sources that
+are all but gone. A given ``timeout`` takes the place of K as the time-out under ``ready`` and ``auto``.
+
+``step`` is one position; ``run`` is many. There is no other code for it, so cutting a stream into chunks cannot make a
+difference (law 3).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from slackline.ordering.constants import FOREVER, NEVER, READY, SLACK
+from slackline.ordering.delays import K, measure, note
+from slackline.ordering.readiness import arrive, least_frontier
+
+READY_PATIENCE = 4
+NO_TIMEOUT = -1
+
+
+@njit(cache=True)
+def _patience(ints, policy, timeout):  # type: ignore[no-untyped-def]
+    if policy == SLACK or timeout == NO_TIMEOUT:
+        return ints[K] * (READY_PATIENCE if policy == READY else 1)
+    return timeout
+
+
+@njit(cache=True)
+def step(  # type: ignore[no-untyped-def]
+    ints, floats, sources, tree, slot, ts, before, clk, policy, margin, timeout, block
+):
+    """One position: an arrival of this type (``slot >= 0``), a move of the clock from ``before``, or both."""
+    if slot >= 0:
+        note(ints, floats, ts, before)
+        if policy != SLACK:
+            overdue = NEVER if before == NEVER else before - _patience(ints, policy, timeout)
+            arrive(sources, tree, slot, ts, overdue)
+    if clk > before:
+        measure(ints, floats, clk, margin, block)
+    patience = _patience(ints, policy, timeout)
+    frontier = NEVER if clk == NEVER else clk - patience
+    if policy != SLACK:
+        ready = least_frontier(sources, tree, clk, patience)
+        if ready != FOREVER:
+            frontier = max(frontier, ready)
+    return frontier
+
+
+@njit(cache=True)
+def run(  # type: ignore[no-untyped-def]
+    ints, floats, sources, tree, positions, slots, ts, before, clk, policy, margin, timeout, block, frontier, slack
+):
+    """All positions of a chunk: fills ``frontier`` and ``slack`` (K), both of the chunk's length."""
+    arrival = 0
+    reached = NEVER
+    for p in range(len(clk)):
+        here = arrival < len(positions) and positions[arrival] == p
+        if here:
+            reached = step(
+                ints, floats, sources, tree, slots[arrival], ts[arrival], before, clk[p], policy, margin, timeout, block
+            )
+            arrival += 1
+        elif clk[p] > before or p == 0:
+            reached = step(
+                ints, floats, sources, tree, -1, 0, before, clk[p], policy, margin, timeout, block
+            )
+        before = clk[p]
+        frontier[p] = reached
+        slack[p] = ints[K]
+
+
+@njit(cache=True)
+def derived_step(ints, floats, before, clk, margin, block):  # type: ignore[no-untyped-def]
+    """The clock moved: measure the derived events that arrived before. What arrives now is noted afterwards."""
+    if clk > before:
+        measure(ints, floats, clk, margin, block)
+
+
+@njit(cache=True)
+def derived_run(ints, floats, positions, ts, before, clk, margin, block, slack):  # type: ignore[no-untyped-def]
+    """All positions of a chunk for a derived type, whose events arrive after the clock update of their position."""
+    arrival = 0
+    for p in range(len(clk)):
+        derived_step(ints, floats, before, clk[p], margin, block)
+        before = clk[p]
+        while arrival < len(positions) and positions[arrival] == p:
+            note(ints, floats, ts[arrival], before)
+            arrival += 1
+        slack[p] = ints[K]
+
+
+@njit(cache=True)
+def release_positions(ts, arrived, horizon):  # type: ignore[no-untyped-def]
+    """Where events sorted by time stamp are released: the first position, at or after arrival, that covers them."""
+    positions = np.empty(len(ts), dtype=np.int64)
+    p = 0
+    for i in range(len(ts)):
+        while p < len(horizon) and horizon[p] < ts[i]:
+            p += 1
+        positions[i] = max(p, arrived[i])
+    return positions

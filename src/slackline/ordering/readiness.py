@@ -1,0 +1,213 @@
+"""Which sources still owe an event (seed 002, IV).
+
+A source that delivers in order has nothing older than its last event to come, and if its gaps are regular, nothing
+until the smallest plausible gap has passed: its frontier is ``last + gap - 1``. The frontier of a type is the least
+over its live sources, kept at the root of a tournament tree, so that an arrival costs O(log sources).
+
+**Gap.** The least of the last 64 to 80 gaps (as blocks of 16), shaved by 4 %, as the next one may be a little
+smaller still. One block whose least gap is under half of all others' is a glitch and is passed over.
+
+**Leaps.** When a regular source leaps over some of its own events, they are lost or have been overtaken by later
+ones. It stays at the frontier it had until as many have come as it leapt over, or the time-out strikes. A source that
+leaps without ever filling in just loses events; after ``LOSSES`` such leaps it is believed at once.
+
+**Disorder.** A source that often steps back (about 1 event in 20 or more) does not deliver in order; it gives no
+evidence, and slack decides for its type. Rare steps back cost a late event each, no more.
+
+**Owing.** A source whose frontier the time-out overtakes is skipped, which is counted when it returns. When it stays
+away for another ``FAILURES`` of its longest usual gaps, it is disabled and holds up nobody. Its next event takes it
+back.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from slackline.ordering.constants import FOREVER, NEVER
+
+BLOCK = 16
+BLOCKS = 4
+#: Gaps to see before the first one is trusted.
+ENOUGH = 4
+#: Missed usual gaps, after the time-out, that disable a source (MS of seed 002).
+FAILURES = 3
+#: Leaps that nothing filled in before a source's leaps are taken for losses.
+LOSSES = 3
+#: A step back adds ONE to the disorder score, an event in order takes 1/64 of it away.
+ONE = 1024
+DISORDERLY = 3 * ONE
+#: Per thousand of the smallest gap that are relied on.
+TRUST = 960
+
+(
+    LAST, PREVIOUS, EVENTS, OPEN_MIN, OPEN_MAX, OPEN_N, HEAD, DISORDER, DISABLED, SKIPPED, TIMES_DISABLED,
+    MISSING, HELD, LOST,
+) = range(14)  # fmt: skip
+BLOCK_MIN = 14
+BLOCK_MAX = BLOCK_MIN + BLOCKS
+FIELDS = BLOCK_MAX + BLOCKS
+
+
+def empty_sources(capacity: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Sources of which nothing is known, and the tree over their frontiers; capacity is a power of two."""
+    sources = np.zeros((capacity, FIELDS), dtype=np.int64)
+    sources[:, LAST] = sources[:, PREVIOUS] = NEVER
+    sources[:, OPEN_MIN] = sources[:, BLOCK_MIN:BLOCK_MAX] = FOREVER
+    return sources, np.full(2 * capacity, FOREVER, dtype=np.int64)
+
+
+def grown(
+    sources: npt.NDArray[np.int64], tree: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The same sources with twice the capacity."""
+    capacity = len(sources)
+    more, bigger = empty_sources(2 * capacity)
+    more[:capacity] = sources
+    bigger[2 * capacity : 3 * capacity] = tree[capacity:]
+    for node in range(2 * capacity - 1, 0, -1):
+        bigger[node] = min(bigger[2 * node], bigger[2 * node + 1])
+    return more, bigger
+
+
+@njit(cache=True)
+def arrive(sources, tree, slot, ts, overdue):  # type: ignore[no-untyped-def]
+    """A source delivered; ``overdue`` is the time stamp up to which the time-out has run."""
+    row = sources[slot]
+    leaf = len(sources) + slot
+    if row[DISABLED] == 1 or tree[leaf] < overdue:
+        row[SKIPPED] += 1
+        row[DISABLED] = 0
+    row[EVENTS] += 1
+    if row[LAST] == NEVER:
+        row[LAST] = ts
+    else:
+        if ts < row[PREVIOUS]:
+            row[DISORDER] += ONE
+        else:
+            row[DISORDER] -= row[DISORDER] >> 6
+        if ts >= row[LAST]:
+            gap = ts - row[LAST]
+            over = _leapt_over(row, gap) if row[LOST] < LOSSES else 0
+            if over > 0:
+                if row[MISSING] == 0:
+                    row[HELD] = row[LAST] + _plausible_gap(row) - 1
+                row[MISSING] += over
+            else:
+                _learn_gap(row, gap)
+            row[LAST] = ts
+        elif row[MISSING] > 0 and ts > row[HELD]:
+            row[MISSING] -= 1
+            if row[MISSING] == 0:
+                row[LOST] = max(0, row[LOST] - 1)
+    row[PREVIOUS] = ts
+    _set(tree, leaf, _frontier(row))
+
+
+@njit(cache=True)
+def _frontier(row):  # type: ignore[no-untyped-def]
+    if row[DISORDER] >= DISORDERLY:
+        return NEVER
+    if row[MISSING] > 0:
+        return row[HELD]
+    return row[LAST] + _plausible_gap(row) - 1
+
+
+@njit(cache=True)
+def _leapt_over(row, gap):  # type: ignore[no-untyped-def]
+    """How many events a regular source (no gap twice another) has leapt over with this gap."""
+    longest = _usual_gap(row)
+    shortest = _shortest_gap(row)
+    if gap <= longest or shortest == 0 or longest >= 2 * shortest or not _knows_gap(row):
+        return 0
+    middle = (shortest + longest) // 2
+    return (gap + middle // 2) // middle - 1
+
+
+@njit(cache=True)
+def _knows_gap(row):  # type: ignore[no-untyped-def]
+    return row[BLOCK_MIN] != FOREVER or row[OPEN_N] >= ENOUGH
+
+
+@njit(cache=True)
+def _learn_gap(row, gap):  # type: ignore[no-untyped-def]
+    row[OPEN_MIN] = min(row[OPEN_MIN], gap)
+    row[OPEN_MAX] = max(row[OPEN_MAX], gap)
+    row[OPEN_N] += 1
+    if row[OPEN_N] == BLOCK:
+        head = row[HEAD]
+        row[BLOCK_MIN + head] = row[OPEN_MIN]
+        row[BLOCK_MAX + head] = row[OPEN_MAX]
+        row[HEAD] = (head + 1) % BLOCKS
+        row[OPEN_MIN] = FOREVER
+        row[OPEN_MAX] = 0
+        row[OPEN_N] = 0
+
+
+@njit(cache=True)
+def _shortest_gap(row):  # type: ignore[no-untyped-def]
+    least = row[OPEN_MIN]
+    second = FOREVER
+    for b in range(BLOCK_MIN, BLOCK_MIN + BLOCKS):
+        gap = row[b]
+        if gap < least:
+            second = least
+            least = gap
+        elif gap < second:
+            second = gap
+    if second < FOREVER and 2 * least < second:
+        return second
+    return least
+
+
+@njit(cache=True)
+def _plausible_gap(row):  # type: ignore[no-untyped-def]
+    if not _knows_gap(row):
+        return 0
+    least = _shortest_gap(row)
+    # Whole numbers without overflow: gaps may be as large as a time stamp.
+    return least // 1000 * TRUST + least % 1000 * TRUST // 1000
+
+
+@njit(cache=True)
+def _usual_gap(row):  # type: ignore[no-untyped-def]
+    longest = row[OPEN_MAX]
+    for b in range(BLOCK_MAX, BLOCK_MAX + BLOCKS):
+        longest = max(longest, row[b])
+    return longest
+
+
+@njit(cache=True)
+def _set(tree, node, value):  # type: ignore[no-untyped-def]
+    tree[node] = value
+    node >>= 1
+    while node > 0:
+        least = min(tree[2 * node], tree[2 * node + 1])
+        if tree[node] == least:
+            return
+        tree[node] = least
+        node >>= 1
+
+
+@njit(cache=True)
+def least_frontier(sources, tree, clk, patience):  # type: ignore[no-untyped-def]
+    """The frontier of the type: the least over the live sources, FOREVER when there is none."""
+    if clk == NEVER:
+        return tree[1]
+    while tree[1] < clk - patience:
+        node = 1
+        while node < len(sources):
+            node = 2 * node if tree[2 * node] == tree[node] else 2 * node + 1
+        row = sources[node - len(sources)]
+        if row[MISSING] > 0 and row[DISORDER] < DISORDERLY:
+            row[MISSING] = 0
+            row[LOST] += 1
+            _set(tree, node, _frontier(row))
+            continue
+        if clk - row[LAST] <= patience + FAILURES * _usual_gap(row):
+            break
+        row[DISABLED] = 1
+        row[TIMES_DISABLED] += 1
+        _set(tree, node, FOREVER)
+    return tree[1]

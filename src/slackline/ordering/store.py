@@ -1,0 +1,141 @@
+"""The columns of one sensor type that are still waiting, stored once and shared by all units that read them
+(dissertation 3.3.7).
+
+Rows are kept in the total order of the type: time stamp, source, sequence number, arrival. A unit that releases up to
+its horizon takes a contiguous slice; rows below the least horizon of all its readers are dropped.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from slackline.core.batch import Column
+
+Ints = npt.NDArray[np.int64]
+
+
+class ColumnStore:
+    """Waiting rows of one type, sorted."""
+
+    __slots__ = ("columns", "positions", "seq", "slots", "ts")
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self.ts: Ints = np.empty(0, dtype=np.int64)
+        self.slots: Ints = np.empty(0, dtype=np.int64)
+        self.seq: Ints = np.empty(0, dtype=np.int64)
+        self.positions: Ints = np.empty(0, dtype=np.int64)
+        self.columns: dict[str, Column] = {}
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+    def add(
+        self, ts: Ints, slots: Ints, seq: Ints, positions: Ints, columns: dict[str, Column], ranks: Ints
+    ) -> None:
+        """Sort new rows in; ``ranks`` orders the sources."""
+        kept = len(self)
+        ts = np.concatenate((self.ts, ts))
+        slots = np.concatenate((self.slots, slots))
+        seq = np.concatenate((self.seq, seq))
+        positions = np.concatenate((self.positions, positions))
+        order = np.argsort(ts, kind="stable")
+        ts = ts[order]
+        settle_ties(order, ts, ranks[slots], seq, positions)
+        added = len(ts) - kept
+        merged = {}
+        for field in dict.fromkeys((*self.columns, *columns)):
+            old = self.columns[field] if field in self.columns else _absent(kept)
+            new = columns[field] if field in columns else _absent(added)
+            merged[field] = _joined(old, new)[order]
+        self.columns = merged
+        self.ts, self.slots, self.seq, self.positions = ts, slots[order], seq[order], positions[order]
+
+    def drop_through(self, horizon: int) -> None:
+        """Forget the rows at or below the horizon."""
+        first = int(np.searchsorted(self.ts, horizon, side="right"))
+        if first == 0:
+            return
+        # Copies, so that the chunk these rows came from can be freed.
+        self.ts, self.slots = self.ts[first:].copy(), self.slots[first:].copy()
+        self.seq, self.positions = self.seq[first:].copy(), self.positions[first:].copy()
+        self.columns = {field: column[first:].copy() for field, column in self.columns.items()}
+
+    def state(self) -> dict[str, Any]:
+        columns = {field: c.tolist() if c.dtype == object else c for field, c in self.columns.items()}
+        return {
+            "ts": self.ts, "slots": self.slots, "seq": self.seq, "positions": self.positions, "columns": columns,
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.ts, self.slots, self.seq = state["ts"], state["slots"], state["seq"]
+        self.positions = state["positions"]
+        self.columns = {
+            field: _objects(column) if isinstance(column, list) else column
+            for field, column in state["columns"].items()
+        }
+
+
+def _absent(n: int) -> Column:
+    return np.full(n, None, dtype=object)
+
+
+def _objects(values: list[Any]) -> Column:
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column
+
+
+def _joined(old: Column, new: Column) -> Column:
+    if not len(old):
+        return new
+    if not len(new):
+        return old
+    if old.dtype != new.dtype and object in (old.dtype, new.dtype):
+        return np.concatenate((_objects(old.tolist()), _objects(new.tolist())))
+    return np.concatenate((old, new))
+
+
+@njit(cache=True)
+def settle_ties(order, ts, ranks, seq, positions):  # type: ignore[no-untyped-def]
+    """Put rows of equal time stamp into the order of source, sequence number and arrival."""
+    start = 0
+    for end in range(1, len(ts) + 1):
+        if end < len(ts) and ts[end] == ts[start]:
+            continue
+        for i in range(start + 1, end):
+            row = order[i]
+            j = i - 1
+            while j >= start and _after(order[j], row, ranks, seq, positions):
+                order[j + 1] = order[j]
+                j -= 1
+            order[j + 1] = row
+        start = end
+
+
+@njit(cache=True)
+def _after(a, b, ranks, seq, positions):  # type: ignore[no-untyped-def]
+    if ranks[a] != ranks[b]:
+        return ranks[a] > ranks[b]
+    if seq[a] != seq[b]:
+        return seq[a] > seq[b]
+    return positions[a] > positions[b]
+
+
+@njit(cache=True)
+def late_rows(ts, positions, first, before, horizon):  # type: ignore[no-untyped-def]
+    """Which rows of this chunk (arrived at ``first`` or later) arrived at or below the horizon of the moment."""
+    late = np.zeros(len(ts), dtype=np.bool_)
+    for i in range(len(ts)):
+        p = positions[i] - first
+        if p == 0:
+            late[i] = ts[i] <= before
+        elif p > 0:
+            late[i] = ts[i] <= horizon[p - 1]
+    return late

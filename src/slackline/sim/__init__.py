@@ -1,0 +1,10 @@
+"""Simulated streams with realistic delays; every function repeats to the bit for the same seed.
+
+``positions``  what a real-time locating system delivers: 36,000 positions a second, most out of order.
+``kicks``      near, not_near and kick events whose hits are known.
+"""
+
+from slackline.sim.kicks import HIT, kick_sites, kicks
+from slackline.sim.positions import position_chunks, positions
+
+__all__ = ["HIT", "kick_sites", "kicks", "position_chunks", "positions"]

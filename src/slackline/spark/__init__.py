@@ -1,0 +1,17 @@
+"""Slackline on Spark Structured Streaming: detectors on ordered streams, keyed by site (DESIGN.md section 8).
+
+>>> from slackline.spark import detect, session, typed
+"""
+
+try:
+    import pyspark
+except ImportError as error:
+    raise ImportError("slackline.spark needs pyspark: pip install 'slackline[spark]'.") from error
+
+from slackline.spark.payload import PayloadError
+from slackline.spark.pipeline import detect, typed
+from slackline.spark.session import configure, session
+
+__all__ = ["PayloadError", "configure", "detect", "session", "typed"]
+
+del pyspark

@@ -1,0 +1,88 @@
+"""The batch side: a key's packets, sorted by Spark, go through an engine from its first event to its last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slackline.spark.codec import ARRIVAL, PUSH_ROWS, decode, joined
+from slackline.spark.site import Recipe, Site
+
+_RANK = "__slackline_rank"
+
+#: A packet's key, least arrival and rows.
+_Item = tuple[str, Any, pa.Table]
+
+
+def runner(recipe: Recipe) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for ``mapInArrow`` on packets sorted by key, least arrival and place.
+
+    Memory is bounded by the packets whose arrivals overlap, not by the key's rows.
+    """
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for name, items in groupby(_unpacked(batches), key=lambda item: item[0]):
+            site = Site(name, recipe)
+            for table in arrivals(items):
+                out = site.push(table)
+                if len(out):
+                    yield out.to_arrow()
+            out = site.close()
+            if recipe.stats:
+                out.stats(site.stats(), site.rows)
+            if len(out):
+                yield out.to_arrow()
+
+    return run
+
+
+def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[_Item]:
+    for batch in batches:
+        for row in range(batch.num_rows):
+            table = decode(batch["blob"][row].as_py())
+            if ARRIVAL in table.schema.names:
+                # Rows of equal arrival go in reading order, as on the streaming side.
+                place = [batch[name][row].as_py() for name in ("mtime", "block", "part", "nr")]
+                for at, value in enumerate(place):
+                    table = table.append_column(f"{_RANK}{at}", pa.repeat(pa.scalar(value, pa.int64()), len(table)))
+            yield batch["site"][row].as_py(), batch["first"][row].as_py(), table
+
+
+def arrivals(items: Iterable[_Item]) -> Iterator[pa.Table]:
+    """One key's rows in arrival order, in runs of about ``PUSH_ROWS``.
+
+    Items come by least arrival, so every row below the next item's least is complete. Without an arrival column
+    (the least is null) they come in order already; rows that lack only the value come last of all.
+    """
+    held: list[pa.Table] = []
+    count, rest = 0, 0
+    for _, first, table in items:
+        # Cutting costs as much as what is held; doing it only when that much came new keeps it linear.
+        if count - rest >= max(PUSH_ROWS, rest):
+            whole, held = joined(held), []
+            if first is not None:
+                ready = pc.fill_null(pc.less(whole[ARRIVAL], first), False)
+                held = [whole.filter(pc.invert(ready))]
+                whole = whole.filter(ready)
+            count = rest = sum(map(len, held))
+            if len(whole):
+                yield _sorted(whole)
+        held.append(table)
+        count += len(table)
+    if held:
+        yield _sorted(joined(held))
+
+
+def _sorted(table: pa.Table) -> pa.Table:
+    ranks = [name for name in table.schema.names if name.startswith(_RANK)]
+    if not ranks:
+        return table
+    arrival = table[ARRIVAL].combine_chunks()
+    if arrival.null_count == 0 and pc.all(pc.less(arrival[:-1], arrival[1:])).as_py():
+        return table.drop_columns(ranks)
+    order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in (ARRIVAL, *ranks)])
+    return table.take(order).drop_columns(ranks)

@@ -1,0 +1,166 @@
+"""The pipeline: a DataFrame of events in, a DataFrame of detected events out."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    BooleanType,
+    ByteType,
+    DataType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from slackline.core.errors import ConfigError, SchemaError
+from slackline.core.hierarchy import Hierarchy
+from slackline.core.types import EventType
+from slackline.engine import Engine
+from slackline.spark.batch import runner
+from slackline.spark.codec import ARRIVAL, PLACE, SITE, packer
+from slackline.spark.columns import Columns, key_back
+from slackline.spark.processor import SiteProcessor
+from slackline.spark.rows import SCHEMA
+from slackline.spark.session import check
+from slackline.spark.site import Recipe
+
+#: What `typed` puts before the event's own fields.
+OWN = ("key", "ts", "detected_at", "id", "op", "final")
+
+
+def detect(
+    df: DataFrame,
+    hierarchy: Hierarchy,
+    *,
+    key: str,
+    ts: str,
+    type: str | None = None,
+    arrival: str | None = None,
+    source: str | None = None,
+    seq: str | None = None,
+    stats: bool = True,
+    **engine_options: Any,
+) -> DataFrame:
+    """Put a DataFrame's events in order, per key, and run the hierarchy's detectors on them.
+
+    ``df`` may be streaming or not. Every argument in the first group names a column:
+
+    - ``key``: the site (text or whole numbers). Each key is its own world with its own engine.
+    - ``ts``: the time stamp: whole numbers of any unit, or timestamps, taken as microseconds since 1970 (UTC).
+    - ``type``: the event type (text); may be left out if the hierarchy has only one sensor type.
+    - ``arrival``: grows in the order of arrival. Without it the order of reading counts (see the guide).
+    - ``source``, ``seq``: who sent the event, and its number there.
+
+    All other columns are payload; a null is a field that the event lacks. ``engine_options`` go to
+    :class:`~slackline.Engine` (``policy``, ``margin``, ``late``, ...). ``stats=False`` leaves the statistics rows out.
+
+    The result has the columns ``key, op, id, type, ts, detected_at, detector, final, payload, kind``. ``kind`` is
+    ``event``, ``late``, ``quarantine`` or ``stats``; ``payload`` is JSON; ``(key, id, op)`` identifies a row, however
+    often it is computed. A batch DataFrame gives what the stream gives after its end, with the engine closed.
+    """
+    streaming = df.isStreaming
+    check(df.sparkSession, streaming=streaming)
+    columns = Columns(key=key, ts=ts, type=type, arrival=arrival, source=source, seq=seq)
+    prepared = columns.prepare(df)
+    recipe = Recipe(hierarchy, engine_options, stats)
+    dictionaries = [
+        name for name in ("type", "source") if name in prepared.columns and prepared.schema[name].dataType == StringType()
+    ]
+    _try_out(recipe, prepared, dictionaries)
+    first = prepared.schema[ARRIVAL].dataType if arrival is not None else LongType()
+    packets = prepared.mapInArrow(packer(dictionaries, _arrow_type(first)), _packet_schema(first))
+    if streaming:
+        rows = packets.drop("first").groupBy("site").transformWithStateInPandas(
+            SiteProcessor(recipe, first), outputStructType=SCHEMA, outputMode="Append", timeMode="None"
+        )
+    else:
+        order = [F.col("site"), F.col("first").asc_nulls_last()]
+        order += [F.col(name) for name in ("mtime", "path", "block", "part", "nr")]
+        rows = packets.repartition("site").sortWithinPartitions(*order).mapInArrow(runner(recipe), SCHEMA)
+    return rows.withColumn("key", key_back(F.col("key"), columns.key_type(df)))
+
+
+def typed(df: DataFrame, event_type: str | EventType, schema: str | StructType | None = None) -> DataFrame:
+    """One event type of :func:`detect`'s result as typed columns.
+
+    ``schema`` gives the payload's fields, as DDL (``"player long, force double"``) or ``StructType``; an
+    :class:`~slackline.EventType` brings its own. Columns: ``key, ts, detected_at, id, op, final``, then the fields. A
+    field that the event lacks is null; one of another type than declared is an error, not a null.
+    """
+    name = event_type.name if isinstance(event_type, EventType) else event_type
+    if schema is None:
+        if not isinstance(event_type, EventType):
+            raise ConfigError(
+                f"typed(df, {event_type!r}) needs the fields: pass schema='player long, ...', or an EventType."
+            )
+        schema = _schema_of(event_type)
+    if isinstance(schema, str):
+        schema = StructType.fromDDL(schema)
+    missing = [column for column in (*OWN, "kind", "type", "payload") if column not in df.columns]
+    if missing:
+        raise SchemaError(f"typed() takes the result of detect(); this DataFrame lacks {missing}, it has {df.columns}.")
+    clash = [field for field in schema.fieldNames() if field in OWN]
+    if clash:
+        raise SchemaError(
+            f"fields {clash} of {name!r} are called like columns of the result {list(OWN)}; rename them in the detector, "
+            f"or read them from the payload with from_json."
+        )
+    rows = df.where((F.col("kind") == "event") & (F.col("type") == name))
+    fields = F.from_json("payload", schema, {"mode": "FAILFAST"})
+    return rows.select(*OWN, fields.alias("__slackline_fields")).select(*OWN, "__slackline_fields.*")
+
+
+def _try_out(recipe: Recipe, prepared: DataFrame, dictionaries: list[str]) -> None:
+    """Let an engine of the same make see an empty table of the same columns, so that mistakes show here and now."""
+    inside = StructType([f for f in prepared.schema.fields if f.name not in (SITE, ARRIVAL, *PLACE)])
+    table = to_arrow_schema(inside).empty_table()
+    for name in dictionaries:
+        at = table.schema.get_field_index(name)
+        table = table.set_column(at, name, table.column(at).dictionary_encode())
+    Engine(copy.deepcopy(recipe.hierarchy), **recipe.options).push(table)
+
+
+def _packet_schema(first: DataType) -> StructType:
+    fields = [("site", StringType()), ("first", first), ("mtime", LongType()), ("path", StringType())]
+    fields += [("block", LongType()), ("part", IntegerType()), ("nr", LongType())]
+    blob = StructType.fromDDL("blob binary").fields
+    return StructType([StructField(name, kind) for name, kind in fields] + blob)
+
+
+def _arrow_type(kind: DataType) -> pa.DataType:
+    return to_arrow_schema(StructType([StructField("x", kind)])).field("x").type
+
+
+_SPARK_TYPES: dict[str, DataType] = {
+    "f8": DoubleType(),
+    "f4": FloatType(),
+    "f2": FloatType(),
+    "i8": LongType(),
+    "i4": IntegerType(),
+    "i2": ShortType(),
+    "i1": ByteType(),
+    "u4": LongType(),
+    "u2": IntegerType(),
+    "u1": ShortType(),
+    "b1": BooleanType(),
+}
+
+
+def _schema_of(event_type: EventType) -> StructType:
+    fields = []
+    for name, dtype in event_type.fields.items():
+        kind = _SPARK_TYPES.get(np.dtype(dtype).str[1:], StringType())
+        fields.append(StructField(name, kind))
+    return StructType(fields)

@@ -1,0 +1,117 @@
+"""Sessions: a local Spark set up for Slackline, and the check that any other one can run it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+import warnings
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from slackline.core.errors import ConfigError
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+#: What stateful streaming in Python needs at run time and pyspark does not pull in by itself.
+_NEEDS = {
+    "pandas": "pandas",
+    "pyarrow": "pyarrow",
+    "google.protobuf": "protobuf",
+    "grpc": "grpcio",
+    "grpc_status": "grpcio-status",
+}
+
+#: Settings that may change in a running session.
+_SETTINGS = {
+    PROVIDER: ROCKSDB,
+    # Writes a micro-batch's changes instead of whole snapshots.
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Our state changes with events only.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+def session(cores: int = 2, **conf: Any) -> SparkSession:
+    """A local Spark session on ``cores`` cores, ready for :func:`~slackline.spark.detect`.
+
+    RocksDB state store, as many shuffle partitions as cores, Arrow, UTC, no web page, errors only in the log, and
+    this very Python with its import path in the workers. ``conf`` adds or overrides settings, e.g.
+    ``session(4, **{"spark.driver.memory": "4g"})``.
+    """
+    if not (os.environ.get("JAVA_HOME") or shutil.which("java")):
+        raise ConfigError("Spark needs Java 17 or newer and there is none: install a JRE, or set JAVA_HOME.")
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    settings = {
+        "spark.app.name": "slackline",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "localhost",
+        "spark.log.level": "ERROR",
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        **_SETTINGS,
+        **{name: _text(value) for name, value in conf.items()},
+    }
+    builder = SparkSession.builder.master(f"local[{cores}]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    # Spark reads this one when the context starts; its setting spark.pyspark.python does not reach the worker that
+    # looks at a stateful processor on the driver.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    # Workers are children of the JVM and inherit its environment: what we can import, they can.
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(_import_path())
+    try:
+        spark = builder.getOrCreate()
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+    spark.sparkContext.setLogLevel(settings["spark.log.level"])
+    return spark
+
+
+def configure(spark: SparkSession) -> SparkSession:
+    """Set what Slackline needs in a session made elsewhere, as far as a running session can be set; returns it."""
+    for name, value in _SETTINGS.items():
+        if name != "spark.sql.session.timeZone":
+            spark.conf.set(name, value)
+    return spark
+
+
+def check(spark: SparkSession, *, streaming: bool) -> None:
+    """Raise if this session cannot run a pipeline, and say what to do."""
+    missing = [package for module, package in _NEEDS.items() if not _importable(module)]
+    if missing:
+        raise ConfigError(f"Spark pipelines need {', '.join(missing)}: pip install 'slackline[spark]'.")
+    provider = spark.conf.get(PROVIDER)
+    if streaming and provider is not None and not provider.endswith("RocksDBStateStoreProvider"):
+        raise ConfigError(
+            f"stateful streaming in Python needs the RocksDB state store; this session has {provider}. Call "
+            f"slackline.spark.configure(spark) before the query starts, or set {PROVIDER} to {ROCKSDB}."
+        )
+
+
+def _importable(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _import_path() -> list[str]:
+    """The places of our own imports that a fresh Python would not know."""
+    roots = {os.path.realpath(path) for path in (sys.prefix, sys.base_prefix)}
+    paths = [os.path.abspath(path or os.curdir) for path in sys.path]
+    return [path for path in paths if not any(os.path.realpath(path).startswith(root + os.sep) for root in roots)]
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,149 @@
+"""One recorded stream under every policy, side by side (DESIGN.md section 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from slackline.ordering.replay import replay
+from slackline.study.clairvoyant import clairvoyant
+from slackline.study.fixed import fixed, smallest_bound
+from slackline.study.max_slack import max_slack
+from slackline.study.outcome import Outcome, Waits, measure
+from slackline.study.quantile import quantile
+from slackline.study.stream import UNITS, Stream
+
+#: Time-outs of `auto`, in milliseconds; the same numbers are among the fixed bounds.
+TIMEOUTS_MS = (100, 200, 400, 1_000, 2_000)
+BOUNDS_MS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 400, 1_000, 2_000, 5_000, 10_000)
+#: Late shares for which the study finds the smallest fixed bound, with hindsight.
+LATE_TARGETS = (0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0005, 0.0)
+MARGINS = (0.0, 0.5, 2.0)
+QUANTILES = (0.99, 0.999)
+WINDOW = 2_000
+
+#: Called before each policy with its name, how many are done and how many there are.
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyResult:
+    """What one policy with one choice of parameters does to the stream."""
+
+    policy: str
+    params: dict[str, Any]
+    waits: Waits
+
+    @property
+    def is_default(self) -> bool:
+        """Whether this is what a user gets without choosing anything."""
+        return self.policy == "auto" and not self.params
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"policy": self.policy, "params": self.params, **asdict(self.waits)}
+
+
+@dataclass(frozen=True, slots=True)
+class StudyResult:
+    """The stream in figures, the clairvoyant bound, and every policy; waits are in ``unit``."""
+
+    rows: int
+    sources: int
+    late_share: float
+    unit: str
+    warnings: tuple[str, ...]
+    clairvoyant: Waits
+    policies: tuple[PolicyResult, ...]
+
+    @property
+    def default(self) -> PolicyResult:
+        return next(p for p in self.policies if p.is_default)
+
+    def cheapest(self, policy: str) -> PolicyResult | None:
+        """Of one policy's variants that lose no more events than the default, the one that waits least."""
+        limit = self.default.waits.late_share
+        able = [p for p in self.policies if p.policy == policy and p.waits.late_share <= limit]
+        return min(able, key=_mean_wait, default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures as `slackline study --json` prints them."""
+        return {
+            "stream": {"rows": self.rows, "sources": self.sources, "late_share": self.late_share},
+            "clairvoyant": {"mean_wait": self.clairvoyant.mean_wait, "p99_wait": self.clairvoyant.p99_wait},
+            "policies": [p.to_dict() for p in self.policies],
+        }
+
+
+def study(stream: Stream, progress: Progress | None = None) -> StudyResult:
+    """Run the stream under every policy."""
+
+    def run(case: _Case, done: int, total: int) -> PolicyResult:
+        if progress is not None:
+            progress(case.policy, done, total)
+        return PolicyResult(case.policy, case.params, measure(stream.arrival, case.run()))
+
+    adaptive = list(_adaptive(stream))
+    guess = len(adaptive) + len(BOUNDS_MS) + len(LATE_TARGETS)
+    results = [run(case, i, guess) for i, case in enumerate(adaptive)]
+    default = next(result for result in results if result.is_default)
+    bounds = _bounds(stream, round(default.waits.late_share * len(stream)))
+    total = len(adaptive) + len(bounds)
+    for i, bound in enumerate(bounds, len(adaptive)):
+        results.append(run(_Case("fixed", {"bound": bound}, partial(fixed, stream.ts, bound)), i, total))
+    if progress is not None:
+        progress("clairvoyant", total, total)
+    best = measure(stream.arrival, clairvoyant(stream.ts))
+    return StudyResult(
+        len(stream), stream.sources, stream.late_share, stream.unit, stream.warnings, best, tuple(results)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    policy: str
+    params: dict[str, Any]
+    run: Callable[[], Outcome]
+
+
+def _adaptive(stream: Stream) -> Iterator[_Case]:
+    """Every policy that measures instead of taking a bound; the default first."""
+    per_ms = UNITS[stream.unit] // 1_000
+    yield _replayed(stream, "auto", {})
+    for timeout in TIMEOUTS_MS:
+        yield _replayed(stream, "auto", {"timeout": timeout * per_ms})
+    yield _replayed(stream, "ready", {})
+    for margin in MARGINS:
+        yield _replayed(stream, "slack", {"margin": margin})
+    for q in QUANTILES:
+        yield _Case(
+            "quantile",
+            {"q": q, "window": WINDOW},
+            partial(quantile, stream.ts, q, WINDOW),
+        )
+    yield _Case("max_slack", {}, partial(max_slack, stream.ts))
+
+
+def _replayed(stream: Stream, policy: str, params: dict[str, Any]) -> _Case:
+    def run() -> Outcome:
+        outcome = replay(stream.ts, stream.source, policy=policy, **params)
+        return Outcome(outcome.release, outcome.late)
+
+    return _Case(policy, params, run)
+
+
+def _bounds(stream: Stream, late: int) -> list[int]:
+    """Fixed bounds worth showing: round ones, and those that hindsight chooses, also to match the default."""
+    per_ms = UNITS[stream.unit] // 1_000
+    enough = smallest_bound(stream.ts, 0)
+    chosen = {bound * per_ms for bound in BOUNDS_MS if bound * per_ms <= enough}
+    chosen |= {smallest_bound(stream.ts, int(share * len(stream))) for share in LATE_TARGETS}
+    chosen |= {smallest_bound(stream.ts, late)}
+    return sorted(chosen)
+
+
+def _mean_wait(result: PolicyResult) -> float:
+    return np.inf if result.waits.mean_wait is None else result.waits.mean_wait

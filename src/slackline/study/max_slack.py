@@ -1,0 +1,14 @@
+"""Classic K-slack with K as the largest delay ever: safe after the first mishap, and slow for ever."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from slackline.study.outcome import Ints, Outcome, under_horizon
+
+
+def max_slack(ts: Ints) -> Outcome:
+    """The horizon is the clock minus the largest delay so far; every event is a clock event."""
+    clock = np.maximum.accumulate(ts)
+    slack = np.maximum.accumulate(clock - ts)
+    return under_horizon(ts, clock - slack)

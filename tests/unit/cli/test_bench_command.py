@@ -1,0 +1,69 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+import slackline
+from slackline.cli import app
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """A repository whose package and benchmarks are somewhere else."""
+    package = tmp_path / "src" / "slackline"
+    package.mkdir(parents=True)
+    monkeypatch.setattr(slackline, "__file__", str(package / "__init__.py"))
+    (tmp_path / "benchmarks").mkdir()
+    return tmp_path
+
+
+def write(repository, name, body):
+    (repository / "benchmarks" / f"{name}.py").write_text(body)
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["bench", *arguments])
+
+
+def test_a_benchmark_gets_its_arguments_and_prints_its_figures(repository):
+    write(
+        repository,
+        "fast",
+        "import json\ndef main(argv):\n    print(json.dumps({'argv': argv}))\n    return 0\n",
+    )
+    result = run("fast", "--json", "--repeats", "1")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout) == {"argv": ["--json", "--repeats", "1"]}
+
+
+def test_the_exit_code_of_a_benchmark_is_passed_on(repository):
+    write(repository, "failing", "def main(argv):\n    return 1\n")
+    assert run("failing").exit_code == 1
+
+
+def test_a_benchmark_that_is_not_there_is_wrong_use_and_lists_those_that_are(repository):
+    write(repository, "ordering", "")
+    write(repository, "_shared", "")
+    result = run("nonsense")
+    assert result.exit_code == 2
+    assert "choose one of ordering." in result.stderr
+
+
+def test_a_name_cannot_leave_the_folder(repository):
+    (repository / "evil.py").write_text("raise SystemExit(99)")
+    assert run("../evil").exit_code == 2
+
+
+def test_an_installation_without_benchmarks_says_where_they_are(repository):
+    (repository / "benchmarks").rmdir()
+    result = run("ordering")
+    assert result.exit_code == 1
+    assert "clone it" in result.stderr
+
+
+def test_the_ordering_benchmark_prints_one_json_object_with_its_rates():
+    result = run("ordering", "--json", "--seconds", "0.5", "--repeats", "1", "--no-memory")
+    assert result.exit_code == 0, result.output
+    figures = json.loads(result.stdout)
+    assert {"argsort_rate", "slack_rate", "auto_rate", "single_event_rate"} <= set(figures)
+    assert all(rate > 0 for rate in figures.values())

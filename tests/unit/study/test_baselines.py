@@ -1,0 +1,113 @@
+"""Every baseline against a simulation that takes one event at a time and keeps a list."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slackline.study.clairvoyant import clairvoyant
+from slackline.study.fixed import fixed, lateness, smallest_bound
+from slackline.study.max_slack import max_slack
+from slackline.study.outcome import Outcome, measure, under_horizon
+from slackline.study.quantile import quantile
+
+STREAMS = st.lists(st.integers(0, 60), min_size=1, max_size=80)
+
+
+def simulate(ts, horizon_of):
+    """Release positions when ``horizon_of(seen)`` gives the horizon after each arrival."""
+    horizon, buffered = -math.inf, []
+    release = [-1] * len(ts)
+    for position, t in enumerate(ts):
+        if t > horizon:
+            buffered.append(position)
+        horizon = max(horizon, horizon_of(ts[: position + 1]))
+        for waiting in [b for b in buffered if ts[b] <= horizon]:
+            release[waiting] = position
+            buffered.remove(waiting)
+    for waiting in buffered:
+        release[waiting] = len(ts)
+    return release
+
+
+def delays(seen):
+    return [max(seen[: i + 1]) - t for i, t in enumerate(seen)]
+
+
+def assert_same(outcome, expected):
+    assert outcome.release.tolist() == expected
+    assert outcome.late.tolist() == [position == -1 for position in expected]
+
+
+@given(STREAMS, st.integers(0, 70))
+def test_a_fixed_bound_is_exact(ts, bound):
+    assert_same(fixed(np.array(ts), bound), simulate(ts, lambda seen: max(seen) - bound))
+
+
+@given(STREAMS)
+def test_maximal_slack_is_exact(ts):
+    assert_same(max_slack(np.array(ts)), simulate(ts, lambda seen: max(seen) - max(delays(seen))))
+
+
+@settings(deadline=None)  # the first example compiles
+@given(STREAMS, st.sampled_from([0.5, 0.9, 0.99, 0.999, 1.0]), st.integers(1, 12))
+def test_a_sliding_quantile_is_exact(ts, q, window):
+    def horizon(seen):
+        return max(seen) - math.ceil(np.quantile(delays(seen)[-window:], q) - 1e-9)
+
+    assert_same(quantile(np.array(ts), q, window), simulate(ts, horizon))
+
+
+@settings(deadline=None)
+@given(STREAMS)
+def test_the_whole_window_as_quantile_is_maximal_slack(ts):
+    assert quantile(np.array(ts), 1.0, 1000).release.tolist() == max_slack(np.array(ts)).release.tolist()
+
+
+@given(STREAMS)
+def test_the_clairvoyant_waits_for_the_last_event_not_after_it(ts):
+    expected = [max(j for j, other in enumerate(ts) if other <= t) for t in ts]
+    assert_same(clairvoyant(np.array(ts)), expected)
+
+
+@given(STREAMS, st.integers(0, 70))
+def test_nobody_releases_earlier_than_the_clairvoyant_without_losing_events(ts, bound):
+    outcome = fixed(np.array(ts), bound)
+    if not outcome.late.any():
+        # Equal time stamps at the end of the stream are the clairvoyant's to know.
+        assert np.all(outcome.release >= clairvoyant(np.array(ts)).release)
+
+
+@given(STREAMS, st.integers(0, 10))
+def test_the_smallest_bound_is_enough_and_one_less_is_not(ts, late):
+    stream = np.array(ts)
+    bound = smallest_bound(stream, late)
+    assert fixed(stream, bound).late.sum() <= late
+    assert bound == 0 or fixed(stream, bound - 1).late.sum() > late
+
+
+@given(STREAMS, st.integers(0, 70))
+def test_an_event_is_late_up_to_the_bound_that_equals_its_lateness(ts, bound):
+    assert fixed(np.array(ts), bound).late.tolist() == (lateness(np.array(ts)) >= bound).tolist()
+
+
+def test_a_horizon_that_moves_back_is_held():
+    outcome = under_horizon(np.array([5, 3, 4]), np.array([3, 0, 4]))
+    assert outcome.release.tolist() == [3, -1, 2]
+
+
+def test_waits_are_arrival_at_release_minus_arrival_and_late_events_have_none():
+    arrival = np.array([10, 20, 40, 45])
+    waits = measure(arrival, Outcome(np.array([1, 1, -1, 4]), np.array([False, False, True, False])))
+    # 10, 0, and the last, which only the end of the stream releases, waits until the last arrival: 0.
+    assert waits.late_share == 0.25
+    assert (waits.mean_wait, waits.p50_wait, waits.max_wait) == (pytest.approx(10 / 3), 0.0, 10.0)
+    assert waits.p99_wait == pytest.approx(9.8)
+
+
+def test_a_stream_of_late_events_only_has_no_waits():
+    waits = measure(np.array([1, 2]), Outcome(np.array([-1, -1]), np.array([True, True])))
+    assert waits.late_share == 1.0
+    assert waits.mean_wait is waits.p50_wait is waits.p99_wait is waits.max_wait is None

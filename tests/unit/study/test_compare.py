@@ -1,0 +1,126 @@
+import json
+
+import numpy as np
+import pytest
+
+from slackline import data
+from slackline.study import Stream, load_stream, study
+from slackline.study.fixed import smallest_bound
+
+FIGURES = {"late_share", "mean_wait", "p50_wait", "p99_wait", "max_wait"}
+
+
+def phones(name):
+    return load_stream(data.path(name), arrival="arrival_ms", ts="ts_ms", source="source", unit="ms")
+
+
+@pytest.fixture(scope="module", params=["d-1", "d-2", "d-3"])
+def result(request):
+    return study(phones(request.param))
+
+
+@pytest.fixture(scope="module")
+def first():
+    return study(phones("d-1"))
+
+
+def only(result, policy, **params):
+    (found,) = [p for p in result.policies if p.policy == policy and p.params == params]
+    return found.waits
+
+
+def test_the_json_has_exactly_the_promised_keys(result):
+    figures = json.loads(json.dumps(result.to_dict()))
+    assert set(figures) == {"stream", "clairvoyant", "policies"}
+    assert set(figures["stream"]) == {"rows", "sources", "late_share"}
+    assert set(figures["clairvoyant"]) == {"mean_wait", "p99_wait"}
+    assert all(set(p) == {"policy", "params"} | FIGURES for p in figures["policies"])
+    names = {p["policy"] for p in figures["policies"]}
+    assert names == {"fixed", "max_slack", "slack", "quantile", "ready", "auto"}
+    assert {"policy": "auto", "params": {}} in [
+        {"policy": p["policy"], "params": p["params"]} for p in figures["policies"]
+    ]
+    assert sum(p["policy"] == "auto" for p in figures["policies"]) >= 4
+    assert sum(p["policy"] == "fixed" for p in figures["policies"]) >= 10
+    assert {p["params"]["q"] for p in figures["policies"] if p["policy"] == "quantile"} == {0.99, 0.999}
+
+
+def test_no_policy_appears_twice_with_the_same_parameters(result):
+    seen = [(p.policy, tuple(p.params.items())) for p in result.policies]
+    assert len(seen) == len(set(seen))
+
+
+def test_figures_of_a_policy_fit_together(result):
+    for p in result.policies:
+        assert 0 <= p.waits.late_share <= 1
+        assert 0 <= p.waits.p50_wait <= p.waits.p99_wait <= p.waits.max_wait
+        assert p.waits.mean_wait <= p.waits.max_wait
+
+
+def test_known_figures_of_d_1(first):
+    """The table of DESIGN.md section 2, whose prototype counted late events with a wait of zero."""
+    assert (first.rows, first.sources) == (9600, 8)
+    assert first.late_share == pytest.approx(0.1608, abs=1e-4)
+    fixed = only(first, "fixed", bound=400)
+    assert (fixed.late_share, fixed.mean_wait) == (
+        pytest.approx(0.0032, abs=1e-4),
+        pytest.approx(423.8, abs=0.1),
+    )
+    slowest = only(first, "max_slack")
+    assert (slowest.late_share, slowest.mean_wait) == (
+        pytest.approx(0.0010, abs=1e-4),
+        pytest.approx(4154.7, abs=0.1),
+    )
+    window = only(first, "quantile", q=0.999, window=2000)
+    assert (window.late_share, window.mean_wait) == (
+        pytest.approx(0.0016, abs=1e-4),
+        pytest.approx(794.8, abs=0.1),
+    )
+    assert first.clairvoyant.late_share == 0
+    assert first.clairvoyant.mean_wait == pytest.approx(31.5, abs=0.1)
+
+
+def test_the_fixed_sweep_holds_the_smallest_bound_that_matches_the_default(result, request):
+    name = request.node.callspec.params["result"]
+    stream = phones(name)
+    late = round(result.default.waits.late_share * len(stream))
+    best = {"bound": smallest_bound(stream.ts, late)}
+    assert best in [p.params for p in result.policies if p.policy == "fixed"]
+
+
+def test_default_auto_waits_an_eighth_of_the_best_fixed_watermark(result):
+    """The figures that issue 2 asks for."""
+    waits = result.default.waits
+    assert waits.late_share <= 0.004
+    assert waits.mean_wait <= result.cheapest("fixed").waits.mean_wait / 8
+    assert waits.mean_wait <= 3 * result.clairvoyant.mean_wait
+
+
+def test_the_unit_scales_the_time_outs():
+    ts = np.arange(0, 50_000_000, 1_000_000)
+    stream = Stream(arrival=ts + 5, ts=ts, source=np.zeros(50, np.int64), unit="ns")
+    timeouts = [p.params["timeout"] for p in study(stream).policies if p.policy == "auto" and p.params]
+    assert timeouts == [100_000_000, 200_000_000, 400_000_000, 1_000_000_000, 2_000_000_000]
+
+
+def test_a_stream_in_order_loses_nothing_under_any_bound_above_zero():
+    ts = np.arange(100) * 7
+    result = study(Stream(arrival=ts + 3, ts=ts, source=np.arange(100) % 4, unit="us"))
+    assert result.late_share == 0
+    assert result.clairvoyant.mean_wait == 0
+    assert result.default.waits.late_share == 0
+
+
+def test_a_stream_of_one_event_has_figures():
+    one = np.array([5])
+    result = study(Stream(arrival=one, ts=one, source=np.array([0]), unit="us"))
+    for p in result.policies:
+        assert (p.waits.late_share, p.waits.mean_wait, p.waits.max_wait) == (0, 0, 0)
+
+
+def test_progress_is_told_before_each_policy_and_at_the_end():
+    seen = []
+    ts = np.array([1, 5, 3])
+    study(Stream(ts + 1, ts, np.zeros(3, np.int64)), lambda *step: seen.append(step))
+    assert [done for _, done, _ in seen] == list(range(len(seen)))
+    assert seen[0][0] == "auto" and seen[-1][0] == "clairvoyant" and seen[-1][1] == seen[-1][2]
