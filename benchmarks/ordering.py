@@ -2,12 +2,13 @@
 
     slackline bench ordering --json
 
-prints ``argsort_rate`` (a stable NumPy argsort of all time stamps), ``slack_rate`` and ``auto_rate`` (the
-engine, chunks of 10,000 rows, one columnar detector), ``single_event_rate`` (pushes of one event, one
-detector), all in events per second; ``slack_ratio`` and ``auto_ratio`` to the argsort; ``peak_mb_2m`` and
-``peak_mb_20m`` (peak memory of a fresh process that streams so many events through `auto`) and
-``memory_ratio``. Rates are the best of ``repeats`` rounds; the rounds of all kinds take turns, so that a busy
-machine disturbs all alike. Compilation is not measured.
+prints, in events per second, ``argsort_rate`` (a stable NumPy argsort of all time stamps), ``slack_rate`` and
+``auto_rate`` (the engine, chunks of 10,000 rows, one columnar detector of balls and players),
+``single_event_rate`` (pushes of one event, one detector); ``slack_ratio`` and ``auto_ratio`` to the argsort;
+the same with ``one_type`` where all positions are of one type (a batch is a run of one type, so two
+interleaved types make short batches); ``peak_mb_2m`` and ``peak_mb_20m`` (peak memory of a fresh process that
+streams so many events through `auto`) and ``memory_ratio``. Rates are the best of ``repeats`` rounds; the
+rounds of all kinds take turns, so that a busy machine disturbs all alike. Compilation is not measured.
 """
 
 from __future__ import annotations
@@ -51,6 +52,12 @@ class Batches(sl.Detector):
     def on_batch(self, batch: Any) -> Iterator[Any]:
         self.seen += len(batch)
         return iter(())
+
+
+class OneType(Batches):
+    """The same for positions that are all of one type: its runs are as long as the releases."""
+
+    listens = ("position",)
 
 
 class Singles(sl.Detector):
@@ -111,7 +118,7 @@ def _one_core() -> Iterator[None]:
 def _measure(options: argparse.Namespace) -> dict[str, float]:
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("simulating", total=4 * options.repeats + (0 if options.no_memory else 11))
+        task = bar.add_task("simulating", total=6 * options.repeats + (0 if options.no_memory else 11))
 
         def step(name: str, done: int = 0) -> None:
             bar.update(task, description=name, advance=done)
@@ -126,21 +133,22 @@ def _rates(seconds: float, repeats: int, step: Callable[..., None]) -> dict[str,
     step("simulating")
     table = positions(seconds=seconds, seed=SEED)
     ts = table["ts"].to_numpy()
-    chunks = [table.slice(start, CHUNK) for start in range(0, len(table), CHUNK)]
-    singles = _events(table.slice(0, SINGLE))
+    chunks = _chunks(table)
+    one_type = _chunks(positions(seconds=seconds, seed=SEED, type="position"))
+    singles = [[event] for event in _events(table.slice(0, SINGLE))]
     kinds: dict[str, tuple[int, Callable[[], float]]] = {
         "argsort_rate": (len(ts), lambda: _timed(lambda: np.argsort(ts, kind="stable"))),
         "slack_rate": (len(ts), lambda: _pushed(Batches(), "slack", chunks)),
         "auto_rate": (len(ts), lambda: _pushed(Batches(), "auto", chunks)),
-        "single_event_rate": (
-            len(singles),
-            lambda: _pushed(Singles(), "auto", [[event] for event in singles]),
-        ),
+        "slack_one_type_rate": (len(ts), lambda: _pushed(OneType(), "slack", one_type)),
+        "auto_one_type_rate": (len(ts), lambda: _pushed(OneType(), "auto", one_type)),
+        "single_event_rate": (len(singles), lambda: _pushed(Singles(), "auto", singles)),
     }
     # Warm-up: compiles and touches everything once.
     for policy in ("slack", "auto"):
         _pushed(Batches(), policy, chunks[:5])
-        _pushed(Singles(), policy, [[event] for event in singles[:2_000]])
+        _pushed(OneType(), policy, one_type[:5])
+        _pushed(Singles(), policy, singles[:2_000])
     best = dict.fromkeys(kinds, float("inf"))
     for _ in range(repeats):
         for name, (_, run) in kinds.items():
@@ -148,9 +156,15 @@ def _rates(seconds: float, repeats: int, step: Callable[..., None]) -> dict[str,
             best[name] = min(best[name], run())
             step(name.removesuffix("_rate"), 1)
     rates = {name: round(events / best[name], 1) for name, (events, _) in kinds.items()}
-    rates["slack_ratio"] = round(rates["slack_rate"] / rates["argsort_rate"], 4)
-    rates["auto_ratio"] = round(rates["auto_rate"] / rates["argsort_rate"], 4)
-    return rates
+    ratios = {
+        name.replace("_rate", "_ratio"): round(rates[name] / rates["argsort_rate"], 4)
+        for name in ("slack_rate", "auto_rate", "slack_one_type_rate", "auto_one_type_rate")
+    }
+    return rates | ratios
+
+
+def _chunks(table: pa.Table) -> list[pa.Table]:
+    return [table.slice(start, CHUNK) for start in range(0, len(table), CHUNK)]
 
 
 def _timed(work: Callable[[], Any]) -> float:
@@ -161,7 +175,7 @@ def _timed(work: Callable[[], Any]) -> float:
 
 def _pushed(detector: Batches | Singles, policy: str, pushes: list[Any]) -> float:
     """Seconds to push everything through a fresh engine; checks that they got through."""
-    engine = sl.Engine(sl.Hierarchy([detector], clock=("ball",)), policy=policy)
+    engine = sl.Engine(sl.Hierarchy([detector], clock=detector.listens[:1]), policy=policy)
 
     def work() -> None:
         for rows in pushes:
@@ -212,8 +226,21 @@ def _stream_through(events: int) -> dict[str, float]:
         engine.push(chunk)
         engine.drain()
     engine.close()
+    return {"seen": detector.seen, "peak_mb": _peak_mb()}
+
+
+def _peak_mb() -> float:
+    """Peak resident memory of this process alone.
+
+    Linux hands ``ru_maxrss`` on to a started process, so that it would tell the peak of its parent; the
+    high-water mark of the address space starts afresh.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) / 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return {"seen": detector.seen, "peak_mb": peak / (1024 * 1024 if sys.platform == "darwin" else 1024)}
+    return peak / (1024 * 1024 if sys.platform == "darwin" else 1024)
 
 
 if __name__ == "__main__":

@@ -153,12 +153,12 @@ class Columnar:
                 reached = unit.horizon if position == 0 else int(horizon[position - 1])
                 self._late(index, channel.batch(row, row + 1).event(0), channel, reached, position, chunk)
         start, stop = np.searchsorted(store.ts, (unit.horizon, horizon[-1]), side="right").tolist()
-        if start == stop:
-            return
         batch, positions = channel.batch(start, stop), store.positions[start:stop]
         if some_late and late[start:stop].any():
             kept = np.flatnonzero(~late[start:stop])
             batch, positions = batch.take(kept), positions[kept]
+        if not len(batch):
+            return
         if any(entry[1] == channel.rank for entry in unit.heap):
             # The same type also waits as objects (pushed as such): let the heap settle their order.
             for event, position in zip(batch, positions.tolist(), strict=True):

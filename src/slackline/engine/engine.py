@@ -39,7 +39,8 @@ class Engine:
     ``on_error``     a detector that raises: ``"fail"`` raises DetectorError, ``"quarantine"`` goes on without the event.
     ``max_jump``     how far ahead of the clock a clock event may be before it needs to be confirmed; ``"auto"`` is 10,000
                      mean steps of the clock, None is no bound.
-    ``max_buffered`` how many events may wait or lie set aside (``late``, ``quarantined``) in all.
+    ``max_buffered`` how many events may wait in front of a detector, plus those that lie set aside undrained (``late``,
+                     ``quarantined``).
     ``overflow``     what happens beyond that: ``"error"``, or ``"release"``: the oldest events go on, at the end of the
                      push, though something earlier might still come.
 

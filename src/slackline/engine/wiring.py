@@ -114,9 +114,8 @@ class Wiring:
 
     @property
     def buffered(self) -> int:
-        """Waiting rows and objects of the whole engine; a row of a store counts once, as it is stored once."""
-        objects = sum(len(unit.heap) + len(unit.overdue) for unit in self.units)
-        return objects + sum(len(sensor.store) for sensor in self.sensors.values())
+        """How many events wait in front of the detector with the most; events are shared by those who wait."""
+        return max(unit.buffered for unit in self.units)
 
     def state(self) -> dict[str, Any]:
         return {

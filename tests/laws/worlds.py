@@ -1,0 +1,217 @@
+"""Random worlds for the laws: hierarchies, streams, delays, and ways to cut them into pushes.
+
+Everything is drawn by Hypothesis from small choices and a seed, so a failing world is printed as a few numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import strategies as st
+
+import slackline as sl
+
+SENSORS = ("ball", "door", "lamp")
+
+
+class Mixer(sl.Detector):
+    """Mixes everything it sees, in order, into a number: any difference in its input shows in its outputs."""
+
+    def __init__(self, name: str, listens: tuple[str, ...], style: str, every: int, set_back: int) -> None:
+        self.name = name
+        self.listens = listens
+        self.publishes = (f"found_{name}",)
+        self.style = style
+        self.every = every
+        self.set_back = set_back
+        self.mixed = 0
+        self.seen: list[tuple[Any, ...]] = []
+
+    def _take(self, kind: str, ts: int, source: Any, seq: int | None, value: int) -> sl.Event | None:
+        self.seen.append((ts, kind, str(source), -1 if seq is None else seq))
+        self.mixed = (self.mixed * 31 + 7 * ts + value + len(kind)) % 1_000_003
+        if len(self.seen) % self.every:
+            return None
+        back = self.set_back * (self.mixed % 3)
+        return sl.Event(self.publishes[0], ts=max(0, ts - back), value=self.mixed)
+
+
+class EventMixer(Mixer):
+    def on_event(self, event: sl.Event):
+        found = self._take(event.type, event.ts, event.source, event.seq, event["value"])
+        if found is not None:
+            yield found
+
+
+class BatchMixer(Mixer):
+    def on_batch(self, batch: sl.Batch):
+        rows = zip(batch.ts.tolist(), batch.source.tolist(), batch.seq.tolist(), batch["value"].tolist(), strict=True)
+        for row, (ts, source, seq, value) in enumerate(rows):
+            found = self._take(batch.type, ts, source, seq, int(value))
+            if found is not None:
+                yield row, found
+
+
+class BothMixer(EventMixer, BatchMixer):
+    """Takes events and batches."""
+
+
+STYLES = {"event": EventMixer, "batch": BatchMixer, "both": BothMixer}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One detector of a random hierarchy."""
+
+    name: str
+    listens: tuple[str, ...]
+    style: str
+    every: int
+    set_back: int
+
+
+@dataclass(frozen=True)
+class World:
+    """A hierarchy and a stream in arrival order."""
+
+    plans: tuple[Plan, ...]
+    clock: tuple[str, ...]
+    events: tuple[sl.Event, ...]
+
+    def hierarchy(self) -> sl.Hierarchy:
+        detectors = [STYLES[p.style](p.name, p.listens, p.style, p.every, p.set_back) for p in self.plans]
+        return sl.Hierarchy(detectors, clock=self.clock)
+
+    def __repr__(self) -> str:
+        arrivals = " ".join(f"{e.type[0]}{e.source[1:]}:{e.ts}#{e.seq}" for e in self.events)
+        return f"World({list(self.plans)}, clock={self.clock}, arrivals={arrivals})"
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> tuple[Plan, ...]:
+    made: list[Plan] = []
+    types = list(SENSORS[: draw(st.integers(1, 3))])
+    for number in range(draw(st.integers(1, 5))):
+        listens = tuple(draw(st.lists(st.sampled_from(types), min_size=1, max_size=3, unique=True)))
+        style = draw(st.sampled_from(sorted(STYLES)))
+        name = f"d{number}"
+        made.append(Plan(name, listens, style, draw(st.integers(1, 3)), draw(st.sampled_from([0, 0, 3, 20]))))
+        types.append(f"found_{name}")
+    return tuple(made)
+
+
+def delays(rng: np.random.Generator, kind: str, n: int) -> np.ndarray:
+    """How long each of n events is under way."""
+    if kind == "none":
+        return np.zeros(n)
+    if kind == "bounded":
+        return rng.uniform(0, 30, n)
+    if kind == "heavy":
+        return np.minimum(rng.pareto(1.2, n) * 5, 400)
+    if kind == "bursty":
+        return rng.uniform(0, 5, n) + 150 * (rng.random(n // 10 + 1).repeat(10)[:n] < 0.1)
+    return np.where(np.arange(n) < n // 2, rng.uniform(0, 4, n), rng.uniform(0, 80, n))  # a change of regime
+
+
+@st.composite
+def worlds(draw: st.DrawFn, kinds: tuple[str, ...] = ("none", "bounded", "heavy", "bursty", "regime")) -> World:
+    """A random world: one to three sensor types, up to four sources each, regular or not."""
+    chosen = draw(plans())
+    used = sorted({kind for plan in chosen for kind in plan.listens if kind in SENSORS})
+    rng = np.random.default_rng(draw(st.integers(0, 2**20)))
+    n = draw(st.integers(1, 120))
+    in_order = draw(st.booleans())
+    arrivals: list[tuple[float, int, sl.Event]] = []
+    for kind in used:
+        for number in range(draw(st.integers(1, 3))):
+            count = max(1, n // (len(used) * 2))
+            gaps = rng.integers(0, 25, count) if draw(st.booleans()) else rng.integers(9, 12, count)
+            ts = np.cumsum(gaps) + int(rng.integers(0, 20))
+            arrival = ts + delays(rng, draw(st.sampled_from(kinds)), count)
+            if in_order:
+                arrival = np.maximum.accumulate(arrival)
+            for seq, (t, a) in enumerate(zip(ts.tolist(), arrival.tolist(), strict=True)):
+                event = sl.Event(kind, ts=t, source=f"s{number}", seq=seq, value=int(rng.integers(0, 100)))
+                arrivals.append((a, len(arrivals), event))
+    arrivals.sort(key=lambda item: item[:2])
+    clock = tuple(draw(st.lists(st.sampled_from(used), min_size=1, max_size=2, unique=True)))
+    return World(chosen, clock, tuple(event for *_, event in arrivals))
+
+
+policies = st.sampled_from(["slack", "ready", "auto"])
+
+
+@st.composite
+def settings(draw: st.DrawFn) -> dict[str, Any]:
+    """Options of an engine, biased to what makes things happen in short streams."""
+    return {
+        "policy": draw(policies),
+        "margin": draw(st.sampled_from([0, 0.5, 2.0])),
+        "window": draw(st.sampled_from([32, 2048])),
+        "warmup": draw(st.sampled_from([None, 0, 5])),
+        "timeout": draw(st.sampled_from([None, None, 10, 100])),
+        "late": draw(st.sampled_from(["divert", "deliver"])),
+        "max_jump": draw(st.sampled_from(["auto", None, 60])),
+    }
+
+
+def table(events: list[sl.Event] | tuple[sl.Event, ...]) -> pa.Table:
+    """Events as the table a user would push."""
+    return pa.table(
+        {
+            "ts": pa.array([event.ts for event in events], pa.int64()),
+            "type": pa.array([event.type for event in events], pa.string()),
+            "source": pa.array([event.source for event in events], pa.string()),
+            "seq": pa.array([event.seq for event in events], pa.int64()),
+            "value": pa.array([event.payload.get("value") for event in events], pa.int64()),
+        }
+    )
+
+
+@st.composite
+def cuts(draw: st.DrawFn, n: int) -> list[tuple[int, str]]:
+    """A way to cut n arrivals into pushes, each as events or as a table."""
+    pieces = []
+    left = n
+    while left > 0:
+        size = min(left, draw(st.sampled_from([1, 2, 7, 30, 1000])))
+        pieces.append((size, draw(st.sampled_from(["events", "table"]))))
+        left -= size
+    return pieces
+
+
+@dataclass
+class Result:
+    """All that is visible of a run."""
+
+    outputs: list[Any]
+    late: list[Any]
+    quarantined: list[Any]
+    seen: dict[str, list[Any]]
+    stats: list[dict[str, Any]]
+
+
+def push_piece(engine: sl.Engine, piece: tuple[sl.Event, ...], form: str) -> list[Any]:
+    return engine.push(table(piece) if form == "table" else list(piece))
+
+
+def run(world: World, pieces: list[tuple[int, str]], options: dict[str, Any], restart: bool = False) -> Result:
+    """Push the world's stream piece by piece; with ``restart`` the engine is saved and loaded between pieces."""
+    engine = sl.Engine(world.hierarchy(), **options)
+    result = Result([], [], [], {}, [])
+    start = 0
+    for size, form in pieces:
+        result.outputs += push_piece(engine, world.events[start : start + size], form)
+        start += size
+        engine.check_invariants()
+        result.stats.append(engine.stats())
+        if restart:
+            engine = sl.Engine.load(engine.save(), world.hierarchy())
+    result.outputs += engine.close()
+    result.late, result.quarantined = engine.drain()
+    result.seen = {name: list(detector.seen) for name, detector in engine.detectors.items()}
+    result.stats.append(engine.stats())
+    return result
