@@ -37,7 +37,7 @@ import slackline as sl
 from slackline.sim import position_chunks
 from slackline.spark import detect, session
 
-EVENTS = 5_000_000
+EVENTS = 7_200_000
 BATCHES = 6
 WARM_UP = 2
 SITES = ("north", "south")  # two that do not share a shuffle partition

@@ -21,7 +21,7 @@ class Batch:
     (array([1, 4]), array([2.5, 3. ]), 2, Event('a', ts=4, source='s', x=3.0))
     """
 
-    __slots__ = ("_columns", "_names", "_seq", "_slots", "_sources", "ts", "type")
+    __slots__ = ("_columns", "_names", "_seq", "_slots", "_start", "_stop", "_ts", "type")
 
     def __init__(
         self,
@@ -31,14 +31,18 @@ class Batch:
         seq: Column,
         columns: Mapping[str, Column],
         names: Sequence[Source],
+        start: int = 0,
+        stop: int | None = None,
     ) -> None:
+        # Whole columns and the rows of them that are meant: cutting a batch into short runs costs next to nothing.
         self.type = type
-        self.ts = ts
+        self._ts = ts
         self._slots = slots
         self._seq = seq
         self._columns = columns
         self._names = names
-        self._sources: Column | None = None
+        self._start = start
+        self._stop = len(ts) if stop is None else stop
 
     @classmethod
     def of_events(cls, type: str, events: Sequence[Event]) -> Batch:
@@ -52,7 +56,7 @@ class Batch:
         return cls(type, ts, slots, seq, columns, list(names))
 
     def __len__(self) -> int:
-        return len(self.ts)
+        return self._stop - self._start
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -60,33 +64,38 @@ class Batch:
         return tuple(self._columns)
 
     @property
+    def ts(self) -> Column:
+        """The occurrence time stamps, ascending."""
+        return self._ts[self._start : self._stop]
+
+    @property
     def source(self) -> Column:
         """Who sent each event."""
-        if self._sources is None:
-            self._sources = as_column(list(self._names))[self._slots]
-        return self._sources
+        return as_column(list(self._names))[self._slots[self._start : self._stop]]
 
     @property
     def seq(self) -> Column:
         """The sources' sequence numbers, -1 where there is none."""
-        return self._seq
+        return self._seq[self._start : self._stop]
 
     def __getitem__(self, field: str) -> Column:
         try:
-            return self._columns[field]
+            return self._columns[field][self._start : self._stop]
         except KeyError:
             raise KeyError(f"batch of {self.type!r} has no field {field!r}; it has {sorted(self._columns)}") from None
 
     def slice(self, start: int, stop: int) -> Batch:
         """The rows from ``start`` up to ``stop``, without copying."""
-        rows = slice(start, stop)
-        columns = {field: column[rows] for field, column in self._columns.items()}
-        return Batch(self.type, self.ts[rows], self._slots[rows], self._seq[rows], columns, self._names)
+        first = self._start
+        return Batch(
+            self.type, self._ts, self._slots, self._seq, self._columns, self._names, first + start, first + stop
+        )
 
     def take(self, rows: Column) -> Batch:
         """Some of the rows."""
+        rows = rows + self._start
         columns = {field: column[rows] for field, column in self._columns.items()}
-        return Batch(self.type, self.ts[rows], self._slots[rows], self._seq[rows], columns, self._names)
+        return Batch(self.type, self._ts[rows], self._slots[rows], self._seq[rows], columns, self._names)
 
     def event(self, row: int) -> Event:
         """One row as an event."""
@@ -94,16 +103,17 @@ class Batch:
 
     def __iter__(self) -> Iterator[Event]:
         """The rows as events; a field without a value (None) is left out of the payload."""
-        seqs = [None if seq == NO_SEQ else seq for seq in self._seq.tolist()]
-        sources = [self._names[slot] for slot in self._slots.tolist()]
-        ts = self.ts.tolist()
+        rows = slice(self._start, self._stop)
+        seqs = [None if seq == NO_SEQ else seq for seq in self._seq[rows].tolist()]
+        sources = [self._names[slot] for slot in self._slots[rows].tolist()]
+        ts = self._ts[rows].tolist()
         fields = list(self._columns)
         if not fields:
             for t, source, seq in zip(ts, sources, seqs, strict=True):
                 yield Event.of(self.type, t, source, seq, {})
             return
         sparse = any(column.dtype == object for column in self._columns.values())
-        values = zip(*(column.tolist() for column in self._columns.values()), strict=True)
+        values = zip(*(column[rows].tolist() for column in self._columns.values()), strict=True)
         for t, source, seq, row in zip(ts, sources, seqs, values, strict=True):
             payload = dict(zip(fields, row, strict=True))
             if sparse:

@@ -10,7 +10,12 @@ from typing import Any
 
 
 class SlacklineError(Exception):
-    """Base of all errors that Slackline raises on purpose."""
+    """Base of all errors that Slackline raises on purpose.
+
+    ``outputs`` is what a push produced before it raised, so that nothing is lost by the exception.
+    """
+
+    outputs: list[Any] = []  # noqa: RUF012
 
 
 class HierarchyError(SlacklineError):
@@ -32,8 +37,7 @@ class NotAnEventError(SlacklineError):
 class DetectorError(SlacklineError):
     """A detector raised on an event.
 
-    The push that met the error was carried through for everything else; ``outputs`` holds what it
-    produced, so that nothing is lost by the exception.
+    The push that met the error was carried through for everything else; ``outputs`` holds what it produced.
     """
 
     def __init__(self, detector: str, event: Any, state_size: int, cause: BaseException, failures: int = 1):
@@ -42,7 +46,6 @@ class DetectorError(SlacklineError):
         self.state_size = state_size
         self.cause = cause
         self.failures = failures
-        self.outputs: list[Any] = []
         more = f" (and {failures - 1} more failures in this push)" if failures > 1 else ""
         super().__init__(
             f"detector {detector!r} raised {type(cause).__name__}: {cause} on {event!r}, "
@@ -59,10 +62,9 @@ class BufferLimitError(SlacklineError):
         self.buffered = buffered
         self.limit = limit
         self.cause = cause
-        self.outputs: list[Any] = []
         super().__init__(
-            f"{buffered} events are buffered or set aside, max_buffered={limit} allows no more: {cause} "
-            f"Nothing was dropped. Raise max_buffered, or choose overflow='release' to let the oldest events go."
+            f"{buffered} events are held, max_buffered={limit} allows no more: {cause} Nothing was dropped. "
+            f"Raise max_buffered, or choose overflow='release' to let the oldest waiting events go."
         )
 
 

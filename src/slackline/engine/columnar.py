@@ -35,13 +35,14 @@ UNSORTED, OVERDUE, IN_ORDER = 0, 1, 2
 
 @dataclass(slots=True)
 class Segment:
-    """Rows for one detector, in their order, with the position at which each is due."""
+    """Rows for one detector, in their order, with the position at which each is due and what orders them there."""
 
     kind: int
     rows: Batch | list[Event]
-    ranks: Ints
     ts: Ints
     at: Ints
+    ranks: Ints
+    order: Ints
 
 
 @dataclass(slots=True)
@@ -114,6 +115,8 @@ class Columnar:
         previous = np.concatenate(([unit.horizon], horizon[:-1]))
         segments = self._due(index, horizon, previous, chunk)
         backs = {channel.name: [(-1, channel.back)] for channel in wiring.channels[index]}
+        for segment in segments:
+            self._count(unit, segment, chunk)
         for segment, start, stop in _runs(segments):
             self._feed(index, segment, start, stop, previous, chunk, backs)
         warnings = np.flatnonzero(np.diff(slack, prepend=unit.K) > 0)
@@ -133,7 +136,7 @@ class Columnar:
                 lot = chunk.lots.get(channel.name)
                 if lot and len(lot.rows):
                     batch = Batch(channel.name, lot.ts, lot.slots, lot.seq, lot.columns, channel.names)
-                    segments.append(_segment(UNSORTED, batch, channel.rank, np.zeros_like(lot.ts), lot.rows))
+                    segments.append(_segment(UNSORTED, batch, channel.rank, lot.ts, lot.rows))
             elif len(channel.store):
                 self._take_stored(index, channel, horizon, chunk, segments)
         self._take_waiting(unit, horizon, chunk, segments)
@@ -184,7 +187,8 @@ class Columnar:
             if arrived:
                 at = np.array([position for position, _ in arrived], dtype=np.int64)
                 events = [event for _, event in arrived]
-                segments.append(_segment(UNSORTED, events, channel.rank, np.zeros_like(at), at))
+                ts = np.array([event.ts for event in events], dtype=np.int64)
+                segments.append(_segment(UNSORTED, events, channel.rank, ts, at))
             return
         for position, event in arrived:
             reached = int(previous[position])
@@ -214,7 +218,7 @@ class Columnar:
             arrived = np.array([entry[4] for entry in released], dtype=np.int64) - chunk.first
             ranks = np.array([entry[1] for entry in released], dtype=np.int64)
             at = release_positions(ts, arrived, horizon)
-            segments.append(Segment(IN_ORDER, [entry[-1] for entry in released], ranks, ts, at))
+            segments.append(Segment(IN_ORDER, [entry[-1] for entry in released], ts, at, ranks, ts))
 
     @staticmethod
     def _take_overdue(unit: Unit, chunk: Chunk, segments: list[Segment]) -> None:
@@ -233,7 +237,7 @@ class Columnar:
             ts = np.array([entry[0] for _, entry in due], dtype=np.int64)
             ranks = np.array([entry[1] for _, entry in due], dtype=np.int64)
             at = np.array([position for position, _ in due], dtype=np.int64)
-            segments.append(Segment(OVERDUE, [entry[-1] for _, entry in due], ranks, ts, at))
+            segments.append(Segment(OVERDUE, [entry[-1] for _, entry in due], ts, at, ranks, ts))
 
     # Running the detector.
 
@@ -252,15 +256,12 @@ class Columnar:
         rows = segment.rows
         if stop - start != len(rows):
             rows = rows.slice(start, stop) if isinstance(rows, Batch) else rows[start:stop]
-        at = segment.at[start:stop]
-        ts = rows.ts if isinstance(rows, Batch) else np.array([event.ts for event in rows], dtype=np.int64)
-        self._count(wiring.units[index], ts, chunk.clk[at])
         found = runner.feed(rows)
         if len(runner.failures) > runner.noted:
-            wiring.note_failures(index, at + chunk.first)
+            wiring.note_failures(index, segment.at[start:stop] + chunk.first)
         for row, event in found:
-            position = int(at[row])
-            trigger = int(ts[row])
+            position = int(segment.at[start + row])
+            trigger = int(segment.ts[start + row])
             if segment.kind != IN_ORDER:
                 trigger = max(trigger, int(previous[position]) + 1)
             channel = wiring.publish(index, event, trigger, chunk.first + position, int(chunk.clk[position]))
@@ -270,11 +271,12 @@ class Columnar:
                     backs[channel.name].append((position, channel.back))
 
     @staticmethod
-    def _count(unit: Unit, ts: Ints, clk: Ints) -> None:
-        if len(clk) and clk[0] == NEVER:
-            clk = np.where(clk == NEVER, ts, clk)
-        waits = clk - ts
-        unit.count_wait(int(waits.sum()), int(waits.max()), len(ts))
+    def _count(unit: Unit, segment: Segment, chunk: Chunk) -> None:
+        clk = chunk.clk[segment.at]
+        if clk[0] == NEVER:
+            clk = np.where(clk == NEVER, segment.ts, clk)
+        waits = clk - segment.ts
+        unit.count_wait(int(waits.sum()), int(waits.max()), len(waits))
 
     def _derive(
         self,
@@ -312,7 +314,9 @@ class Columnar:
 
 
 def _segment(kind: int, rows: Batch | list[Event], rank: int, ts: Ints, at: Ints) -> Segment:
-    return Segment(kind, rows, np.full(len(at), rank, dtype=np.int64), ts, at)
+    # Unsorted events of one position keep the order of their arrival, whatever their time stamps.
+    order = np.zeros_like(ts) if kind == UNSORTED else ts
+    return Segment(kind, rows, ts, at, np.full(len(at), rank, dtype=np.int64), order)
 
 
 def _runs(segments: list[Segment]) -> list[tuple[Segment, int, int]]:
@@ -322,11 +326,11 @@ def _runs(segments: list[Segment]) -> list[tuple[Segment, int, int]]:
     if not segments:
         return []
     at = np.concatenate([segment.at for segment in segments])
-    ts = np.concatenate([segment.ts for segment in segments])
+    order = np.concatenate([segment.order for segment in segments])
     ranks = np.concatenate([segment.ranks for segment in segments])
     kinds = np.concatenate([np.full(len(segment.at), segment.kind) for segment in segments])
     origin = np.concatenate([np.full(len(segment.at), number) for number, segment in enumerate(segments)])
-    origin = origin[np.lexsort((ranks, ts, kinds, at))]
+    origin = origin[np.lexsort((ranks, order, kinds, at))]
     starts = np.concatenate(([0], np.flatnonzero(np.diff(origin)) + 1))
     ends = np.concatenate((starts[1:], [len(origin)]))
     taken = [0] * len(segments)

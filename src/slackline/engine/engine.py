@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from slackline.core import codec
 from slackline.core.detector import Detector
-from slackline.core.errors import BufferLimitError, ClosedError, ConfigError, DetectorError, StateError
+from slackline.core.errors import BufferLimitError, ClosedError, ConfigError, DetectorError, SlacklineError, StateError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.engine.columnar import Columnar
@@ -39,8 +39,8 @@ class Engine:
     ``on_error``     a detector that raises: ``"fail"`` raises DetectorError, ``"quarantine"`` goes on without the event.
     ``max_jump``     how far ahead of the clock a clock event may be before it needs to be confirmed; ``"auto"`` is 10,000
                      mean steps of the clock, None is no bound.
-    ``max_buffered`` how many events may wait in front of a detector, plus those that lie set aside undrained (``late``,
-                     ``quarantined``).
+    ``max_buffered`` how many events may wait in front of a detector, and how many may lie set aside (``late``,
+                     ``quarantined``) until they are drained.
     ``overflow``     what happens beyond that: ``"error"``, or ``"release"``: the oldest events go on, at the end of the
                      push, though something earlier might still come.
 
@@ -109,6 +109,7 @@ class Engine:
         self._stepwise = Stepwise(self._wiring)
         self._columnar = Columnar(self._wiring)
         self._closed = False
+        self._beyond_limit = False
 
     def push(self, arrivals: Iterable[Event] | Event | pa.Table | pa.RecordBatch) -> list[Output]:
         """Take the next arrivals, in the order in which they arrived, and return what was detected.
@@ -120,7 +121,8 @@ class Engine:
             raise ClosedError("push after close(): the stream has ended. Make a new engine for another stream.")
         if isinstance(arrivals, pa.RecordBatch):
             arrivals = pa.Table.from_batches([arrivals])
-        self._refuse_beyond_limit(arrivals)
+        if self._beyond_limit:
+            self._refuse_unless_clock(arrivals)
         if isinstance(arrivals, pa.Table):
             self._columnar.push(arrivals)
         else:
@@ -141,59 +143,66 @@ class Engine:
 
     def _finish(self) -> list[Output]:
         """Collect the outputs of a push; raise what went wrong in it."""
-        wiring = self._wiring
-        over = wiring.buffered > wiring.settings.max_buffered
-        if over and wiring.settings.release_overflow and not self._closed:
+        wiring, limit = self._wiring, self._wiring.settings.max_buffered
+        if wiring.settings.release_overflow and wiring.buffered > limit:
             wiring.rows_to_objects()
-            self._stepwise.release_oldest(wiring.settings.max_buffered)
-        found = wiring.found
-        found.sort(key=lambda item: item[:2])
-        wiring.found = []
-        outputs = [output for _, _, output in found]
+            self._stepwise.release_oldest(limit)
+        outputs: list[Output] = []
+        if wiring.found:
+            wiring.found.sort(key=lambda item: item[:2])
+            outputs = [output for _, _, output in wiring.found]
+            wiring.found = []
         error = self._failure()
-        if error is None and self._held() > wiring.settings.max_buffered and not self._closed:
-            error = BufferLimitError(self._held(), wiring.settings.max_buffered, self._cause())
+        full = None if self._closed else self._full()
+        self._beyond_limit = full is not None
+        error = error or full
         if error is not None:
             error.outputs = outputs
             raise error
         return outputs
 
-    def _failure(self) -> DetectorError | None:
+    def _failure(self) -> SlacklineError | None:
         """The first failure of a detector in this push, unless errors are to be passed over."""
-        error: DetectorError | None = None
+        error: SlacklineError | None = None
         for runner in self._wiring.runners:
             if runner.failures and error is None and not self._wiring.settings.quarantine_errors:
                 first = runner.failures[0]
                 error = DetectorError(runner.name, first.event, first.state_size, first.cause, len(runner.failures))
-            runner.failures, runner.noted = [], 0
+            if runner.failures:
+                runner.failures, runner.noted = [], 0
         return error
 
     # The limit.
 
-    def _held(self) -> int:
-        wiring = self._wiring
-        return wiring.buffered + len(wiring.late) + len(wiring.quarantined)
+    def _full(self) -> BufferLimitError | None:
+        """The error to raise when more waits, or lies set aside, than allowed."""
+        wiring, limit = self._wiring, self._wiring.settings.max_buffered
+        set_aside = len(wiring.late) + len(wiring.quarantined)
+        if set_aside > limit:
+            cause = (
+                f"{len(wiring.late)} late and {len(wiring.quarantined)} quarantined events were not collected. "
+                f"Call engine.drain() now and then."
+            )
+            return BufferLimitError(set_aside, limit, cause)
+        buffered = wiring.buffered
+        return BufferLimitError(buffered, limit, self._why_waiting()) if buffered > limit else None
 
-    def _refuse_beyond_limit(self, arrivals: Any) -> None:
+    def _refuse_unless_clock(self, arrivals: Any) -> None:
         """Beyond the limit only a push that may move the clock is taken; the caller keeps what is refused."""
-        wiring = self._wiring
-        if wiring.settings.release_overflow or self._held() <= wiring.settings.max_buffered:
+        wiring, full = self._wiring, self._full()
+        self._beyond_limit = full is not None
+        if full is None:
             return
         if isinstance(arrivals, pa.Table):
             types = set(arrivals["type"].unique().to_pylist()) if "type" in arrivals.column_names else set(wiring.sensors)
         else:
             arrivals = [arrivals] if isinstance(arrivals, Event) else arrivals
             types = {getattr(event, "type", None) for event in arrivals} if isinstance(arrivals, list) else set()
-        if not types & wiring.clock_types or wiring.buffered <= wiring.settings.max_buffered:
-            raise BufferLimitError(self._held(), wiring.settings.max_buffered, self._cause())
+        if not types & wiring.clock_types or full.buffered == len(wiring.late) + len(wiring.quarantined):
+            raise full
 
-    def _cause(self) -> str:
+    def _why_waiting(self) -> str:
         wiring = self._wiring
-        if wiring.buffered <= wiring.settings.max_buffered:
-            return (
-                f"{len(wiring.late)} late and {len(wiring.quarantined)} quarantined events were not collected; "
-                f"call engine.drain() now and then."
-            )
         types, clk = sorted(wiring.clock_types), wiring.clock.clk
         if clk is None:
             return f"no event of the clock types {types} has ever arrived, so stream time does not move."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,9 @@ from slackline.engine.stepwise import BAD_TS, JUMP
 from slackline.engine.wiring import Wiring
 from slackline.ordering.channel import SensorChannel
 from slackline.ordering.duplicates import duplicates
+
+#: Integer sources below this need no dictionary.
+SMALL = 1 << 16
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -70,7 +74,7 @@ def _times(wiring: Wiring, table: pa.Table) -> tuple[Ints, Mask]:
     """The time stamps, and which of them can be used; the rest is set aside."""
     column = _column(table, "ts", "the occurrence time stamps")
     kind = column.type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)):
         raise SchemaError(
             f"column 'ts' is of type {kind}; time stamps are integers in a unit of your choice. "
             f"Cast it first, e.g. table.set_column(i, 'ts', column.cast('int64'))."
@@ -146,7 +150,7 @@ def _slots(table: pa.Table, channel: SensorChannel, rows: Ints, source: str) -> 
     if not (pa.types.is_integer(value_type) or pa.types.is_string(value_type) or pa.types.is_large_string(value_type)):
         raise SchemaError(f"column {source!r} is of type {kind}; sources are strings or integers. Cast it first.")
     codes, values = _encoded(table[source])
-    mine = codes[rows]
+    mine = codes if len(rows) == len(codes) else codes[rows]
     slots = np.full(len(values), -1, dtype=np.int64)
     new: list[tuple[int, int, Source]] = []
     for code in np.flatnonzero(np.bincount(mine, minlength=len(values))).tolist():
@@ -211,8 +215,12 @@ def _objects(data: pa.ChunkedArray, rows: Ints) -> Column:
     return column
 
 
-def _encoded(column: pa.ChunkedArray) -> tuple[Ints, list[Any]]:
-    """A column as codes and the values they stand for, None for null."""
+def _encoded(column: pa.ChunkedArray) -> tuple[Ints, Sequence[Any]]:
+    """A column as codes and the values they stand for, None for null; small numbers stand for themselves."""
+    if pa.types.is_integer(column.type) and not column.null_count:
+        numbers = column.to_numpy()
+        if len(numbers) and numbers.min() >= 0 and numbers.max() < SMALL:
+            return numbers.astype(np.int64, copy=False), range(int(numbers.max()) + 1)
     array = column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):  # no chunk at all
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], type=column.type)

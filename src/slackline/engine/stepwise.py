@@ -12,7 +12,7 @@ from typing import Any
 
 from slackline.core.event import MAX_TS, NO_SEQ, Event
 from slackline.engine.wiring import Wiring
-from slackline.ordering.channel import Channel
+from slackline.ordering.channel import Channel, SensorChannel
 from slackline.ordering.clock import ADVANCED, CLK, REJECTED
 from slackline.ordering.constants import FOREVER, NEVER
 from slackline.ordering.duplicates import is_duplicate
@@ -61,10 +61,10 @@ class Stepwise:
                 wiring.quarantine(event, bad, position)
                 return REJECTED
             event, ts, seq = fixed, fixed.ts, fixed.seq
-        if not isinstance(event.source, str | int | None):
+        slot = _slot(channel, event.source)
+        if slot is None:
             wiring.quarantine(event, f"bad source: {event.source!r} is neither a string nor an integer", position)
             return REJECTED
-        slot = channel.slot(event.source)
         if seq is not None and is_duplicate(channel.seen, slot, seq):
             channel.duplicates += 1
             return REJECTED
@@ -173,6 +173,17 @@ class Stepwise:
             if len(unit.heap) > keep:
                 going = sorted(entry[0] for entry in unit.heap)[: len(unit.heap) - keep]
                 self._run(index, going[-1], wiring.position, clk, True)
+
+
+def _slot(channel: SensorChannel, source: Any) -> int | None:
+    """The number of a source, None if it cannot be one."""
+    try:
+        slot = channel.slots.get(source)
+    except TypeError:
+        return None
+    if slot is not None:
+        return slot
+    return channel.slot(source) if isinstance(source, str | int | None) else None
 
 
 def _plain_integers(event: Event) -> Event | None:

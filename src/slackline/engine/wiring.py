@@ -115,7 +115,9 @@ class Wiring:
     @property
     def buffered(self) -> int:
         """How many events wait in front of the detector with the most; events are shared by those who wait."""
-        return max(unit.buffered for unit in self.units)
+        if any(len(sensor.store) for sensor in self.sensors.values()):
+            return max(unit.buffered for unit in self.units)
+        return max([len(unit.heap) + len(unit.overdue) for unit in self.units])
 
     def state(self) -> dict[str, Any]:
         return {

@@ -106,9 +106,8 @@ class SensorChannel(Channel):
 
     def batch(self, start: int, stop: int) -> Batch:
         """Rows of the store as a batch, without copying."""
-        store, rows = self.store, slice(start, stop)
-        columns = {field: column[rows] for field, column in store.columns.items()}
-        return Batch(self.name, store.ts[rows], store.slots[rows], store.seq[rows], columns, self.names)
+        store = self.store
+        return Batch(self.name, store.ts, store.slots, store.seq, store.columns, self.names, start, stop)
 
     def step(self, slot: int, ts: int, before: int, clk: int) -> None:
         """One position: an arrival (``slot >= 0``), a move of the clock, or both."""

@@ -43,9 +43,9 @@ TRUST = 960
 
 (
     LAST, PREVIOUS, EVENTS, OPEN_MIN, OPEN_MAX, OPEN_N, HEAD, DISORDER, DISABLED, SKIPPED, TIMES_DISABLED,
-    MISSING, HELD, LOST,
-) = range(14)  # fmt: skip
-BLOCK_MIN = 14
+    MISSING, HELD, LOST, SHORTEST, LONGEST, PLAUSIBLE,
+) = range(17)  # fmt: skip
+BLOCK_MIN = 17
 BLOCK_MAX = BLOCK_MIN + BLOCKS
 FIELDS = BLOCK_MAX + BLOCKS
 
@@ -92,7 +92,7 @@ def arrive(sources, tree, slot, ts, overdue):  # type: ignore[no-untyped-def]
             over = _leapt_over(row, gap) if row[LOST] < LOSSES else 0
             if over > 0:
                 if row[MISSING] == 0:
-                    row[HELD] = row[LAST] + _plausible_gap(row) - 1
+                    row[HELD] = row[LAST] + row[PLAUSIBLE] - 1
                 row[MISSING] += over
             else:
                 _learn_gap(row, gap)
@@ -111,31 +111,28 @@ def _frontier(row):  # type: ignore[no-untyped-def]
         return NEVER
     if row[MISSING] > 0:
         return row[HELD]
-    return row[LAST] + _plausible_gap(row) - 1
+    return row[LAST] + row[PLAUSIBLE] - 1
 
 
 @njit(cache=True)
 def _leapt_over(row, gap):  # type: ignore[no-untyped-def]
     """How many events a regular source (no gap twice another) has leapt over with this gap."""
-    longest = _usual_gap(row)
-    shortest = _shortest_gap(row)
-    if gap <= longest or shortest == 0 or longest >= 2 * shortest or not _knows_gap(row):
+    longest = row[LONGEST]
+    shortest = row[SHORTEST]
+    if gap <= longest or row[PLAUSIBLE] == 0 or longest >= 2 * shortest:
         return 0
     middle = (shortest + longest) // 2
     return (gap + middle // 2) // middle - 1
 
 
 @njit(cache=True)
-def _knows_gap(row):  # type: ignore[no-untyped-def]
-    return row[BLOCK_MIN] != FOREVER or row[OPEN_N] >= ENOUGH
-
-
-@njit(cache=True)
 def _learn_gap(row, gap):  # type: ignore[no-untyped-def]
+    news = gap < row[OPEN_MIN] or gap > row[OPEN_MAX]
     row[OPEN_MIN] = min(row[OPEN_MIN], gap)
     row[OPEN_MAX] = max(row[OPEN_MAX], gap)
     row[OPEN_N] += 1
-    if row[OPEN_N] == BLOCK:
+    closes = row[OPEN_N] == BLOCK
+    if closes:
         head = row[HEAD]
         row[BLOCK_MIN + head] = row[OPEN_MIN]
         row[BLOCK_MAX + head] = row[OPEN_MAX]
@@ -143,39 +140,32 @@ def _learn_gap(row, gap):  # type: ignore[no-untyped-def]
         row[OPEN_MIN] = FOREVER
         row[OPEN_MAX] = 0
         row[OPEN_N] = 0
+    if news or closes or row[OPEN_N] == ENOUGH:
+        _sum_up(row)
 
 
 @njit(cache=True)
-def _shortest_gap(row):  # type: ignore[no-untyped-def]
+def _sum_up(row):  # type: ignore[no-untyped-def]
+    """The longest, the shortest and the smallest plausible gap of the open and the closed blocks."""
     least = row[OPEN_MIN]
+    longest = row[OPEN_MAX]
     second = FOREVER
-    for b in range(BLOCK_MIN, BLOCK_MIN + BLOCKS):
-        gap = row[b]
+    for b in range(BLOCKS):
+        gap = row[BLOCK_MIN + b]
         if gap < least:
             second = least
             least = gap
         elif gap < second:
             second = gap
+        longest = max(longest, row[BLOCK_MAX + b])
     if second < FOREVER and 2 * least < second:
-        return second
-    return least
-
-
-@njit(cache=True)
-def _plausible_gap(row):  # type: ignore[no-untyped-def]
-    if not _knows_gap(row):
-        return 0
-    least = _shortest_gap(row)
-    # Whole numbers without overflow: gaps may be as large as a time stamp.
-    return least // 1000 * TRUST + least % 1000 * TRUST // 1000
-
-
-@njit(cache=True)
-def _usual_gap(row):  # type: ignore[no-untyped-def]
-    longest = row[OPEN_MAX]
-    for b in range(BLOCK_MAX, BLOCK_MAX + BLOCKS):
-        longest = max(longest, row[b])
-    return longest
+        least = second
+    row[LONGEST] = longest
+    row[SHORTEST] = least
+    row[PLAUSIBLE] = 0
+    if row[BLOCK_MIN] != FOREVER or row[OPEN_N] >= ENOUGH:
+        # Whole numbers without overflow: gaps may be as large as a time stamp.
+        row[PLAUSIBLE] = least // 1000 * TRUST + least % 1000 * TRUST // 1000
 
 
 @njit(cache=True)
@@ -205,7 +195,7 @@ def least_frontier(sources, tree, clk, patience):  # type: ignore[no-untyped-def
             row[LOST] += 1
             _set(tree, node, _frontier(row))
             continue
-        if clk - row[LAST] <= patience + FAILURES * _usual_gap(row):
+        if clk - row[LAST] <= patience + FAILURES * row[LONGEST]:
             break
         row[DISABLED] = 1
         row[TIMES_DISABLED] += 1

@@ -21,6 +21,9 @@ from pyspark import TaskContext
 SITE, ARRIVAL, MTIME, PATH, BLOCK = (f"__slackline_{name}" for name in ("site", "arrival", "mtime", "path", "block"))
 PLACE = (MTIME, PATH, BLOCK)
 
+#: The site whose key is null; every other is its key's text behind a "v", so that none can be taken for it.
+NULL_SITE = "n"
+
 #: Rows a task gathers before it cuts packets. More makes fewer and larger packets, and needs more memory.
 GATHER_ROWS = 131_072
 #: Rows handed to an engine at once. Their number changes memory, never results (law 3).
@@ -113,10 +116,10 @@ def _cut(batch: pa.RecordBatch) -> Iterator[tuple[str, tuple[int, str, int], pa.
     """The batch split by key and file, each part in reading order."""
     inside = [name for name in batch.schema.names if name not in (SITE, *PLACE)]
     for place, rows in _files(batch):
-        sites = rows[SITE].dictionary_encode()
+        sites = rows[SITE].dictionary_encode(null_encoding="encode")
         codes = sites.indices.to_numpy(zero_copy_only=False)
         rows = rows.select(inside)
-        names = sites.dictionary.to_pylist()
+        names = [site_name(key) for key in sites.dictionary.to_pylist()]
         if len(names) == 1:
             yield names[0], place, rows
             continue
@@ -125,6 +128,15 @@ def _cut(batch: pa.RecordBatch) -> Iterator[tuple[str, tuple[int, str, int], pa.
         rows = rows.take(pa.array(order))
         for name, start, end in zip(names, (0, *ends[:-1]), ends, strict=True):
             yield name, place, rows.slice(start, end - start)
+
+
+def site_name(key: object) -> str:
+    """A key as the text by which Spark groups.
+
+    >>> site_name("n"), site_name(7), site_name(None)
+    ('vn', 'v7', 'n')
+    """
+    return NULL_SITE if key is None else f"v{key}"
 
 
 def _files(batch: pa.RecordBatch) -> Iterator[tuple[tuple[int, str, int], pa.RecordBatch]]:

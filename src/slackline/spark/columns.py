@@ -20,8 +20,7 @@ from pyspark.sql.types import (
 )
 
 from slackline.core.errors import ConfigError, SchemaError
-from slackline.spark.codec import ARRIVAL, BLOCK, MTIME, PATH, SITE
-from slackline.spark.site import NULL_SITE
+from slackline.spark.codec import ARRIVAL, BLOCK, MTIME, NULL_SITE, PATH, SITE
 
 #: The engine's own column names; everything else in its tables is payload.
 ENGINE = ("ts", "type", "source", "seq")
@@ -45,8 +44,8 @@ class Columns:
         mean what it is given for.
         """
         self._check_present(df)
-        payload = self._payload(df)
-        chosen = [self._site(df).alias(SITE)]
+        key = _typed(df, self.key, "key", (StringType, IntegralType), "text or whole numbers")
+        chosen = [key.alias(SITE)]
         if self.arrival is not None:
             chosen.append(self._arrival(df, self.arrival).alias(ARRIVAL))
         chosen += _place(df, with_path=self.arrival is None)
@@ -58,7 +57,7 @@ class Columns:
             chosen.append(_typed(df, self.source, "source", wanted, "text or whole numbers").alias("source"))
         if self.seq is not None:
             chosen.append(_typed(df, self.seq, "seq", (IntegralType,), "whole numbers").cast("long").alias("seq"))
-        return df.select(*chosen, *(_column(df, name) for name in payload))
+        return df.select(*chosen, *(_column(df, name) for name in self._payload(df)))
 
     def key_type(self, df: DataFrame) -> DataType:
         """The type of the key, which the output's key gets back."""
@@ -88,10 +87,6 @@ class Columns:
                     f"{name}={name!r}; if not, rename or drop it first."
                 )
         return payload
-
-    def _site(self, df: DataFrame) -> Column:
-        key = _typed(df, self.key, "key", (StringType, IntegralType), "text or whole numbers")
-        return F.when(key.isNull(), F.lit(NULL_SITE)).otherwise(F.concat(F.lit("v"), key.cast("string")))
 
     def _ts(self, df: DataFrame) -> Column:
         wanted = (IntegralType, TimestampType, TimestampNTZType)

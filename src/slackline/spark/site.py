@@ -11,11 +11,8 @@ import pyarrow.compute as pc
 
 from slackline.core.hierarchy import Hierarchy
 from slackline.engine import Engine
-from slackline.spark.codec import ARRIVAL, pushes
+from slackline.spark.codec import ARRIVAL, NULL_SITE, pushes
 from slackline.spark.rows import Rows
-
-#: The site whose key is null; every other is its key's text behind a "v", so that none can be taken for it.
-NULL_SITE = "n"
 
 Saved = tuple[bytes | None, int, int, int, Any]
 
@@ -63,7 +60,7 @@ class Site:
         table = self._arrivals(out, table)
         for run in pushes(table):
             out.outputs(self.engine.push(run))
-        self._drain(out)
+            self._drain(out)
         return out
 
     def close(self) -> Rows:

@@ -1,0 +1,425 @@
+"""Bad input: each gets a clear error or a quarantine with a reason, and the engine goes on."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import slackline as sl
+from slackline.core.errors import (
+    BufferLimitError,
+    ClosedError,
+    ConfigError,
+    DetectorError,
+    HierarchyError,
+    NotAnEventError,
+    SchemaError,
+)
+
+
+class Copy(sl.Detector):
+    """Publishes what it sees."""
+
+    listens: Any = ("in",)
+    publishes: Any = ("out",)
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def on_event(self, event: sl.Event):
+        self.seen.append(event.ts)
+        yield event.derive("out", **event.payload)
+
+
+def engine(*detectors: sl.Detector, clock: Any = "in", **options: Any) -> sl.Engine:
+    return sl.Engine(sl.Hierarchy(detectors or [Copy()], clock=clock), **options)
+
+
+def table(**columns: Any) -> pa.Table:
+    return pa.table(columns)
+
+
+FORMS = pytest.mark.parametrize("form", ["events", "table"])
+
+
+def push(target: sl.Engine, form: str, ts: list[Any], kind: str = "in") -> list[sl.Output]:
+    if form == "events":
+        return target.push([sl.Event(kind, ts=t) for t in ts])
+    return target.push(table(ts=ts, type=[kind] * len(ts)))
+
+
+@FORMS
+@pytest.mark.parametrize("bad", [None, math.nan, math.inf, -1, -5.0, 1.5, 2**63])
+def test_a_bad_time_stamp_is_quarantined_with_its_reason_and_the_rest_goes_on(form: str, bad: Any) -> None:
+    if form == "table" and bad == 2**63:
+        bad = 2.0**63
+    target = engine()
+    found = push(target, form, [1, bad, 3]) + target.close()
+    assert [output.event.ts for output in found] == [1, 3]
+    [set_aside] = target.quarantined
+    assert "bad time stamp" in set_aside.reason and set_aside.position == 1
+    assert target.stats()["quarantined"] == {"bad time stamp": 1}
+
+
+@FORMS
+def test_an_unknown_event_type_is_quarantined_with_a_hint(form: str) -> None:
+    target = engine()
+    push(target, form, [1])
+    push(target, form, [2], kind="inn")
+    [set_aside] = target.quarantined
+    assert "unknown type 'inn'" in set_aside.reason and "did you mean 'in'?" in set_aside.reason
+
+
+@FORMS
+def test_a_derived_type_cannot_be_pushed(form: str) -> None:
+    target = engine()
+    push(target, form, [1], kind="out")
+    assert "published by detector 'Copy'" in target.quarantined[0].reason
+
+
+def test_what_is_no_event_is_quarantined() -> None:
+    target = engine()
+    target.push([sl.Event("in", 1), "kick", sl.Event("in", 2)])  # type: ignore[list-item]
+    assert "not an event: 'kick'" in target.quarantined[0].reason
+    assert [output.event.ts for output in target.close()] == [1, 2]
+
+
+def test_a_source_of_another_kind_is_quarantined() -> None:
+    target = engine()
+    target.push([sl.Event("in", 1, source=[1]), sl.Event("in", 2, source=1.5)])  # type: ignore[arg-type]
+    assert ["bad source" in item.reason for item in target.quarantined] == [True, True]
+
+
+def test_a_table_without_time_stamps_is_an_error_that_lists_its_columns() -> None:
+    with pytest.raises(SchemaError, match=r"no column 'ts'.*\['time', 'x'\]"):
+        engine().push(table(time=[1], x=[2]))
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"ts": ["1"]}, "'ts' is of type string"),
+        ({"ts": pa.array([1], pa.timestamp("us"))}, "'ts' is of type timestamp"),
+        ({"ts": [1], "source": [1.5]}, "'source' is of type double"),
+        ({"ts": [1], "seq": ["a"]}, "'seq' is of type string"),
+    ],
+)
+def test_a_column_of_the_wrong_type_is_an_error_that_names_it(columns: dict[str, Any], message: str) -> None:
+    with pytest.raises(SchemaError, match=message):
+        engine().push(table(**columns))
+
+
+def test_several_sensor_types_need_a_type_column() -> None:
+    class Two(Copy):
+        listens = ("in", "other")
+
+    with pytest.raises(SchemaError, match="no column 'type'"):
+        engine(Two()).push(table(ts=[1]))
+
+
+def test_one_sensor_type_needs_no_type_column() -> None:
+    target = engine()
+    assert [o.event.ts for o in target.push(table(ts=[2, 1])) + target.close()] == [1, 2]
+
+
+def test_a_null_type_is_quarantined() -> None:
+    target = engine()
+    target.push(table(ts=[1, 2], type=pa.array(["in", None])))
+    assert [item.reason for item in target.quarantined] == ["type is null"]
+
+
+def test_a_declared_field_that_is_missing_or_mistyped_is_an_error() -> None:
+    class Typed(Copy):
+        listens = (sl.EventType("in", x=float),)
+
+    with pytest.raises(SchemaError, match=r"no column 'x' \(a field of event type 'in'\)"):
+        engine(Typed()).push(table(ts=[1]))
+    with pytest.raises(SchemaError, match="'x' is of type string, but event type 'in' declares it as float64"):
+        engine(Typed()).push(table(ts=[1], x=["a"]))
+
+
+def test_a_declared_integer_without_value_is_quarantined_and_a_float_is_nan() -> None:
+    class Typed(Copy):
+        listens = (sl.EventType("in", n=int, x=float),)
+
+    target = engine(Typed())
+    target.push(table(ts=[1, 2, 3], n=pa.array([1, None, 3]), x=pa.array([None, 1.0, 2.0])))
+    found = target.close()
+    assert [(o.event["n"], o.event["x"]) for o in found[1:]] == [(3, 2.0)] and math.isnan(found[0].event["x"])
+    assert len(target.quarantined) == 1
+
+
+@FORMS
+def test_an_empty_push_and_a_stream_of_one_event(form: str) -> None:
+    target = engine()
+    assert push(target, form, []) == []
+    assert push(target, form, [7]) == []
+    assert [output.event.ts for output in target.close()] == [7]
+    assert target.close() == []
+
+
+def test_an_empty_stream() -> None:
+    target = engine()
+    assert target.close() == []
+    with pytest.raises(ClosedError, match="Make a new engine"):
+        target.push([sl.Event("in", 1)])
+
+
+@FORMS
+def test_duplicates_are_dropped_and_counted(form: str) -> None:
+    target = engine()
+    rows = [(1, 0), (2, 1), (1, 0), (3, 2), (2, 1)]
+    if form == "events":
+        target.push([sl.Event("in", ts=t, source="s", seq=q) for t, q in rows])
+    else:
+        target.push(table(ts=[t for t, _ in rows], source=["s"] * 5, seq=[q for _, q in rows]))
+    assert [output.event.ts for output in target.close()] == [1, 2, 3]
+    assert target.stats()["types"]["in"]["duplicates"] == 2
+
+
+def test_the_same_number_from_another_source_is_no_duplicate() -> None:
+    target = engine()
+    target.push([sl.Event("in", 1, source="a", seq=0), sl.Event("in", 2, source="b", seq=0)])
+    assert len(target.close()) == 2
+
+
+# Hierarchies.
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: [], "at least one detector"),
+        (lambda: [Copy], "pass an instance"),
+        (lambda: ["Copy"], "instances of slackline.Detector"),
+        (lambda: [Copy(), Copy()], "two detectors are called 'Copy'"),
+        (lambda: [Copy(), named(Copy(), "other")], "both publish 'out'"),
+        (lambda: [linked("a", "b"), linked("b", "a")], "form a cycle"),
+        (lambda: [linked("a", "a")], "form a cycle"),
+        (lambda: [linked("", "x", listens=())], "listens to nothing"),
+        (lambda: [linked("", "x", listens="in")], "must be a tuple"),
+        (lambda: [linked("", "x", listens=("in",), unsorted=("other",))], "does not listen to"),
+        (lambda: [bare()], "neither on_event nor on_batch"),
+    ],
+)
+def test_an_impossible_hierarchy_says_what_to_do(make: Any, message: str) -> None:
+    with pytest.raises(HierarchyError, match=message):
+        sl.Hierarchy(make(), clock="in")
+
+
+@pytest.mark.parametrize(("clock", "message"), [((), "needs a clock"), ("out", "published by detector 'Copy'")])
+def test_a_clock_must_be_a_sensor_type(clock: Any, message: str) -> None:
+    with pytest.raises(HierarchyError, match=message):
+        sl.Hierarchy([Copy()], clock=clock)
+
+
+def named(detector: sl.Detector, name: str) -> sl.Detector:
+    detector.name = name
+    return detector
+
+
+def linked(source: str, target: str, **attributes: Any) -> sl.Detector:
+    return type(f"From{source}", (Copy,), {"listens": (source,), "publishes": (target,), **attributes})()
+
+
+def bare() -> sl.Detector:
+    return type("Bare", (sl.Detector,), {"listens": ("in",)})()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"policy": "fast"}, {"late": "drop"}, {"on_error": "ignore"}, {"overflow": "spill"}, {"margin": -1},
+        {"margin": "much"}, {"window": 0}, {"timeout": -1}, {"max_buffered": 0}, {"max_jump": 0}, {"warmup": -1},
+    ],
+)  # fmt: skip
+def test_an_impossible_option_names_itself(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        engine(**options)
+
+
+# Detectors that misbehave.
+
+
+class Picky(Copy):
+    """Raises on time stamps that end in 3, after it has changed its state."""
+
+    def on_event(self, event: sl.Event):
+        self.seen.append(event.ts)
+        yield event.derive("out")
+        if event.ts % 10 == 3:
+            raise ValueError("I do not like this")
+
+
+class PickyBatch(Copy):
+    on_event = sl.Detector.on_event
+
+    def on_batch(self, batch: sl.Batch):
+        for row, ts in enumerate(batch.ts.tolist()):
+            self.seen.append(ts)
+            yield row, batch.event(row).derive("out")
+            if ts % 10 == 3:
+                raise ValueError("I do not like this")
+
+
+@FORMS
+@pytest.mark.parametrize("kind", [Picky, PickyBatch])
+def test_quarantine_sets_the_event_aside_and_leaves_the_state_as_before_it(form: str, kind: type[Copy]) -> None:
+    target = engine(kind(), on_error="quarantine", policy="slack")
+    found = push(target, form, list(range(30))) + push(target, form, list(range(30, 400))) + target.close()
+    expected = [ts for ts in range(400) if ts % 10 != 3]
+    assert target.detectors[kind.__name__].seen == expected
+    assert [output.event.ts for output in found] == expected
+    assert [output.event.seq for output in found] == list(range(len(expected)))
+    assert [item.event.ts for item in target.quarantined] == list(range(3, 400, 10))
+    assert target.quarantined[0].detector == kind.__name__ and target.quarantined[0].position == 3
+    assert "I do not like this" in target.quarantined[0].reason
+
+
+@FORMS
+@pytest.mark.parametrize("kind", [Picky, PickyBatch])
+def test_a_detector_that_raises_is_an_error_that_names_it_and_the_engine_stays_usable(
+    form: str, kind: type[Copy]
+) -> None:
+    target = engine(kind(), policy="slack")
+    with pytest.raises(DetectorError, match=f"detector '{kind.__name__}' raised ValueError: I do not like this") as caught:
+        push(target, form, list(range(10)))
+    error = caught.value
+    assert error.event == sl.Event("in", 3) and error.state_size > 0 and error.failures == 1
+    assert [output.event.ts for output in error.outputs] == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+    found = push(target, form, [20, 21])
+    assert [output.event.ts for output in found] == [20, 21]
+    assert [item.event.ts for item in target.quarantined] == [3]
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (["hit"], "is a str and no event"),
+        (7, "returned 7"),
+        (sl.Event("out", 1), "yield it"),
+        ([sl.Event("other", 1)], "announces only"),
+        ([sl.Event("out", -1)], "its ts must be"),
+        ([sl.Event("out", 1.5)], "its ts must be"),  # type: ignore[arg-type]
+    ],
+)
+def test_publishing_what_is_no_event_says_what_to_yield(result: Any, message: str) -> None:
+    class Strange(Copy):
+        def on_event(self, event: sl.Event) -> Any:
+            return result
+
+    with pytest.raises(DetectorError, match=message) as caught:
+        engine(Strange(), policy="slack").push([sl.Event("in", 1)])
+    assert isinstance(caught.value.cause, NotAnEventError)
+
+
+@pytest.mark.parametrize(("item", "message"), [(sl.Event("out", 1), "pairs"), ((5, sl.Event("out", 1)), "row 5 of a batch")])
+def test_on_batch_must_yield_rows_and_events(item: Any, message: str) -> None:
+    class Strange(Copy):
+        on_event = sl.Detector.on_event
+
+        def on_batch(self, batch: sl.Batch) -> Any:
+            yield item
+
+    with pytest.raises(DetectorError, match=message):
+        engine(Strange(), policy="slack").push([sl.Event("in", 1)])
+
+
+def test_numpy_time_stamps_of_derived_events_become_plain_integers() -> None:
+    class Numpy(Copy):
+        def on_event(self, event: sl.Event):
+            yield sl.Event("out", ts=np.int64(event.ts))  # type: ignore[arg-type]
+
+    [output] = engine(Numpy(), policy="slack").push([sl.Event("in", 1)])
+    assert type(output.event.ts) is int
+
+
+# The clock.
+
+
+def ticks(n: int) -> list[sl.Event]:
+    return [sl.Event("in", ts=10 * i, source=f"s{i % 2}") for i in range(n)]
+
+
+@FORMS
+@pytest.mark.parametrize("policy", ["slack", "auto"])
+def test_one_absurd_clock_event_does_not_flush_the_world(form: str, policy: str) -> None:
+    target = engine(policy=policy)
+    events = [*ticks(100), sl.Event("in", 10**15, source="s0"), *[sl.Event("in", 1000 + e.ts) for e in ticks(100)]]
+    if form == "events":
+        target.push(events)
+    else:
+        target.push(table(ts=[e.ts for e in events], source=pa.array([e.source for e in events], pa.string())))
+    assert target.stats()["clk"] == 1990
+    [set_aside] = target.quarantined
+    assert set_aside.event.ts == 10**15 and "clock jump" in set_aside.reason
+    assert target.late == []
+
+
+def test_a_jump_confirmed_by_a_second_source_is_believed() -> None:
+    target = engine()
+    target.push(ticks(100))
+    target.push([sl.Event("in", 10**15, source="s0"), sl.Event("in", 10**15 + 10, source="s1")])
+    assert target.stats()["clk"] == 10**15 + 10
+    assert [item.event.ts for item in target.quarantined] == [10**15]
+
+
+def test_the_only_source_confirms_its_own_jump_with_the_third_event() -> None:
+    target = engine()
+    target.push([sl.Event("in", 10 * i, source="only") for i in range(100)])
+    target.push([sl.Event("in", 10**15 + i, source="only") for i in range(3)])
+    assert target.stats()["clk"] == 10**15 + 2 and len(target.quarantined) == 2
+
+
+def test_the_bound_of_a_jump_can_be_set_and_switched_off() -> None:
+    strict, free = engine(max_jump=50), engine(max_jump=None)
+    for target in (strict, free):
+        target.push([sl.Event("in", 0, source="a"), sl.Event("in", 10, source="b"), sl.Event("in", 100, source="a")])
+    assert (strict.stats()["clk"], free.stats()["clk"]) == (10, 100)
+
+
+class TwoTypes(Copy):
+    listens = ("in", "tick")
+
+
+@FORMS
+def test_a_clock_that_stops_ends_in_an_error_that_names_the_cause_and_loses_nothing(form: str) -> None:
+    target = engine(TwoTypes(), clock="tick", policy="slack", max_buffered=100)
+    push(target, form, [5], kind="tick")
+    with pytest.raises(BufferLimitError, match=r"clock types \['tick'\] stopped at 5, 101 arrivals ago"):
+        push(target, form, list(range(10, 111)))
+    with pytest.raises(BufferLimitError):
+        push(target, form, [200])  # refused: the caller still has it
+    found = push(target, form, [1000, 3000], kind="tick")  # the clock may always go on
+    assert [output.event.ts for output in found] == [*range(10, 111), 1000]
+    assert [output.event.ts for output in push(target, form, [3200]) + target.close()] == [3000, 3200]
+
+
+def test_a_stream_without_any_clock_event_says_so() -> None:
+    target = engine(TwoTypes(), clock="tick", policy="slack", max_buffered=10)
+    with pytest.raises(BufferLimitError, match=r"no event of the clock types \['tick'\] has ever arrived"):
+        push(target, "table", list(range(11)))
+    assert [output.event.ts for output in target.close()] == list(range(11))
+
+
+@FORMS
+def test_overflow_release_lets_the_oldest_go(form: str) -> None:
+    target = engine(TwoTypes(), clock="tick", policy="slack", max_buffered=10, overflow="release")
+    found = push(target, form, list(range(30, 0, -1)))
+    assert [output.event.ts for output in found] == list(range(1, 21))
+    assert target.stats()["buffered"] == 10
+    push(target, form, [3])
+    assert [late.event.ts for late in target.late] == [3]
+    assert [output.event.ts for output in target.close()] == list(range(21, 31))
+
+
+def test_set_aside_events_that_nobody_collects_count_against_the_limit() -> None:
+    target = engine(max_buffered=10)
+    with pytest.raises(BufferLimitError, match=r"Call engine.drain\(\)"):
+        push(target, "events", [-1] * 11)
+    assert len(target.drain()[1]) == 11
+    push(target, "events", [1])
