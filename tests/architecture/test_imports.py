@@ -17,6 +17,7 @@ ROOT = "slackline"  # the package's own __init__: the public names
 # A package may import itself and everything in the rows above its own; never its neighbours in the row.
 RANKS: tuple[tuple[str, ...], ...] = (
     ("core",),
+    ("data",),
     ("ordering", "speculation", "sync"),
     ("engine",),
     (ROOT, "testing", "checks"),

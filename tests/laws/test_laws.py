@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from worlds import World, cuts, push_piece, run, settings, worlds
+from tests.laws.worlds import World, cuts, push_piece, run, settings, worlds
 
 import slackline as sl
 
@@ -66,10 +66,14 @@ def test_law_4_arrival_order_is_irrelevant_while_nothing_is_late(
 ) -> None:
     pieces = data.draw(cuts(len(world.events)))
     result = run(world, pieces, options)
-    in_order = World(world.plans, world.clock, tuple(sorted(world.events, key=lambda e: (e.ts, e.type, e.source, e.seq))))
+    in_order = World(
+        world.plans, world.clock, tuple(sorted(world.events, key=lambda e: (e.ts, e.type, e.source, e.seq)))
+    )
     # The sorted stream is the reference only if nothing is late there either (a detector may set events back).
     reference = run(in_order, [(len(world.events), "events")], {**options, "policy": "auto", "warmup": 10**6})
-    if any(stats["detectors"][p.name]["late"] for stats in (result.stats[-1], reference.stats[-1]) for p in world.plans):
+    if any(
+        stats["detectors"][p.name]["late"] for stats in (result.stats[-1], reference.stats[-1]) for p in world.plans
+    ):
         return
     if result.quarantined or reference.quarantined:
         return

@@ -62,9 +62,7 @@ class TreeReader:
         gone = ", ".join(field for field in saved if field not in now)
         new = ", ".join(field for field in now if field not in saved)
         if gone or new:
-            changes = [f"no longer has the fields {gone}"] * bool(gone) + [
-                f"now has the fields {new}"
-            ] * bool(new)
+            changes = [f"no longer has the fields {gone}"] * bool(gone) + [f"now has the fields {new}"] * bool(new)
             raise StateError(
                 f"{name}, but the class has changed since the state was saved: it {' and '.join(changes)}. "
                 f"Restore with the class as it was, or begin with a new state."

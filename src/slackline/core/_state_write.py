@@ -173,13 +173,9 @@ class TreeWriter:
             description = fmt.describe_dtype(value.dtype)
             dtype = fmt.read_dtype(description)
             if dtype != value.dtype or (dtype.kind == "V" and dtype.type is not value.dtype.type):
-                raise ValueError(
-                    "its dtype has padding, titles or records; a packed structured dtype has none"
-                )
+                raise ValueError("its dtype has padding, titles or records; a packed structured dtype has none")
             if value.nbytes > _MAX_BYTES:
-                raise ValueError(
-                    f"its {value.nbytes} bytes are more than {_MAX_BYTES}; keep it as several arrays"
-                )
+                raise ValueError(f"its {value.nbytes} bytes are more than {_MAX_BYTES}; keep it as several arrays")
         except ValueError as error:
             raise UnsupportedStateError(show(path), value, str(error)) from None
         shape = list(value.shape)
@@ -248,9 +244,7 @@ class TreeWriter:
     def _enum(self, value: Any, path: Path) -> Any:
         ref = self._class(fmt.ENUM, value, path)
         if type(value)._member_map_.get(value._name_) is not value:
-            raise UnsupportedStateError(
-                show(path), value, "it is a combination of flags and has no name of its own"
-            )
+            raise UnsupportedStateError(show(path), value, "it is a combination of flags and has no name of its own")
         return [_TAG[fmt.ENUM], ref, value._name_]
 
 

@@ -34,9 +34,7 @@ class Event:
     seq: int | None
     payload: Mapping[str, Any]
 
-    def __init__(
-        self, type: str, ts: int, source: Source = None, seq: int | None = None, **payload: Any
-    ) -> None:
+    def __init__(self, type: str, ts: int, source: Source = None, seq: int | None = None, **payload: Any) -> None:
         _set_type(self, type)
         _set_ts(self, ts)
         _set_source(self, source)
@@ -66,9 +64,7 @@ class Event:
         try:
             return self.payload[field]
         except KeyError:
-            raise KeyError(
-                f"event {self.type!r} has no field {field!r}; it has {sorted(self.payload)}"
-            ) from None
+            raise KeyError(f"event {self.type!r} has no field {field!r}; it has {sorted(self.payload)}") from None
 
     def get(self, field: str, default: Any = None) -> Any:
         """The field's value, or ``default`` where the event has none."""

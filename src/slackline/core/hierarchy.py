@@ -143,7 +143,6 @@ class Hierarchy:
                     f"sensor types: {[k for k in self.sensor_types if k not in published]}."
                 )
 
-
     def unknown_type(self, kind: object) -> str:
         """Why an event of this type cannot be taken, for a quarantine."""
         known = [*self.sensor_types]

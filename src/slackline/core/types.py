@@ -36,7 +36,7 @@ class EventType:
     __slots__ = ("fields", "name", "source")
 
     def __init__(self, name: str, source: str = "source", **fields: Any) -> None:
-        if not isinstance(name, str) or not name:
+        if not name:
             raise ConfigError(f"an event type needs a name, a non-empty string; got {name!r}.")
         self.name = name
         self.source = source

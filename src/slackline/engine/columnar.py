@@ -198,7 +198,13 @@ class Columnar:
                 self._late(index, event, channel, reached, position, chunk)
 
     def _late(
-        self, index: int, event: Event, channel: DerivedChannel | SensorChannel, reached: int, position: int, chunk: Chunk
+        self,
+        index: int,
+        event: Event,
+        channel: DerivedChannel | SensorChannel,
+        reached: int,
+        position: int,
+        chunk: Chunk,
     ) -> None:
         unit = self.wiring.units[index]
         unit.late += 1

@@ -33,16 +33,17 @@ class Engine:
     ``margin``       λ: how many standard deviations of the delays K is larger than the largest delay.
     ``window``       how many recent measurements K rests on, at least.
     ``timeout``      under ``ready`` and ``auto``: how long a source may owe, in time stamp units, instead of K.
-    ``warmup``       for so many arrivals at the start nothing is released, to learn who is there and how late; 32 unless
-                     given, 0 under ``slack``.
+    ``warmup``       for so many arrivals at the start nothing is released, to learn who is there and how late; 32
+                     unless given, 0 under ``slack``.
     ``late``         ``"divert"``: late events go to ``late``; ``"deliver"``: to the detector, out of order.
-    ``on_error``     a detector that raises: ``"fail"`` raises DetectorError, ``"quarantine"`` goes on without the event.
-    ``max_jump``     how far ahead of the clock a clock event may be before it needs to be confirmed; ``"auto"`` is 10,000
-                     mean steps of the clock, None is no bound.
+    ``on_error``     a detector that raises: ``"fail"`` raises DetectorError, ``"quarantine"`` goes on without the
+                     event.
+    ``max_jump``     how far ahead of the clock a clock event may be before it needs to be confirmed; ``"auto"`` is
+                     10,000 mean steps of the clock, None is no bound.
     ``max_buffered`` how many events may wait in front of a detector, and how many may lie set aside (``late``,
                      ``quarantined``) until they are drained.
-    ``overflow``     what happens beyond that: ``"error"``, or ``"release"``: the oldest events go on, at the end of the
-                     push, though something earlier might still come.
+    ``overflow``     what happens beyond that: ``"error"``, or ``"release"``: the oldest events go on, at the end of
+                     the push, though something earlier might still come.
 
     >>> class Hits(Detector):
     ...     listens, publishes = ("near", "kick"), ("hit",)
@@ -87,7 +88,11 @@ class Engine:
         if warmup is None:
             warmup = 0 if policy == "slack" else WARMUP
         _at_least("warmup", warmup, 0, int)
-        if max_jump not in ("auto", None):
+        if isinstance(max_jump, str) and max_jump == "auto":
+            max_jump = JUMP_AUTO
+        elif max_jump is None:
+            max_jump = JUMP_OFF
+        else:
             _at_least("max_jump", max_jump, 1, int)
         if not isinstance(hierarchy, Hierarchy):
             raise ConfigError(f"an engine runs a slackline.Hierarchy; got {hierarchy!r}.")
@@ -95,7 +100,7 @@ class Engine:
             hierarchy,
             Settings(
                 Evidence(POLICIES[policy], float(margin), window, NO_TIMEOUT if timeout is None else timeout, warmup),
-                {"auto": JUMP_AUTO, None: JUMP_OFF}.get(max_jump, max_jump),  # type: ignore[call-overload]
+                int(max_jump),
                 late == "deliver",
                 on_error == "quarantine",
                 max_buffered,
@@ -194,7 +199,9 @@ class Engine:
         if full is None:
             return
         if isinstance(arrivals, pa.Table):
-            types = set(arrivals["type"].unique().to_pylist()) if "type" in arrivals.column_names else set(wiring.sensors)
+            types = (
+                set(arrivals["type"].unique().to_pylist()) if "type" in arrivals.column_names else set(wiring.sensors)
+            )
         else:
             arrivals = [arrivals] if isinstance(arrivals, Event) else arrivals
             types = {getattr(event, "type", None) for event in arrivals} if isinstance(arrivals, list) else set()

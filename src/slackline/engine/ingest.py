@@ -183,7 +183,7 @@ def _declared(
     data: pa.ChunkedArray, rows: Ints, dtype: np.dtype[Any], field: str, name: str
 ) -> tuple[Column, Mask | None]:
     """A column of a declared field in its declared type, and which rows have a value (floats: NaN stands in)."""
-    if dtype == object:
+    if dtype.kind == "O":
         return _objects(data, rows), None
     numeric = pa.types.is_integer(data.type) or pa.types.is_floating(data.type) or pa.types.is_boolean(data.type)
     if not numeric:
@@ -250,5 +250,3 @@ def _set_aside(wiring: Wiring, table: pa.Table, row: int, reason: str) -> None:
     ts, seq = values.pop("ts"), values.pop("seq", None)
     payload = {name: value for name, value in values.items() if value is not None}
     wiring.quarantine(Event.of(kind, ts, source, seq, payload), reason, wiring.position + row)
-
-

@@ -113,11 +113,12 @@ class Runner:
                 return []
             return [(0, self._checked(event)) for event in _iterable(results)]
         found = []
+        item: Any
         for item in rows_of(self.detector, rows):
             if not isinstance(item, tuple) or len(item) != 2:
                 raise NotAnEventError(
-                    f"on_batch of {self.name!r} yielded {item!r}; yield (row, event) pairs, row being the number of the "
-                    f"row in the batch that causes the event."
+                    f"on_batch of {self.name!r} yielded {item!r}; yield (row, event) pairs, row being the number "
+                    f"of the row in the batch that causes the event."
                 )
             row = operator.index(item[0])
             if not 0 <= row < len(rows):
@@ -172,7 +173,11 @@ class Runner:
             return -1
 
     def state(self) -> dict[str, Any]:
-        return {"published": self.published, "failed": self.failed, "detector": encode(self.detector.snapshot(), self.name)}
+        return {
+            "published": self.published,
+            "failed": self.failed,
+            "detector": encode(self.detector.snapshot(), self.name),
+        }
 
     def restore(self, state: dict[str, Any], detector_state: Any) -> None:
         self.published, self.failed = state["published"], state["failed"]

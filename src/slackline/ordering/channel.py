@@ -61,6 +61,10 @@ class Channel:
         """The slack that the recent delays of this type ask for."""
         return int(self.ints[delays.K])
 
+    def stats(self) -> dict[str, Any]:
+        """What users may want to know."""
+        return {"events": self.events, "K": self.K}
+
     def state(self) -> dict[str, Any]:
         return {"ints": self.ints, "floats": self.floats, "frontier": self.frontier, "events": self.events}
 
@@ -113,7 +117,18 @@ class SensorChannel(Channel):
         """One position: an arrival (``slot >= 0``), a move of the clock, or both."""
         e = self.evidence
         self.frontier = frontier.step(
-            self.ints, self.floats, self.sources, self.tree, slot, ts, before, clk, e.policy, e.margin, e.timeout, e.block
+            self.ints,
+            self.floats,
+            self.sources,
+            self.tree,
+            slot,
+            ts,
+            before,
+            clk,
+            e.policy,
+            e.margin,
+            e.timeout,
+            e.block,
         )
 
     def run(self, positions: Ints, slots: Ints, ts: Ints, before: int, clk: Ints) -> tuple[Ints, Ints]:
@@ -130,9 +145,8 @@ class SensorChannel(Channel):
     def stats(self) -> dict[str, Any]:
         known = self.sources[: len(self.names)]
         return {
-            "events": self.events,
+            **super().stats(),
             "duplicates": self.duplicates,
-            "K": self.K,
             "sources": len(self.names),
             "disabled": int(known[:, readiness.DISABLED].sum()),
             "times_skipped": int(known[:, readiness.SKIPPED].sum()),
@@ -194,7 +208,7 @@ class DerivedChannel(Channel):
         return slack
 
     def stats(self) -> dict[str, Any]:
-        return {"events": self.events, "K": self.K, "back": self.back}
+        return {**super().stats(), "back": self.back}
 
     def state(self) -> dict[str, Any]:
         return {**super().state(), "back": self.back}

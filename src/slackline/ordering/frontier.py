@@ -64,9 +64,7 @@ def run(  # type: ignore[no-untyped-def]
             )
             arrival += 1
         elif clk[p] > before or p == 0:
-            reached = step(
-                ints, floats, sources, tree, -1, 0, before, clk[p], policy, margin, timeout, block
-            )
+            reached = step(ints, floats, sources, tree, -1, 0, before, clk[p], policy, margin, timeout, block)
         before = clk[p]
         frontier[p] = reached
         slack[p] = ints[K]

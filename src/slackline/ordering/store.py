@@ -36,9 +36,7 @@ class ColumnStore:
     def __len__(self) -> int:
         return len(self.ts)
 
-    def add(
-        self, ts: Ints, slots: Ints, seq: Ints, positions: Ints, columns: dict[str, Column], ranks: Ints
-    ) -> None:
+    def add(self, ts: Ints, slots: Ints, seq: Ints, positions: Ints, columns: dict[str, Column], ranks: Ints) -> None:
         """Sort new rows in; ``ranks`` orders the sources."""
         kept = len(self)
         ts = np.concatenate((self.ts, ts))

@@ -1,7 +1,7 @@
 """Ordering units: what stands in front of one detector (seed 000, II-E.3; dissertation 3.3.4 and 3.3.7).
 
-A unit releases every waiting event with ``ts <= horizon`` in the total order ``(ts, type, source, seq)``. Its horizon is
-the least frontier of its channels and never moves back. An event that arrives at or below the horizon is late.
+A unit releases every waiting event with ``ts <= horizon`` in the total order ``(ts, type, source, seq)``. Its horizon
+is the least frontier of its channels and never moves back. An event that arrives at or below the horizon is late.
 
 Events that came as objects wait in a heap here; rows of columns wait in their channel's store, where this unit only
 has its horizon as a pointer.

@@ -286,7 +286,9 @@ def test_a_detector_that_raises_is_an_error_that_names_it_and_the_engine_stays_u
     form: str, kind: type[Copy]
 ) -> None:
     target = engine(kind(), policy="slack")
-    with pytest.raises(DetectorError, match=f"detector '{kind.__name__}' raised ValueError: I do not like this") as caught:
+    with pytest.raises(
+        DetectorError, match=f"detector '{kind.__name__}' raised ValueError: I do not like this"
+    ) as caught:
         push(target, form, list(range(10)))
     error = caught.value
     assert error.event == sl.Event("in", 3) and error.state_size > 0 and error.failures == 1
@@ -317,7 +319,9 @@ def test_publishing_what_is_no_event_says_what_to_yield(result: Any, message: st
     assert isinstance(caught.value.cause, NotAnEventError)
 
 
-@pytest.mark.parametrize(("item", "message"), [(sl.Event("out", 1), "pairs"), ((5, sl.Event("out", 1)), "row 5 of a batch")])
+@pytest.mark.parametrize(
+    ("item", "message"), [(sl.Event("out", 1), "pairs"), ((5, sl.Event("out", 1)), "row 5 of a batch")]
+)
 def test_on_batch_must_yield_rows_and_events(item: Any, message: str) -> None:
     class Strange(Copy):
         on_event = sl.Detector.on_event
