@@ -40,7 +40,7 @@ from slackline.spark import detect, session
 EVENTS = 7_200_000
 BATCHES = 6
 WARM_UP = 2
-SITES = ("north", "south")  # two that do not share a shuffle partition
+SITES = ("alpha", "beta")  # two that do not share a shuffle partition, neither here nor there
 FILES_PER_BATCH = 4
 HELD_US = 150_000
 EVENTS_PER_SECOND = 36_000

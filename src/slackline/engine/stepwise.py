@@ -111,11 +111,10 @@ class Stepwise:
             if not (advanced or touched[index]):
                 continue
             touched[index] = False
-            if advanced:
-                K = unit.largest_slack()
-                if K > unit.K:
-                    self._warn(index, K, clk)
-                unit.K = K
+            K = unit.largest_slack()
+            if K > unit.K:
+                self._warn(index, K, clk)
+            unit.K = K
             horizon = unit.next_horizon() if warm else NEVER
             self._run(index, horizon, position, clk, advanced)
             for channel in wiring.channels[index]:

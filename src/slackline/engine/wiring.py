@@ -41,7 +41,9 @@ class Wiring:
         self.clock_types = frozenset(hierarchy.clock)
         detectors = hierarchy.take_detectors()
         ranked = {name: rank for rank, name in enumerate(sorted({*hierarchy.sensor_types, *hierarchy.publisher}))}
-        self.sensors = {n: SensorChannel(n, ranked[n], settings.evidence) for n in hierarchy.sensor_types}
+        self.sensors = {
+            n: SensorChannel(n, ranked[n], settings.evidence, n in hierarchy.clock) for n in hierarchy.sensor_types
+        }
         self.derived = {n: DerivedChannel(n, ranked[n], settings.evidence) for n in hierarchy.publisher}
         self.units: list[Unit] = []
         self.runners: list[Runner] = []

@@ -76,8 +76,9 @@ class Channel:
 class SensorChannel(Channel):
     """A type that comes from outside: it has sources, which deliver, owe, fail and return."""
 
-    def __init__(self, name: str, rank: int, evidence: Evidence) -> None:
+    def __init__(self, name: str, rank: int, evidence: Evidence, is_clock: bool) -> None:
         super().__init__(name, rank, evidence)
+        self.is_clock = is_clock
         self.slots: dict[Source, int] = {}
         self.names: list[Source] = []
         self.sources, self.tree = readiness.empty_sources(4)
@@ -125,6 +126,7 @@ class SensorChannel(Channel):
             ts,
             before,
             clk,
+            self.is_clock,
             e.policy,
             e.margin,
             e.timeout,
@@ -137,7 +139,7 @@ class SensorChannel(Channel):
         reached, slack = np.empty(len(clk), dtype=np.int64), np.empty(len(clk), dtype=np.int64)
         frontier.run(
             self.ints, self.floats, self.sources, self.tree, positions, slots, ts, before, clk,
-            e.policy, e.margin, e.timeout, e.block, reached, slack,
+            self.is_clock, e.policy, e.margin, e.timeout, e.block, reached, slack,
         )  # fmt: skip
         self.frontier = int(reached[-1])
         return reached, slack

@@ -1,7 +1,8 @@
 """Measured delays of one event type, and the slack K they ask for (seed 000, II-E.2; dissertation 3.3.2).
 
-The delay of an event is ``clk`` at the first clock update after it arrived, minus its time stamp. An event that
-itself moves the clock is measured by itself. K is the largest delay in a window of recent measurements plus the
+The delay of an event is ``clk`` at the first clock update after it arrived, minus its time stamp. An event of a clock
+type is its own update: it moves the clock and has no delay, or it comes when the clock is further already and is
+measured against that. K is the largest delay in a window of recent measurements plus the
 margin λ·σ, σ being the standard deviation of the delays in the window. K grows at once and shrinks as the window
 moves on.
 

@@ -30,7 +30,7 @@ def _patience(ints, policy, timeout):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def step(  # type: ignore[no-untyped-def]
-    ints, floats, sources, tree, slot, ts, before, clk, policy, margin, timeout, block
+    ints, floats, sources, tree, slot, ts, before, clk, is_clock, policy, margin, timeout, block
 ):
     """One position: an arrival of this type (``slot >= 0``), a move of the clock from ``before``, or both."""
     if slot >= 0:
@@ -40,6 +40,9 @@ def step(  # type: ignore[no-untyped-def]
             arrive(sources, tree, slot, ts, overdue)
     if clk > before:
         measure(ints, floats, clk, margin, block)
+    elif is_clock and slot >= 0:
+        # The clock stood still for its own event, which thereby is measured: the next one as late must not be late.
+        measure(ints, floats, clk + 1, margin, block)
     patience = _patience(ints, policy, timeout)
     frontier = NEVER if clk == NEVER else clk - patience
     if policy != SLACK:
@@ -51,7 +54,22 @@ def step(  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def run(  # type: ignore[no-untyped-def]
-    ints, floats, sources, tree, positions, slots, ts, before, clk, policy, margin, timeout, block, frontier, slack
+    ints,
+    floats,
+    sources,
+    tree,
+    positions,
+    slots,
+    ts,
+    before,
+    clk,
+    is_clock,
+    policy,
+    margin,
+    timeout,
+    block,
+    frontier,
+    slack,
 ):
     """All positions of a chunk: fills ``frontier`` and ``slack`` (K), both of the chunk's length."""
     arrival = 0
@@ -60,11 +78,23 @@ def run(  # type: ignore[no-untyped-def]
         here = arrival < len(positions) and positions[arrival] == p
         if here:
             reached = step(
-                ints, floats, sources, tree, slots[arrival], ts[arrival], before, clk[p], policy, margin, timeout, block
+                ints,
+                floats,
+                sources,
+                tree,
+                slots[arrival],
+                ts[arrival],
+                before,
+                clk[p],
+                is_clock,
+                policy,
+                margin,
+                timeout,
+                block,
             )
             arrival += 1
         elif clk[p] > before or p == 0:
-            reached = step(ints, floats, sources, tree, -1, 0, before, clk[p], policy, margin, timeout, block)
+            reached = step(ints, floats, sources, tree, -1, 0, before, clk[p], is_clock, policy, margin, timeout, block)
         before = clk[p]
         frontier[p] = reached
         slack[p] = ints[K]

@@ -44,7 +44,7 @@ def replay(
     [False, False, False, True, False, False, False]
     """
     evidence = Evidence(POLICIES[policy], margin, window, NO_TIMEOUT if timeout is None else timeout)
-    channel = SensorChannel("event", 0, evidence)
+    channel = SensorChannel("event", 0, evidence, is_clock=True)
     n = len(ts)
     for number in range(int(source.max(initial=-1)) + 1):
         channel.slot(number)

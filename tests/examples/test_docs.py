@@ -1,0 +1,91 @@
+"""Every Python block in the README and the docs runs, and every link between the pages leads somewhere.
+
+The blocks of one page share a namespace, from top to bottom. A block fenced as ``python no-run`` is only parsed (Spark
+snippets). A ``text`` block that follows a Python block directly is what that block prints.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+
+BLOCK = re.compile(
+    r"^```python(?P<info>[^\n]*)\n(?P<code>.*?)^```[ ]*\n(?:\n*^```text\n(?P<printed>.*?)^```[ ]*$)?",
+    re.MULTILINE | re.DOTALL,
+)
+LINK = re.compile(r"\]\((?!https?:|#)(?P<target>[^)#\s]+)")
+
+#: Made by others at their own time: the picture of the study, and the guide to Spark.
+ELSEWHERE = {"docs/images/study-d1.png", "docs/guides/spark.md"}
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block of Python: where it starts, and what it should print, if the page says so."""
+
+    line: int
+    code: str
+    runs: bool
+    printed: str | None
+
+
+def blocks(page: str) -> list[Block]:
+    """The Python blocks of a page, in order."""
+    return [
+        Block(
+            page.count("\n", 0, match.start()) + 2,
+            match["code"],
+            "no-run" not in match["info"].split(),
+            match["printed"],
+        )
+        for match in BLOCK.finditer(page)
+    ]
+
+
+def run_page(path: Path, module: ModuleType) -> None:
+    """Run a page's blocks in the namespace of ``module``; tracebacks show the lines of the page."""
+    for block in blocks(path.read_text("utf-8")):
+        code = "\n" * (block.line - 1) + block.code
+        if not block.runs:
+            ast.parse(code, name_of(path))
+            continue
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, name_of(path), "exec"), vars(module))
+        if block.printed is not None:
+            assert printed.getvalue().rstrip() == block.printed.rstrip(), f"{name_of(path)}, line {block.line}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_python_blocks_of_a_page_run_and_print_what_it_says(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A module of its own, as in a script: classes of the page are found by the name of their module.
+    module = ModuleType("page_" + re.sub(r"\W", "_", name_of(path)))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    run_page(path, module)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_links_of_a_page_lead_somewhere(path: Path) -> None:
+    targets = [(path.parent / match["target"]).resolve() for match in LINK.finditer(path.read_text("utf-8"))]
+    missing = {name_of(target) for target in targets if not target.exists()}
+    assert missing <= ELSEWHERE
+
+
+def test_blocks_are_found_with_their_lines_and_their_output() -> None:
+    page = "a\n```python\nx = 1\n```\n\n```text\n1\n```\n```python no-run\ny\n```\n```text\nnot its output\n"
+    assert blocks(page) == [Block(3, "x = 1\n", True, "1\n"), Block(10, "y\n", False, None)]

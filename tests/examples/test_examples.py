@@ -1,0 +1,41 @@
+"""Each file in ``examples/`` runs by itself and prints what it is about."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted(ROOT.glob("examples/[0-9]*.py"))
+
+#: What each example must print, whatever else it does.
+EXPECTED = {
+    "01_embedded.py": ["as it should be: True", "late: Event('near', ts=30000", "stats: delivered 180, late 1"],
+    "03_columnar.py": ["sources: 22", "the same in tables of 700 rows: True"],
+}
+
+
+def uses_spark(path: Path) -> bool:
+    return "slackline.spark" in path.read_text("utf-8")
+
+
+def marked(path: Path) -> object:
+    return pytest.param(path, id=path.name, marks=[pytest.mark.spark] if uses_spark(path) else [])
+
+
+@pytest.mark.parametrize("path", [marked(path) for path in EXAMPLES])
+def test_example_runs_and_prints_what_it_is_about(path: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(path)], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip(), "an example shows something"
+    for text in EXPECTED.get(path.name, []):
+        assert text in done.stdout
+
+
+def test_every_expectation_has_its_example() -> None:
+    assert set(EXPECTED) <= {path.name for path in EXAMPLES}

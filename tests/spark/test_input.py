@@ -1,0 +1,160 @@
+"""Bad and strange input: every message says what to do, nothing is lost without a trace."""
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import slackline as sl
+from slackline.core.errors import ConfigError, HierarchyError, SchemaError
+from slackline.spark import detect
+from tests.spark.world import COLUMNS, Touchy, comparable, embedded, hierarchy, read_stream, run, stream, write_files
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def df(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame(stream(steps=12))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"ts": "time"}, r"ts='time': there is no such column. The DataFrame has \['site', 'ts', .*name one of them"),
+        ({"key": "match"}, "key='match': there is no such column"),
+        ({"arrival": "offset"}, "arrival='offset': there is no such column"),
+        ({"ts": "x"}, "ts='x' is a column of double; ts takes whole numbers or timestamps.*Cast it first"),
+        ({"type": "seq"}, "type='seq' is a column of bigint; type takes text"),
+        ({"key": "x"}, "key='x' is a column of double; key takes text or whole numbers"),
+        ({"source": "x"}, "source='x' is a column of double"),
+        ({"seq": "source"}, "seq='source' is a column of string; seq takes whole numbers"),
+        ({"seq": None}, "column 'seq' would be payload, but events have a seq of their own.*pass seq='seq'"),
+    ],
+)
+def test_wrong_column_is_an_error_before_anything_runs(df: DataFrame, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(SchemaError, match=message):
+        detect(df, hierarchy(), **{**COLUMNS, **change})
+
+
+def test_missing_type_column_is_an_error_before_anything_runs(df: DataFrame) -> None:
+    with pytest.raises(SchemaError, match="type"):
+        detect(df.drop("type"), hierarchy(), **{**COLUMNS, "type": None})
+
+
+def test_wrong_option_is_an_error_before_anything_runs(df: DataFrame) -> None:
+    with pytest.raises(ConfigError, match="policy='guess'"):
+        detect(df, hierarchy(), policy="guess", **COLUMNS)
+    with pytest.raises(ConfigError, match="must be the name of a column"):
+        detect(df, hierarchy(), **{**COLUMNS, "ts": F.col("ts")})
+    with pytest.raises(HierarchyError):
+        detect(df, sl.Hierarchy([Touchy()], clock=()), **COLUMNS)
+
+
+def test_rows_without_key_or_arrival_are_quarantined(spark: SparkSession) -> None:
+    table = stream(steps=30)
+    strange = pa.table(
+        {
+            "site": [None, None, "north", "north"],
+            "ts": [1100, 1110, 1120, 1130],
+            "type": ["kick", "pos", "kick", "kick"],
+            "source": ["ball", "p1", "ball", "ball"],
+            "seq": [900, 901, 902, 903],
+            "x": [None, 0.5, None, None],
+            "force": [1.0, None, 2.0, 3.0],
+            "arrival": pa.array([5, 6, None, None], pa.int64()),
+        }
+    )
+    df = spark.createDataFrame(pa.concat_tables([table, strange], promote_options="default"))
+    rows = detect(df, hierarchy(), arrival="arrival", **COLUMNS).collect()
+    aside = [row for row in rows if row.kind == "quarantine"]
+    assert sorted((row.key or "", row.type, row.ts) for row in aside) == [
+        ("", "kick", 1100),
+        ("", "pos", 1110),
+        ("north", "kick", 1120),
+        ("north", "kick", 1130),
+    ]
+    assert {json.loads(row.payload)["reason"].split(":")[0] for row in aside} == {
+        "the key is null",
+        "the arrival is null",
+    }
+    assert {row for row in comparable(rows) if row[1] != "quarantine"} == embedded(table, close=True)
+
+
+def test_malformed_events_are_quarantined_with_a_reason(spark: SparkSession, tmp_path: Any) -> None:
+    table = stream(steps=30)
+    bad = pa.table(
+        {
+            "site": ["north"] * 3,
+            "ts": pa.array([None, -5, 1200], pa.int64()),
+            "type": ["kick", "kick", "kik"],
+            "source": ["ball"] * 3,
+            "seq": [900, 901, 902],
+            "x": pa.nulls(3, pa.float64()),
+            "force": [1.0, 2.0, 3.0],
+            "arrival": [len(table), len(table) + 1, len(table) + 2],
+        }
+    )
+    folder = write_files(pa.concat_tables([table, bad], promote_options="default"), tmp_path / "in", 2)
+    rows = run(detect(read_stream(spark, folder, 2), hierarchy(), arrival="arrival", **COLUMNS))
+    aside = [row for row in rows if row.kind == "quarantine"]
+    assert sorted((row.ts, row.type) for row in aside if row.ts is not None) == [(-5, "kick"), (1200, "kik")]
+    assert len(aside) == 3
+    assert all(json.loads(row.payload)["reason"] for row in aside)
+    assert any("did you mean 'kick'" in row.payload for row in aside)
+    assert {row for row in comparable(rows) if row[1] != "quarantine"} == embedded(table, close=False)
+
+
+def test_key_without_clock_events_waits_and_the_limit_is_an_error_that_says_why(
+    spark: SparkSession, tmp_path: Any
+) -> None:
+    kicks = stream(steps=60).filter(pa.compute.equal(stream(steps=60)["type"], "kick"))
+    folder = write_files(kicks, tmp_path / "in", 2)
+    rows = run(detect(read_stream(spark, folder), hierarchy(), arrival="arrival", **COLUMNS))
+    assert {row.kind for row in rows} == {"stats"}
+    last = max((json.loads(row.payload) for row in rows if row.key == "north"), key=lambda s: s["site"]["rows"])
+    assert last["buffered"] == last["site"]["rows"] == 20
+    with pytest.raises(StreamingQueryException, match="no event of the clock types"):
+        run(detect(read_stream(spark, folder), hierarchy(), arrival="arrival", max_buffered=5, **COLUMNS))
+
+
+def test_detector_that_raises_is_named_in_the_query_s_exception(spark: SparkSession, tmp_path: Any) -> None:
+    folder = write_files(stream(steps=30), tmp_path / "in", 1)
+    touchy = sl.Hierarchy([Touchy()], clock=("pos",))
+    with pytest.raises(StreamingQueryException, match=r"detector 'Touchy' raised ValueError: the third kick"):
+        run(detect(read_stream(spark, folder), touchy, arrival="arrival", **COLUMNS))
+    out = detect(read_stream(spark, folder), touchy, arrival="arrival", on_error="quarantine", **COLUMNS)
+    aside = [row for row in run(out) if row.kind == "quarantine"]
+    assert {(row.detector, row.type) for row in aside} == {("Touchy", "kick")}
+    assert len(aside) == 3
+
+
+def test_empty_stream_and_empty_batch_give_nothing(spark: SparkSession, tmp_path: Any) -> None:
+    folder = write_files(stream().slice(0, 0), tmp_path / "in", 1)
+    assert run(detect(read_stream(spark, folder), hierarchy(), arrival="arrival", **COLUMNS)) == []
+    assert detect(spark.read.parquet(str(folder)), hierarchy(), arrival="arrival", **COLUMNS).collect() == []
+
+
+def test_stream_of_one_event_waits_and_batch_of_one_event_ends(spark: SparkSession, tmp_path: Any) -> None:
+    one = pa.table({"match": [7], "t": [12], "player": ["p7"]})
+    echo = sl.Hierarchy([Echo()], clock=("seen",))
+    folder = write_files(one, tmp_path / "in", 1)
+    rows = run(detect(read_stream(spark, folder), echo, key="match", ts="t"))
+    assert [row.kind for row in rows] == ["stats"]
+    event, stats = detect(spark.read.parquet(str(folder)), echo, key="match", ts="t").collect()
+    assert (event.key, event.type, event.ts, event.payload) == (7, "echo", 12, '{"player":"p7"}')
+    assert stats.kind == "stats"
+
+
+class Echo(sl.Detector):
+    """Publishes what it gets."""
+
+    listens = ("seen",)
+    publishes = ("echo",)
+
+    def on_event(self, event: sl.Event) -> Any:
+        yield event.derive("echo", **event.payload)

@@ -1,0 +1,59 @@
+"""A query killed hard and started again gives what an undisturbed one gives (law 6, on real Spark)."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.query import start
+from tests.spark.world import comparable, embedded, stream, write_files
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).parents[2]
+FILES = 12
+
+
+def test_query_killed_in_mid_run_and_restarted_loses_and_repeats_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    table = stream(seed=5)
+    source = write_files(table, tmp_path / "in", FILES, shuffle=True)
+    checkpoint, sink = tmp_path / "checkpoint", tmp_path / "out"
+    done = _kill_in_mid_run(source, checkpoint, sink)
+    assert 3 <= done < FILES, "the query was not killed in mid-run"
+    query = start(spark, source, checkpoint, sink)
+    query.awaitTermination()
+    assert query.recentProgress[-1].batchId == FILES - 1
+    rows = spark.read.parquet(str(sink)).collect()
+    assert comparable(rows) == embedded(table, close=False)
+
+
+def _kill_in_mid_run(source: Path, checkpoint: Path, sink: Path) -> int:
+    """Run the query in a process group of its own, kill all of it at some moment; how many batches were committed."""
+    command = [sys.executable, "-m", "tests.spark.query", str(source), str(checkpoint), str(sink)]
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    with (source.parent / "log").open("wb") as log:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, stdout=log, stderr=log, start_new_session=True
+        )
+    try:
+        deadline = time.monotonic() + 120
+        while _committed(checkpoint) < 3:
+            assert process.poll() is None, (source.parent / "log").read_text()[-3000:]
+            assert time.monotonic() < deadline, "three micro-batches took more than two minutes"
+            time.sleep(0.02)
+        time.sleep(0.15)  # into the next micro-batch
+    finally:
+        # The group is the process we started and the JVM it started; Python workers end with their JVM.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return _committed(checkpoint)
+
+
+def _committed(checkpoint: Path) -> int:
+    folder = checkpoint / "commits"
+    return sum(path.name.isdigit() for path in folder.iterdir()) if folder.is_dir() else 0
