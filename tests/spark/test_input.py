@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 import slackline as sl
 from slackline.core.errors import ConfigError, HierarchyError, SchemaError
 from slackline.spark import detect
-from tests.spark.world import COLUMNS, Touchy, comparable, embedded, hierarchy, read_stream, run, stream, write_files
+from tests.spark.world import COLUMNS, SITES, Touchy, comparable, embedded, hierarchy, read_stream, run, stream, write_files
 
 pytestmark = pytest.mark.spark
 
@@ -129,8 +129,8 @@ def test_detector_that_raises_is_named_in_the_query_s_exception(spark: SparkSess
         run(detect(read_stream(spark, folder), touchy, arrival="arrival", **COLUMNS))
     out = detect(read_stream(spark, folder), touchy, arrival="arrival", on_error="quarantine", **COLUMNS)
     aside = [row for row in run(out) if row.kind == "quarantine"]
-    assert {(row.detector, row.type) for row in aside} == {("Touchy", "kick")}
-    assert len(aside) == 3
+    assert {(row.key, row.detector, row.type) for row in aside} == {(site, "Touchy", "kick") for site in SITES}
+    assert all("the third kick is too much" in row.payload for row in aside)
 
 
 def test_empty_stream_and_empty_batch_give_nothing(spark: SparkSession, tmp_path: Any) -> None:

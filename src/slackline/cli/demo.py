@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import os
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,6 +34,7 @@ from slackline.study import study as run_study
 
 FILES = 40
 KICK_SECONDS = 300.0
+TICKS = 100
 SEED = 7
 
 #: What is compared with the truth: type, time stamp and the fields that matter.
@@ -123,7 +127,7 @@ def demo(
 
 
 def _kicks(folder: Path, seconds: float) -> Story:
-    table, hits = kick_sites(SEED, seconds, 2)
+    table, hits = kick_sites(SEED, seconds, 2, ticks=TICKS)
     one = folder / "one-site.parquet"
     first = table.filter(pa.compute.equal(table["site"], "site-0"))
     pq.write_table(first, one)
@@ -161,7 +165,7 @@ def _phones(folder: Path, seconds: float) -> Story:
     )
     return Story(
         "Meetings: eight phones over UMTS",
-        f"A recorded stream, {share_text(study.late_share)} of it out of order. Four phones that report within 40 ms "
+        f"A recorded stream, {share_text(study.late_share)} of it out of order. Three phones that report within 60 ms "
         f"are a meeting.",
         "ms",
         _cut(table, folder / "phones"),
@@ -181,7 +185,9 @@ def _cut(table: pa.Table, folder: Path) -> Path:
     folder.mkdir()
     size = -(-table.num_rows // FILES)
     for number in range(FILES):
-        pq.write_table(table.slice(number * size, size), folder / f"{number:03}.parquet")
+        file = folder / f"{number:03}.parquet"
+        pq.write_table(table.slice(number * size, size), file)
+        os.utime(file, (number, number))  # Spark takes files in the order of their age, to the millisecond
     return folder
 
 
@@ -216,7 +222,8 @@ def _through_spark(
     starting = bar.add_task("starting Spark", total=1)
     from slackline import spark as sls
 
-    spark = sls.session(cores)
+    with _chatter_to(folder / "spark.log"):
+        spark = sls.session(cores)
     bar.advance(starting)
     try:
         for story in stories:
@@ -225,6 +232,20 @@ def _through_spark(
             bar.update(task, completed=story.rows)
     finally:
         spark.stop()
+
+
+@contextmanager
+def _chatter_to(file: Path) -> Iterator[None]:
+    """What is started in here, and its children, write their log to a file instead of over the progress bar."""
+    sys.stderr.flush()
+    ours = os.dup(2)
+    with file.open("w") as log:
+        os.dup2(log.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
 
 
 def _query(spark: Any, sls: Any, story: Story, folder: Path, done: Callable[[int], None]) -> Findings:

@@ -48,7 +48,7 @@ class Together(Detector):
     listens = ("report",)
     publishes = ("meeting",)
 
-    def __init__(self, within: int = 40, phones: int = 4) -> None:
+    def __init__(self, within: int = 60, phones: int = 3) -> None:
         self.within = within
         self.phones = phones
         self.recent: deque[tuple[int, str]] = deque()
@@ -85,8 +85,8 @@ class Busy(Detector):
 
 
 def kick_hierarchy() -> Hierarchy:
-    """Hits and passes; the ball's kicks, which come with little delay, set the clock."""
-    return Hierarchy([PlayerHitsBall(), BallGoesTo()], clock="kick")
+    """Hits and passes; the ticks of the ball's transmitter, frequent and with little delay, set the clock."""
+    return Hierarchy([PlayerHitsBall(), BallGoesTo()], clock="tick")
 
 
 def phone_hierarchy() -> Hierarchy:

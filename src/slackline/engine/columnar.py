@@ -90,7 +90,7 @@ class Columnar:
         lot = chunk.lots.get(channel.name)
         empty = np.empty(0, dtype=np.int64)
         rows, slots, ts = (lot.rows, lot.slots, lot.ts) if lot else (empty, empty, empty)
-        frontier, slack = channel.run(rows, slots, ts, chunk.before, chunk.clk)
+        frontier, slack = channel.run(rows, slots, ts, chunk.first, chunk.before, chunk.clk)
         chunk.frontiers[channel.name], chunk.slacks[channel.name] = frontier, slack
         if lot:
             channel.events += len(rows)
@@ -106,10 +106,6 @@ class Columnar:
         for channel in unit.inputs[1:]:
             horizon = np.minimum(horizon, chunk.frontiers[channel.name])
             slack = np.maximum(slack, chunk.slacks[channel.name])
-        cold = wiring.settings.evidence.warmup - chunk.first
-        if cold > 0:
-            horizon = horizon.copy()
-            horizon[:cold] = NEVER
         horizon = np.maximum.accumulate(horizon)
         np.maximum(horizon, unit.horizon, out=horizon)
         previous = np.concatenate(([unit.horizon], horizon[:-1]))

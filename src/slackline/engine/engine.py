@@ -33,8 +33,8 @@ class Engine:
     ``margin``       λ: how many standard deviations of the delays K is larger than the largest delay.
     ``window``       how many recent measurements K rests on, at least.
     ``timeout``      under ``ready`` and ``auto``: how long a source may owe, in time stamp units, instead of K.
-    ``warmup``       for so many arrivals at the start nothing is released, to learn who is there and how late; 32
-                     unless given, 0 under ``slack``.
+    ``warmup``       for so many arrivals at the start nothing is released, and 32 times as long nothing that waits for
+                     a type of which hardly anything came yet; 32 unless given, 0 under ``slack``.
     ``late``         ``"divert"``: late events go to ``late``; ``"deliver"``: to the detector, out of order.
     ``on_error``     a detector that raises: ``"fail"`` raises DetectorError, ``"quarantine"`` goes on without the
                      event.

@@ -16,6 +16,7 @@ from slackline.ordering.channel import Channel, SensorChannel
 from slackline.ordering.clock import ADVANCED, CLK, REJECTED
 from slackline.ordering.constants import FOREVER, NEVER
 from slackline.ordering.duplicates import is_duplicate
+from slackline.ordering.frontier import turning_points
 
 BAD_TS = "bad time stamp: {!r} is not an integer from 0 to 2**62"
 JUMP = "clock jump: ts {} is absurdly far ahead of the clock at {} (see max_jump)"
@@ -28,6 +29,7 @@ class Stepwise:
         self.wiring = wiring
         self._extras: list[list[tuple[int, Event]]] = [[] for _ in wiring.units]
         self._touched = [False] * len(wiring.units)
+        self._turning_points = turning_points(wiring.settings.evidence.warmup)
 
     def push(self, event: Any) -> None:
         """Take the next arrival."""
@@ -35,8 +37,8 @@ class Stepwise:
         position = wiring.position
         fate = self._accept(event, position)
         wiring.position = position + 1
-        if position == wiring.settings.evidence.warmup:
-            self._touched = [True] * len(wiring.units)
+        if position in self._turning_points:
+            self._look_at_all(position)
         elif fate == REJECTED:
             return
         if fate == ADVANCED:
@@ -76,15 +78,22 @@ class Stepwise:
             return REJECTED
         channel.events += 1
         clk = ts if fate == ADVANCED else before
-        channel.step(slot, ts, before, clk)
+        channel.step(slot, ts, position, before, clk)
         if fate == ADVANCED:
             for other in wiring.sensors.values():
                 if other is not channel:
-                    other.step(-1, 0, before, clk)
+                    other.step(-1, 0, position, before, clk)
             for derived in wiring.derived.values():
                 derived.tick(before, clk)
         self._offer(event, channel, position)
         return fate
+
+    def _look_at_all(self, position: int) -> None:
+        """Warm-up ends here, also for those to whom nothing else happens."""
+        clk = self.wiring.clk()
+        for channel in self.wiring.sensors.values():
+            channel.step(-1, 0, position, clk, clk)
+        self._touched = [True] * len(self._touched)
 
     def _offer(self, event: Event, channel: Channel, position: int) -> None:
         """Hand an event to the units that listen to its type."""
@@ -106,7 +115,6 @@ class Stepwise:
     def _evaluate(self, position: int, clk: int, advanced: bool) -> None:
         wiring = self.wiring
         touched = self._touched
-        warm = position >= wiring.settings.evidence.warmup
         for index, unit in enumerate(wiring.units):
             if not (advanced or touched[index]):
                 continue
@@ -115,7 +123,7 @@ class Stepwise:
             if K > unit.K:
                 self._warn(index, K, clk)
             unit.K = K
-            horizon = unit.next_horizon() if warm else NEVER
+            horizon = unit.next_horizon()
             self._run(index, horizon, position, clk, advanced)
             for channel in wiring.channels[index]:
                 channel.progress(horizon, clk)

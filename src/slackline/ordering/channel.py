@@ -29,7 +29,7 @@ class Evidence:
     margin: float = 0.5
     window: int = 2048
     timeout: int = frontier.NO_TIMEOUT
-    #: Arrivals at the start of the stream during which nothing is released: who is there, and how late?
+    #: Arrivals at the start of the stream during which nothing is released (see ``frontier``).
     warmup: int = 0
 
     @property
@@ -114,32 +114,21 @@ class SensorChannel(Channel):
         store = self.store
         return Batch(self.name, store.ts, store.slots, store.seq, store.columns, self.names, start, stop)
 
-    def step(self, slot: int, ts: int, before: int, clk: int) -> None:
+    def step(self, slot: int, ts: int, position: int, before: int, clk: int) -> None:
         """One position: an arrival (``slot >= 0``), a move of the clock, or both."""
         e = self.evidence
         self.frontier = frontier.step(
-            self.ints,
-            self.floats,
-            self.sources,
-            self.tree,
-            slot,
-            ts,
-            before,
-            clk,
-            self.is_clock,
-            e.policy,
-            e.margin,
-            e.timeout,
-            e.block,
-        )
+            self.ints, self.floats, self.sources, self.tree, slot, ts, position, before, clk,
+            self.is_clock, e.policy, e.margin, e.timeout, e.block, e.warmup,
+        )  # fmt: skip
 
-    def run(self, positions: Ints, slots: Ints, ts: Ints, before: int, clk: Ints) -> tuple[Ints, Ints]:
-        """All positions of a chunk: the frontier and K after each."""
+    def run(self, positions: Ints, slots: Ints, ts: Ints, first: int, before: int, clk: Ints) -> tuple[Ints, Ints]:
+        """All positions of a chunk that starts at position ``first``: the frontier and K after each."""
         e = self.evidence
         reached, slack = np.empty(len(clk), dtype=np.int64), np.empty(len(clk), dtype=np.int64)
         frontier.run(
-            self.ints, self.floats, self.sources, self.tree, positions, slots, ts, before, clk,
-            self.is_clock, e.policy, e.margin, e.timeout, e.block, reached, slack,
+            self.ints, self.floats, self.sources, self.tree, positions, slots, ts, first, before, clk,
+            self.is_clock, e.policy, e.margin, e.timeout, e.block, e.warmup, reached, slack,
         )  # fmt: skip
         self.frontier = int(reached[-1])
         return reached, slack

@@ -4,6 +4,10 @@ Slack says ``clk - K``. Readiness says what the slowest live source has reached.
 the greater; under ``ready`` the time-out is ``READY_PATIENCE`` times K, so that it acts only on sources that
 are all but gone. A given ``timeout`` takes the place of K as the time-out under ``ready`` and ``auto``.
 
+**Warm-up.** At the start nobody knows who is there and how late they are. A type gives no frontier for the first
+``warmup`` arrivals of the stream, nor until ``KNOWN`` delays of its own were measured, but at most for ``RARE`` times as
+many arrivals: a type that is seldom must not hold up the rest for ever.
+
 ``step`` is one position; ``run`` is many. There is no other code for it, so cutting a stream into chunks cannot make a
 difference (law 3).
 """
@@ -14,11 +18,25 @@ import numpy as np
 from numba import njit
 
 from slackline.ordering.constants import FOREVER, NEVER, READY, SLACK
-from slackline.ordering.delays import K, measure, note
+from slackline.ordering.delays import MEASURED, K, measure, note
 from slackline.ordering.readiness import arrive, least_frontier
 
 READY_PATIENCE = 4
 NO_TIMEOUT = -1
+#: Measured delays that make a type known.
+KNOWN = 8
+#: After so many times the warm-up no type is waited for any more.
+RARE = 32
+
+
+@njit(cache=True)
+def _is_cold(ints, position, warmup):  # type: ignore[no-untyped-def]
+    return position < warmup or (ints[MEASURED] < KNOWN and position < RARE * warmup)
+
+
+def turning_points(warmup: int) -> tuple[int, int]:
+    """The positions at which warm-up ends for everybody, so that everybody has to be looked at."""
+    return warmup, RARE * warmup
 
 
 @njit(cache=True)
@@ -30,7 +48,7 @@ def _patience(ints, policy, timeout):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def step(  # type: ignore[no-untyped-def]
-    ints, floats, sources, tree, slot, ts, before, clk, is_clock, policy, margin, timeout, block
+    ints, floats, sources, tree, slot, ts, position, before, clk, is_clock, policy, margin, timeout, block, warmup
 ):
     """One position: an arrival of this type (``slot >= 0``), a move of the clock from ``before``, or both."""
     if slot >= 0:
@@ -49,52 +67,29 @@ def step(  # type: ignore[no-untyped-def]
         ready = least_frontier(sources, tree, clk, patience)
         if ready != FOREVER:
             frontier = max(frontier, ready)
-    return frontier
+    return NEVER if _is_cold(ints, position, warmup) else frontier
 
 
 @njit(cache=True)
 def run(  # type: ignore[no-untyped-def]
-    ints,
-    floats,
-    sources,
-    tree,
-    positions,
-    slots,
-    ts,
-    before,
-    clk,
-    is_clock,
-    policy,
-    margin,
-    timeout,
-    block,
-    frontier,
-    slack,
-):
-    """All positions of a chunk: fills ``frontier`` and ``slack`` (K), both of the chunk's length."""
+    ints, floats, sources, tree, positions, slots, ts, first, before, clk, is_clock, policy, margin, timeout, block,
+    warmup, frontier, slack,
+):  # fmt: skip
+    """All positions of a chunk that starts at ``first``: fills ``frontier`` and ``slack`` (K)."""
     arrival = 0
     reached = NEVER
     for p in range(len(clk)):
-        here = arrival < len(positions) and positions[arrival] == p
-        if here:
-            reached = step(
-                ints,
-                floats,
-                sources,
-                tree,
-                slots[arrival],
-                ts[arrival],
-                before,
-                clk[p],
-                is_clock,
-                policy,
-                margin,
-                timeout,
-                block,
-            )
+        slot, stamp = -1, 0
+        if arrival < len(positions) and positions[arrival] == p:
+            slot, stamp = slots[arrival], ts[arrival]
             arrival += 1
-        elif clk[p] > before or p == 0:
-            reached = step(ints, floats, sources, tree, -1, 0, before, clk[p], is_clock, policy, margin, timeout, block)
+        position = first + p
+        turns = position == warmup or position == RARE * warmup
+        if slot >= 0 or clk[p] > before or p == 0 or turns:
+            reached = step(
+                ints, floats, sources, tree, slot, stamp, position, before, clk[p], is_clock, policy, margin, timeout,
+                block, warmup,
+            )  # fmt: skip
         before = clk[p]
         frontier[p] = reached
         slack[p] = ints[K]

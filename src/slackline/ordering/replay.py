@@ -43,7 +43,9 @@ def replay(
     >>> replay(stream, np.zeros(7, dtype=np.int64), policy="slack", margin=0.0).late.tolist()
     [False, False, False, True, False, False, False]
     """
-    evidence = Evidence(POLICIES[policy], margin, window, NO_TIMEOUT if timeout is None else timeout)
+    if warmup is None:
+        warmup = 0 if policy == "slack" else WARMUP
+    evidence = Evidence(POLICIES[policy], margin, window, NO_TIMEOUT if timeout is None else timeout, warmup)
     channel = SensorChannel("event", 0, evidence, is_clock=True)
     n = len(ts)
     for number in range(int(source.max(initial=-1)) + 1):
@@ -53,10 +55,7 @@ def replay(
     positions = np.arange(n)
     if n == 0:
         return Replay(positions, np.zeros(0, dtype=np.bool_), positions)
-    reached, slack = channel.run(positions, source, ts, NEVER, clk)
-    if warmup is None:
-        warmup = 0 if policy == "slack" else WARMUP
-    reached[:warmup] = NEVER
+    reached, slack = channel.run(positions, source, ts, 0, NEVER, clk)
     horizon = np.maximum.accumulate(reached)
     late = np.zeros(n, dtype=np.bool_)
     late[1:] = ts[1:] <= horizon[:-1]

@@ -23,11 +23,13 @@ PLAYERS = 22
 _MS = 1_000
 
 
-def kicks(seed: int, seconds: float) -> tuple[pa.Table, list[HIT]]:
+def kicks(seed: int, seconds: float, ticks: int = 0) -> tuple[pa.Table, list[HIT]]:
     """One site: its events in arrival order and the hits that are really in them, in order.
 
     Columns: ``arrival`` and ``ts`` (int64, microseconds), ``type`` (near, not_near, kick), ``source`` ("p7",
     "ball"), ``seq`` (int64, per source), ``player`` (int64, null for kicks). Each source delivers in order.
+    With ``ticks`` per second the ball's transmitter also says that it is there: frequent events of little
+    delay, good to set a clock.
     """
     if not seconds > 0:
         raise ConfigError(f"cannot simulate {seconds} seconds; give a positive number.")
@@ -44,7 +46,12 @@ def kicks(seed: int, seconds: float) -> tuple[pa.Table, list[HIT]]:
     arrivals = in_order(times, kick_delay(rng, len(times))).tolist()
     for seq, (ts, arrival) in enumerate(zip(kicked, arrivals, strict=True)):
         rows.append((arrival, ts, "kick", "ball", seq, None))
-    rows.sort(key=lambda row: (row[0], row[3], row[4]))
+    if ticks:
+        times = np.arange(0, round(seconds * 1_000_000), 1_000_000 // ticks, dtype=np.int64)
+        arrivals = in_order(times, kick_delay(rng, len(times))).tolist()
+        for seq, (ts, arrival) in enumerate(zip(times.tolist(), arrivals, strict=True)):
+            rows.append((arrival, ts, "tick", "ball", seq, None))
+    rows.sort(key=lambda row: (row[0], row[3], row[4], row[2]))
     # At equal times the total order puts a kick before near and before not_near.
     truth = sorted(
         (ts, who)
@@ -54,13 +61,13 @@ def kicks(seed: int, seconds: float) -> tuple[pa.Table, list[HIT]]:
     return _table(rows), truth
 
 
-def kick_sites(seed: int, seconds: float, sites: int) -> tuple[pa.Table, dict[str, list[HIT]]]:
+def kick_sites(seed: int, seconds: float, sites: int, ticks: int = 0) -> tuple[pa.Table, dict[str, list[HIT]]]:
     """Several independent sites in one stream, with a column ``site``, and the hits of each."""
     parts = []
     truth: dict[str, list[HIT]] = {}
     for number in range(sites):
         name = f"site-{number}"
-        table, truth[name] = kicks(seed * 1_000_003 + number, seconds)
+        table, truth[name] = kicks(seed * 1_000_003 + number, seconds, ticks)
         parts.append(table.add_column(0, "site", pa.array([name] * len(table), pa.string())))
     whole = pa.concat_tables(parts)
     order = np.argsort(whole["arrival"].to_numpy(), kind="stable")
