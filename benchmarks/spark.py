@@ -4,10 +4,10 @@
 
 prints ``naive_rate`` and ``slackline_rate`` in events per second, their ``ratio``, and ``rows``, the events of the
 measured part. Both queries read the same Parquet files in the same micro-batches, in the same session, one after the
-other: positions of 144 sources on each of two sites, see :mod:`slackline.sim.positions`.
+other: positions of 144 sources on each of two sites, see :mod:`slackline.sim.positions`, all of one event type.
 
 - *naive*: ``transformWithStateInPandas`` that receives one row per event, sorts, holds the last 150 ms back in one
-  state value and counts the rest. It knows no types, sources or late events, and emits one row per site.
+  state value and counts the rest. It knows no sources and no late events, and emits one row per site and batch.
 - *slackline*: :func:`slackline.spark.detect` with default options and one columnar detector.
 
 The first ``WARM_UP`` micro-batches are left out: they start Python workers and compile. The rate is the rows of the
@@ -75,11 +75,12 @@ def write_positions(folder: Path, events: int, files: int) -> None:
     per_site = events // len(SITES)
     rows = -(-per_site // files)
     streams = [
-        position_chunks(seconds=per_site / EVENTS_PER_SECOND + 1, seed=seed, rows=rows) for seed in range(len(SITES))
+        position_chunks(seconds=per_site / EVENTS_PER_SECOND + 1, seed=seed, rows=rows, type="position")
+        for seed in range(len(SITES))
     ]
     for nr, tables in zip(range(files), zip(*streams, strict=False), strict=False):
         parts = [
-            table.append_column("site", pa.repeat(site, len(table)))
+            table.drop_columns(["type"]).append_column("site", pa.repeat(site, len(table)))
             for site, table in zip(SITES, tables, strict=True)
         ]
         table = pa.concat_tables(parts, promote_options="default").sort_by("arrival")
@@ -109,7 +110,7 @@ def _slackline(frame: DataFrame) -> DataFrame:
     class Positions(sl.Detector):
         """Looks at every position, column by column, and publishes nothing."""
 
-        listens = ("ball", "player")
+        listens = ("position",)
         publishes = ()
 
         def __init__(self) -> None:
@@ -119,10 +120,8 @@ def _slackline(frame: DataFrame) -> DataFrame:
             self.seen += len(batch)
             return iter(())
 
-    hierarchy = sl.Hierarchy([Positions()], clock=("ball",))
-    return detect(
-        frame, hierarchy, key="site", ts="ts", type="type", arrival="arrival", source="source", seq="seq"
-    )
+    hierarchy = sl.Hierarchy([Positions()], clock=("position",))
+    return detect(frame, hierarchy, key="site", ts="ts", arrival="arrival", source="source", seq="seq")
 
 
 def _naive(frame: DataFrame) -> DataFrame:
@@ -151,7 +150,7 @@ def _naive(frame: DataFrame) -> DataFrame:
         def close(self) -> None:
             pass
 
-    return frame.groupBy("site").transformWithStateInPandas(
+    return frame.drop("arrival").groupBy("site").transformWithStateInPandas(
         Sorter(), outputStructType="site string, rows long", outputMode="Append", timeMode="None"
     )
 

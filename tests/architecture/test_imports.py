@@ -36,7 +36,8 @@ ONLY_IN = {"pyspark": {"spark"}}
 
 # Machines without I/O: time, randomness and hosts come in as arguments.
 PURE = {"core", "ordering", "speculation", "sync", "engine", "node"}
-IMPURE_MODULES = {"asyncio", "datetime", "multiprocessing", "random", "socket", "threading", "time"}
+IMPURE_MODULES = {"asyncio", "multiprocessing", "random", "socket", "threading", "time"}
+CLOCK_READINGS = {"now", "today", "utcnow"}
 
 # A message is data: nothing turns bytes or text into code.
 NEVER_IMPORTED = {"cloudpickle", "marshal", "pickle", "shelve"}
@@ -80,8 +81,7 @@ def imported_modules(tree: ast.AST, module: str, is_package: bool) -> Iterator[t
                     base = ".".join([*parts, base] if base else parts)
                 if base == ROOT:  # from slackline import core, Event: the one is a package, the other a name
                     yield from (
-                        (node.lineno, f"{ROOT}.{alias.name}" if alias.name in RANK_OF else ROOT)
-                        for alias in names
+                        (node.lineno, f"{ROOT}.{alias.name}" if alias.name in RANK_OF else ROOT) for alias in names
                     )
                 else:
                     yield node.lineno, base or ""
@@ -132,6 +132,12 @@ def faults(source: str, module: str, is_package: bool = False) -> list[str]:
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and called_name(node) in NEVER_CALLED
     ]
+    if package in PURE:
+        found += [
+            (node.lineno, f"{package} is a machine without I/O and may not read a clock by {node.func.attr}()")
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CLOCK_READINGS
+        ]
     return [f"{line}: {reason}" for line, reason in sorted(found)]
 
 
@@ -157,7 +163,7 @@ def test_module_imports_only_what_its_place_allows(path: Path) -> None:
         ("slackline.study.table", "import pyspark.sql", "only spark may import pyspark"),
         ("slackline.cli.app", "def f():\n    from pyspark import sql", "only spark may import pyspark"),
         ("slackline.core.event", "import time", "core is a machine without I/O"),
-        ("slackline.engine", "from datetime import datetime", "engine is a machine without I/O"),
+        ("slackline.engine", "from datetime import datetime\ndatetime.now()", "engine is a machine without I/O"),
         ("slackline.engine.run", "import_module('random')", "engine is a machine without I/O"),
         ("slackline.spark.codec", "import pickle", "pickle turns bytes into code"),
         ("slackline.spark.codec", "from cloudpickle import loads", "cloudpickle turns bytes into code"),

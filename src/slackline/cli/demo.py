@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -92,7 +93,7 @@ class Findings:
 
 @reports_errors
 def demo(
-    out: Annotated[Path, typer.Option(help="Where the HTML report goes.", dir_okay=False)] = Path("slackline-demo.html"),
+    out: Annotated[Path, typer.Option(help="Where the report goes.", dir_okay=False)] = Path("slackline-demo.html"),
     cores: Annotated[int, typer.Option(help="Cores for Spark.", min=1)] = 2,
     seconds: Annotated[float, typer.Option(help="Length of the simulated kick streams.", min=20)] = KICK_SECONDS,
 ) -> None:
@@ -228,10 +229,14 @@ def _through_spark(
     try:
         for story in stories:
             task = bar.add_task(story.title.split(":")[0] + " through Spark", total=story.rows)
-            yield story, _query(spark, sls, story, folder, lambda n, task=task: bar.update(task, completed=n))
+            yield story, _query(spark, sls, story, folder, partial(_show, bar, task))
             bar.update(task, completed=story.rows)
     finally:
         spark.stop()
+
+
+def _show(bar: Progress, task: Any, rows: int) -> None:
+    bar.update(task, completed=rows)
 
 
 @contextmanager
@@ -326,7 +331,8 @@ def _print(console: Console, story: Story, findings: Findings) -> None:
     ):
         table = Table()
         for number, name in enumerate(header):
-            table.add_column(name, justify="right" if number and header is FOUND or number > 1 else "left")
+            figures = number > (0 if header is FOUND else 1)
+            table.add_column(name, justify="right" if figures else "left", no_wrap=True)
         for row in rows:
             table.add_row(*(f"{cell:,}" if isinstance(cell, int) else cell for cell in row))
         console.print(table)

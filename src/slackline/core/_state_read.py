@@ -206,6 +206,9 @@ def _leaf(code: int, data: memoryview) -> Any:
         return str(data, "utf-8", "surrogatepass")
     if code == fmt.COMPLEX:
         return complex(*struct.unpack(">dd", data))
+    if code == fmt.MOMENT:
+        text = str(data, "ascii")
+        return fmt.MOMENTS[text[:1]][1](text[1:])
     raise ValueError(f"the unknown code {code}")
 
 

@@ -9,6 +9,8 @@ kind. ``codec`` describes the format as a whole.
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import decimal
 import enum
 import re
 from collections.abc import Collection
@@ -18,12 +20,21 @@ from typing import Any
 import numpy as np
 
 # The codes are the format: never change or reuse one. Leaves ...
-BIG_INT, ODD_STR, COMPLEX, RAW, UNSET = range(1, 6)
+BIG_INT, ODD_STR, COMPLEX, RAW, UNSET, MOMENT = range(1, 7)
 # ... tags of nodes ...
 TUPLE, SET, FROZENSET, DICT, DEQUE, DEFAULTDICT, COUNTER, ORDEREDDICT = range(10, 18)
 EVENT, ARRAY, SCALAR, NP_STR, NP_BYTES = range(20, 25)
 # ... and of nodes whose first item refers to the table of classes.
 DATACLASS, ENUM, NAMEDTUPLE = range(30, 33)
+
+#: Dates, times and decimals are leaves of text that begins with the letter of their kind.
+MOMENTS: dict[str, tuple[type, Any]] = {
+    "T": (datetime.datetime, datetime.datetime.fromisoformat),
+    "D": (datetime.date, datetime.date.fromisoformat),
+    "t": (datetime.time, datetime.time.fromisoformat),
+    "d": (datetime.timedelta, lambda text: datetime.timedelta(microseconds=int(text))),
+    "n": (decimal.Decimal, decimal.Decimal),
+}
 
 #: The types that MessagePack writes and reads as they are, as values and as keys.
 PLAIN = frozenset({type(None), bool, int, float, str, bytes})

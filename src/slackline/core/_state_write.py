@@ -160,6 +160,14 @@ class TreeWriter:
             return Ext(fmt.ODD_STR, value.encode("utf-8", "surrogatepass"))
         return value
 
+    def _moment(self, value: Any, path: Path) -> Any:
+        letter = next(letter for letter, (kind, _) in fmt.MOMENTS.items() if kind is type(value))
+        if letter == "d":
+            text = str(value // type(value)(microseconds=1))
+        else:
+            text = str(value) if letter == "n" else value.isoformat()
+        return Ext(fmt.MOMENT, (letter + text).encode())
+
     def _complex(self, value: complex, path: Path) -> Any:
         return Ext(fmt.COMPLEX, struct.pack(">dd", value.real, value.imag))
 
@@ -265,6 +273,7 @@ _WRITERS: dict[type, _Writer] = {
     Event: TreeWriter._event,
     np.ndarray: TreeWriter._array,
     _Unset: TreeWriter._unset,
+    **{kind: TreeWriter._moment for kind, _ in fmt.MOMENTS.values()},
 }
 
 

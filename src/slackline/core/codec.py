@@ -12,7 +12,7 @@ True
 
 **Values.** None, bool, int of any size, float and complex to the bit, str (lone surrogates too), bytes,
 list, tuple, set, frozenset, dict with any of these as keys, deque, defaultdict of a built-in factory,
-Counter, OrderedDict, Event, dataclass instances, namedtuples, Enum members, NumPy arrays and scalars. What
+Counter, OrderedDict, dates, times and Decimal, Event, dataclass instances, namedtuples, Enum members, NumPy arrays and scalars. What
 comes back has the same types. Anything else, a subclass of these, a cycle or an attribute beside a
 dataclass's fields raises an UnsupportedStateError that names the path to it: nothing is turned into
 something similar.
@@ -21,6 +21,7 @@ something similar.
 - An array comes back writable, owning its memory, in the same layout (C or Fortran). dtypes of objects, of
   variable-length strings and of long doubles, and structured ones with padding, are not supported. C's
   ``longlong`` comes back as ``int64``.
+- A time of a named zone comes back with the offset it had: the same instant, without the name.
 - A combination of flags that has no name of its own is not supported. Enum members are kept by name.
 
 **Equal bytes.** Equal states of equal types give equal bytes, in any process: sets are written sorted by

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from slackline.core.batch import Batch
     from slackline.core.types import EventType
 
+#: Attributes that are set up once, not state.
+CONNECTIONS = frozenset({"listens", "publishes", "unsorted", "name"})
+
 Published = Iterable[Event] | None
 PublishedRows = Iterable[tuple[int, Event]] | None
 
@@ -19,7 +22,7 @@ class Detector:
     """A black box with state that listens to event types and publishes others.
 
     Subclasses set ``listens`` and ``publishes`` (names, or :class:`~slackline.EventType`) and write
-    ``on_event``, ``on_batch`` or both. State is kept in ordinary attributes. **A detector never sees the
+    ``on_event``, ``on_batch`` or both: with both, columns go to ``on_batch`` and single events to ``on_event``. State is kept in ordinary attributes. **A detector never sees the
     middleware**: no clock, no arrival order, no ordering unit, only events in order.
 
     ``unsorted`` names those of ``listens`` that are wanted at once, in arrival order, without waiting.
@@ -51,12 +54,14 @@ class Detector:
         raise NotImplementedError
 
     def snapshot(self) -> Any:
-        """The state as a value: by default the instance's own attributes."""
-        return dict(vars(self))
+        """The state as a value: by default the instance's own attributes, less what says how it is connected."""
+        return {name: value for name, value in vars(self).items() if name not in CONNECTIONS}
 
     def restore(self, state: Any) -> None:
         """Take over a state that ``snapshot`` gave."""
+        kept = {name: value for name, value in vars(self).items() if name in CONNECTIONS}
         vars(self).clear()
+        vars(self).update(kept)
         vars(self).update(state)
 
     # What the subclass wrote, asked by the engine.

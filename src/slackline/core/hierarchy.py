@@ -148,8 +148,8 @@ class Hierarchy:
         known = [*self.sensor_types]
         close = difflib.get_close_matches(str(kind), known, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        if kind in self.publisher:
-            return f"type {kind!r} is published by detector {self.publisher[str(kind)]!r}; it cannot be pushed"
+        if isinstance(kind, str) and kind in self.publisher:
+            return f"type {kind!r} is published by detector {self.publisher[kind]!r}; it cannot be pushed"
         return f"unknown type {kind!r}: no detector listens to it{hint} (sensor types: {known})"
 
 

@@ -101,9 +101,9 @@ class Columnar:
         """One detector through the chunk: its horizon, its rows, what it publishes."""
         wiring = self.wiring
         unit = wiring.units[index]
-        horizon = chunk.frontiers[unit.inputs[0].name]
-        slack = chunk.slacks[unit.inputs[0].name]
-        for channel in unit.inputs[1:]:
+        horizon = chunk.frontiers[unit.awaited[0].name]
+        slack = chunk.slacks[unit.awaited[0].name]
+        for channel in unit.awaited[1:]:
             horizon = np.minimum(horizon, chunk.frontiers[channel.name])
             slack = np.maximum(slack, chunk.slacks[channel.name])
         horizon = np.maximum.accumulate(horizon)
@@ -274,10 +274,7 @@ class Columnar:
 
     @staticmethod
     def _count(unit: Unit, segment: Segment, chunk: Chunk) -> None:
-        clk = chunk.clk[segment.at]
-        if clk[0] == NEVER:
-            clk = np.where(clk == NEVER, segment.ts, clk)
-        waits = clk - segment.ts
+        waits = np.maximum(chunk.clk[segment.at] - segment.ts, 0)
         unit.count_wait(int(waits.sum()), int(waits.max()), len(waits))
 
     def _derive(

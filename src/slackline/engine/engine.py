@@ -17,7 +17,7 @@ from slackline.engine.columnar import Columnar
 from slackline.engine.results import Late, Output, Quarantined
 from slackline.engine.stepwise import Stepwise
 from slackline.engine.wiring import Settings, Wiring
-from slackline.ordering.channel import Evidence
+from slackline.ordering.channel import Evidence, total_order
 from slackline.ordering.clock import JUMP_AUTO, JUMP_OFF
 from slackline.ordering.constants import POLICIES, WARMUP
 from slackline.ordering.frontier import NO_TIMEOUT
@@ -85,6 +85,8 @@ class Engine:
         _at_least("max_buffered", max_buffered, 1, int)
         if timeout is not None:
             _at_least("timeout", timeout, 0, int)
+            if policy == "slack":
+                raise ConfigError(f"timeout={timeout} means nothing under policy='slack', which waits for K alone.")
         if warmup is None:
             warmup = 0 if policy == "slack" else WARMUP
         _at_least("warmup", warmup, 0, int)
@@ -126,6 +128,10 @@ class Engine:
             raise ClosedError("push after close(): the stream has ended. Make a new engine for another stream.")
         if isinstance(arrivals, pa.RecordBatch):
             arrivals = pa.Table.from_batches([arrivals])
+        elif isinstance(arrivals, Event):
+            arrivals = [arrivals]
+        elif not isinstance(arrivals, list | pa.Table):
+            arrivals = _listed(arrivals)
         if self._beyond_limit:
             self._refuse_unless_clock(arrivals)
         if isinstance(arrivals, pa.Table):
@@ -133,7 +139,7 @@ class Engine:
         else:
             if any(len(sensor.store) for sensor in self._wiring.sensors.values()):
                 self._wiring.rows_to_objects()
-            for event in (arrivals,) if isinstance(arrivals, Event) else arrivals:
+            for event in arrivals:
                 self._stepwise.push(event)
         return self._finish()
 
@@ -203,8 +209,7 @@ class Engine:
                 set(arrivals["type"].unique().to_pylist()) if "type" in arrivals.column_names else set(wiring.sensors)
             )
         else:
-            arrivals = [arrivals] if isinstance(arrivals, Event) else arrivals
-            types = {getattr(event, "type", None) for event in arrivals} if isinstance(arrivals, list) else set()
+            types = {event.type for event in arrivals if isinstance(event, Event)}
         if not types & wiring.clock_types or full.buffered == len(wiring.late) + len(wiring.quarantined):
             raise full
 
@@ -223,8 +228,9 @@ class Engine:
 
     @property
     def late(self) -> list[Late]:
-        """Late events that were diverted and not drained yet, in order of arrival."""
-        return [item for *_, item in sorted(self._wiring.late, key=lambda entry: entry[:2])]
+        """Late events that were diverted and not drained yet, in order of arrival (and of time stamps)."""
+        by_event = sorted(self._wiring.late, key=lambda entry: total_order(entry[2].event))
+        return [item for *_, item in sorted(by_event, key=lambda entry: entry[:2])]
 
     @property
     def quarantined(self) -> list[Quarantined]:
@@ -308,6 +314,7 @@ class Engine:
                 )
             engine._wiring.restore(state["wiring"])
             engine._closed = state["closed"]
+            engine._beyond_limit = not engine._closed and engine._full() is not None
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(f"the saved state does not fit this release ({error!r}); start anew.") from error
         return engine
@@ -318,6 +325,15 @@ class Engine:
             unit.check_invariants()
             for channel in self._wiring.channels[self._wiring.units.index(unit)]:
                 assert channel.back >= 0
+
+
+def _listed(arrivals: Any) -> list[Any]:
+    if isinstance(arrivals, Iterable) and not isinstance(arrivals, str | bytes) and not hasattr(arrivals, "columns"):
+        return list(arrivals)
+    raise ConfigError(
+        f"push() takes events or a pyarrow.Table; got a {type(arrivals).__name__}. "
+        f"A pandas DataFrame is pushed as pyarrow.Table.from_pandas(frame)."
+    )
 
 
 def _one_of(option: str, value: Any, allowed: tuple[str, ...]) -> None:

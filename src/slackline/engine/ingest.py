@@ -47,6 +47,7 @@ class Lot:
 def read(wiring: Wiring, table: pa.Table) -> tuple[dict[str, Lot], Ints]:
     """The table's rows by type, and the clock after each of its positions."""
     n = table.num_rows
+    check_columns(wiring, table)
     ts, good = _times(wiring, table)
     lots = {}
     for channel, mine in _rows_by_type(wiring, table, good):
@@ -70,16 +71,74 @@ def read(wiring: Wiring, table: pa.Table) -> tuple[dict[str, Lot], Ints]:
     return lots, clk
 
 
-def _times(wiring: Wiring, table: pa.Table) -> tuple[Ints, Mask]:
-    """The time stamps, and which of them can be used; the rest is set aside."""
-    column = _column(table, "ts", "the occurrence time stamps")
-    kind = column.type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)):
+def check_columns(wiring: Wiring, table: pa.Table) -> None:
+    """Raise what is wrong with the table as a whole, before any of its rows is taken."""
+    names = table.column_names
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise SchemaError(f"the table has several columns called {twice}; name each column differently.")
+    kind = _column(table, "ts", "the occurrence time stamps").type
+    if not (_is_number(kind) or pa.types.is_null(kind)) or pa.types.is_boolean(kind):
         raise SchemaError(
             f"column 'ts' is of type {kind}; time stamps are integers in a unit of your choice. "
             f"Cast it first, e.g. table.set_column(i, 'ts', column.cast('int64'))."
         )
-    if pa.types.is_int64(kind) and column.null_count == 0:
+    if "seq" in names and not (pa.types.is_integer(table["seq"].type) or pa.types.is_null(table["seq"].type)):
+        raise SchemaError(f"column 'seq' is of type {table['seq'].type}; sequence numbers are integers. Cast it first.")
+    if "type" not in names:
+        if len(wiring.sensors) > 1:
+            raise SchemaError(
+                f"the table has no column 'type', but the hierarchy has several sensor types {sorted(wiring.sensors)}; "
+                f"add a column 'type' with the event type of each row. Columns: {names}."
+            )
+        present = set(wiring.sensors)
+    elif not _is_text(table["type"].type):
+        raise SchemaError(f"column 'type' is of type {table['type'].type}; event types are strings. Cast it first.")
+    else:
+        present = set(table["type"].unique().to_pylist())
+    for name in sorted(present & set(wiring.sensors)):
+        _check_type(wiring, table, name)
+
+
+def _check_type(wiring: Wiring, table: pa.Table, name: str) -> None:
+    declared = wiring.hierarchy.types.get(name)
+    source = _source_column(declared, table)
+    if declared and declared.source != "source" and source not in table.column_names:
+        _column(table, declared.source, f"the source of event type {name!r}")
+    if source in table.column_names:
+        kind = table[source].type
+        values = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if not (pa.types.is_integer(values) or pa.types.is_null(values) or _is_text(values)):
+            raise SchemaError(f"column {source!r} is of type {kind}; sources are strings or integers. Cast it first.")
+    for field, dtype in declared.fields.items() if declared else ():
+        kind = _column(table, field, f"a field of event type {name!r}").type
+        if dtype.kind == "O":
+            continue
+        if not _is_number(kind) or (pa.types.is_floating(kind) and dtype.kind != "f"):
+            raise SchemaError(
+                f"column {field!r} is of type {kind}, but event type {name!r} declares it as {dtype}; "
+                f"cast the column, or declare the field otherwise."
+            )
+
+
+def _source_column(declared: EventType | None, table: pa.Table) -> str:
+    """Where the sources are: in the declared column, or in ``source`` (as Spark's pipeline names it)."""
+    return declared.source if declared and declared.source in table.column_names else "source"
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    values = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(values) or pa.types.is_large_string(values) or pa.types.is_null(values))
+
+
+def _times(wiring: Wiring, table: pa.Table) -> tuple[Ints, Mask]:
+    """The time stamps, and which of them can be used; the rest is set aside."""
+    column = table["ts"]
+    if pa.types.is_int64(column.type) and column.null_count == 0:
         ts = column.to_numpy()
         good = (ts >= 0) & (ts <= MAX_TS)
     else:
@@ -98,12 +157,7 @@ def _times(wiring: Wiring, table: pa.Table) -> tuple[Ints, Mask]:
 def _rows_by_type(wiring: Wiring, table: pa.Table, good: Mask) -> list[tuple[SensorChannel, Mask]]:
     sensors = wiring.sensors
     if "type" not in table.column_names:
-        if len(sensors) == 1:
-            return [(next(iter(sensors.values())), good)]
-        raise SchemaError(
-            f"the table has no column 'type', but the hierarchy has several sensor types {sorted(sensors)}; add a "
-            f"column 'type' with the event type of each row. Columns: {table.column_names}."
-        )
+        return [(next(iter(sensors.values())), good)]
     codes, values = _encoded(table["type"])
     lots = []
     for code, name in enumerate(values):
@@ -121,15 +175,15 @@ def _rows_by_type(wiring: Wiring, table: pa.Table, good: Mask) -> list[tuple[Sen
 
 def _lot(wiring: Wiring, table: pa.Table, channel: SensorChannel, rows: Ints, ts: Ints) -> Lot:
     declared = wiring.hierarchy.types.get(channel.name)
-    source = declared.source if declared else "source"
+    source = _source_column(declared, table)
     reserved = {"ts", "type", "seq", source}
     seq, good = _sequence_numbers(table, rows)
     columns: dict[str, Column] = {}
     fields = declared.fields if declared and declared.fields else None
     for field in fields if fields else [name for name in table.column_names if name not in reserved]:
-        data = _column(table, field, f"a field of event type {channel.name!r}")
+        data = table[field]
         if fields:
-            columns[field], usable = _declared(data, rows, fields[field], field, channel.name)
+            columns[field], usable = _declared(data, rows, fields[field])
             good = usable if good is None else good if usable is None else good & usable
         elif len(rows) and data.null_count < len(data):
             columns[field] = _undeclared(data, rows)
@@ -145,10 +199,6 @@ def _slots(table: pa.Table, channel: SensorChannel, rows: Ints, source: str) -> 
     """The numbers of the sources of these rows; new ones are numbered in the order of their arrival."""
     if source not in table.column_names:
         return np.full(len(rows), channel.slot(None) if len(rows) else 0, dtype=np.int64)
-    kind = table[source].type
-    value_type = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if not (pa.types.is_integer(value_type) or pa.types.is_string(value_type) or pa.types.is_large_string(value_type)):
-        raise SchemaError(f"column {source!r} is of type {kind}; sources are strings or integers. Cast it first.")
     codes, values = _encoded(table[source])
     mine = codes if len(rows) == len(codes) else codes[rows]
     slots = np.full(len(values), -1, dtype=np.int64)
@@ -168,8 +218,6 @@ def _sequence_numbers(table: pa.Table, rows: Ints) -> tuple[Ints, Mask | None]:
     if "seq" not in table.column_names:
         return np.full(len(rows), NO_SEQ, dtype=np.int64), None
     column = table["seq"]
-    if not pa.types.is_integer(column.type):
-        raise SchemaError(f"column 'seq' is of type {column.type}; sequence numbers are integers. Cast it first.")
     nulls = column.null_count
     seq = column.fill_null(NO_SEQ) if nulls else column
     numbers = seq.cast(pa.int64(), safe=False).to_numpy()[rows]
@@ -179,18 +227,10 @@ def _sequence_numbers(table: pa.Table, rows: Ints) -> tuple[Ints, Mask | None]:
     return numbers, good
 
 
-def _declared(
-    data: pa.ChunkedArray, rows: Ints, dtype: np.dtype[Any], field: str, name: str
-) -> tuple[Column, Mask | None]:
+def _declared(data: pa.ChunkedArray, rows: Ints, dtype: np.dtype[Any]) -> tuple[Column, Mask | None]:
     """A column of a declared field in its declared type, and which rows have a value (floats: NaN stands in)."""
     if dtype.kind == "O":
         return _objects(data, rows), None
-    numeric = pa.types.is_integer(data.type) or pa.types.is_floating(data.type) or pa.types.is_boolean(data.type)
-    if not numeric:
-        raise SchemaError(
-            f"column {field!r} is of type {data.type}, but event type {name!r} declares it as {dtype}; "
-            f"cast the column, or declare the field as str."
-        )
     if not data.null_count:
         return data.to_numpy()[rows].astype(dtype, copy=False), None
     if dtype.kind == "f":
@@ -202,8 +242,7 @@ def _declared(
 
 def _undeclared(data: pa.ChunkedArray, rows: Ints) -> Column:
     """A column as it comes: typed where numbers are complete, objects (None: no such field) otherwise."""
-    plain = pa.types.is_integer(data.type) or pa.types.is_floating(data.type) or pa.types.is_boolean(data.type)
-    if plain and not data.null_count:
+    if _is_number(data.type) and not data.null_count:
         column: Column = data.to_numpy()[rows]
         return column
     return _objects(data, rows)
@@ -246,7 +285,7 @@ def _set_aside(wiring: Wiring, table: pa.Table, row: int, reason: str) -> None:
     if kind is None and len(wiring.sensors) == 1 and "type" not in table.column_names:
         kind = next(iter(wiring.sensors))
     declared = wiring.hierarchy.types.get(kind) if isinstance(kind, str) else None
-    source = values.pop(declared.source if isinstance(declared, EventType) else "source", None)
+    source = values.pop(_source_column(declared, table), None)
     ts, seq = values.pop("ts"), values.pop("seq", None)
     payload = {name: value for name, value in values.items() if value is not None}
     wiring.quarantine(Event.of(kind, ts, source, seq, payload), reason, wiring.position + row)

@@ -54,7 +54,7 @@ class Runner:
 
         Failures are appended to ``failures``; their events are passed over.
         """
-        if self.detector.takes_batches and not isinstance(rows, Batch):
+        if not isinstance(rows, Batch) and not self.detector.takes_events:
             return self._feed_runs(rows)
         if isinstance(rows, Batch) and self.detector.takes_batches:
             try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from slackline.core.event import MAX_TS, NO_SEQ, Event
+from slackline.core.event import MAX_TS, Event
 from slackline.engine.wiring import Wiring
 from slackline.ordering.channel import Channel, SensorChannel
 from slackline.ordering.clock import ADVANCED, CLK, REJECTED
@@ -51,12 +51,13 @@ class Stepwise:
         if not isinstance(event, Event):
             wiring.quarantine(Event("", 0, value=repr(event)), f"not an event: {event!r}", position)
             return REJECTED
-        channel = wiring.sensors.get(event.type)
+        kind: Any = event.type
+        channel = wiring.sensors.get(kind) if isinstance(kind, str) else None
         if channel is None:
             wiring.quarantine(event, wiring.hierarchy.unknown_type(event.type), position)
             return REJECTED
         ts, seq = event.ts, event.seq
-        if type(ts) is not int or not 0 <= ts <= MAX_TS or (seq is not None and type(seq) is not int):
+        if type(ts) is not int or not 0 <= ts <= MAX_TS or not _is_seq(seq):
             fixed = _plain_integers(event)
             if fixed is None:
                 bad = f"bad sequence number: {seq!r}" if type(ts) is int and 0 <= ts <= MAX_TS else BAD_TS.format(ts)
@@ -131,7 +132,7 @@ class Stepwise:
                     touched[reader] = True
 
     def _warn(self, index: int, K: int, clk: int) -> None:
-        """K grew: a pseudo event tells the levels above, ahead of the events that will be later (seed 000, III-B)."""
+        """K grew: a pseudo event tells the levels above, ahead of the events that will be later (seed 000, II-E.2)."""
         for channel in self.wiring.channels[index]:
             if self.wiring.readers[channel.name]:
                 channel.note(clk - K - channel.back, clk)
@@ -155,7 +156,7 @@ class Stepwise:
     def _feed(self, index: int, events: list[Event], least: int, position: int, clk: int) -> None:
         wiring = self.wiring
         unit, runner = wiring.units[index], wiring.runners[index]
-        waits = [clk - event.ts for event in events] if clk != NEVER else [0]
+        waits = [max(0, clk - event.ts) for event in events]
         unit.count_wait(sum(waits), max(waits), len(events))
         found = runner.feed(events)
         if len(runner.failures) > runner.noted:
@@ -182,6 +183,10 @@ class Stepwise:
                 self._run(index, going[-1], wiring.position, clk, True)
 
 
+def _is_seq(seq: Any) -> bool:
+    return seq is None or (type(seq) is int and 0 <= seq <= MAX_TS)
+
+
 def _slot(channel: SensorChannel, source: Any) -> int | None:
     """The number of a source, None if it cannot be one."""
     try:
@@ -200,8 +205,6 @@ def _plain_integers(event: Event) -> Event | None:
         seq = None if event.seq is None else operator.index(event.seq)
     except TypeError:
         return None
-    if isinstance(event.ts, bool) or not 0 <= ts <= MAX_TS:
-        return None
-    if seq is not None and not NO_SEQ < seq <= MAX_TS:
+    if isinstance(event.ts, bool) or isinstance(event.seq, bool) or not 0 <= ts <= MAX_TS or not _is_seq(seq):
         return None
     return Event.of(event.type, ts, event.source, seq, dict(event.payload))

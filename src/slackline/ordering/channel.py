@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slackline.core.batch import Batch
-from slackline.core.event import Source
+from slackline.core.event import NO_SEQ, Event, Source
 from slackline.ordering import delays, duplicates, frontier, readiness
 from slackline.ordering.constants import NEVER, POLICIES, SLACK
 from slackline.ordering.store import ColumnStore
@@ -43,6 +43,11 @@ def source_key(source: Source) -> tuple[int, Any]:
     if source is None:
         return (0, 0)
     return (2, source) if isinstance(source, str) else (1, source)
+
+
+def total_order(event: Event) -> tuple[Any, ...]:
+    """What orders events: time stamp, type, source, sequence number."""
+    return (event.ts, event.type, source_key(event.source), NO_SEQ if event.seq is None else event.seq)
 
 
 class Channel:

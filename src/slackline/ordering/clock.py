@@ -4,7 +4,8 @@
 time stamp would flush everything that is buffered and make all that follows late. Therefore a clock event more
 than ``max_jump`` ahead of ``clk`` does not move it and goes to quarantine, until the jump is *confirmed*: when two
 different sources in a row, without an ordinary event between them, are that far ahead, the world has moved on (a
-pause, a night) and the clock follows. A stream of one single source confirms itself with its third event in a row.
+pause, a night) and the clock follows. A stream of one single source confirms itself with its third event in a row, the
+only source that is left of several with its ``ALONE_CONFIRMS``-th.
 
 ``max_jump="auto"`` means ``AUTO_STEPS`` times the mean step of the clock, in force after ``AUTO_AFTER`` steps.
 """
@@ -23,6 +24,8 @@ AUTO_STEPS = 10_000
 AUTO_AFTER = 16
 #: How many far-ahead events in a row confirm a jump where there is only one source.
 SOLE_CONFIRMS = 3
+#: The same where others were there before: long enough for them to come in between, were they still there.
+ALONE_CONFIRMS = 32
 JUMP_OFF, JUMP_AUTO = -1, 0
 
 #: What became of an event at the clock.
@@ -99,7 +102,7 @@ def tick(ints, mean_step, ts, is_clock, key, max_jump):  # type: ignore[no-untyp
     ints[FAR_RUN] += 1
     if not is_clock:
         return STOOD
-    if ints[FAR_MIXED] == 1 or (ints[MANY_KEYS] == 0 and ints[FAR_RUN] >= SOLE_CONFIRMS):
+    if ints[FAR_MIXED] == 1 or ints[FAR_RUN] >= (ALONE_CONFIRMS if ints[MANY_KEYS] else SOLE_CONFIRMS):
         ints[FAR_RUN] = 0
         ints[CLK] = ts
         return ADVANCED

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-#: Below every time stamp: no clock yet, a frontier without evidence.
-NEVER = -(2**62) - 1
+#: Below every time stamp: no clock yet, a frontier without evidence. Its distance to any time stamp still fits 64 bits.
+NEVER = -(2**61)
 #: Above every time stamp: a source that holds nobody up, the horizon after the end of the stream.
 FOREVER = 2**62 + 1
 

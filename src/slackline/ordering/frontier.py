@@ -5,8 +5,8 @@ the greater; under ``ready`` the time-out is ``READY_PATIENCE`` times K, so that
 are all but gone. A given ``timeout`` takes the place of K as the time-out under ``ready`` and ``auto``.
 
 **Warm-up.** At the start nobody knows who is there and how late they are. A type gives no frontier for the first
-``warmup`` arrivals of the stream, nor until ``KNOWN`` delays of its own were measured, but at most for ``RARE`` times as
-many arrivals: a type that is seldom must not hold up the rest for ever.
+``warmup`` arrivals of the stream, nor until ``KNOWN`` delays of its own were measured, but at most for ``RARE`` times
+as many arrivals: a type that is seldom must not hold up the rest for ever.
 
 ``step`` is one position; ``run`` is many. There is no other code for it, so cutting a stream into chunks cannot make a
 difference (law 3).

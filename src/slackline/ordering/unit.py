@@ -28,6 +28,8 @@ class Unit:
         self.name = name
         self.inputs = inputs
         self.unsorted = unsorted
+        #: The inputs that say how far everything has come; those that bypass ordering hold nobody up.
+        self.awaited = [channel for channel in inputs if self.sorts(channel)] or inputs
         self.horizon = NEVER
         self.K = 0
         self.heap: list[Entry] = []
@@ -54,11 +56,11 @@ class Unit:
 
     def next_horizon(self) -> int:
         """Where the horizon may move: the least frontier of the inputs, but never back."""
-        return max(self.horizon, min([channel.frontier for channel in self.inputs]))
+        return max(self.horizon, min([channel.frontier for channel in self.awaited]))
 
     def largest_slack(self) -> int:
         """K of the detector: the largest K of its inputs."""
-        return max([channel.K for channel in self.inputs])
+        return max([channel.K for channel in self.awaited])
 
     def release(self, horizon: int) -> list[Entry]:
         """Move the horizon and take out what it covers, in order."""

@@ -427,3 +427,136 @@ def test_set_aside_events_that_nobody_collects_count_against_the_limit() -> None
         push(target, "events", [-1] * 11)
     assert len(target.drain()[1]) == 11
     push(target, "events", [1])
+
+
+# Found in review; each failed once.
+
+
+def test_a_refused_table_leaves_no_trace() -> None:
+    class Two(Copy):
+        listens = ("in", sl.EventType("other", x=float))
+
+    target = engine(Two())
+    columns = {"ts": [1, -1, 2], "type": ["in", "in", "other"], "source": ["s"] * 3, "seq": [0, 1, 0]}
+    with pytest.raises(SchemaError, match="no column 'x'"):
+        target.push(table(**columns))
+    assert target.quarantined == [] and target.stats()["arrivals"] == 0
+    target.push(table(**columns, x=[0.0, 0.0, 1.0]))
+    assert [output.event.ts for output in target.close()] == [1, 2]
+    assert len(target.quarantined) == 1 and target.stats()["types"]["in"]["duplicates"] == 0
+
+
+def test_the_only_source_left_after_a_pause_gets_the_clock_going() -> None:
+    target = engine()
+    target.push(ticks(100))
+    target.push([sl.Event("in", 10**15 + i, source="s0") for i in range(40)])
+    assert target.stats()["clk"] == 10**15 + 39
+    assert len(target.quarantined) == 31
+
+
+def test_dates_times_and_decimals_in_the_payload_survive_a_restart() -> None:
+    import datetime
+    import decimal
+
+    noon = datetime.datetime(2026, 11, 15, 12, tzinfo=datetime.UTC)
+    target = engine(policy="slack", clock="tick")
+    payload = {"at": pa.array([noon]), "day": [noon.date()], "price": [decimal.Decimal("1.50")]}
+    target.push(table(ts=[1], type=["in"], **payload))
+    again = sl.Engine.load(target.save(), target.hierarchy)
+    [output] = again.close()
+    assert output.event["at"] == noon
+    assert (output.event["day"], output.event["price"]) == (noon.date(), decimal.Decimal("1.50"))
+
+
+def test_the_declared_source_column_is_used_and_its_absence_is_an_error() -> None:
+    class Typed(Copy):
+        listens = (sl.EventType("in", source="sid"),)
+
+    target = engine(Typed())
+    target.push(table(ts=[1, 2], sid=["a", "b"]))
+    assert target.stats()["types"]["in"]["sources"] == 2
+    with pytest.raises(SchemaError, match="no column 'sid'"):
+        target.push(table(ts=[3]))
+
+
+@pytest.mark.parametrize("seq", [-5, 2**70, True, "7", 1.5])
+def test_a_bad_sequence_number_is_quarantined(seq: Any) -> None:
+    target = engine()
+    target.push([sl.Event("in", 1, source="s", seq=seq)])
+    assert "bad sequence number" in target.quarantined[0].reason
+
+
+def test_an_unhashable_type_is_quarantined() -> None:
+    target = engine()
+    target.push([sl.Event(["in"], 1)])  # type: ignore[arg-type]
+    assert "unknown type" in target.quarantined[0].reason
+
+
+@FORMS
+def test_an_unsorted_input_holds_up_nobody(form: str) -> None:
+    class Loose(Copy):
+        listens, unsorted = ("in", "slow"), ("slow",)
+
+    target = engine(Loose(), clock="in", policy="slack", margin=0)
+    push(target, form, [100], kind="in")
+    assert [o.event.ts for o in push(target, form, [1], kind="slow")] == [1]  # at once, though old
+    assert [o.event.ts for o in push(target, form, [200, 300], kind="in")] == [200, 300]
+
+
+def test_a_restart_beyond_the_limit_refuses_as_before() -> None:
+    target = engine(TwoTypes(), clock="tick", policy="slack", max_buffered=2)
+    with pytest.raises(BufferLimitError):
+        push(target, "events", [1, 2, 3])
+    again = sl.Engine.load(target.save(), target.hierarchy)
+    with pytest.raises(BufferLimitError):
+        push(again, "events", [4])
+    assert again.stats()["arrivals"] == 3
+    again.push(sl.Event("tick", ts) for ts in (1000, 5000))  # any iterable may move the clock
+
+
+def test_a_float_column_does_not_pass_for_declared_integers() -> None:
+    class Typed(Copy):
+        listens = (sl.EventType("in", n=int),)
+
+    with pytest.raises(SchemaError, match="'n' is of type double, but event type 'in' declares it as int64"):
+        engine(Typed()).push(table(ts=[1], n=[1.7]))
+
+
+def test_pushing_a_data_frame_says_how_to_push_it() -> None:
+    import pandas as pd
+
+    with pytest.raises(ConfigError, match="from_pandas"):
+        engine().push(pd.DataFrame({"ts": [1]}))  # type: ignore[arg-type]
+
+
+def test_two_columns_of_one_name_are_an_error() -> None:
+    with pytest.raises(SchemaError, match=r"several columns called \['x'\]"):
+        engine().push(pa.Table.from_arrays([pa.array([1])] * 3, names=["ts", "x", "x"]))
+
+
+def test_a_timeout_under_slack_is_refused_as_it_would_do_nothing() -> None:
+    with pytest.raises(ConfigError, match="timeout=5 means nothing"):
+        engine(policy="slack", timeout=5)
+
+
+def test_single_events_go_to_on_event_and_columns_to_on_batch() -> None:
+    class Both(Copy):
+        def on_batch(self, batch: sl.Batch):
+            yield 0, sl.Event("out", ts=int(batch.ts[0]), by="batch")
+
+        def on_event(self, event: sl.Event):
+            yield event.derive("out", by="event")
+
+    target = engine(Both(), policy="slack")
+    assert [o.event["by"] for o in push(target, "events", [1]) + push(target, "table", [2])] == ["event", "batch"]
+
+
+def test_a_detector_may_keep_its_event_types_in_the_instance() -> None:
+    class Own(Copy):
+        def __init__(self) -> None:
+            super().__init__()
+            self.listens = (sl.EventType("in", x=float),)
+
+    target = engine(Own())
+    target.push(table(ts=[1], x=[1.0]))
+    assert [o.event.ts for o in sl.Engine.load(target.save(), target.hierarchy).close()] == [1]
