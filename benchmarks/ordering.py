@@ -3,12 +3,13 @@
     slackline bench ordering --json
 
 prints, in events per second, ``argsort_rate`` (a stable NumPy argsort of all time stamps), ``slack_rate`` and
-``auto_rate`` (the engine, chunks of 10,000 rows, one columnar detector of balls and players),
-``single_event_rate`` (pushes of one event, one detector); ``slack_ratio`` and ``auto_ratio`` to the argsort;
-the same with ``one_type`` where all positions are of one type (a batch is a run of one type, so two
-interleaved types make short batches); ``peak_mb_2m`` and ``peak_mb_20m`` (peak memory of a fresh process that
-streams so many events through `auto`) and ``memory_ratio``. Rates are the best of ``repeats`` rounds; the
+``auto_rate`` (the engine, chunks of 10,000 rows, one columnar detector), ``single_event_rate`` (pushes of one event, one
+detector); ``slack_ratio`` and ``auto_ratio`` to the argsort; ``peak_mb_2m`` and ``peak_mb_20m`` (peak memory of a fresh
+process that streams so many events through `auto`) and ``memory_ratio``. Rates are the best of ``repeats`` rounds; the
 rounds of all kinds take turns, so that a busy machine disturbs all alike. Compilation is not measured.
+
+All positions are of one type. A batch is a run of one type, so interleaved types make short batches, and a detector of
+several high-rate types is slower.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ EVENTS_PER_SECOND = 36_000
 class Batches(sl.Detector):
     """Looks at every position, column by column, and publishes nothing."""
 
-    listens = ("ball", "player")
+    listens = ("position",)
     publishes = ()
 
     def __init__(self) -> None:
@@ -54,16 +55,10 @@ class Batches(sl.Detector):
         return iter(())
 
 
-class OneType(Batches):
-    """The same for positions that are all of one type: its runs are as long as the releases."""
-
-    listens = ("position",)
-
-
 class Singles(sl.Detector):
     """Looks at every position, one by one, and publishes nothing."""
 
-    listens = ("ball", "player")
+    listens = ("position",)
     publishes = ()
 
     def __init__(self) -> None:
@@ -75,15 +70,11 @@ class Singles(sl.Detector):
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="slackline bench ordering", description=(__doc__ or "").splitlines()[0]
-    )
+    parser = argparse.ArgumentParser(prog="slackline bench ordering", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object only")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="length of the simulated session")
-    parser.add_argument("--repeats", type=int, default=3, help="rounds; the best counts")
-    parser.add_argument(
-        "--no-memory", action="store_true", help="skip the memory figures, which take longest"
-    )
+    parser.add_argument("--repeats", type=int, default=5, help="rounds; the best counts")
+    parser.add_argument("--no-memory", action="store_true", help="skip the memory figures, which take longest")
     parser.add_argument("--peak-of", type=int, metavar="EVENTS", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     with _one_core():
@@ -118,7 +109,7 @@ def _one_core() -> Iterator[None]:
 def _measure(options: argparse.Namespace) -> dict[str, float]:
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("simulating", total=6 * options.repeats + (0 if options.no_memory else 11))
+        task = bar.add_task("simulating", total=4 * options.repeats + (0 if options.no_memory else 11))
 
         def step(name: str, done: int = 0) -> None:
             bar.update(task, description=name, advance=done)
@@ -131,23 +122,19 @@ def _measure(options: argparse.Namespace) -> dict[str, float]:
 
 def _rates(seconds: float, repeats: int, step: Callable[..., None]) -> dict[str, float]:
     step("simulating")
-    table = positions(seconds=seconds, seed=SEED)
+    table = positions(seconds=seconds, seed=SEED, type="position")
     ts = table["ts"].to_numpy()
     chunks = _chunks(table)
-    one_type = _chunks(positions(seconds=seconds, seed=SEED, type="position"))
     singles = [[event] for event in _events(table.slice(0, SINGLE))]
     kinds: dict[str, tuple[int, Callable[[], float]]] = {
         "argsort_rate": (len(ts), lambda: _timed(lambda: np.argsort(ts, kind="stable"))),
         "slack_rate": (len(ts), lambda: _pushed(Batches(), "slack", chunks)),
         "auto_rate": (len(ts), lambda: _pushed(Batches(), "auto", chunks)),
-        "slack_one_type_rate": (len(ts), lambda: _pushed(OneType(), "slack", one_type)),
-        "auto_one_type_rate": (len(ts), lambda: _pushed(OneType(), "auto", one_type)),
         "single_event_rate": (len(singles), lambda: _pushed(Singles(), "auto", singles)),
     }
     # Warm-up: compiles and touches everything once.
     for policy in ("slack", "auto"):
         _pushed(Batches(), policy, chunks[:5])
-        _pushed(OneType(), policy, one_type[:5])
         _pushed(Singles(), policy, singles[:2_000])
     best = dict.fromkeys(kinds, float("inf"))
     for _ in range(repeats):
@@ -158,7 +145,7 @@ def _rates(seconds: float, repeats: int, step: Callable[..., None]) -> dict[str,
     rates = {name: round(events / best[name], 1) for name, (events, _) in kinds.items()}
     ratios = {
         name.replace("_rate", "_ratio"): round(rates[name] / rates["argsort_rate"], 4)
-        for name in ("slack_rate", "auto_rate", "slack_one_type_rate", "auto_one_type_rate")
+        for name in ("slack_rate", "auto_rate")
     }
     return rates | ratios
 
@@ -205,9 +192,7 @@ def _memory(step: Callable[..., None]) -> dict[str, float]:
     for name, millions in (("peak_mb_2m", 2), ("peak_mb_20m", 20)):
         step(f"{millions} M events")
         command = [sys.executable, str(Path(__file__).resolve()), "--peak-of", str(millions * 1_000_000)]
-        path = os.pathsep.join(
-            [str(Path(sl.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
-        )
+        path = os.pathsep.join([str(Path(sl.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")])
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": path}
         )
@@ -221,8 +206,8 @@ def _memory(step: Callable[..., None]) -> dict[str, float]:
 def _stream_through(events: int) -> dict[str, float]:
     """Stream so many simulated events through `auto` and say how much memory that took at most."""
     detector = Batches()
-    engine = sl.Engine(sl.Hierarchy([detector], clock=("ball",)), policy="auto")
-    for chunk in position_chunks(seconds=events / EVENTS_PER_SECOND, seed=SEED, rows=CHUNK):
+    engine = sl.Engine(sl.Hierarchy([detector], clock="position"), policy="auto")
+    for chunk in position_chunks(seconds=events / EVENTS_PER_SECOND, seed=SEED, rows=CHUNK, type="position"):
         engine.push(chunk)
         engine.drain()
     engine.close()

@@ -23,7 +23,7 @@ from slackline.engine.ingest import Lot, read
 from slackline.engine.wiring import Wiring
 from slackline.ordering.channel import DerivedChannel, SensorChannel
 from slackline.ordering.constants import NEVER, SLACK
-from slackline.ordering.frontier import release_positions
+from slackline.ordering.frontier import release_positions, rises
 from slackline.ordering.store import late_rows
 from slackline.ordering.unit import Entry, Unit
 
@@ -73,8 +73,7 @@ class Columnar:
         n = len(clk)
         if n == 0:
             return
-        advances = np.flatnonzero(np.diff(clk, prepend=before) > 0)
-        chunk = Chunk(wiring.position, before, clk, lots, advances)
+        chunk = Chunk(wiring.position, before, clk, lots, rises(clk, before))
         for channel in wiring.sensors.values():
             self._arrive(channel, chunk)
         for index in range(len(wiring.units)):
@@ -82,8 +81,8 @@ class Columnar:
         for channel in wiring.sensors.values():
             readers = [wiring.units[i] for i in wiring.readers[channel.name]]
             channel.store.drop_through(min((u.horizon for u in readers if u.sorts(channel)), default=NEVER))
-        if len(advances):
-            wiring.last_advance = wiring.position + int(advances[-1]) + 1
+        if len(chunk.advances):
+            wiring.last_advance = wiring.position + int(chunk.advances[-1]) + 1
         wiring.position += n
 
     def _arrive(self, channel: SensorChannel, chunk: Chunk) -> None:
@@ -115,9 +114,8 @@ class Columnar:
             self._count(unit, segment, chunk)
         for segment, start, stop in _runs(segments):
             self._feed(index, segment, start, stop, previous, chunk, backs)
-        warnings = np.flatnonzero(np.diff(slack, prepend=unit.K) > 0)
         for derived in wiring.channels[index]:
-            self._derive(derived, backs[derived.name], horizon, slack, warnings, chunk)
+            self._derive(derived, backs[derived.name], horizon, slack, rises(slack, unit.K), chunk)
         unit.horizon, unit.K = int(horizon[-1]), int(slack[-1])
 
     # Which rows are due.

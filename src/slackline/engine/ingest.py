@@ -47,10 +47,10 @@ class Lot:
 def read(wiring: Wiring, table: pa.Table) -> tuple[dict[str, Lot], Ints]:
     """The table's rows by type, and the clock after each of its positions."""
     n = table.num_rows
-    check_columns(wiring, table)
+    types = _checked_types(wiring, table)
     ts, good = _times(wiring, table)
     lots = {}
-    for channel, mine in _rows_by_type(wiring, table, good):
+    for channel, mine in _rows_by_type(wiring, table, types, good):
         lot = _lot(wiring, table, channel, np.flatnonzero(mine), ts)
         found = duplicates(channel.seen, lot.slots, lot.seq)
         if found.any():
@@ -71,8 +71,14 @@ def read(wiring: Wiring, table: pa.Table) -> tuple[dict[str, Lot], Ints]:
     return lots, clk
 
 
-def check_columns(wiring: Wiring, table: pa.Table) -> None:
-    """Raise what is wrong with the table as a whole, before any of its rows is taken."""
+Types = tuple[Ints, Sequence[Any]]
+
+
+def _checked_types(wiring: Wiring, table: pa.Table) -> Types | None:
+    """The encoded types of the rows, if the table has any.
+
+    Raises what is wrong with the table as a whole, before any of its rows is taken.
+    """
     names = table.column_names
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -85,19 +91,21 @@ def check_columns(wiring: Wiring, table: pa.Table) -> None:
         )
     if "seq" in names and not (pa.types.is_integer(table["seq"].type) or pa.types.is_null(table["seq"].type)):
         raise SchemaError(f"column 'seq' is of type {table['seq'].type}; sequence numbers are integers. Cast it first.")
-    if "type" not in names:
-        if len(wiring.sensors) > 1:
-            raise SchemaError(
-                f"the table has no column 'type', but the hierarchy has several sensor types {sorted(wiring.sensors)}; "
-                f"add a column 'type' with the event type of each row. Columns: {names}."
-            )
-        present = set(wiring.sensors)
-    elif not _is_text(table["type"].type):
-        raise SchemaError(f"column 'type' is of type {table['type'].type}; event types are strings. Cast it first.")
-    else:
-        present = set(table["type"].unique().to_pylist())
-    for name in sorted(present & set(wiring.sensors)):
+    types = None
+    present = set(wiring.sensors)
+    if "type" in names:
+        if not _is_text(table["type"].type):
+            raise SchemaError(f"column 'type' is of type {table['type'].type}; event types are strings. Cast it first.")
+        types = _encoded(table["type"])
+        present &= set(types[1])
+    elif len(wiring.sensors) > 1:
+        raise SchemaError(
+            f"the table has no column 'type', but the hierarchy has several sensor types {sorted(wiring.sensors)}; "
+            f"add a column 'type' with the event type of each row. Columns: {names}."
+        )
+    for name in sorted(present):
         _check_type(wiring, table, name)
+    return types
 
 
 def _check_type(wiring: Wiring, table: pa.Table, name: str) -> None:
@@ -154,11 +162,11 @@ def _times(wiring: Wiring, table: pa.Table) -> tuple[Ints, Mask]:
     return ts, good
 
 
-def _rows_by_type(wiring: Wiring, table: pa.Table, good: Mask) -> list[tuple[SensorChannel, Mask]]:
+def _rows_by_type(wiring: Wiring, table: pa.Table, types: Types | None, good: Mask) -> list[tuple[SensorChannel, Mask]]:
     sensors = wiring.sensors
-    if "type" not in table.column_names:
+    if types is None:
         return [(next(iter(sensors.values())), good)]
-    codes, values = _encoded(table["type"])
+    codes, values = types
     lots = []
     for code, name in enumerate(values):
         mine = (codes == code) & good

@@ -26,8 +26,11 @@ from slackline.ordering.constants import NEVER
 BLOCKS = 32
 
 # Integer state: pending arrivals, the open block, the closed ones.
-WAITING, WAITING_MIN, WAITING_BASE, K, CLOSED_MAX, OPEN_MAX, OPEN_N, OPEN_START, HEAD, MEASURED, CLOSED_N = range(11)
-BLOCK_MAX = 11
+(
+    WAITING, WAITING_MIN, WAITING_BASE, K, CLOSED_MAX, OPEN_MAX, OPEN_N, OPEN_START, HEAD, MEASURED, CLOSED_N,
+    MARGIN, MARGIN_DUE,
+) = range(13)  # fmt: skip
+BLOCK_MAX = 13
 BLOCK_N = BLOCK_MAX + BLOCKS
 INTS = BLOCK_N + BLOCKS
 # Float state: sums and sums of squares.
@@ -77,12 +80,21 @@ def measure(ints, floats, clk, margin, block):  # type: ignore[no-untyped-def]
     if ints[OPEN_START] == NEVER:
         ints[OPEN_START] = clk
     largest = max(ints[OPEN_MAX], ints[CLOSED_MAX], 0)
+    if ints[MEASURED] >= ints[MARGIN_DUE]:
+        _set_margin(ints, floats, margin)
+    ints[K] = largest + ints[MARGIN]
+    if ints[OPEN_N] >= block and 2 * (clk - ints[OPEN_START]) >= largest:
+        _close_block(ints, floats, clk)
+
+
+@njit(cache=True)
+def _set_margin(ints, floats, margin):  # type: ignore[no-untyped-def]
+    """λ·σ anew; it changes slowly, so after the first measurements every 16th will do."""
     total = ints[OPEN_N] + ints[CLOSED_N]
     mean = (floats[OPEN_SUM] + floats[CLOSED_SUM]) / total
     variance = max(0.0, (floats[OPEN_SQ] + floats[CLOSED_SQ]) / total - mean * mean)
-    ints[K] = largest + math.ceil(margin * math.sqrt(variance))
-    if ints[OPEN_N] >= block and 2 * (clk - ints[OPEN_START]) >= largest:
-        _close_block(ints, floats, clk)
+    ints[MARGIN] = math.ceil(margin * math.sqrt(variance))
+    ints[MARGIN_DUE] = ints[MEASURED] + (1 if ints[MEASURED] < 256 else 16)
 
 
 @njit(cache=True)

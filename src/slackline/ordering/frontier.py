@@ -116,6 +116,19 @@ def derived_run(ints, floats, positions, ts, before, clk, margin, block, slack):
 
 
 @njit(cache=True)
+def rises(values, before):  # type: ignore[no-untyped-def]
+    """The positions at which an array is greater than just before."""
+    found = np.empty(len(values), dtype=np.int64)
+    n = 0
+    for p in range(len(values)):
+        if values[p] > before:
+            found[n] = p
+            n += 1
+        before = values[p]
+    return found[:n].copy()
+
+
+@njit(cache=True)
 def release_positions(ts, arrived, horizon):  # type: ignore[no-untyped-def]
     """Where events sorted by time stamp are released: the first position, at or after arrival, that covers them."""
     positions = np.empty(len(ts), dtype=np.int64)
