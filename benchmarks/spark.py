@@ -37,9 +37,9 @@ import slackline as sl
 from slackline.sim import position_chunks
 from slackline.spark import detect, session
 
-EVENTS = 7_200_000
-BATCHES = 6
-WARM_UP = 2
+EVENTS = 9_600_000
+BATCHES = 8
+WARM_UP = 4
 SITES = ("alpha", "beta")  # two that do not share a shuffle partition, neither here nor there
 FILES_PER_BATCH = 4
 HELD_US = 150_000

@@ -33,7 +33,7 @@ from slackline.sim import kick_sites
 from slackline.study import StudyResult, load_stream
 from slackline.study import study as run_study
 
-FILES = 40
+FILES = 24
 KICK_SECONDS = 300.0
 TICKS = 100
 SEED = 7
@@ -352,10 +352,10 @@ def _section(story: Story, findings: Findings) -> RunSection:
         ),
     ]
     facts = [
-        ("events", f"{story.rows:,}"),
-        ("micro-batches", str(findings.batches)),
-        ("late", str(findings.late)),
-        ("quarantined", str(findings.quarantined)),
+        (f"{story.rows:,}", "events"),
+        (str(findings.batches), "micro-batches"),
+        (str(findings.late), "late"),
+        (str(findings.quarantined), "quarantined"),
     ]
     return RunSection(
         story.title,

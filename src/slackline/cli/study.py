@@ -22,9 +22,7 @@ from slackline.study import study as run_study
 def study(
     file: Annotated[
         Path,
-        typer.Argument(
-            help="CSV (also .gz) or Parquet, in the order of arrival.", dir_okay=False, exists=True
-        ),
+        typer.Argument(help="CSV (also .gz) or Parquet, in the order of arrival.", dir_okay=False, exists=True),
     ],
     arrival: Annotated[str, typer.Option(help="Column of arrival times.")],
     ts: Annotated[str, typer.Option(help="Column of occurrence times.")],
@@ -36,9 +34,7 @@ def study(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the figures as JSON, waits in the stream's unit.")
     ] = False,
-    html: Annotated[
-        Path | None, typer.Option(help="Write a page with a plot to this file.", dir_okay=False)
-    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page with a plot to this file.", dir_okay=False)] = None,
 ) -> None:
     """Run a recorded stream under every policy: how many events are late, how long the others wait."""
     errors = Console(stderr=True)

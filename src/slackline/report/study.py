@@ -62,23 +62,24 @@ def verdict(result: StudyResult) -> str:
     """Which policy wins, in a sentence: the cheapest that loses no more events than the default."""
     scale = Scale.of_study(result)
     default = result.default
-    able = [
-        p
-        for p in (result.cheapest(policy) for policy in LOOKS)
-        if p is not None and p.waits.mean_wait is not None
-    ]
+    able = [p for p in (result.cheapest(policy) for policy in LOOKS) if p is not None and p.waits.mean_wait is not None]
     if default.waits.mean_wait is None or not able:
         return "Default auto delivers no event in time, so there is nothing to compare."
     winner = min(able, key=lambda p: (p.waits.mean_wait, not p.is_default))
     lost = share_text(default.waits.late_share) if default.waits.late_share else "no"
+    as_it_comes = f"{lost} late events and {scale.with_unit(default.waits.mean_wait)} mean wait"
+    rival = result.cheapest("fixed")
+    if winner is rival:
+        return (
+            f"Only hindsight beats auto here: a fixed watermark with the one right {params_text(rival, result.unit)} would "
+            f"wait {scale.with_unit(rival.waits.mean_wait)}; auto, as it comes, has {as_it_comes}."
+        )
     start = (
-        f"auto wins as it comes: {lost} late events and {scale.with_unit(default.waits.mean_wait)} mean wait"
+        f"auto wins as it comes: {as_it_comes}"
         if winner.is_default
         else f"{_name(winner, result.unit)} wins: {scale.with_unit(winner.waits.mean_wait)} mean wait with "
-        f"{share_text(winner.waits.late_share)} late events; auto as it comes has {lost} late events and "
-        f"waits {scale.with_unit(default.waits.mean_wait)}"
+        f"{share_text(winner.waits.late_share)} late events; auto as it comes has {as_it_comes}"
     )
-    rival = result.cheapest("fixed")
     if rival is None:
         return f"{start}. No fixed watermark loses as few events."
     # How many times as long as auto: the factor a user saves by not choosing a watermark.
@@ -117,9 +118,7 @@ def _figure(result: StudyResult, scale: Scale) -> go.Figure:
     figure = go.Figure()
     for policy, (color, symbol) in LOOKS.items():
         shown = [
-            p
-            for p in result.policies
-            if p.policy == policy and p.waits.mean_wait is not None and not p.is_default
+            p for p in result.policies if p.policy == policy and p.waits.mean_wait is not None and not p.is_default
         ]
         shown.sort(key=lambda p: (p.waits.mean_wait or 0, -p.waits.late_share))
         figure.add_scatter(
@@ -148,9 +147,7 @@ def _figure(result: StudyResult, scale: Scale) -> go.Figure:
         type="log", title="late events (%)", range=[log10(low / 1.6), log10(top * 2)],
         tickvals=[low, *places], ticktext=["0", *[f"{t:g}" for t in places]],
     )  # fmt: skip
-    places = [
-        t for t in (m * 10.0**e for e in range(-9, 15) for m in (1, 2, 5)) if left * 1.2 < t <= right * 2
-    ]
+    places = [t for t in (m * 10.0**e for e in range(-9, 15) for m in (1, 2, 5)) if left * 1.2 < t <= right * 2]
     figure.update_xaxes(
         type="log", title=f"mean wait ({scale.name})", range=[log10(left / 1.4), log10(right * 2)],
         tickvals=[left, *places], ticktext=["0", *[f"{t:,.10g}" for t in places]],

@@ -50,6 +50,8 @@ def session(cores: int = 2, **conf: Any) -> SparkSession:
     settings = {
         "spark.app.name": "slackline",
         "spark.driver.bindAddress": "127.0.0.1",
+        # Packets are large objects, which G1 handles badly; and few cores have no time for concurrent collection.
+        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
         "spark.driver.host": "localhost",
         "spark.log.level": "ERROR",
         "spark.sql.shuffle.partitions": str(cores),
