@@ -1,0 +1,32 @@
+"""Duplicates against a plain set of everything seen."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slackline.ordering.duplicates import SPAN, duplicates, empty_seen
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 900)), max_size=200))
+def test_within_the_span_every_duplicate_is_found(arrivals: list[tuple[int, int]]) -> None:
+    slots = np.array([slot for slot, _ in arrivals], dtype=np.int64)
+    found = duplicates(empty_seen(4), slots, np.array([seq for _, seq in arrivals], dtype=np.int64))
+    seen: set[tuple[int, int]] = set()
+    for arrival, duplicate in zip(arrivals, found.tolist(), strict=True):
+        assert duplicate == (arrival in seen)
+        seen.add(arrival)
+
+
+def test_a_number_far_below_the_highest_passes() -> None:
+    assert duplicates(empty_seen(1), np.zeros(3, dtype=np.int64), np.array([5, 5 + SPAN, 5])).tolist() == [False] * 3
+
+
+def test_bits_of_numbers_long_gone_do_not_make_new_ones_duplicates() -> None:
+    numbers = np.concatenate([np.arange(0, 3 * SPAN, 3), np.arange(3 * SPAN, 4 * SPAN)])
+    assert not duplicates(empty_seen(1), np.zeros(len(numbers), dtype=np.int64), numbers).any()
+
+
+def test_events_without_number_are_never_duplicates() -> None:
+    assert not duplicates(empty_seen(1), np.zeros(3, dtype=np.int64), np.full(3, -1)).any()
