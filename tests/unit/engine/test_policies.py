@@ -1,0 +1,107 @@
+"""What the policies do with the same stream, level by level."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import slackline as sl
+
+
+class Relay(sl.Detector):
+    """Passes on what it sees, ``back`` earlier."""
+
+    def __init__(self, level: int, back: int = 0) -> None:
+        self.name = f"level{level}"
+        self.listens = ("position",) if level == 1 else ("position", f"found{level - 1}")
+        self.publishes = (f"found{level}",)
+        self.back = back
+
+    def on_event(self, event: sl.Event):
+        if event.type != "position" or self.name == "level1":
+            yield event.derive(self.publishes[0], ts=max(0, event.ts - self.back))
+
+
+def stream(seed: int, n: int = 4_000, sources: int = 4) -> list[sl.Event]:
+    """Regular sources, each in order, up to 60 late."""
+    rng = np.random.default_rng(seed)
+    arrivals = []
+    for source in range(sources):
+        ts = np.arange(n // sources) * 10 + source * 3
+        arrival = np.maximum.accumulate(ts + rng.uniform(0, 60, len(ts)))
+        arrivals += [
+            (a, sl.Event("position", int(t), source, q)) for q, (t, a) in enumerate(zip(ts, arrival, strict=True))
+        ]
+    return [event for _, event in sorted(arrivals, key=lambda item: item[0])]
+
+
+def waits(policy: str, levels: int = 5, back: int = 0) -> tuple[dict[int, float], sl.Engine]:
+    """Mean of detection minus occurrence per level, once everybody is warm."""
+    engine = sl.Engine(sl.Hierarchy([Relay(n, back) for n in range(1, levels + 1)], clock="position"), policy=policy)
+    outputs = [output for output in engine.push(stream(1)) if output.event.ts > 2_000]
+    found: dict[int, list[int]] = {level: [] for level in range(1, levels + 1)}
+    for output in outputs:
+        found[int(output.event.type[-1])].append(output.detected_at - output.event.ts)
+    return {level: float(np.mean(values)) for level, values in found.items()}, engine
+
+
+def test_under_auto_waiting_does_not_add_up_over_the_levels() -> None:
+    by_level, engine = waits("auto")
+    assert by_level[5] == by_level[1]
+    assert engine.late == []
+
+
+def test_under_slack_it_does() -> None:
+    by_level, _ = waits("slack")
+    assert by_level[5] > 1.3 * by_level[1]
+
+
+def test_auto_waits_less_than_slack() -> None:
+    assert waits("auto")[0][1] < 0.8 * waits("slack")[0][1]
+
+
+def test_back_setting_adds_just_itself() -> None:
+    by_level, _ = waits("auto", back=7)
+    assert by_level[3] == pytest.approx(by_level[1] + 2 * 7, abs=0.1)
+
+
+@pytest.mark.parametrize("policy", ["slack", "ready", "auto"])
+def test_all_policies_see_the_same_when_nothing_is_late(policy: str) -> None:
+    class Sees(sl.Detector):
+        listens = ("position",)
+
+        def __init__(self) -> None:
+            self.seen: list[tuple[int, int]] = []
+
+        def on_event(self, event: sl.Event) -> None:
+            self.seen.append((event.ts, event.source))  # type: ignore[arg-type]
+
+    engine = sl.Engine(sl.Hierarchy([Sees()], clock="position"), policy=policy, warmup=1_000)
+    engine.push(stream(2))
+    engine.close()
+    assert engine.late == []
+    assert engine.detectors["Sees"].seen == sorted((e.ts, e.source) for e in stream(2))
+
+
+def test_a_source_that_dies_is_skipped_and_the_rest_goes_on_and_it_is_taken_back() -> None:
+    engine = sl.Engine(sl.Hierarchy([Relay(1)], clock="position"), policy="auto")
+    events = stream(3, n=8_000)
+    silent = [e for e in events if not (e.source == 0 and 5_000 < e.ts < 12_000)]
+    middle = next(i for i, e in enumerate(silent) if e.ts > 11_000)
+    found = engine.push(silent[:middle])
+    assert engine.stats()["types"]["position"]["disabled"] == 1
+    assert found[-1].event.ts > 10_800  # nobody waits for it any more
+    found = engine.push(silent[middle:])
+    position = engine.stats()["types"]["position"]
+    assert (position["disabled"], position["times_disabled"]) == (0, 1)
+    assert position["times_skipped"] >= 1
+    assert engine.stats()["detectors"]["level1"]["late"] <= 5
+
+
+def test_a_timeout_bounds_the_wait_for_those_who_owe() -> None:
+    def longest(timeout: int | None) -> int:
+        engine = sl.Engine(sl.Hierarchy([Relay(1)], clock="position"), policy="auto", timeout=timeout, warmup=0)
+        engine.push([e for e in stream(4) if not (e.source == 0 and 5_000 < e.ts < 5_400)])
+        return engine.stats()["detectors"]["level1"]["wait_max"]
+
+    assert longest(20) <= 45 < longest(None)

@@ -1,0 +1,136 @@
+"""Saved engines: what can be saved, and what cannot is told."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+import slackline as sl
+from slackline.core.errors import StateError, UnsupportedStateError
+
+
+@dataclass
+class Run:
+    player: int
+    speeds: list[float] = field(default_factory=list)
+
+
+class Hoarder(sl.Detector):
+    """Keeps state of every usual kind."""
+
+    listens, publishes = ("in",), ("out",)
+
+    def __init__(self) -> None:
+        self.number, self.big, self.text, self.nothing = 1.5, 2**80, "é", None
+        self.plain = [1, 2.5, "x", None, True]
+        self.by_anything: dict[Any, Any] = {(1, "a"): {1, 2}, 7: frozenset("ab"), None: b"\x00"}
+        self.recent: deque[int] = deque([1, 2], maxlen=3)
+        self.counts = Counter(a=2)
+        self.groups: defaultdict[str, list[int]] = defaultdict(list, {"g": [1]})
+        self.runs = {9: Run(9, [1.0])}
+        self.grid = np.arange(6, dtype=np.float32).reshape(2, 3)
+        self.last: sl.Event | None = None
+
+    def on_event(self, event: sl.Event):
+        self.last = event
+        self.recent.append(event.ts)
+        self.runs[9].speeds.append(float(event.ts))
+        self.grid[0, 0] += 1
+        yield event.derive("out", total=float(self.grid.sum()), recent=list(self.recent))
+
+
+def hierarchy(*detectors: sl.Detector) -> sl.Hierarchy:
+    return sl.Hierarchy(detectors or [Hoarder()], clock="in")
+
+
+def test_every_usual_kind_of_state_survives() -> None:
+    first = sl.Engine(hierarchy(), policy="slack")
+    first.push([sl.Event("in", ts) for ts in (1, 2, 3)])
+    second = sl.Engine.load(first.save(), hierarchy())
+    before, after = vars(first.detectors["Hoarder"]), vars(second.detectors["Hoarder"])
+    assert before.keys() == after.keys()
+    for name, value in before.items():
+        assert type(after[name]) is type(value), name
+        assert np.array_equal(after[name], value) if name == "grid" else after[name] == value, name
+    assert after["recent"].maxlen == 3
+    assert first.push([sl.Event("in", 4)]) == second.push([sl.Event("in", 4)])
+
+
+def test_saving_twice_gives_the_same_bytes() -> None:
+    engine = sl.Engine(hierarchy())
+    engine.push([sl.Event("in", ts) for ts in range(50)])
+    assert engine.save() == engine.save() == sl.Engine.load(engine.save(), hierarchy()).save()
+
+
+def test_an_attribute_that_cannot_be_saved_is_named() -> None:
+    class Stubborn(Hoarder):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tools = {"print": [print]}
+
+    engine = sl.Engine(hierarchy(Stubborn()))
+    with pytest.raises(UnsupportedStateError, match=r"Stubborn.*tools.*print.*0.*builtin_function_or_method.*snapshot"):
+        engine.save()
+
+
+def test_snapshot_and_restore_may_be_written_by_the_user() -> None:
+    class Own(sl.Detector):
+        listens, publishes = ("in",), ("out",)
+
+        def __init__(self) -> None:
+            self.stream = iter(range(10**6))  # cannot be saved
+            self.at = 0
+
+        def snapshot(self) -> int:
+            return self.at
+
+        def restore(self, state: int) -> None:
+            self.at = state
+            self.stream = iter(range(state, 10**6))
+
+        def on_event(self, event: sl.Event):
+            self.at += 1
+            yield event.derive("out", number=next(self.stream))
+
+    engine = sl.Engine(hierarchy(Own()), policy="slack")
+    engine.push([sl.Event("in", 1), sl.Event("in", 2)])
+    again = sl.Engine.load(engine.save(), hierarchy(Own()))
+    assert [output.event["number"] for output in again.push([sl.Event("in", 3)])] == [2]
+
+
+def test_another_hierarchy_is_refused() -> None:
+    class Other(Hoarder):
+        pass
+
+    class Wider(Hoarder):
+        name = "Hoarder"
+        listens = ("in", "more")
+
+    data = sl.Engine(hierarchy()).save()
+    with pytest.raises(
+        StateError, match=r"saved with the detectors \['Hoarder'\], the hierarchy given has \['Other'\]"
+    ):
+        sl.Engine.load(data, hierarchy(Other()))
+    with pytest.raises(StateError, match="saved with the event types"):
+        sl.Engine.load(data, hierarchy(Wider()))
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda b: b[:-3], lambda b: b[:40] + b"!" + b[41:], lambda b: b"", lambda b: b"pickle" * 9]
+)
+def test_damaged_bytes_are_refused(damage: Any) -> None:
+    with pytest.raises(StateError):
+        sl.Engine.load(damage(sl.Engine(hierarchy()).save()), hierarchy())
+
+
+def test_the_first_engine_runs_the_given_detectors_and_others_run_copies() -> None:
+    detector = Hoarder()
+    shared = hierarchy(detector)
+    first, second = sl.Engine(shared, policy="slack"), sl.Engine(shared, policy="slack")
+    first.push([sl.Event("in", 5)])
+    assert detector.last == sl.Event("in", 5)
+    assert second.detectors["Hoarder"].last is None
