@@ -10,7 +10,6 @@ caused it, where the next level takes it up.
 from __future__ import annotations
 
 import bisect
-import heapq
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -116,7 +115,7 @@ class Columnar:
             self._feed(index, segment, start, stop, previous, chunk, backs)
         for derived in wiring.channels[index]:
             self._derive(derived, backs[derived.name], horizon, slack, rises(slack, unit.K), chunk)
-        unit.horizon, unit.K = int(horizon[-1]), int(slack[-1])
+        unit.K = int(slack[-1])
 
     # Which rows are due.
 
@@ -124,9 +123,11 @@ class Columnar:
         unit = self.wiring.units[index]
         segments: list[Segment] = []
         for channel in unit.inputs:
-            if not isinstance(channel, SensorChannel):
-                self._offer(index, channel, horizon, previous, chunk, segments)
-            elif not unit.sorts(channel):
+            if isinstance(channel, DerivedChannel):
+                self._offer(index, channel, previous, chunk, segments)
+                continue
+            assert isinstance(channel, SensorChannel)
+            if not unit.sorts(channel):
                 lot = chunk.lots.get(channel.name)
                 if lot and len(lot.rows):
                     batch = Batch(channel.name, lot.ts, lot.slots, lot.seq, lot.columns, channel.names)
@@ -165,16 +166,9 @@ class Columnar:
         segments.append(_segment(IN_ORDER, batch, channel.rank, batch.ts, at))
 
     def _offer(
-        self,
-        index: int,
-        channel: DerivedChannel | object,
-        horizon: Ints,
-        previous: Ints,
-        chunk: Chunk,
-        segments: list[Segment],
+        self, index: int, channel: DerivedChannel, previous: Ints, chunk: Chunk, segments: list[Segment]
     ) -> None:
         """Derived events that reached this unit in this chunk: to wait, too late, or past the order."""
-        assert isinstance(channel, DerivedChannel)
         unit = self.wiring.units[index]
         arrived = chunk.published.get(channel.name, [])
         if not unit.sorts(channel):
@@ -209,10 +203,7 @@ class Columnar:
 
     @staticmethod
     def _take_waiting(unit: Unit, horizon: Ints, chunk: Chunk, segments: list[Segment]) -> None:
-        released: list[Entry] = []
-        last = int(horizon[-1])
-        while unit.heap and unit.heap[0][0] <= last:
-            released.append(heapq.heappop(unit.heap))
+        released = unit.release(int(horizon[-1]))
         if released:
             ts = np.array([entry[0] for entry in released], dtype=np.int64)
             arrived = np.array([entry[4] for entry in released], dtype=np.int64) - chunk.first

@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import operator
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from slackline.core.batch import Batch
 from slackline.core.codec import encode
 from slackline.core.detector import Detector, rows_of
-from slackline.core.errors import NotAnEventError, SlacklineError
+from slackline.core.errors import NotAnEventError
 from slackline.core.event import MAX_TS, Event
 from slackline.core.types import type_names
 
@@ -20,12 +21,14 @@ GUARD_EVERY = 256
 Found = list[tuple[int, Event]]
 
 
-class Failure(SlacklineError):
+@dataclass(slots=True)
+class Failure:
     """A detector raised on the ``row``-th event of what it was fed."""
 
-    def __init__(self, row: int, event: Event, cause: Exception, state_size: int):
-        super().__init__(row, event, cause)
-        self.row, self.event, self.cause, self.state_size = row, event, cause, state_size
+    row: int
+    event: Event
+    cause: Exception
+    state_size: int
 
 
 class Runner:
