@@ -17,11 +17,8 @@ from slackline.core.event import MAX_TS, NO_SEQ, Event, Source
 from slackline.core.types import EventType
 from slackline.engine.stepwise import BAD_TS, JUMP
 from slackline.engine.wiring import Wiring
-from slackline.ordering.channel import SensorChannel
+from slackline.ordering.channel import SMALL, SensorChannel
 from slackline.ordering.duplicates import duplicates
-
-#: Integer sources below this need no dictionary.
-SMALL = 1 << 16
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -207,7 +204,14 @@ def _slots(table: pa.Table, channel: SensorChannel, rows: Ints, source: str) -> 
     """The numbers of the sources of these rows; new ones are numbered in the order of their arrival."""
     if source not in table.column_names:
         return np.full(len(rows), channel.slot(None) if len(rows) else 0, dtype=np.int64)
-    codes, values = _encoded(table[source])
+    column = table[source]
+    if pa.types.is_integer(column.type) and not column.null_count and len(rows):
+        numbers = column.to_numpy()
+        if len(rows) < len(numbers):
+            numbers = numbers[rows]
+        if numbers.min() >= 0 and numbers.max() < SMALL:
+            return channel.slots_of_numbers(numbers)
+    codes, values = _encoded(column)
     mine = codes if len(rows) == len(codes) else codes[rows]
     slots = np.full(len(values), -1, dtype=np.int64)
     new: list[tuple[int, int, Source]] = []
@@ -263,11 +267,7 @@ def _objects(data: pa.ChunkedArray, rows: Ints) -> Column:
 
 
 def _encoded(column: pa.ChunkedArray) -> tuple[Ints, Sequence[Any]]:
-    """A column as codes and the values they stand for, None for null; small numbers stand for themselves."""
-    if pa.types.is_integer(column.type) and not column.null_count:
-        numbers = column.to_numpy()
-        if len(numbers) and numbers.min() >= 0 and numbers.max() < SMALL:
-            return numbers.astype(np.int64, copy=False), range(int(numbers.max()) + 1)
+    """A column as codes and the values they stand for, None for null."""
     array = column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):  # no chunk at all
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], type=column.type)

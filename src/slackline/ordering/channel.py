@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
 from slackline.core.batch import Batch
 from slackline.core.event import NO_SEQ, Event, Source
@@ -36,6 +37,21 @@ class Evidence:
     def block(self) -> int:
         """Measurements that fill one block of the window of delays."""
         return max(1, self.window // delays.BLOCKS)
+
+
+#: Sources that are numbers below this are looked up in an array.
+SMALL = 1 << 14
+
+
+@njit(cache=True)
+def look_up(numbers, slots):  # type: ignore[no-untyped-def]
+    """The slot of each number, -1 if it has none yet, and whether that occurs."""
+    found = np.empty(len(numbers), dtype=np.int64)
+    new = False
+    for i in range(len(numbers)):
+        found[i] = slots[numbers[i]]
+        new |= found[i] < 0
+    return found, new
 
 
 def source_key(source: Source) -> tuple[int, Any]:
@@ -91,6 +107,7 @@ class SensorChannel(Channel):
         self.duplicates = 0
         self.store = ColumnStore()
         self._ranks: Ints = np.empty(0, dtype=np.int64)
+        self._of_number: Ints = np.full(SMALL, -1, dtype=np.int64)  # slots of sources that are small numbers
 
     def slot(self, source: Source) -> int:
         """The number of a source; a new one gets the next."""
@@ -104,6 +121,15 @@ class SensorChannel(Channel):
                 more[:slot] = self.seen
                 self.seen = more
         return slot
+
+    def slots_of_numbers(self, numbers: Ints) -> Ints:
+        """The numbers of sources that are themselves small numbers; new ones are numbered in order of arrival."""
+        slots, new = look_up(numbers, self._of_number)
+        if new:
+            for number in dict.fromkeys(numbers[slots < 0].tolist()):
+                self._of_number[number] = self.slot(number)
+            slots, _ = look_up(numbers, self._of_number)
+        return slots
 
     @property
     def ranks(self) -> Ints:
@@ -164,6 +190,7 @@ class SensorChannel(Channel):
         super().restore(state)
         self.names = state["names"]
         self.slots = {name: slot for slot, name in enumerate(self.names)}
+        self._of_number[:] = -1
         self.sources, self.tree, self.seen = state["sources"], state["tree"], state["seen"]
         self.duplicates = state["duplicates"]
         self.store.restore(state["store"])

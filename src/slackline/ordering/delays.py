@@ -71,12 +71,27 @@ def measure(ints, floats, clk, margin, block):  # type: ignore[no-untyped-def]
     if n == 0:
         return
     ints[WAITING] = 0
-    ints[MEASURED] += n
     ahead = float(clk - ints[WAITING_BASE])
     floats[OPEN_SUM] += n * ahead - floats[WAITING_SUM]
     floats[OPEN_SQ] += n * ahead * ahead - 2.0 * ahead * floats[WAITING_SUM] + floats[WAITING_SQ]
+    _set_slack(ints, floats, n, clk - ints[WAITING_MIN], clk, margin, block)
+
+
+@njit(cache=True)
+def measure_itself(ints, floats, delay, clk, margin, block):  # type: ignore[no-untyped-def]
+    """An event of a clock type arrived and told its own delay: K follows."""
+    lag = float(delay)
+    floats[OPEN_SUM] += lag
+    floats[OPEN_SQ] += lag * lag
+    _set_slack(ints, floats, 1, delay, clk, margin, block)
+
+
+@njit(cache=True)
+def _set_slack(ints, floats, n, longest, clk, margin, block):  # type: ignore[no-untyped-def]
+    """K after ``n`` more measurements, of which the longest is given."""
+    ints[MEASURED] += n
     ints[OPEN_N] += n
-    ints[OPEN_MAX] = max(ints[OPEN_MAX], clk - ints[WAITING_MIN])
+    ints[OPEN_MAX] = max(ints[OPEN_MAX], longest)
     if ints[OPEN_START] == NEVER:
         ints[OPEN_START] = clk
     largest = max(ints[OPEN_MAX], ints[CLOSED_MAX], 0)

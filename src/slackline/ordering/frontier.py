@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 
 from slackline.ordering.constants import FOREVER, NEVER, READY, SLACK
-from slackline.ordering.delays import MEASURED, K, measure, note
+from slackline.ordering.delays import MEASURED, K, measure, measure_itself, note
 from slackline.ordering.readiness import arrive, least_frontier
 
 READY_PATIENCE = 4
@@ -52,15 +52,16 @@ def step(  # type: ignore[no-untyped-def]
 ):
     """One position: an arrival of this type (``slot >= 0``), a move of the clock from ``before``, or both."""
     if slot >= 0:
-        note(ints, floats, ts, before)
+        if is_clock:
+            # Where the clock stood still for it: the next one that is as late must not be late, hence the one more.
+            measure_itself(ints, floats, 0 if clk > before else clk + 1 - ts, clk, margin, block)
+        else:
+            note(ints, floats, ts, before)
         if policy != SLACK:
             overdue = NEVER if before == NEVER else before - _patience(ints, policy, timeout)
             arrive(sources, tree, slot, ts, overdue)
     if clk > before:
         measure(ints, floats, clk, margin, block)
-    elif is_clock and slot >= 0:
-        # The clock stood still for its own event, which thereby is measured: the next one as late must not be late.
-        measure(ints, floats, clk + 1, margin, block)
     patience = _patience(ints, policy, timeout)
     frontier = NEVER if clk == NEVER else clk - patience
     if policy != SLACK:

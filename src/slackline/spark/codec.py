@@ -26,6 +26,8 @@ NULL_SITE = "n"
 
 #: Rows a task gathers before it cuts packets. More makes fewer and larger packets, and needs more memory.
 GATHER_ROWS = 131_072
+#: Bytes of a packet before compression, about. Spark puts thousands of them into one Arrow batch.
+PACKET_BYTES = 512 * 1024
 #: Rows handed to an engine at once. Their number changes memory, never results (law 3).
 PUSH_ROWS = 131_072
 
@@ -120,14 +122,13 @@ def _cut(batch: pa.RecordBatch) -> Iterator[tuple[str, tuple[int, str, int], pa.
         codes = sites.indices.to_numpy(zero_copy_only=False)
         rows = rows.select(inside)
         names = [site_name(key) for key in sites.dictionary.to_pylist()]
-        if len(names) == 1:
-            yield names[0], place, rows
-            continue
-        order = np.argsort(codes, kind="stable")
         ends = np.cumsum(np.bincount(codes, minlength=len(names)))
-        rows = rows.take(pa.array(order))
+        if len(names) > 1:
+            rows = rows.take(pa.array(np.argsort(codes, kind="stable")))
+        size = max(1, PACKET_BYTES * rows.num_rows // max(rows.nbytes, 1))
         for name, start, end in zip(names, (0, *ends[:-1]), ends, strict=True):
-            yield name, place, rows.slice(start, end - start)
+            for at in range(start, end, size):
+                yield name, place, rows.slice(at, min(size, end - at))
 
 
 def site_name(key: object) -> str:

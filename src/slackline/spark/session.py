@@ -54,6 +54,10 @@ def session(cores: int = 2, **conf: Any) -> SparkSession:
         "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
         "spark.driver.host": "localhost",
         "spark.log.level": "ERROR",
+        # With a limit in bytes Spark measures a whole Arrow batch after each row, which is half the cost of the way to
+        # Python. Packets are small (codec.PACKET_BYTES), so the limit in rows bounds memory well enough.
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
         "spark.sql.shuffle.partitions": str(cores),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
