@@ -263,7 +263,7 @@ class Columnar:
 
     @staticmethod
     def _count(unit: Unit, segment: Segment, chunk: Chunk) -> None:
-        waits = np.maximum(chunk.clk[segment.at] - segment.ts, 0)
+        waits = np.maximum(chunk.clk.take(segment.at) - segment.ts, 0)
         unit.count_wait(int(waits.sum()), int(waits.max()), len(waits))
 
     def _derive(

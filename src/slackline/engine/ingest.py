@@ -192,7 +192,7 @@ def _lot(wiring: Wiring, table: pa.Table, channel: SensorChannel, rows: Ints, ts
             good = usable if good is None else good if usable is None else good & usable
         elif len(rows) and data.null_count < len(data):
             columns[field] = _undeclared(data, rows)
-    lot = Lot(channel, rows, ts[rows], _slots(table, channel, rows, source), seq, columns)
+    lot = Lot(channel, rows, ts.take(rows), _slots(table, channel, rows, source), seq, columns)
     if good is not None and not good.all():
         for row in rows[~good].tolist():
             _set_aside(wiring, table, row, "bad sequence number or a declared field without a value")
@@ -232,7 +232,7 @@ def _sequence_numbers(table: pa.Table, rows: Ints) -> tuple[Ints, Mask | None]:
     column = table["seq"]
     nulls = column.null_count
     seq = column.fill_null(NO_SEQ) if nulls else column
-    numbers = seq.cast(pa.int64(), safe=False).to_numpy()[rows]
+    numbers = seq.cast(pa.int64(), safe=False).to_numpy().take(rows)
     good = numbers >= 0
     if nulls:
         good |= column.is_null().to_numpy(zero_copy_only=False)[rows]
@@ -244,18 +244,18 @@ def _declared(data: pa.ChunkedArray, rows: Ints, dtype: np.dtype[Any]) -> tuple[
     if dtype.kind == "O":
         return _objects(data, rows), None
     if not data.null_count:
-        return data.to_numpy()[rows].astype(dtype, copy=False), None
+        return data.to_numpy().take(rows).astype(dtype, copy=False), None
     if dtype.kind == "f":
         return data.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)[rows].astype(dtype), None
     usable = data.is_valid().to_numpy(zero_copy_only=False)[rows]
     zero = False if pa.types.is_boolean(data.type) else 0
-    return data.fill_null(zero).to_numpy()[rows].astype(dtype), usable
+    return data.fill_null(zero).to_numpy().take(rows).astype(dtype), usable
 
 
 def _undeclared(data: pa.ChunkedArray, rows: Ints) -> Column:
     """A column as it comes: typed where numbers are complete, objects (None: no such field) otherwise."""
     if _is_number(data.type) and not data.null_count:
-        column: Column = data.to_numpy()[rows]
+        column: Column = data.to_numpy().take(rows)
         return column
     return _objects(data, rows)
 

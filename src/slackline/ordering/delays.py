@@ -48,7 +48,7 @@ def empty_window() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     return ints, np.zeros(FLOATS)
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def note(ints, floats, ts, clk):  # type: ignore[no-untyped-def]
     """An event (or a pseudo event) arrived; the next clock update will tell its delay."""
     if ints[WAITING] == 0:
@@ -64,7 +64,7 @@ def note(ints, floats, ts, clk):  # type: ignore[no-untyped-def]
     floats[WAITING_SQ] += lag * lag
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def measure(ints, floats, clk, margin, block):  # type: ignore[no-untyped-def]
     """The clock moved: measure what was waiting for that and set K."""
     n = ints[WAITING]
@@ -77,7 +77,7 @@ def measure(ints, floats, clk, margin, block):  # type: ignore[no-untyped-def]
     _set_slack(ints, floats, n, clk - ints[WAITING_MIN], clk, margin, block)
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def measure_itself(ints, floats, delay, clk, margin, block):  # type: ignore[no-untyped-def]
     """An event of a clock type arrived and told its own delay: K follows."""
     lag = float(delay)
@@ -86,7 +86,7 @@ def measure_itself(ints, floats, delay, clk, margin, block):  # type: ignore[no-
     _set_slack(ints, floats, 1, delay, clk, margin, block)
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _set_slack(ints, floats, n, longest, clk, margin, block):  # type: ignore[no-untyped-def]
     """K after ``n`` more measurements, of which the longest is given."""
     ints[MEASURED] += n

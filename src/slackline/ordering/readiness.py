@@ -71,7 +71,7 @@ def grown(
     return more, bigger
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def arrive(sources, tree, slot, ts, overdue):  # type: ignore[no-untyped-def]
     """A source delivered; ``overdue`` is the time stamp up to which the time-out has run."""
     row = sources[slot]
@@ -105,7 +105,7 @@ def arrive(sources, tree, slot, ts, overdue):  # type: ignore[no-untyped-def]
     _set(tree, leaf, _frontier(row))
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _frontier(row):  # type: ignore[no-untyped-def]
     if row[DISORDER] >= DISORDERLY:
         return NEVER
@@ -114,7 +114,7 @@ def _frontier(row):  # type: ignore[no-untyped-def]
     return row[LAST] + row[PLAUSIBLE] - 1
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _leapt_over(row, gap):  # type: ignore[no-untyped-def]
     """How many events a regular source (no gap twice another) has leapt over with this gap."""
     longest = row[LONGEST]
@@ -125,7 +125,7 @@ def _leapt_over(row, gap):  # type: ignore[no-untyped-def]
     return (gap + middle // 2) // middle - 1
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _learn_gap(row, gap):  # type: ignore[no-untyped-def]
     news = gap < row[OPEN_MIN] or gap > row[OPEN_MAX]
     row[OPEN_MIN] = min(row[OPEN_MIN], gap)
@@ -168,7 +168,7 @@ def _sum_up(row):  # type: ignore[no-untyped-def]
         row[PLAUSIBLE] = least // 1000 * TRUST + least % 1000 * TRUST // 1000
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _set(tree, node, value):  # type: ignore[no-untyped-def]
     tree[node] = value
     node >>= 1
@@ -180,7 +180,7 @@ def _set(tree, node, value):  # type: ignore[no-untyped-def]
         node >>= 1
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def least_frontier(sources, tree, clk, patience):  # type: ignore[no-untyped-def]
     """The frontier of the type: the least over the live sources, FOREVER when there is none."""
     if clk == NEVER:

@@ -44,16 +44,16 @@ class ColumnStore:
         seq = np.concatenate((self.seq, seq))
         positions = np.concatenate((self.positions, positions))
         order = stable_order(ts)
-        ts = ts[order]
-        settle_ties(order, ts, ranks[slots], seq, positions)
+        ts = ts.take(order)  # take is about twice as fast as indexing
+        settle_ties(order, ts, ranks.take(slots), seq, positions)
         added = len(ts) - kept
         merged = {}
         for field in dict.fromkeys((*self.columns, *columns)):
             old = self.columns[field] if field in self.columns else _absent(kept)
             new = columns[field] if field in columns else _absent(added)
-            merged[field] = _joined(old, new)[order]
+            merged[field] = _joined(old, new).take(order)
         self.columns = merged
-        self.ts, self.slots, self.seq, self.positions = ts, slots[order], seq[order], positions[order]
+        self.ts, self.slots, self.seq, self.positions = ts, slots.take(order), seq.take(order), positions.take(order)
 
     def drop_through(self, horizon: int) -> None:
         """Forget the rows at or below the horizon."""
