@@ -21,9 +21,10 @@ PublishedRows = Iterable[tuple[int, Event]] | None
 class Detector:
     """A black box with state that listens to event types and publishes others.
 
-    Subclasses set ``listens`` and ``publishes`` (names, or :class:`~slackline.EventType`) and write
-    ``on_event``, ``on_batch`` or both: with both, columns go to ``on_batch`` and single events to ``on_event``. State is kept in ordinary attributes. **A detector never sees the
-    middleware**: no clock, no arrival order, no ordering unit, only events in order.
+    Subclasses set ``listens`` and ``publishes`` (names, or :class:`~slackline.EventType`) and write ``on_event``,
+    ``on_batch`` or both: with both, columns go to ``on_batch`` and single events to ``on_event``. State is kept in
+    ordinary attributes. **A detector never sees the middleware**: no clock, no arrival order, no ordering unit, only
+    events in order.
 
     ``unsorted`` names those of ``listens`` that are wanted at once, in arrival order, without waiting.
 

@@ -81,8 +81,8 @@ class UnsupportedStateError(StateError):
         super().__init__(
             f"{where} is a {self.kind}, which cannot be saved{': ' + why if why else ''}. Kinds that can: None, bool, "
             f"int, float, complex, str, bytes, list, tuple, set, frozenset, dict, deque, dates, times, Decimal, "
-            f"dataclasses, slackline.Event, NumPy arrays and scalars. Keep state in those, or give the detector snapshot() and "
-            f"restore(state) that turn it into them."
+            f"dataclasses, slackline.Event, NumPy arrays and scalars. Keep state in those, or give the detector "
+            f"snapshot() and restore(state) that turn it into them."
         )
 
 

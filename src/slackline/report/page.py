@@ -81,9 +81,7 @@ def figure_card(figure: go.Figure, height: int) -> str:
     figure.update_xaxes(**axis)
     figure.update_yaxes(**axis)
     options: dict[str, Any] = {"displaylogo": False, "responsive": True, "displayModeBar": False}
-    inner = figure.to_html(
-        full_html=False, include_plotlyjs=False, config=options, default_height=f"{height}px"
-    )
+    inner = figure.to_html(full_html=False, include_plotlyjs=False, config=options, default_height=f"{height}px")
     return f'<div class="card">{inner}</div>'
 
 

@@ -29,18 +29,14 @@ class Scale:
         """The largest unit that leaves the middle one of the values at one or more."""
         known = sorted(v for v in values if v)
         middle = known[len(known) // 2] / UNITS[unit] if known else 1e-3
-        name = next(
-            (n for n in ("s", "ms", "us") if middle * _PER_SECOND[n] >= (20 if n == "s" else 1)), "ns"
-        )
+        name = next((n for n in ("s", "ms", "us") if middle * _PER_SECOND[n] >= (20 if n == "s" else 1)), "ns")
         if _PER_SECOND[name] > UNITS[unit]:
             name = unit
         return cls(_NAMES[name], _PER_SECOND[name] / UNITS[unit])
 
     @classmethod
     def of_study(cls, result: StudyResult) -> Scale:
-        return cls.of(
-            [p.waits.mean_wait for p in result.policies] + [result.clairvoyant.mean_wait], result.unit
-        )
+        return cls.of([p.waits.mean_wait for p in result.policies] + [result.clairvoyant.mean_wait], result.unit)
 
     def value(self, time: float) -> float:
         return time * self.factor

@@ -71,8 +71,8 @@ def verdict(result: StudyResult) -> str:
     rival = result.cheapest("fixed")
     if winner is rival:
         return (
-            f"Only hindsight beats auto here: a fixed watermark with the one right {params_text(rival, result.unit)} would "
-            f"wait {scale.with_unit(rival.waits.mean_wait)}; auto, as it comes, has {as_it_comes}."
+            f"Only hindsight beats auto here: a fixed watermark with the one right {params_text(rival, result.unit)} "
+            f"would wait {scale.with_unit(rival.waits.mean_wait)}; auto, as it comes, has {as_it_comes}."
         )
     start = (
         f"auto wins as it comes: {as_it_comes}"

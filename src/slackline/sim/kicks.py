@@ -107,6 +107,4 @@ def _table(rows: list[tuple[int, int, str, str, int, int | None]]) -> pa.Table:
         }
     )
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
-    return pa.table(
-        [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema
-    )
+    return pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema)

@@ -55,13 +55,7 @@ def position_chunks(
     ``type`` given that one name for all), ``source`` (int32, balls first), ``seq`` (int64, per source),
     ``x``, ``y``, ``z`` (float32, metres).
     """
-    if (
-        not seconds > 0
-        or rows < 1
-        or ball_sources < 0
-        or other_sources < 0
-        or ball_sources + other_sources == 0
-    ):
+    if not seconds > 0 or rows < 1 or ball_sources < 0 or other_sources < 0 or ball_sources + other_sources == 0:
         raise ConfigError(
             f"cannot simulate {seconds} seconds of {ball_sources} + {other_sources} sources in chunks of "
             f"{rows} rows: seconds and rows must be positive and there must be a source."
@@ -95,9 +89,7 @@ class _Columns:
     xyz: NDArray[np.float32]
 
     def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> _Columns:
-        return _Columns(
-            self.arrival[rows], self.ts[rows], self.source[rows], self.seq[rows], self.xyz[:, rows]
-        )
+        return _Columns(self.arrival[rows], self.ts[rows], self.source[rows], self.seq[rows], self.xyz[:, rows])
 
 
 def _join(parts: list[_Columns]) -> _Columns:

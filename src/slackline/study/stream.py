@@ -86,8 +86,7 @@ def _read(path: Path, wanted: list[str]) -> pa.Table:
     name = path.name.lower()
     if not name.endswith(_CSV + _PARQUET):
         raise ConfigError(
-            f"cannot tell what {path.name} is; Slackline reads {', '.join(_CSV + _PARQUET)}. Rename or "
-            "convert it."
+            f"cannot tell what {path.name} is; Slackline reads {', '.join(_CSV + _PARQUET)}. Rename or convert it."
         )
     if not path.is_file():
         raise StreamError(f"there is no file {path}.")

@@ -201,9 +201,7 @@ values = st.recursive(
         st.dictionaries(keys, inner, max_size=4),
         st.dictionaries(st.text(max_size=3) | st.integers(), inner, max_size=4),
         st.builds(deque, st.lists(inner, max_size=4), st.none() | st.integers(0, 9)),
-        st.builds(
-            defaultdict, st.sampled_from([None, int, float, list, set, dict]), st.dictionaries(keys, inner)
-        ),
+        st.builds(defaultdict, st.sampled_from([None, int, float, list, set, dict]), st.dictionaries(keys, inner)),
         st.dictionaries(keys, inner, max_size=3).map(OrderedDict),
         st.dictionaries(keys, st.integers(), max_size=3).map(Counter),
         st.builds(Player, inner, inner),
@@ -616,9 +614,7 @@ def test_cycles_are_refused_with_both_places() -> None:
         assert caught.value.where == where
 
 
-@pytest.mark.parametrize(
-    "wrap", [lambda v: [v], lambda v: (v,), lambda v: {1.5: v}, Player, lambda v: {"a": v}]
-)
+@pytest.mark.parametrize("wrap", [lambda v: [v], lambda v: (v,), lambda v: {1.5: v}, Player, lambda v: {"a": v}])
 def test_depth_is_limited_and_what_is_within_can_be_read(wrap: Any) -> None:
     value: Any = frozenset()
     for _ in range(200):
@@ -816,10 +812,7 @@ def test_random_bytes_do_no_harm(data: bytes) -> None:
 
 
 trees = st.recursive(
-    st.none()
-    | st.integers(-1, 70)
-    | st.text(max_size=2)
-    | st.sampled_from(["<f8", "C", "|O", "list", "HOME"]),
+    st.none() | st.integers(-1, 70) | st.text(max_size=2) | st.sampled_from(["<f8", "C", "|O", "list", "HOME"]),
     lambda inner: st.one_of(
         st.builds(
             lambda code, parts: [msgspec.msgpack.Ext(code, b""), *parts],

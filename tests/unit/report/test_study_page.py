@@ -37,9 +37,7 @@ def test_the_page_holds_every_policy_and_its_figures():
 
 def test_the_table_goes_from_few_late_events_to_many_and_marks_the_default():
     page = study_page(USUAL)
-    assert (
-        page.index("maximal K-slack</td>") < page.index("bound 400 ms</td>") < page.index("bound 100 ms</td>")
-    )
+    assert page.index("maximal K-slack</td>") < page.index("bound 400 ms</td>") < page.index("bound 100 ms</td>")
     assert page.count("<tr class=mark>") == 1
     assert "default" in page[page.index("<tr class=mark>") :][:200]
 
@@ -68,9 +66,7 @@ def test_the_verdict_says_so_when_another_policy_is_cheaper():
 
 
 def test_the_verdict_survives_the_absence_of_rivals_and_of_waits():
-    assert "No fixed watermark loses as few" in verdict(
-        made(("auto", {}, 0.0, 5.0), ("fixed", {"bound": 1}, 0.1, 1.0))
-    )
+    assert "No fixed watermark loses as few" in verdict(made(("auto", {}, 0.0, 5.0), ("fixed", {"bound": 1}, 0.1, 1.0)))
     assert "nothing to compare" in verdict(made(("auto", {}, 1.0, None)))
 
 

@@ -95,9 +95,7 @@ def test_arrivals_that_run_backwards_are_held_and_told(tmp_path):
 
 def test_a_missing_column_is_named_with_those_there_are_and_the_closest(tmp_path):
     path = csv(tmp_path, "arrival_ms,ts_ms,source\n1,1,a\n")
-    with pytest.raises(
-        SchemaError, match=r"no column 'ts'; it has arrival_ms, ts_ms, source\. Did you mean 'ts_ms'\?"
-    ):
+    with pytest.raises(SchemaError, match=r"no column 'ts'; it has arrival_ms, ts_ms, source\. Did you mean 'ts_ms'\?"):
         load_stream(path, arrival="arrival_ms", ts="ts", source="source", unit="ms")
 
 
