@@ -5,8 +5,8 @@
 prints, in events per second, ``argsort_rate`` (a stable NumPy argsort of all time stamps), ``slack_rate`` and
 ``auto_rate`` (the engine, chunks of 10,000 rows, one columnar detector), ``single_event_rate`` (pushes of one event,
 one detector); ``slack_ratio`` and ``auto_ratio`` to the argsort; ``peak_mb_2m`` and ``peak_mb_20m`` (peak memory of a
-fresh process that streams so many events through `auto`) and ``memory_ratio``. Rates are the best of ``repeats`` rounds;
-the rounds of all kinds take turns, so that a busy machine disturbs all alike. Compilation is not measured.
+fresh process that streams so many events through `auto`) and ``memory_ratio``. Rates are the best of ``repeats``
+rounds; the rounds of all kinds take turns, so that a busy machine disturbs all alike. Compilation is not measured.
 
 All positions are of one type. A batch is a run of one type, so interleaved types make short batches, and a detector of
 several high-rate types is slower.

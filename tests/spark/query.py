@@ -6,9 +6,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
+from tests.spark.world import COLUMNS, hierarchy, read_stream
 
 from slackline.spark import detect, session
-from tests.spark.world import COLUMNS, hierarchy, read_stream
 
 
 def start(spark: SparkSession, source: Path, checkpoint: Path, sink: Path) -> StreamingQuery:

@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from tests.spark.world import COLUMNS, SITES, comparable, embedded, hierarchy, stream, write_files
 
 from slackline.spark import batch, detect
 from slackline.spark.codec import ARRIVAL, by_arrival
-from tests.spark.world import COLUMNS, SITES, comparable, embedded, hierarchy, stream, write_files
 
 pytestmark = pytest.mark.spark
 

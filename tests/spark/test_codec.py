@@ -40,13 +40,16 @@ def test_rows_of_a_key_come_back_in_reading_order(monkeypatch: pytest.MonkeyPatc
 def test_packets_end_where_the_file_ends_and_are_read_by_age_path_and_position() -> None:
     place = [(2, "f2", 0), (1, "f9", 100), (1, "f9", 0), (1, "f1", 0)]
     at = np.repeat(np.arange(4), 10)
-    columns = {
-        name: pa.array([place[i][column] for i in at]) for column, name in enumerate((MTIME, PATH, BLOCK))
-    }
+    columns = {name: pa.array([place[i][column] for i in at]) for column, name in enumerate((MTIME, PATH, BLOCK))}
     table = pa.table({SITE: ["a"] * 40, "ts": np.arange(40), **columns})
     rows = _packed(table)
     assert len(rows) == 4
-    assert restored(_packets(rows, "va"))["ts"].to_pylist() == [*range(30, 40), *range(20, 30), *range(10, 20), *range(10)]
+    assert restored(_packets(rows, "va"))["ts"].to_pylist() == [
+        *range(30, 40),
+        *range(20, 30),
+        *range(10, 20),
+        *range(10),
+    ]
 
 
 def test_arrival_decides_and_equal_arrivals_keep_reading_order() -> None:

@@ -8,11 +8,22 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from tests.spark.world import (
+    COLUMNS,
+    SITES,
+    Touchy,
+    comparable,
+    embedded,
+    hierarchy,
+    read_stream,
+    run,
+    stream,
+    write_files,
+)
 
 import slackline as sl
 from slackline.core.errors import ConfigError, HierarchyError, SchemaError
 from slackline.spark import detect
-from tests.spark.world import COLUMNS, SITES, Touchy, comparable, embedded, hierarchy, read_stream, run, stream, write_files
 
 pytestmark = pytest.mark.spark
 

@@ -52,7 +52,12 @@ def test_order_of_fields_does_not_matter() -> None:
 
 @pytest.mark.parametrize(
     ("value", "where"),
-    [({1, 2}, "hit.v is a builtins.set"), (object(), "builtins.object"), ([1, {"w": 1j}], r"hit.v\[1\].w"), ("\ud800", "hit")],
+    [
+        ({1, 2}, "hit.v is a builtins.set"),
+        (object(), "builtins.object"),
+        ([1, {"w": 1j}], r"hit.v\[1\].w"),
+        ("\ud800", "hit"),
+    ],
     ids=repr,
 )
 def test_other_value_is_an_error_that_names_the_field(value: Any, where: str) -> None:

@@ -5,12 +5,12 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+from pyspark.sql.types import LongType
+from tests.spark.world import embedded, hierarchy, stream
 
 from slackline.spark.codec import SITE, Packet, packer
 from slackline.spark.processor import SiteProcessor
 from slackline.spark.site import Recipe
-from pyspark.sql.types import LongType
-from tests.spark.world import embedded, hierarchy, stream
 
 
 class Store:
@@ -51,7 +51,9 @@ def test_state_is_read_and_written_once_per_key_and_batch() -> None:
     batches = -(-len(packed) // 300)
     assert (store.gets, store.puts) == (batches, batches)
     assert isinstance(store.value[0], bytes)
-    assert {(e["id"], e["ts"]) for e in events} == {(row[2], row[4]) for row in embedded(table, close=False) if row[-1] == "event"}
+    assert {(e["id"], e["ts"]) for e in events} == {
+        (row[2], row[4]) for row in embedded(table, close=False) if row[-1] == "event"
+    }
 
 
 def test_state_size_is_in_the_statistics() -> None:

@@ -4,11 +4,10 @@ from importlib import import_module
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.spark.world import COLUMNS, hierarchy
 
 from slackline.core.errors import ConfigError
 from slackline.spark import configure, detect
-
-from tests.spark.world import COLUMNS, hierarchy
 
 pytestmark = pytest.mark.spark
 

@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from tests.spark.world import COLUMNS, SITES, comparable, embedded, hierarchy, read_stream, run, stream, write_files
 
 from slackline.spark import detect
-from tests.spark.world import COLUMNS, SITES, comparable, embedded, hierarchy, read_stream, run, stream, write_files
 
 pytestmark = pytest.mark.spark
 
@@ -56,6 +57,13 @@ def test_without_an_arrival_column_files_are_taken_by_age_and_rows_as_they_stand
     spark: SparkSession, table: pa.Table, in_order: Path, files_per_trigger: int
 ) -> None:
     out = detect(read_stream(spark, in_order, files_per_trigger), hierarchy(), stats=False, **COLUMNS)
+    assert comparable(run(out)) == embedded(table, close=False)
+
+
+def test_events_that_arrive_at_once_go_as_the_files_say(spark: SparkSession, table: pa.Table, tmp_path: Path) -> None:
+    together = table.set_column(table.column_names.index("arrival"), "arrival", pc.divide(table["arrival"], 40))
+    folder = write_files(together, tmp_path / "in", 7)
+    out = detect(read_stream(spark, folder, 7), hierarchy(), arrival="arrival", **COLUMNS)
     assert comparable(run(out)) == embedded(table, close=False)
 
 

@@ -46,7 +46,9 @@ def found(spark: SparkSession) -> DataFrame:
 
 
 def test_ddl_gives_typed_columns_and_every_value_survives(found: DataFrame) -> None:
-    ddl = "player long, force double, who string, raw binary, track array<array<double>>, more struct<a:int,b:array<int>>"
+    ddl = (
+        "player long, force double, who string, raw binary, track array<array<double>>, more struct<a:int,b:array<int>>"
+    )
     out = typed(found, "hit", ddl).orderBy("ts")
     assert out.columns == [
         *("key", "ts", "detected_at", "id", "op", "final"),
@@ -62,7 +64,9 @@ def test_ddl_gives_typed_columns_and_every_value_survives(found: DataFrame) -> N
 
 def test_event_type_brings_its_own_schema(found: DataFrame) -> None:
     out = typed(found, HIT)
-    assert dict(out.dtypes) | {"player": "bigint", "force": "double", "fast": "boolean", "small": "float"} == dict(out.dtypes)
+    assert dict(out.dtypes) | {"player": "bigint", "force": "double", "fast": "boolean", "small": "float"} == dict(
+        out.dtypes
+    )
     assert {(row.player, row.fast, row.who, row.small) for row in out.collect()} == {(9, True, "Zoë", 0.5)}
 
 

@@ -127,7 +127,9 @@ def embedded(table: pa.Table, close: bool, hierarchy: sl.Hierarchy | None = None
         outputs += engine.close() if close else []
         for o in outputs:
             payload = _frozen(dict(o.event.payload))
-            found.add((site, o.op, o.id, o.event.type, o.event.ts, o.detected_at, o.detector, o.final, payload, "event"))
+            found.add(
+                (site, o.op, o.id, o.event.type, o.event.ts, o.detected_at, o.detector, o.final, payload, "event")
+            )
         late, _ = engine.drain()
         found |= {(site, "late", item.detector, item.event.type, item.event.ts, item.lateness) for item in late}
     return found

@@ -13,8 +13,8 @@ True
 **Values.** None, bool, int of any size, float and complex to the bit, str (lone surrogates too), bytes,
 list, tuple, set, frozenset, dict with any of these as keys, deque, defaultdict of a built-in factory,
 Counter, OrderedDict, dates, times and Decimal, Event, dataclass instances, namedtuples, Enum members, NumPy
-arrays and scalars. What comes back has the same types. Anything else, a subclass of these, a cycle or an attribute beside a
-dataclass's fields raises an UnsupportedStateError that names the path to it: nothing is turned into
+arrays and scalars. What comes back has the same types. Anything else, a subclass of these, a cycle or an
+attribute beside a dataclass's fields raises an UnsupportedStateError that names the path to it: nothing is turned into
 something similar.
 
 - An object that is referenced twice becomes two equal objects. State must not rely on their being one.

@@ -10,6 +10,7 @@ A packet is data: Arrow IPC, never a pickle.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -148,7 +149,7 @@ def _files(batch: pa.RecordBatch) -> Iterator[tuple[tuple[int, str, int], pa.Rec
         column = batch[name]
         changed |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
     bounds = [0, *(np.flatnonzero(changed) + 1).tolist(), batch.num_rows]
-    for start, end in zip(bounds[:-1], bounds[1:], strict=True):
+    for start, end in pairwise(bounds):
         value = {name: batch[name][start].as_py() for name in here}
         yield (
             (value.get(MTIME, 0), value.get(PATH, ""), value.get(BLOCK, 0)),

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
+    BinaryType,
     BooleanType,
     ByteType,
     DataType,
@@ -75,15 +76,18 @@ def detect(
     columns = Columns(key=key, ts=ts, type=type, arrival=arrival, source=source, seq=seq)
     prepared = columns.prepare(df)
     recipe = Recipe(hierarchy, engine_options, stats)
-    dictionaries = [
-        name for name in ("type", "source") if name in prepared.columns and prepared.schema[name].dataType == StringType()
-    ]
+    words = [field.name for field in prepared.schema if field.dataType == StringType()]
+    dictionaries = [name for name in words if name in ("type", "source")]
     _try_out(recipe, prepared, dictionaries)
     first = prepared.schema[ARRIVAL].dataType if arrival is not None else LongType()
     packets = prepared.mapInArrow(packer(dictionaries, _arrow_type(first)), _packet_schema(first))
     if streaming:
-        rows = packets.drop("first").groupBy("site").transformWithStateInPandas(
-            SiteProcessor(recipe, first), outputStructType=SCHEMA, outputMode="Append", timeMode="None"
+        rows = (
+            packets.drop("first")
+            .groupBy("site")
+            .transformWithStateInPandas(
+                SiteProcessor(recipe, first), outputStructType=SCHEMA, outputMode="Append", timeMode="None"
+            )
         )
     else:
         order = [F.col("site"), F.col("first").asc_nulls_last()]
@@ -106,20 +110,19 @@ def typed(df: DataFrame, event_type: str | EventType, schema: str | StructType |
                 f"typed(df, {event_type!r}) needs the fields: pass schema='player long, ...', or an EventType."
             )
         schema = _schema_of(event_type)
-    if isinstance(schema, str):
-        schema = StructType.fromDDL(schema)
+    fields = _ddl(schema) if isinstance(schema, str) else schema
     missing = [column for column in (*OWN, "kind", "type", "payload") if column not in df.columns]
     if missing:
         raise SchemaError(f"typed() takes the result of detect(); this DataFrame lacks {missing}, it has {df.columns}.")
-    clash = [field for field in schema.fieldNames() if field in OWN]
+    clash = [field for field in fields.names if field in OWN]
     if clash:
         raise SchemaError(
-            f"fields {clash} of {name!r} are called like columns of the result {list(OWN)}; rename them in the detector, "
-            f"or read them from the payload with from_json."
+            f"fields {clash} of {name!r} are called like columns of the result {list(OWN)}; rename them in the "
+            f"detector, or read them from the payload with from_json."
         )
     rows = df.where((F.col("kind") == "event") & (F.col("type") == name))
-    fields = F.from_json("payload", schema, {"mode": "FAILFAST"})
-    return rows.select(*OWN, fields.alias("__slackline_fields")).select(*OWN, "__slackline_fields.*")
+    parsed = F.from_json("payload", fields, {"mode": "FAILFAST"})
+    return rows.select(*OWN, parsed.alias("__slackline_fields")).select(*OWN, "__slackline_fields.*")
 
 
 def _try_out(recipe: Recipe, prepared: DataFrame, dictionaries: list[str]) -> None:
@@ -133,10 +136,14 @@ def _try_out(recipe: Recipe, prepared: DataFrame, dictionaries: list[str]) -> No
 
 
 def _packet_schema(first: DataType) -> StructType:
-    fields = [("site", StringType()), ("first", first), ("mtime", LongType()), ("path", StringType())]
-    fields += [("block", LongType()), ("part", IntegerType()), ("nr", LongType())]
-    blob = StructType.fromDDL("blob binary").fields
-    return StructType([StructField(name, kind) for name, kind in fields] + blob)
+    fields: list[tuple[str, DataType]] = [
+        ("site", StringType()),
+        ("first", first),
+        ("mtime", LongType()),
+        ("path", StringType()),
+    ]
+    fields += [("block", LongType()), ("part", IntegerType()), ("nr", LongType()), ("blob", BinaryType())]
+    return StructType([StructField(name, kind) for name, kind in fields])
 
 
 def _arrow_type(kind: DataType) -> pa.DataType:
@@ -156,6 +163,13 @@ _SPARK_TYPES: dict[str, DataType] = {
     "u1": ShortType(),
     "b1": BooleanType(),
 }
+
+
+def _ddl(text: str) -> StructType:
+    schema = StructType.fromDDL(text)
+    if not isinstance(schema, StructType):
+        raise SchemaError(f"schema={text!r} is one type and no list of fields; write 'player long, force double'.")
+    return schema
 
 
 def _schema_of(event_type: EventType) -> StructType:

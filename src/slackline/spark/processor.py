@@ -42,9 +42,7 @@ class SiteProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._state = handle.getValueState("site", self._schema)
 
-    def handleInputRows(
-        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
-    ) -> Iterator[pd.DataFrame]:
+    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
         packets = [Packet(*row) for frame in rows for row in frame[_FIELDS].itertuples(index=False, name=None)]
         site = Site(key[0], self._recipe, self._state.get())
         out = site.push(restored(packets))

@@ -93,7 +93,9 @@ class Rows:
     def to_arrow(self) -> pa.RecordBatch:
         """The rows as Arrow, in the output's schema."""
         columns = zip(*self._rows, strict=True) if self._rows else ([] for _ in FIELDS)
-        return pa.record_batch([pa.array(list(c), k) for c, k in zip(columns, _ARROW.types, strict=True)], schema=_ARROW)
+        return pa.record_batch(
+            [pa.array(list(c), k) for c, k in zip(columns, _ARROW.types, strict=True)], schema=_ARROW
+        )
 
     def to_pandas(self) -> pd.DataFrame:
         """The rows as pandas; of objects, so that whole numbers beside nulls stay whole."""
