@@ -27,7 +27,7 @@ BLOCK = re.compile(
 LINK = re.compile(r"\]\((?!https?:|#)(?P<target>[^)#\s]+)")
 
 #: Made by others at their own time: the picture of the study, and the guide to Spark.
-ELSEWHERE = {"docs/images/study-d1.png", "docs/guides/spark.md"}
+ELSEWHERE: set[str] = set()
 
 
 def name_of(path: Path) -> str:
