@@ -10,7 +10,7 @@ other: positions of 144 sources on each of two sites, see :mod:`slackline.sim.po
   state value and emits the rest in order. It knows no sources and no late events.
 - *slackline*: :func:`slackline.spark.detect` with default options and one columnar detector.
 
-The first ``WARM_UP`` micro-batches are left out: they start Python workers, and the JVM and Numba compile. A rate is the
+The first ``WARM_UP`` micro-batches are left out: they start workers, and the JVM and Numba compile. A rate is the
 median over the others, rows by wall time from trigger to trigger, so that a busy moment of the machine does not decide.
 """
 

@@ -317,19 +317,19 @@ def _scale(story: Story, findings: Findings) -> Scale:
 FOUND = ("event", "found", "right", "missed", "mistakes in arrival order")
 
 
-def _waited(unit: str) -> tuple[str, ...]:
-    return ("site", "detector", "level", f"K ({unit})", f"mean wait ({unit})", f"max wait ({unit})", "late", "waiting")
+WAITED = ("site", "detector", "level", "K", "mean wait", "max wait", "late", "waiting")
 
 
 def _print(console: Console, story: Story, findings: Findings) -> None:
     console.print()
     console.rule(f"[bold]{story.title}", align="left")
     console.print(story.text, highlight=False)
-    for header, rows in (
-        (FOUND, _verdicts(story, findings)),
-        (_waited(_scale(story, findings).name), _waits(story, findings)),
+    unit = _scale(story, findings).name
+    for title, header, rows in (
+        ("What was detected", FOUND, _verdicts(story, findings)),
+        (f"How long events waited, in {unit} of stream time", WAITED, _waits(story, findings)),
     ):
-        table = Table()
+        table = Table(title=title, title_justify="left")
         for number, name in enumerate(header):
             figures = number > (0 if header is FOUND else 1)
             table.add_column(name, justify="right" if figures else "left", no_wrap=True)
@@ -345,8 +345,8 @@ def _section(story: Story, findings: Findings) -> RunSection:
     tables = [
         RunTable("What was detected", FOUND, [[str(cell) for cell in row] for row in _verdicts(story, findings)]),
         RunTable(
-            "How long events waited, in stream time",
-            _waited(_scale(story, findings).name),
+            f"How long events waited, in {_scale(story, findings).name} of stream time",
+            WAITED,
             [[str(cell) for cell in row] for row in _waits(story, findings)],
             numeric_from=2,
         ),
