@@ -14,6 +14,7 @@ EXAMPLES = sorted(ROOT.glob("examples/[0-9]*.py"))
 #: What each example must print, whatever else it does.
 EXPECTED = {
     "01_embedded.py": ["as it should be: True", "late: Event('near', ts=30000", "stats: delivered 180, late 1"],
+    "02_spark_stream.py": ["batch: 138 of 138"],
     "03_columnar.py": ["sources: 22", "the same in tables of 700 rows: True"],
 }
 

@@ -35,7 +35,7 @@ class EventType:
 
     __slots__ = ("fields", "name", "source")
 
-    def __init__(self, name: str, source: str = "source", **fields: Any) -> None:
+    def __init__(self, name: str, /, source: str = "source", **fields: Any) -> None:
         if not name:
             raise ConfigError(f"an event type needs a name, a non-empty string; got {name!r}.")
         self.name = name

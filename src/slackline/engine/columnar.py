@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import bisect
 from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -99,11 +100,9 @@ class Columnar:
         """One detector through the chunk: its horizon, its rows, what it publishes."""
         wiring = self.wiring
         unit = wiring.units[index]
-        horizon = chunk.frontiers[unit.awaited[0].name]
-        slack = chunk.slacks[unit.awaited[0].name]
-        for channel in unit.awaited[1:]:
-            horizon = np.minimum(horizon, chunk.frontiers[channel.name])
-            slack = np.maximum(slack, chunk.slacks[channel.name])
+        horizon = reduce(np.minimum, [chunk.frontiers[channel.name] for channel in unit.awaited])
+        slacks = [chunk.slacks[channel.name] for channel in unit.slacking]
+        slack = reduce(np.maximum, slacks) if slacks else np.zeros_like(horizon)
         horizon = np.maximum.accumulate(horizon)
         np.maximum(horizon, unit.horizon, out=horizon)
         previous = np.concatenate(([unit.horizon], horizon[:-1]))

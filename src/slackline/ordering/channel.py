@@ -78,6 +78,11 @@ class Channel:
         self.events = 0
 
     @property
+    def uses_slack(self) -> bool:
+        """Whether K is among the evidence for this type's frontier."""
+        return True
+
+    @property
     def K(self) -> int:
         """The slack that the recent delays of this type ask for."""
         return int(self.ints[delays.K])
@@ -206,6 +211,10 @@ class DerivedChannel(Channel):
     def __init__(self, name: str, rank: int, evidence: Evidence) -> None:
         super().__init__(name, rank, evidence)
         self.back = 0
+
+    @property
+    def uses_slack(self) -> bool:
+        return self.evidence.policy == SLACK
 
     def note(self, ts: int, clk: int) -> None:
         """A derived (or pseudo) event arrived; it is measured when the clock moves next."""

@@ -30,6 +30,8 @@ class Unit:
         self.unsorted = unsorted
         #: The inputs that say how far everything has come; those that bypass ordering hold nobody up.
         self.awaited = [channel for channel in inputs if self.sorts(channel)] or inputs
+        #: Those of them for which K counts: not derived ones whose publisher's progress is known.
+        self.slacking = [channel for channel in self.awaited if channel.uses_slack]
         self.horizon = NEVER
         self.K = 0
         self.heap: list[Entry] = []
@@ -60,7 +62,7 @@ class Unit:
 
     def largest_slack(self) -> int:
         """K of the detector: the largest K of its inputs."""
-        return max([channel.K for channel in self.awaited])
+        return max([channel.K for channel in self.slacking], default=0)
 
     def release(self, horizon: int) -> list[Entry]:
         """Move the horizon and take out what it covers, in order."""
