@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from slackline.core.event import Event
@@ -74,13 +74,3 @@ class Detector:
     @property
     def takes_batches(self) -> bool:
         return type(self).on_batch is not Detector.on_batch
-
-
-def rows_of(detector: Detector, batch: Batch) -> Iterator[tuple[int, Event]]:
-    """What the detector publishes for a batch, row by row, whichever of the two methods it has."""
-    if detector.takes_batches:
-        yield from detector.on_batch(batch) or ()
-        return
-    for row, event in enumerate(batch):
-        for derived in detector.on_event(event) or ():
-            yield row, derived

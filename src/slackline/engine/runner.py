@@ -10,7 +10,7 @@ from typing import Any
 
 from slackline.core.batch import Batch
 from slackline.core.codec import encode
-from slackline.core.detector import Detector, rows_of
+from slackline.core.detector import Detector
 from slackline.core.errors import NotAnEventError
 from slackline.core.event import MAX_TS, Event
 from slackline.core.types import type_names
@@ -43,7 +43,8 @@ class Runner:
         self.detector = detector
         self.name = name
         self.publishes = frozenset(type_names(detector.publishes))
-        self.guarded = guarded or detector.takes_batches
+        self.takes_events, self.takes_batches = detector.takes_events, detector.takes_batches
+        self.guarded = guarded or self.takes_batches
         self.published = 0
         self.failed = 0
         self.failures: list[Failure] = []
@@ -57,17 +58,15 @@ class Runner:
 
         Failures are appended to ``failures``; their events are passed over.
         """
-        if not isinstance(rows, Batch) and not self.detector.takes_events:
-            return self._feed_runs(rows)
-        if isinstance(rows, Batch) and self.detector.takes_batches:
-            try:
-                return self._attempt(rows, len(rows))
-            except Exception:
-                self._restore()
-                if len(rows) > 1:
-                    return self._feed_rows([rows.slice(row, row + 1) for row in range(len(rows))])
-                return self._feed_rows([rows])
-        return self._feed_rows(list(rows))
+        if not isinstance(rows, Batch):
+            return self._feed_rows(rows) if self.takes_events else self._feed_runs(rows)
+        if not self.takes_batches:
+            return self._feed_rows(list(rows))
+        try:
+            return self._attempt(rows, len(rows))
+        except Exception:
+            self._restore()
+            return self._feed_rows([rows.slice(row, row + 1) for row in range(len(rows))])
 
     def _feed_runs(self, events: Sequence[Event]) -> Found:
         """Events for a detector that takes batches: cut into runs of one type."""
@@ -111,13 +110,9 @@ class Runner:
 
     def _publications(self, rows: Event | Batch) -> Found:
         if isinstance(rows, Event):
-            results = self.detector.on_event(rows)
-            if results is None:
-                return []
-            return [(0, self._checked(event)) for event in _iterable(results)]
+            return [(0, self._checked(event)) for event in _iterable(self.detector.on_event(rows), "on_event")]
         found = []
-        item: Any
-        for item in rows_of(self.detector, rows):
+        for item in _iterable(self.detector.on_batch(rows), "on_batch"):
             if not isinstance(item, tuple) or len(item) != 2:
                 raise NotAnEventError(
                     f"on_batch of {self.name!r} yielded {item!r}; yield (row, event) pairs, row being the number "
@@ -188,9 +183,12 @@ class Runner:
         self._since = None
 
 
-def _iterable(results: Any) -> Iterable[Any]:
+def _iterable(results: Any, method: str) -> Iterable[Any]:
+    """What a detector's method gave, if it is something to go through."""
+    if results is None:
+        return ()
     if isinstance(results, Event):
-        raise NotAnEventError(f"on_event returned {results!r}; yield it, or return a list of events.")
+        raise NotAnEventError(f"{method} returned {results!r}; yield it, or return a list.")
     if not isinstance(results, Iterable):
-        raise NotAnEventError(f"on_event returned {results!r}; yield events, return a list of them, or nothing.")
+        raise NotAnEventError(f"{method} returned {results!r}; yield what it causes, return a list, or nothing.")
     return results
