@@ -317,7 +317,7 @@ def _scale(story: Story, findings: Findings) -> Scale:
 FOUND = ("event", "found", "right", "missed", "mistakes in arrival order")
 
 
-WAITED = ("site", "detector", "level", "K", "mean wait", "max wait", "late", "waiting")
+WAITED = ("site", "detector", "level", "K", "mean", "max", "late", "waiting")
 
 
 def _print(console: Console, story: Story, findings: Findings) -> None:
