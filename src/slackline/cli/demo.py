@@ -141,7 +141,7 @@ def _kicks(folder: Path, seconds: float) -> Story:
         _cut(table, folder / "kicks"),
         table.num_rows,
         kick_hierarchy,
-        {site: _run_in(kick_hierarchy(), _sorted(part)) for site, part in sites.items()},
+        {site: _known(hits[site], _run_in(kick_hierarchy(), _sorted(part))) for site, part in sites.items()},
         {site: _run_in(kick_hierarchy(), part) for site, part in sites.items()},
         study,
         columns={"key": "site", "type": "type", "arrival": "arrival", "source": "source", "seq": "seq"},
@@ -179,6 +179,11 @@ def _phones(folder: Path, seconds: float) -> Story:
         columns={"key": "place", "type": "type", "arrival": "nr", "source": "source", "seq": "seq"},
         schema="place string, nr long, ts long, type string, source string, seq long",
     )
+
+
+def _known(hits: list[tuple[int, int]], in_order: list[Fact]) -> list[Fact]:
+    """The truth: hits as the simulation made them, and what follows from them in the sorted stream."""
+    return [("hit", ts, (player,)) for ts, player in hits] + [fact for fact in in_order if fact[0] != "hit"]
 
 
 def _cut(table: pa.Table, folder: Path) -> Path:

@@ -131,6 +131,13 @@ def as_column(values: list[Any]) -> Column:
         return np.array(values)
     if kinds == {int} and all(-(2**63) <= value < 2**63 for value in values):
         return np.array(values, dtype=np.int64)
-    column = np.empty(len(values), dtype=object)
-    column[:] = values
-    return column
+    return object_column(values)
+
+
+def object_column(values: list[Any]) -> Column:
+    """A list as a column of objects, one each: lists stay lists.
+
+    >>> object_column([[1, 2], [3, 4]]).shape
+    (2,)
+    """
+    return np.fromiter(values, dtype=object, count=len(values))

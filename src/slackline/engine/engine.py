@@ -209,8 +209,9 @@ class Engine:
                 set(arrivals["type"].unique().to_pylist()) if "type" in arrivals.column_names else set(wiring.sensors)
             )
         else:
-            types = {event.type for event in arrivals if isinstance(event, Event)}
-        if not types & wiring.clock_types or full.buffered == len(wiring.late) + len(wiring.quarantined):
+            types = {event.type for event in arrivals if isinstance(event, Event) and isinstance(event.type, str)}
+        drained = len(wiring.late) + len(wiring.quarantined) <= wiring.settings.max_buffered
+        if not (types & wiring.clock_types and drained):
             raise full
 
     def _why_waiting(self) -> str:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slackline.core.batch import Column
+from slackline.core.batch import Column, object_column
 from slackline.core.errors import SchemaError
 from slackline.core.event import MAX_TS, NO_SEQ, Event, Source
 from slackline.core.types import EventType
@@ -227,7 +227,7 @@ def _slots(table: pa.Table, channel: SensorChannel, rows: Ints, source: str) -> 
 
 
 def _sequence_numbers(table: pa.Table, rows: Ints) -> tuple[Ints, Mask | None]:
-    if "seq" not in table.column_names:
+    if "seq" not in table.column_names or pa.types.is_null(table["seq"].type):
         return np.full(len(rows), NO_SEQ, dtype=np.int64), None
     column = table["seq"]
     nulls = column.null_count
@@ -261,9 +261,7 @@ def _undeclared(data: pa.ChunkedArray, rows: Ints) -> Column:
 
 
 def _objects(data: pa.ChunkedArray, rows: Ints) -> Column:
-    column = np.empty(len(rows), dtype=object)
-    column[:] = data.take(pa.array(rows)).to_pylist()
-    return column
+    return object_column(data.take(pa.array(rows)).to_pylist())
 
 
 def _encoded(column: pa.ChunkedArray) -> tuple[Ints, Sequence[Any]]:
@@ -271,6 +269,8 @@ def _encoded(column: pa.ChunkedArray) -> tuple[Ints, Sequence[Any]]:
     array = column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):  # no chunk at all
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], type=column.type)
+    if pa.types.is_dictionary(array.type) and len(array.dictionary.unique()) < len(array.dictionary):
+        array = array.dictionary_decode()  # Arrow lets a dictionary hold a value twice
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
     values = array.dictionary.to_pylist()

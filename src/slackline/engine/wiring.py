@@ -14,7 +14,7 @@ from slackline.core.types import type_names
 from slackline.engine.results import Late, Output, Quarantined
 from slackline.engine.runner import Runner
 from slackline.ordering.channel import Channel, DerivedChannel, Evidence, SensorChannel
-from slackline.ordering.clock import Clock
+from slackline.ordering.clock import CLK, Clock
 from slackline.ordering.constants import NEVER
 from slackline.ordering.unit import Unit
 
@@ -69,7 +69,8 @@ class Wiring:
         self.channels.append([self.derived[kind] for kind in dict.fromkeys(type_names(detector.publishes))])
 
     def clk(self) -> int:
-        return int(self.clock.ints[0])
+        """Stream time as the compiled loops have it: NEVER before the first clock event."""
+        return int(self.clock.ints[CLK])
 
     # What happens to events, whichever way they came.
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from slackline.core.batch import Column
+from slackline.core.batch import Column, object_column
 
 Ints = npt.NDArray[np.int64]
 
@@ -75,7 +75,7 @@ class ColumnStore:
         self.ts, self.slots, self.seq = state["ts"], state["slots"], state["seq"]
         self.positions = state["positions"]
         self.columns = {
-            field: _objects(column) if isinstance(column, list) else column
+            field: object_column(column) if isinstance(column, list) else column
             for field, column in state["columns"].items()
         }
 
@@ -84,19 +84,13 @@ def _absent(n: int) -> Column:
     return np.full(n, None, dtype=object)
 
 
-def _objects(values: list[Any]) -> Column:
-    column = np.empty(len(values), dtype=object)
-    column[:] = values
-    return column
-
-
 def _joined(old: Column, new: Column) -> Column:
     if not len(old):
         return new
     if not len(new):
         return old
     if old.dtype != new.dtype and object in (old.dtype, new.dtype):
-        return np.concatenate((_objects(old.tolist()), _objects(new.tolist())))
+        return np.concatenate((object_column(old.tolist()), object_column(new.tolist())))
     return np.concatenate((old, new))
 
 

@@ -560,3 +560,44 @@ def test_a_detector_may_keep_its_event_types_in_the_instance() -> None:
     target = engine(Own())
     target.push(table(ts=[1], x=[1.0]))
     assert [o.event.ts for o in sl.Engine.load(target.save(), target.hierarchy).close()] == [1]
+
+
+def test_a_value_that_stands_twice_in_a_dictionary_loses_no_row() -> None:
+    types = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 0]), pa.array(["in", "in", "tick"]))
+    target = engine(TwoTypes())
+    target.push(table(ts=[1, 2, 3, 4], type=types))
+    assert [output.event.ts for output in target.close()] == [1, 2, 3, 4]
+
+
+def test_a_column_of_nulls_for_sequence_numbers_is_a_stream_without_them() -> None:
+    target = engine()
+    target.push(table(ts=[1, 2], seq=pa.nulls(2)))
+    assert [output.event.seq for output in target.close()] == [0, 1] and target.quarantined == []
+
+
+@FORMS
+def test_lists_of_equal_length_in_the_payload_stay_lists(form: str) -> None:
+    class Batches(Copy):
+        on_event = sl.Detector.on_event
+
+        def on_batch(self, batch: sl.Batch):
+            for row, event in enumerate(batch):
+                yield row, event.derive("out", v=event["v"])
+
+    target = engine(Batches(), policy="slack")
+    rows = table(ts=[10, 11], v=[[1, 2], [3, 4]])
+    events = [sl.Event("in", 10, v=[1, 2]), sl.Event("in", 11, v=[3, 4])]
+    found = target.push(rows if form == "table" else events) + target.close()
+    assert [output.event["v"] for output in found] == [[1, 2], [3, 4]]
+    waiting = engine(policy="slack", clock="tick")
+    waiting.push(table(ts=[10, 11], type=["in", "in"], v=[[1, 2], [3, 4]]))
+    again = sl.Engine.load(waiting.save(), waiting.hierarchy)
+    assert [output.event["v"] for output in again.close()] == [[1, 2], [3, 4]]
+
+
+def test_beyond_the_limit_an_unhashable_type_is_no_clock_event() -> None:
+    target = engine(TwoTypes(), clock="tick", policy="slack", max_buffered=1)
+    with pytest.raises(BufferLimitError):
+        push(target, "events", [1, 2])
+    with pytest.raises(BufferLimitError):
+        target.push([sl.Event(["tick"], 1)])  # type: ignore[arg-type]
