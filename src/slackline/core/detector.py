@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from slackline.core.types import EventType
 
 #: Attributes that are set up once, not state.
-CONNECTIONS = frozenset({"listens", "publishes", "unsorted", "name"})
+CONNECTIONS = frozenset({"listens", "publishes", "unsorted", "fixed", "name"})
 
 Published = Iterable[Event] | None
 PublishedRows = Iterable[tuple[int, Event]] | None
@@ -26,7 +26,9 @@ class Detector:
     ordinary attributes. **A detector never sees the middleware**: no clock, no arrival order, no ordering unit, only
     events in order.
 
-    ``unsorted`` names those of ``listens`` that are wanted at once, in arrival order, without waiting.
+    ``unsorted`` names those of ``listens`` that are wanted at once, in arrival order, without waiting. ``fixed`` names
+    attributes that never change after ``__init__`` (tables, thresholds): they are no state, so nobody copies or saves
+    them.
 
     >>> class Twice(Detector):
     ...     listens, publishes = ("a",), ("b",)
@@ -39,6 +41,7 @@ class Detector:
     listens: ClassVar[tuple[str | EventType, ...]] = ()
     publishes: ClassVar[tuple[str | EventType, ...]] = ()
     unsorted: ClassVar[tuple[str | EventType, ...]] = ()
+    fixed: ClassVar[tuple[str, ...]] = ()
 
     #: How the detector is called in outputs, statistics and errors; the class name unless set.
     name: str = ""
@@ -55,15 +58,20 @@ class Detector:
         raise NotImplementedError
 
     def snapshot(self) -> Any:
-        """The state as a value: by default the instance's own attributes, less what says how it is connected."""
-        return {name: value for name, value in vars(self).items() if name not in CONNECTIONS}
+        """The state as a value: by default the instance's own attributes, less ``fixed`` and how it is connected."""
+        fixed = self._fixed()
+        return {name: value for name, value in vars(self).items() if name not in fixed}
 
     def restore(self, state: Any) -> None:
         """Take over a state that ``snapshot`` gave."""
-        kept = {name: value for name, value in vars(self).items() if name in CONNECTIONS}
+        fixed = self._fixed()
+        kept = {name: value for name, value in vars(self).items() if name in fixed}
         vars(self).clear()
         vars(self).update(kept)
         vars(self).update(state)
+
+    def _fixed(self) -> frozenset[str]:
+        return CONNECTIONS.union(self.fixed)
 
     # What the subclass wrote, asked by the engine.
 

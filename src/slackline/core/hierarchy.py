@@ -52,7 +52,10 @@ class Hierarchy:
                 )
         self.types: dict[str, EventType] = {}
         self.publisher: dict[str, str] = {}
+        clock = (clock,) if isinstance(clock, str | EventType) else tuple(clock)
         self.clock = type_names(clock)
+        for kind in clock:
+            self._note(kind)
         self._note_types(given)
         order = self._sorted(dict(zip(names, given, strict=True)))
         self._given: list[Detector] | None = [detector for _, detector in order]
@@ -83,11 +86,7 @@ class Hierarchy:
             name = detector_name(detector)
             self._check_detector(name, detector)
             for kind in (*detector.listens, *detector.publishes):
-                if isinstance(kind, EventType) and self.types.setdefault(kind.name, kind) != kind:
-                    raise HierarchyError(
-                        f"event type {kind.name!r} is declared twice with different fields: {kind!r} and "
-                        f"{self.types[kind.name]!r}; declare it once and use that everywhere."
-                    )
+                self._note(kind)
             for published in type_names(detector.publishes):
                 if published in self.publisher:
                     raise HierarchyError(
@@ -95,6 +94,13 @@ class Hierarchy:
                         f"a type has one publisher. Rename one, or let a third detector listen to both."
                     )
                 self.publisher[published] = name
+
+    def _note(self, kind: str | EventType) -> None:
+        if isinstance(kind, EventType) and self.types.setdefault(kind.name, kind) != kind:
+            raise HierarchyError(
+                f"event type {kind.name!r} is declared twice and differently: {kind!r} and "
+                f"{self.types[kind.name]!r}; declare it once and use that everywhere."
+            )
 
     @staticmethod
     def _check_detector(name: str, detector: Detector) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -28,18 +29,31 @@ class EventType:
     Use it wherever a type's name goes (``listens``, ``publishes``, ``clock``). ``source`` names the table
     column that holds the source; fields are ``float``, ``int``, ``bool``, ``str`` or a NumPy dtype name.
 
-    >>> position = EventType("position", source="sid", x=float, y="float32")
+    What a sensor type says more, the engine sees to: an event from none of the ``sources`` (where they are given), or
+    with a number that is missing or not finite (where ``finite``), goes to quarantine, and no detector sees it.
+
+    >>> position = EventType("position", source="sid", sources=(4, 8), finite=True, x=float, y="float32")
     >>> position.name, dict(position.fields)["y"]
     ('position', dtype('float32'))
     """
 
-    __slots__ = ("fields", "name", "source")
+    __slots__ = ("fields", "finite", "name", "source", "sources")
 
-    def __init__(self, name: str, /, source: str = "source", **fields: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        /,
+        source: str = "source",
+        sources: Iterable[int | str] | None = None,
+        finite: bool = False,
+        **fields: Any,
+    ) -> None:
         if not name:
             raise ConfigError(f"an event type needs a name, a non-empty string; got {name!r}.")
         self.name = name
         self.source = source
+        self.sources = None if sources is None else frozenset(sources)
+        self.finite = finite
         self.fields: Mapping[str, np.dtype[Any]] = MappingProxyType(
             {field: _dtype(name, field, kind) for field, kind in fields.items()}
         )
@@ -49,6 +63,8 @@ class EventType:
             isinstance(other, EventType)
             and self.name == other.name
             and self.source == other.source
+            and self.sources == other.sources
+            and self.finite == other.finite
             and dict(self.fields) == dict(other.fields)
         )
 
@@ -56,15 +72,34 @@ class EventType:
         return hash(self.name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self.name, self.source, {field: dtype.str for field, dtype in self.fields.items()})
+        fields = {field: dtype.str for field, dtype in self.fields.items()}
+        return _rebuild, (self.name, self.source, self.sources, self.finite, fields)
+
+    def lacks(self, payload: Mapping[str, Any]) -> str | None:
+        """The first field whose number is missing or not finite, if that matters here."""
+        if not self.finite:
+            return None
+        for field, dtype in self.fields.items():
+            if dtype.kind in "fiu" and not _is_finite(payload.get(field)):
+                return field
+        return None
 
     def __repr__(self) -> str:
         fields = "".join(f", {field}={dtype}" for field, dtype in self.fields.items())
         return f"EventType({self.name!r}{fields})"
 
 
-def _rebuild(name: str, source: str, fields: dict[str, str]) -> EventType:
-    return EventType(name, source, **fields)
+def _rebuild(
+    name: str, source: str, sources: frozenset[int | str] | None, finite: bool, fields: dict[str, str]
+) -> EventType:
+    return EventType(name, source, sources, finite, **fields)
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except (TypeError, OverflowError):
+        return False
 
 
 def _dtype(name: str, field: str, kind: Any) -> np.dtype[Any]:

@@ -16,7 +16,7 @@ from slackline.core.errors import SchemaError
 from slackline.core.event import MAX_TS, NO_SEQ, Event, Source
 from slackline.core.types import EventType
 from slackline.engine.stepwise import BAD_TS, JUMP
-from slackline.engine.wiring import Wiring
+from slackline.engine.wiring import NOT_FINITE, UNKNOWN_SOURCE, Wiring
 from slackline.ordering.channel import SMALL, SensorChannel
 from slackline.ordering.duplicates import duplicates
 
@@ -182,6 +182,8 @@ def _lot(wiring: Wiring, table: pa.Table, channel: SensorChannel, rows: Ints, ts
     declared = wiring.hierarchy.types.get(channel.name)
     source = _source_column(declared, table)
     reserved = {"ts", "type", "seq", source}
+    if declared and declared.sources is not None:
+        rows = _from_known_sources(wiring, table, rows, source, declared.sources)
     seq, good = _sequence_numbers(table, rows)
     columns: dict[str, Column] = {}
     fields = declared.fields if declared and declared.fields else None
@@ -197,7 +199,37 @@ def _lot(wiring: Wiring, table: pa.Table, channel: SensorChannel, rows: Ints, ts
         for row in rows[~good].tolist():
             _set_aside(wiring, table, row, "bad sequence number or a declared field without a value")
         lot.keep(good)
+    if declared and declared.finite:
+        _keep_finite(wiring, table, lot)
     return lot
+
+
+def _from_known_sources(
+    wiring: Wiring, table: pa.Table, rows: Ints, source: str, sources: frozenset[int | str]
+) -> Ints:
+    """The rows whose source the type names; the rest is set aside."""
+    if source in table.column_names:
+        codes, values = _encoded(table[source])
+        known = np.array([value in sources for value in values], dtype=np.bool_)[codes[rows]]
+    else:
+        known = np.zeros(len(rows), dtype=np.bool_)
+    if known.all():
+        return rows
+    for row in rows[~known].tolist():
+        name = table[source][row].as_py() if source in table.column_names else None
+        _set_aside(wiring, table, row, UNKNOWN_SOURCE.format(name))
+    return rows[known]
+
+
+def _keep_finite(wiring: Wiring, table: pa.Table, lot: Lot) -> None:
+    numbers = [column for column in lot.columns.values() if column.dtype.kind == "f"]
+    # A sum is finite only if all its terms are (and then some: an overflow is looked at again, one by one).
+    if not numbers or np.isfinite(sum(float(np.sum(column)) for column in numbers)):
+        return
+    finite = np.all([np.isfinite(column) for column in numbers], axis=0)
+    for row in lot.rows[~finite].tolist():
+        _set_aside(wiring, table, row, NOT_FINITE)
+    lot.keep(finite)
 
 
 def _slots(table: pa.Table, channel: SensorChannel, rows: Ints, source: str) -> Ints:

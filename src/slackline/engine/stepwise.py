@@ -64,6 +64,9 @@ class Stepwise:
                 wiring.quarantine(event, bad, position)
                 return REJECTED
             event, ts, seq = fixed, fixed.ts, fixed.seq
+        if channel.name in wiring.demanding and (wrong := wiring.objection(event)):
+            wiring.quarantine(event, wrong, position)
+            return REJECTED
         slot = _slot(channel, event.source)
         if slot is None:
             wiring.quarantine(event, f"bad source: {event.source!r} is neither a string nor an integer", position)

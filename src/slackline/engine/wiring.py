@@ -18,6 +18,9 @@ from slackline.ordering.clock import CLK, Clock
 from slackline.ordering.constants import NEVER
 from slackline.ordering.unit import Unit
 
+UNKNOWN_SOURCE = "unknown source: {!r} is none of those the event type names"
+NOT_FINITE = "a declared number is missing or not finite"
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -39,6 +42,9 @@ class Wiring:
         self.settings = settings
         self.clock = Clock(settings.max_jump)
         self.clock_types = frozenset(hierarchy.clock)
+        types = hierarchy.types
+        #: Sensor types that say which sources or numbers they take.
+        self.demanding = frozenset(n for n, kind in types.items() if kind.sources is not None or kind.finite)
         detectors = hierarchy.take_detectors()
         ranked = {name: rank for rank, name in enumerate(sorted({*hierarchy.sensor_types, *hierarchy.publisher}))}
         self.sensors = {
@@ -71,6 +77,14 @@ class Wiring:
     def clk(self) -> int:
         """Stream time as the compiled loops have it: NEVER before the first clock event."""
         return int(self.clock.ints[CLK])
+
+    def objection(self, event: Event) -> str | None:
+        """Why an event of a demanding type cannot be taken, if so."""
+        kind = self.hierarchy.types[event.type]
+        if kind.sources is not None and event.source not in kind.sources:
+            return UNKNOWN_SOURCE.format(event.source)
+        field = kind.lacks(event.payload)
+        return None if field is None else NOT_FINITE
 
     # What happens to events, whichever way they came.
 
