@@ -63,7 +63,7 @@ def test_a_source_that_is_set_aside_holds_up_nobody(form: str) -> None:
     rows += [(sid, 10 * n + sid, 1.0, 1.0) for n in range(100) for sid in (4, 8)]
     engine = pushed(form, rows)
     assert engine.stats()["types"]["place"]["sources"] == 2
-    assert engine.buffered() < 20
+    assert engine.stats()["buffered"] < 20
 
 
 def test_a_table_without_its_source_column_is_an_error() -> None:
