@@ -263,8 +263,8 @@ def _sequence_numbers(table: pa.Table, rows: Ints) -> tuple[Ints, Mask | None]:
         return np.full(len(rows), NO_SEQ, dtype=np.int64), None
     column = table["seq"]
     nulls = column.null_count
-    seq = column.fill_null(NO_SEQ) if nulls else column
-    numbers = seq.cast(pa.int64(), safe=False).to_numpy().take(rows)
+    seq = column.cast(pa.int64(), safe=False)  # an unsigned column has no room for NO_SEQ
+    numbers = (seq.fill_null(NO_SEQ) if nulls else seq).to_numpy().take(rows)
     good = numbers >= 0
     if nulls:
         good |= column.is_null().to_numpy(zero_copy_only=False)[rows]
