@@ -145,10 +145,11 @@ class Columnar:
         late = late_rows(store.ts, store.positions, chunk.first, unit.horizon, horizon)
         some_late = bool(late.any())
         if some_late:
-            for row in np.flatnonzero(late).tolist():
-                position = int(store.positions[row]) - chunk.first
+            rows = np.flatnonzero(late)
+            arrived = (store.positions[rows] - chunk.first).tolist()
+            for position, event in zip(arrived, channel.batch(0, len(store)).take(rows), strict=True):
                 reached = unit.horizon if position == 0 else int(horizon[position - 1])
-                self._late(index, channel.batch(row, row + 1).event(0), channel, reached, position, chunk)
+                self._late(index, event, channel, reached, position, chunk)
         start, stop = np.searchsorted(store.ts, (unit.horizon, horizon[-1]), side="right").tolist()
         batch, positions = channel.batch(start, stop), store.positions[start:stop]
         if some_late and late[start:stop].any():
@@ -289,13 +290,13 @@ class Columnar:
         delays = channel.run(positions, ts, chunk.before, chunk.clk)
         chunk.slacks[channel.name] = delays
         if channel.evidence.policy == SLACK:
-            reached, base = chunk.clk - delays, chunk.clk
+            frontier, base = chunk.clk - delays, chunk.clk
         else:
-            set_back = np.full(len(horizon), backs[0][1], dtype=np.int64)
+            frontier, base = horizon - backs[0][1], horizon
             for position, back in backs[1:]:
-                set_back[position:] = back
-            reached, base = horizon - set_back, horizon
-        frontier = np.where(base == NEVER, NEVER, reached)
+                frontier[position:] = horizon[position:] - back
+        if base[0] == NEVER:  # neither the clock nor a horizon moves back
+            frontier[base == NEVER] = NEVER
         chunk.frontiers[channel.name] = frontier
         channel.frontier = int(frontier[-1])
 

@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 
 from slackline.ordering.constants import FOREVER, NEVER, READY, SLACK
-from slackline.ordering.delays import MEASURED, K, measure, measure_itself, note
+from slackline.ordering.delays import MEASURED, WAITING, K, measure, measure_itself, note
 from slackline.ordering.readiness import arrive, least_frontier
 
 READY_PATIENCE = 4
@@ -160,15 +160,25 @@ def derived_step(ints, floats, before, clk, margin, block):  # type: ignore[no-u
 
 @njit(cache=True)
 def derived_run(ints, floats, positions, ts, before, clk, margin, block, slack):  # type: ignore[no-untyped-def]
-    """All positions of a chunk for a derived type, whose events arrive after the clock update of their position."""
+    """All positions of a chunk for a derived type, whose events arrive after the clock update of their position.
+
+    Derived events are few: nothing happens between an arrival's measurement and the next arrival.
+    """
     arrival = 0
-    for p in range(len(clk)):
-        derived_step(ints, floats, before, clk[p], margin, block)
-        before = clk[p]
+    p = 0
+    while p < len(clk):
+        if ints[WAITING] == 0:
+            quiet_until = positions[arrival] if arrival < len(positions) else len(clk)
+            slack[p:quiet_until] = ints[K]
+            p = quiet_until
+            if p == len(clk):
+                return
+        derived_step(ints, floats, before if p == 0 else clk[p - 1], clk[p], margin, block)
         while arrival < len(positions) and positions[arrival] == p:
-            note(ints, floats, ts[arrival], before)
+            note(ints, floats, ts[arrival], clk[p])
             arrival += 1
         slack[p] = ints[K]
+        p += 1
 
 
 @njit(cache=True)
