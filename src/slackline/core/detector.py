@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from slackline.core.types import EventType
 
 #: Attributes that are set up once, not state.
-CONNECTIONS = frozenset({"listens", "publishes", "unsorted", "fixed", "name"})
+CONNECTIONS = frozenset({"listens", "publishes", "unsorted", "fixed", "sets_back", "name"})
 
 Published = Iterable[Event] | None
 PublishedRows = Iterable[tuple[int, Event]] | None
@@ -28,7 +28,8 @@ class Detector:
 
     ``unsorted`` names those of ``listens`` that are wanted at once, in arrival order, without waiting. ``fixed`` names
     attributes that never change after ``__init__`` (tables, thresholds): they are no state, so nobody copies or saves
-    them.
+    them. ``sets_back`` is how far the detector may set its events back, if that is known: the levels above wait so
+    much longer from the start. Otherwise it is measured, and the first event that is set back comes too late for them.
 
     >>> class Twice(Detector):
     ...     listens, publishes = ("a",), ("b",)
@@ -42,6 +43,7 @@ class Detector:
     publishes: ClassVar[tuple[str | EventType, ...]] = ()
     unsorted: ClassVar[tuple[str | EventType, ...]] = ()
     fixed: ClassVar[tuple[str, ...]] = ()
+    sets_back: int = 0
 
     #: How the detector is called in outputs, statistics and errors; the class name unless set.
     name: str = ""

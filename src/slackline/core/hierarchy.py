@@ -110,6 +110,11 @@ class Hierarchy:
                 raise HierarchyError(
                     f"{name}.{attribute} must be a tuple of event type names, e.g. ('near', 'kick'); got {kinds!r}."
                 )
+        if not isinstance(detector.sets_back, int) or detector.sets_back < 0:
+            raise HierarchyError(
+                f"{name}.sets_back is a length of time in the unit of the time stamps, a whole number; "
+                f"got {detector.sets_back!r}."
+            )
         if not detector.listens:
             raise HierarchyError(f"detector {name!r} listens to nothing; set `listens` to the event types it needs.")
         if not (detector.takes_events or detector.takes_batches):

@@ -73,6 +73,8 @@ class Wiring:
         self.units.append(Unit(name, inputs, frozenset(type_names(detector.unsorted))))
         self.runners.append(Runner(detector, name, self.settings.quarantine_errors))
         self.channels.append([self.derived[kind] for kind in dict.fromkeys(type_names(detector.publishes))])
+        for channel in self.channels[-1]:
+            channel.back = detector.sets_back
 
     def clk(self) -> int:
         """Stream time as the compiled loops have it: NEVER before the first clock event."""

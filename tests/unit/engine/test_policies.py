@@ -105,3 +105,27 @@ def test_a_timeout_bounds_the_wait_for_those_who_owe() -> None:
         return engine.stats()["detectors"]["level1"]["wait_max"]
 
     assert longest(20) <= 45 < longest(None)
+
+
+@pytest.mark.parametrize("sets_back", [0, 5])
+def test_a_detector_that_says_how_far_it_sets_back_is_waited_for_from_the_start(sets_back: int) -> None:
+    class Back(sl.Detector):
+        listens, publishes = ("a",), ("b",)
+
+        def on_event(self, event: sl.Event):
+            if event.ts == 50:
+                yield event.derive("b", ts=45)
+
+    class Top(sl.Detector):
+        listens, publishes = ("a", "b"), ("c",)
+
+        def on_event(self, event: sl.Event):
+            if event.type == "b":
+                yield event.derive("c")
+
+    back = Back()
+    back.sets_back = sets_back
+    engine = sl.Engine(sl.Hierarchy([back, Top()], clock="a"))
+    found = engine.push([sl.Event("a", ts=ts, source="s") for ts in range(100)]) + engine.close()
+    assert [output.event.ts for output in found if output.event.type == "c"] == ([45] if sets_back else [])
+    assert len(engine.late) == (0 if sets_back else 1)
