@@ -9,7 +9,6 @@ caused it, where the next level takes it up.
 
 from __future__ import annotations
 
-import bisect
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -22,7 +21,7 @@ from slackline.core.event import Event
 from slackline.engine.ingest import Lot, read
 from slackline.engine.wiring import Wiring
 from slackline.ordering.channel import DerivedChannel, SensorChannel
-from slackline.ordering.constants import NEVER, SLACK
+from slackline.ordering.constants import FOREVER, NEVER, SLACK
 from slackline.ordering.frontier import release_positions, rises
 from slackline.ordering.store import late_rows
 from slackline.ordering.unit import Entry, Unit
@@ -84,6 +83,22 @@ class Columnar:
         if len(chunk.advances):
             wiring.last_advance = wiring.position + int(chunk.advances[-1]) + 1
         wiring.position += n
+
+    def flush(self) -> None:
+        """The end of the stream: everything that waits goes, level by level."""
+        wiring, clk = self.wiring, self.wiring.clk()
+        start = np.zeros(1, dtype=np.int64)
+        chunk = Chunk(wiring.position, clk, np.array([clk], dtype=np.int64), {}, start)
+        for index, unit in enumerate(wiring.units):
+            previous = np.array([unit.horizon], dtype=np.int64)
+            segments = self._due(index, np.array([FOREVER], dtype=np.int64), previous, chunk)
+            backs = {channel.name: [(-1, channel.back)] for channel in wiring.channels[index]}
+            for segment in segments:
+                self._count(unit, segment, chunk)
+            for segment, first, stop in _runs(segments):
+                self._feed(index, segment, first, stop, previous, chunk, backs)
+        for channel in wiring.sensors.values():
+            channel.store.clear()
 
     def _arrive(self, channel: SensorChannel, chunk: Chunk) -> None:
         lot = chunk.lots.get(channel.name)
@@ -278,15 +293,20 @@ class Columnar:
         """Delays and frontier of a type this detector publishes, for those who listen to it."""
         if not self.wiring.readers[channel.name]:
             return
-        growths = [position for position, _ in backs]
-        arrivals = [(position, 1, event.ts) for position, event in chunk.published.get(channel.name, [])]
-        for position in warnings.tolist():
-            # The pseudo event of a growing K knows only what was set back before this position.
-            back = backs[bisect.bisect_left(growths, position) - 1][1]
-            arrivals.append((position, 0, int(chunk.clk[position]) - int(slack[position]) - back))
-        arrivals.sort(key=lambda arrival: arrival[:2])
-        positions = np.array([arrival[0] for arrival in arrivals], dtype=np.int64)
-        ts = np.array([arrival[2] for arrival in arrivals], dtype=np.int64)
+        # The pseudo event of a growing K knows only what was set back before its position.
+        growths = np.array([position for position, _ in backs], dtype=np.int64)
+        known = np.array([back for _, back in backs], dtype=np.int64)
+        back = known[np.searchsorted(growths, warnings) - 1]
+        published = chunk.published.get(channel.name, [])
+        positions = np.concatenate((warnings, np.array([position for position, _ in published], dtype=np.int64)))
+        ts = np.concatenate(
+            (
+                chunk.clk[warnings] - slack[warnings] - back,
+                np.array([event.ts for _, event in published], dtype=np.int64),
+            )
+        )
+        order = np.argsort(positions, kind="stable")
+        positions, ts = positions[order], ts[order]
         delays = channel.run(positions, ts, chunk.before, chunk.clk)
         chunk.slacks[channel.name] = delays
         if channel.evidence.policy == SLACK:

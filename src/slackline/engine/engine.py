@@ -148,8 +148,10 @@ class Engine:
         if self._closed:
             return []
         self._closed = True
-        self._wiring.rows_to_objects()
-        self._stepwise.flush()
+        if any(len(sensor.store) for sensor in self._wiring.sensors.values()):
+            self._columnar.flush()
+        else:
+            self._stepwise.flush()
         return self._finish()
 
     def _finish(self) -> list[Output]:
