@@ -6,6 +6,7 @@ import copy
 import difflib
 from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
+from typing import Any
 
 from slackline.core.detector import Detector
 from slackline.core.errors import HierarchyError
@@ -60,7 +61,8 @@ class Hierarchy:
         order = self._sorted(dict(zip(names, given, strict=True)))
         self._given: list[Detector] | None = [detector for _, detector in order]
         self.names = tuple(name for name, _ in order)
-        self.levels = self._levels(order)
+        self.listens = {name: type_names(detector.listens) for name, detector in order}
+        self.levels = self._levels()
         published = set(self.publisher)
         wanted = {kind for _, detector in order for kind in type_names(detector.listens)}
         self.sensor_types = tuple(sorted((wanted - published) | set(self.clock)))
@@ -110,10 +112,11 @@ class Hierarchy:
                 raise HierarchyError(
                     f"{name}.{attribute} must be a tuple of event type names, e.g. ('near', 'kick'); got {kinds!r}."
                 )
-        if not isinstance(detector.sets_back, int) or detector.sets_back < 0:
+        sets_back: Any = detector.sets_back
+        if not isinstance(sets_back, int) or sets_back < 0:
             raise HierarchyError(
                 f"{name}.sets_back is a length of time in the unit of the time stamps, a whole number; "
-                f"got {detector.sets_back!r}."
+                f"got {sets_back!r}."
             )
         if not detector.listens:
             raise HierarchyError(f"detector {name!r} listens to nothing; set `listens` to the event types it needs.")
@@ -137,10 +140,10 @@ class Hierarchy:
                 f"publishes; split one of them or rename the type that closes the circle."
             ) from None
 
-    def _levels(self, order: list[tuple[str, Detector]]) -> dict[str, int]:
+    def _levels(self) -> dict[str, int]:
         levels: dict[str, int] = {}
-        for name, detector in order:
-            below = [levels[self.publisher[k]] for k in type_names(detector.listens) if k in self.publisher]
+        for name in self.names:
+            below = [levels[self.publisher[kind]] for kind in self.listens[name] if kind in self.publisher]
             levels[name] = 1 + max(below, default=0)
         return levels
 

@@ -296,12 +296,12 @@ class Columnar:
         # The pseudo event of a growing K knows only what was set back before its position.
         growths = np.array([position for position, _ in backs], dtype=np.int64)
         known = np.array([back for _, back in backs], dtype=np.int64)
-        back = known[np.searchsorted(growths, warnings) - 1]
+        backs_then = known[np.searchsorted(growths, warnings) - 1]
         published = chunk.published.get(channel.name, [])
         positions = np.concatenate((warnings, np.array([position for position, _ in published], dtype=np.int64)))
         ts = np.concatenate(
             (
-                chunk.clk[warnings] - slack[warnings] - back,
+                chunk.clk[warnings] - slack[warnings] - backs_then,
                 np.array([event.ts for _, event in published], dtype=np.int64),
             )
         )
