@@ -310,13 +310,13 @@ class Columnar:
         delays = channel.run(positions, ts, chunk.before, chunk.clk)
         chunk.slacks[channel.name] = delays
         if channel.evidence.policy == SLACK:
-            frontier, base = chunk.clk - delays, chunk.clk
+            frontier = chunk.clk - delays
         else:
-            frontier, base = horizon - backs[0][1], horizon
+            frontier = horizon - backs[0][1]
             for position, back in backs[1:]:
                 frontier[position:] = horizon[position:] - back
-        if base[0] == NEVER:  # neither the clock nor a horizon moves back
-            frontier[base == NEVER] = NEVER
+        if horizon[0] == NEVER:  # the publisher has not begun
+            frontier[horizon == NEVER] = NEVER
         chunk.frontiers[channel.name] = frontier
         channel.frontier = int(frontier[-1])
 

@@ -226,11 +226,11 @@ class DerivedChannel(Channel):
         frontier.derived_step(self.ints, self.floats, before, clk, e.margin, e.block)
 
     def progress(self, horizon: int, clk: int) -> None:
-        """The publisher has processed everything up to its horizon."""
-        if self.evidence.policy == SLACK:
-            self.frontier = NEVER if clk == NEVER else clk - self.K
+        """The publisher has processed everything up to its horizon; before it has begun nothing is known."""
+        if horizon == NEVER:
+            self.frontier = NEVER
         else:
-            self.frontier = NEVER if horizon == NEVER else horizon - self.back
+            self.frontier = clk - self.K if self.evidence.policy == SLACK else horizon - self.back
 
     def run(self, positions: Ints, ts: Ints, before: int, clk: Ints) -> Ints:
         """All positions of a chunk: K after each."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import slackline as sl
@@ -129,3 +130,27 @@ def test_a_detector_that_says_how_far_it_sets_back_is_waited_for_from_the_start(
     found = engine.push([sl.Event("a", ts=ts, source="s") for ts in range(100)]) + engine.close()
     assert [output.event.ts for output in found if output.event.type == "c"] == ([45] if sets_back else [])
     assert len(engine.late) == (0 if sets_back else 1)
+
+
+@pytest.mark.parametrize("form", ["events", "table"])
+def test_under_slack_the_levels_above_do_not_start_before_those_below(form: str) -> None:
+    """What a warm-up holds back comes out long after it happened; that is no reason to call it late above."""
+
+    class First(sl.Detector):
+        listens, publishes = ("a",), ("b",)
+
+        def on_event(self, event: sl.Event):
+            if event.ts == 0:
+                yield event.derive("b")
+
+    class Top(sl.Detector):
+        listens, publishes = ("b",), ("c",)
+
+        def on_event(self, event: sl.Event):
+            yield event.derive("c")
+
+    engine = sl.Engine(sl.Hierarchy([First(), Top()], clock="a"), policy="slack", warmup=50)
+    events = [sl.Event("a", ts=ts, source="s") for ts in range(100)]
+    found = engine.push(events if form == "events" else pa.table({"ts": range(100), "source": ["s"] * 100}))
+    assert [output.event.type for output in found + engine.close()] == ["b", "c"]
+    assert not engine.late
