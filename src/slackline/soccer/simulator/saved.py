@@ -1,0 +1,86 @@
+"""A simulated match on disk: ``match.json``, ``truth.parquet``, and ``positions/part-00000.parquet`` and on.
+
+:func:`slackline.soccer.recordings.open_recording` reads such a directory too, like any other recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from slackline.core.errors import ConfigError, SlacklineError
+from slackline.soccer.match import Match
+
+_MATCH, _TRUTH, _POSITIONS = "match.json", "truth.parquet", "positions"
+
+
+@dataclass(frozen=True, slots=True)
+class SavedMatch:
+    """A match, what really happened in it, and the files of its positions in order."""
+
+    match: Match
+    truth: pa.Table
+    parts: tuple[Path, ...]
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The positions in arrival order, one table per file."""
+        for part in self.parts:
+            yield pq.read_table(part)
+
+
+def check_free(directory: Path) -> None:
+    """Say so if something would be overwritten."""
+    if directory.exists() and not directory.is_dir():
+        raise ConfigError(f"{directory} is a file; give a directory that is empty or does not exist yet.")
+    if directory.is_dir() and any(directory.iterdir()):
+        raise ConfigError(f"{directory} is not empty; give another directory, or empty it first.")
+
+
+def save(
+    directory: Path | str,
+    match: Match,
+    tables: Iterable[pa.Table],
+    truth: Callable[[], pa.Table],
+    progress: Callable[[pa.Table], None] = lambda table: None,
+) -> int:
+    """Write a match to a directory that is empty or not there yet; gives the number of positions.
+
+    ``truth`` is asked when all tables are written: a simulation knows it then without playing again. ``progress`` is
+    told each table that was written.
+    """
+    directory = Path(directory)
+    check_free(directory)
+    rows = 0
+    try:
+        (directory / _POSITIONS).mkdir(parents=True)
+        for number, table in enumerate(tables):
+            pq.write_table(table, directory / _POSITIONS / f"part-{number:05d}.parquet", compression="zstd")
+            rows += len(table)
+            progress(table)
+        pq.write_table(truth(), directory / _TRUTH)
+        match.save(directory / _MATCH)
+    except OSError as cause:
+        raise SlacklineError(f"cannot write the match to {directory}: {cause}.") from cause
+    return rows
+
+
+def load(directory: Path | str) -> SavedMatch:
+    """Read what :func:`save` wrote."""
+    directory = Path(directory)
+    parts = tuple(sorted((directory / _POSITIONS).glob("part-*.parquet")))
+    missing = [name for name in (_MATCH, _TRUTH) if not (directory / name).is_file()]
+    if missing or not parts:
+        lacking = ", ".join([*missing, *([] if parts else [f"{_POSITIONS}/part-*.parquet"])])
+        raise ConfigError(
+            f"{directory} is no simulated match: it lacks {lacking}. `slackline simulate match --out {directory}` "
+            f"writes one."
+        )
+    try:
+        truth = pq.read_table(directory / _TRUTH)
+    except (OSError, pa.ArrowInvalid) as cause:
+        raise ConfigError(f"cannot read {directory / _TRUTH}: {cause}.") from cause
+    return SavedMatch(Match.load(directory / _MATCH), truth, parts)
