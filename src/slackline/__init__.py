@@ -15,6 +15,7 @@ from slackline.core.detector import Detector
 from slackline.core.errors import SlacklineError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
+from slackline.core.machine import StateMachine, Transition
 from slackline.core.types import EventType
 from slackline.engine import Engine, Late, Output, Quarantined
 
@@ -29,4 +30,6 @@ __all__ = [
     "Output",
     "Quarantined",
     "SlacklineError",
+    "StateMachine",
+    "Transition",
 ]

@@ -5,12 +5,12 @@ Exit codes: 0 done, 1 failed, 2 wrong use. Figures go to stdout, everything else
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-
 import typer
 
 from slackline.cli.bench import bench
+from slackline.cli.demo import demo
+from slackline.cli.simulate import app as simulate
+from slackline.cli.soccer import soccer
 from slackline.cli.study import study
 
 app = typer.Typer(
@@ -22,12 +22,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+app.command()(demo)
 app.command()(study)
+app.command()(soccer)
+app.add_typer(simulate, name="simulate")
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(bench)
-
-# The demo needs Spark only when it runs; it is left out where it is not installed.
-if importlib.util.find_spec("slackline.cli.demo") is not None:
-    app.command()(importlib.import_module("slackline.cli.demo").demo)
 
 
 def main() -> None:

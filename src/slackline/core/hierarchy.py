@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
@@ -80,8 +80,9 @@ class Hierarchy:
         given, self._given = self._given, None
         return given if given is not None else copy.deepcopy(self._pristine)
 
-    def __getstate__(self) -> Mapping[str, object]:
-        return {**vars(self), "_given": copy.deepcopy(self._pristine)}
+    def __getstate__(self) -> dict[str, Any]:
+        """As it travels to another process: with the detectors as they were when the hierarchy was made."""
+        return {**vars(self), "_given": None}
 
     def _note_types(self, detectors: list[Detector]) -> None:
         for detector in detectors:

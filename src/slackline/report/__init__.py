@@ -1,18 +1,17 @@
 """Self-contained HTML pages: one file, no network, readable in any browser."""
 
-from slackline.report.run import Point, RunReport, RunSection, RunTable, Series, run_page
+from slackline.report.match import MatchReport, match_page
 from slackline.report.scale import Scale, params_text, share_text
+from slackline.report.series import Point, Series
 from slackline.report.study import study_page, verdict
 
 __all__ = [
+    "MatchReport",
     "Point",
-    "RunReport",
-    "RunSection",
-    "RunTable",
     "Scale",
     "Series",
+    "match_page",
     "params_text",
-    "run_page",
     "share_text",
     "study_page",
     "verdict",

@@ -34,7 +34,7 @@ from slackline.spark.codec import ARRIVAL, PLACE, SITE, packer
 from slackline.spark.columns import Columns, key_back
 from slackline.spark.processor import SiteProcessor
 from slackline.spark.rows import SCHEMA
-from slackline.spark.session import check
+from slackline.spark.session import check, check_size
 from slackline.spark.site import Recipe
 
 #: What `typed` puts before the event's own fields.
@@ -82,6 +82,7 @@ def detect(
     first = prepared.schema[ARRIVAL].dataType if arrival is not None else LongType()
     packets = prepared.mapInArrow(packer(dictionaries, _arrow_type(first)), _packet_schema(first))
     if streaming:
+        check_size(df.sparkSession, recipe)
         rows = (
             packets.drop("first")
             .groupBy("site")

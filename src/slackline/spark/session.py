@@ -9,12 +9,16 @@ import sys
 import warnings
 from typing import Any
 
+from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import SparkSession
 
 from slackline.core.errors import ConfigError
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+#: Beyond this Spark ships Python code as a broadcast, which its stateful processors cannot read.
+UDF_LIMIT = "spark.broadcast.UDFCompressionThreshold"
 
 #: What stateful streaming in Python needs at run time and pyspark does not pull in by itself.
 _NEEDS = {
@@ -49,6 +53,7 @@ def session(cores: int = 2, **conf: Any) -> SparkSession:
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     settings = {
         "spark.app.name": "slackline",
+        UDF_LIMIT: "64m",
         "spark.driver.bindAddress": "127.0.0.1",
         # Packets are large objects, which G1 handles badly; and few cores have no time for concurrent collection.
         "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
@@ -102,6 +107,22 @@ def check(spark: SparkSession, *, streaming: bool) -> None:
         raise ConfigError(
             f"stateful streaming in Python needs the RocksDB state store; this session has {provider}. Call "
             f"slackline.spark.configure(spark) before the query starts, or set {PROVIDER} to {ROCKSDB}."
+        )
+
+
+def check_size(spark: SparkSession, recipe: Any) -> None:
+    """Raise if what is sent to the workers is too large for this session, and say what to do."""
+    try:
+        context = spark.sparkContext
+        limit = int(context._jvm.PythonUtils.getBroadcastThreshold(context._jsc))  # type: ignore[union-attr]
+    except Exception:  # a remote session, whose settings are not ours to read
+        return
+    size = len(CloudPickleSerializer().dumps(recipe))
+    if size > 0.9 * limit:
+        raise ConfigError(
+            f"the hierarchy takes {size:,} bytes, and this session sends at most {limit:,} to a stateful processor. "
+            f"Start the session with {UDF_LIMIT} set to 64m, as slackline.spark.session() does, or let detectors "
+            f"make large tables when they first need them."
         )
 
 

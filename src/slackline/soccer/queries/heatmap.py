@@ -168,17 +168,20 @@ class HeatMaps(Detector):
         self.number, self.first = numbered_feet(match)
         self.ground = (*match.field.sides, *match.field.ends)
         players, feet = len(match.players), int(self.first[-1])
-        self.seen = np.zeros((len(WINDOWS), players), dtype=np.int64)
-        self.cells = np.zeros((len(WINDOWS), players, CELLS), dtype=np.int32)
+        # Megabytes of zeros: made when they are needed, so that a detector travels light to where it runs.
+        self.seen = np.zeros((0, players), dtype=np.int64)
+        self.cells = np.zeros((0, players, CELLS), dtype=np.int32)
         self.clock = GameClock.of(match, NOTES)
         self.place = np.zeros((feet, 2))
         self.silent = np.full(feet, NOTES, dtype=np.int64)
         self.second = np.full((NOTES, players, 2), UNSEEN, dtype=np.int16)
         self.minutes = Minutes.of((NOTES, players, 2), "int16", keep=max(WINDOWS) // MINUTE)
         #: The whole game at the end of the last full minute: notes per player; cells that are not empty, their counts.
-        self.game = (self.seen[-1].tobytes(), b"", b"")
+        self.game = (np.zeros(players, dtype=np.int64).tobytes(), b"", b"")
 
     def on_batch(self, batch: Batch) -> Found:
+        if not len(self.cells):
+            self._clear()
         found: Found = []
         x, y = columns(batch, "x", "y")
         field = self.match.field
@@ -200,6 +203,11 @@ class HeatMaps(Detector):
                 if not self.clock.ends_on_time(stretch.period, self.every):
                     found += self._maps(stretch.stop, self.clock.stops[stretch.period])
         return found
+
+    def _clear(self) -> None:
+        players = len(self.match.players)
+        self.seen = np.zeros((len(WINDOWS), players), dtype=np.int64)
+        self.cells = np.zeros((len(WINDOWS), players, CELLS), dtype=np.int32)
 
     def _end_second(self) -> None:
         for number, window in enumerate(WINDOWS):
@@ -233,7 +241,7 @@ class HeatMaps(Detector):
 
     def restore(self, state: Any) -> None:
         super().restore(state)
-        self.seen, self.cells = np.zeros_like(self.seen), np.zeros_like(self.cells)
+        self._clear()
         seen, visited, counts = self.game
         self.seen[-1] = np.frombuffer(seen, dtype=np.int64)
         self.cells[-1].ravel()[np.frombuffer(visited, dtype=np.int64)] = np.frombuffer(counts, dtype=np.int32)
