@@ -113,6 +113,7 @@ def _figures(
             }
             for score in comparison.accuracies
         }  # fmt: skip
+        figures["possession_found"] = dict(comparison.possession.found)
         figures["possession_truth"] = dict(comparison.possession.true)
     return figures
 
