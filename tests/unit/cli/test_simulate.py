@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 from typer.testing import CliRunner
 
 from slackline.cli import app
-from slackline.soccer.simulator import load, simulate
+from slackline.soccer.simulator import simulate
 
 
 def run(*arguments):
@@ -16,10 +16,10 @@ def test_a_match_is_written_in_parts_with_its_truth(tmp_path):
     result = run("--seconds", 11, "--seed", 7, "--out", out)
     assert result.exit_code == 0, result.output
     assert "144 transmitters" in result.output and "hit" in result.output
-    saved = load(out)
-    assert [part.name for part in saved.parts] == ["part-00000.parquet", "part-00001.parquet"]
-    assert saved.truth.equals(simulate(11, seed=7).truth)
-    assert sum(pq.read_metadata(part).num_rows for part in saved.parts) == len(simulate(11, seed=7).table())
+    parts = sorted((out / "positions").iterdir())
+    assert [part.name for part in parts] == ["part-00000.parquet", "part-00001.parquet"]
+    assert pq.read_table(out / "truth.parquet").equals(simulate(11, seed=7).truth)
+    assert sum(pq.read_metadata(part).num_rows for part in parts) == len(simulate(11, seed=7).table())
 
 
 def test_json_is_all_there_is_on_stdout(tmp_path):

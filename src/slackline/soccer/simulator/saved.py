@@ -1,12 +1,11 @@
 """A simulated match on disk: ``match.json``, ``truth.parquet``, and ``positions/part-00000.parquet`` and on.
 
-:func:`slackline.soccer.recordings.open_recording` reads such a directory too, like any other recording.
+:func:`slackline.soccer.recordings.open_recording` reads such a directory, like any other recording.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,20 +15,6 @@ from slackline.core.errors import ConfigError, SlacklineError
 from slackline.soccer.match import Match
 
 _MATCH, _TRUTH, _POSITIONS = "match.json", "truth.parquet", "positions"
-
-
-@dataclass(frozen=True, slots=True)
-class SavedMatch:
-    """A match, what really happened in it, and the files of its positions in order."""
-
-    match: Match
-    truth: pa.Table
-    parts: tuple[Path, ...]
-
-    def tables(self) -> Iterator[pa.Table]:
-        """The positions in arrival order, one table per file."""
-        for part in self.parts:
-            yield pq.read_table(part)
 
 
 def check_free(directory: Path) -> None:
@@ -66,21 +51,3 @@ def save(
     except OSError as cause:
         raise SlacklineError(f"cannot write the match to {directory}: {cause}.") from cause
     return rows
-
-
-def load(directory: Path | str) -> SavedMatch:
-    """Read what :func:`save` wrote."""
-    directory = Path(directory)
-    parts = tuple(sorted((directory / _POSITIONS).glob("part-*.parquet")))
-    missing = [name for name in (_MATCH, _TRUTH) if not (directory / name).is_file()]
-    if missing or not parts:
-        lacking = ", ".join([*missing, *([] if parts else [f"{_POSITIONS}/part-*.parquet"])])
-        raise ConfigError(
-            f"{directory} is no simulated match: it lacks {lacking}. `slackline simulate match --out {directory}` "
-            f"writes one."
-        )
-    try:
-        truth = pq.read_table(directory / _TRUTH)
-    except (OSError, pa.ArrowInvalid) as cause:
-        raise ConfigError(f"cannot read {directory / _TRUTH}: {cause}.") from cause
-    return SavedMatch(Match.load(directory / _MATCH), truth, parts)
