@@ -26,7 +26,7 @@ def test_query_killed_in_mid_run_and_restarted_loses_and_repeats_nothing(spark: 
     assert 2 <= done < FILES, "the query was not killed in mid-run"
     query = start(spark, source, checkpoint, sink)
     query.awaitTermination()
-    assert query.recentProgress[-1].batchId == FILES - 1
+    assert (checkpoint / "commits" / str(FILES - 1)).is_file()  # progress is told by another thread, maybe later
     rows = spark.read.parquet(str(sink)).collect()
     assert comparable(rows) == embedded(table, close=False)
 
