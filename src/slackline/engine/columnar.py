@@ -42,6 +42,7 @@ class Segment:
     at: Ints
     ranks: Ints
     order: Ints
+    keys: Ints | None = None  # arrival positions of stored rows
 
 
 @dataclass(slots=True)
@@ -125,7 +126,7 @@ class Columnar:
         backs = {channel.name: [(-1, channel.back)] for channel in wiring.channels[index]}
         for segment in segments:
             self._count(unit, segment, chunk)
-        for segment, start, stop in _runs(segments):
+        for segment, start, stop in merged(segments):
             self._feed(index, segment, start, stop, previous, chunk, backs)
         for derived in wiring.channels[index]:
             self._derive(derived, backs[derived.name], horizon, slack, rises(slack, unit.K), chunk)
@@ -145,7 +146,7 @@ class Columnar:
                 lot = chunk.lots.get(channel.name)
                 if lot and len(lot.rows):
                     batch = Batch(channel.name, lot.ts, lot.slots, lot.seq, lot.columns, channel.names)
-                    segments.append(_segment(UNSORTED, batch, channel.rank, lot.ts, lot.rows))
+                    segments.append(segment_of(UNSORTED, batch, channel.rank, lot.ts, lot.rows))
             elif len(channel.store):
                 self._take_stored(index, channel, horizon, chunk, segments)
         self._take_waiting(unit, horizon, chunk, segments)
@@ -178,7 +179,7 @@ class Columnar:
                 unit.wait(unit.entry(event, channel, position))
             return
         at = release_positions(batch.ts, positions - chunk.first, horizon)
-        segments.append(_segment(IN_ORDER, batch, channel.rank, batch.ts, at))
+        segments.append(segment_of(IN_ORDER, batch, channel.rank, batch.ts, at, positions))
 
     def _offer(
         self, index: int, channel: DerivedChannel, previous: Ints, chunk: Chunk, segments: list[Segment]
@@ -191,7 +192,7 @@ class Columnar:
                 at = np.array([position for position, _ in arrived], dtype=np.int64)
                 events = [event for _, event in arrived]
                 ts = np.array([event.ts for event in events], dtype=np.int64)
-                segments.append(_segment(UNSORTED, events, channel.rank, ts, at))
+                segments.append(segment_of(UNSORTED, events, channel.rank, ts, at))
             return
         for position, event in arrived:
             reached = int(previous[position])
@@ -259,10 +260,11 @@ class Columnar:
     ) -> None:
         wiring = self.wiring
         runner = wiring.runners[index]
-        rows = segment.rows
+        rows, keys = segment.rows, segment.keys
         if stop - start != len(rows):
             rows = rows.slice(start, stop) if isinstance(rows, Batch) else rows[start:stop]
-        found = runner.feed(rows)
+            keys = None if keys is None else keys[start:stop]
+        found = runner.feed(rows, keys)
         if len(runner.failures) > runner.noted:
             wiring.note_failures(index, segment.at[start:stop] + chunk.first)
         for row, event in found:
@@ -321,13 +323,16 @@ class Columnar:
         channel.frontier = int(frontier[-1])
 
 
-def _segment(kind: int, rows: Batch | list[Event], rank: int, ts: Ints, at: Ints) -> Segment:
+def segment_of(
+    kind: int, rows: Batch | list[Event], rank: int, ts: Ints, at: Ints, keys: Ints | None = None
+) -> Segment:
+    """Rows of one type as a segment."""
     # Unsorted events of one position keep the order of their arrival, whatever their time stamps.
     order = np.zeros_like(ts) if kind == UNSORTED else ts
-    return Segment(kind, rows, ts, at, np.full(len(at), rank, dtype=np.int64), order)
+    return Segment(kind, rows, ts, at, np.full(len(at), rank, dtype=np.int64), order, keys)
 
 
-def _runs(segments: list[Segment]) -> list[tuple[Segment, int, int]]:
+def merged(segments: list[Segment]) -> list[tuple[Segment, int, int]]:
     """The segments merged into the order in which their rows are due, as slices."""
     if len(segments) == 1:
         return [(segments[0], 0, len(segments[0].at))]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from slackline.core.errors import BufferLimitError, ClosedError, ConfigError, De
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.engine.columnar import Columnar
+from slackline.engine.lookahead import LookAhead
 from slackline.engine.results import Late, Output, Quarantined
 from slackline.engine.stepwise import Stepwise
 from slackline.engine.wiring import Settings, Wiring
@@ -21,9 +22,10 @@ from slackline.ordering.channel import Evidence, total_order
 from slackline.ordering.clock import JUMP_AUTO, JUMP_OFF
 from slackline.ordering.constants import POLICIES, WARMUP
 from slackline.ordering.frontier import NO_TIMEOUT
+from slackline.speculation.config import Clock, Speculation
 
 STATE_KIND = "engine"
-STATE_VERSION = 1
+STATE_VERSION = 2
 
 
 class Engine:
@@ -44,6 +46,8 @@ class Engine:
                      ``quarantined``) until they are drained.
     ``overflow``     what happens beyond that: ``"error"``, or ``"release"``: the oldest events go on, at the end of
                      the push, though something earlier might still come.
+    ``speculation``  let detectors run ahead: a :class:`~slackline.Speculation` for all of them, or one per detector,
+                     by name; detectors that are not named wait.
 
     >>> class Hits(Detector):
     ...     listens, publishes = ("near", "kick"), ("hit",)
@@ -75,6 +79,7 @@ class Engine:
         max_jump: int | str | None = "auto",
         max_buffered: int = 1_000_000,
         overflow: str = "error",
+        speculation: Speculation | Mapping[str, Speculation] | None = None,
     ) -> None:
         _one_of("policy", policy, tuple(POLICIES))
         _one_of("late", late, ("divert", "deliver"))
@@ -107,14 +112,18 @@ class Engine:
                 on_error == "quarantine",
                 max_buffered,
                 overflow == "release",
+                _per_detector(speculation, hierarchy),
             ),
         )
 
-    def _start(self, hierarchy: Hierarchy, settings: Settings) -> None:
+    def _start(self, hierarchy: Hierarchy, settings: Settings, clock: Clock | None = None) -> None:
         self.hierarchy = hierarchy
         self._wiring = Wiring(hierarchy, settings)
         self._stepwise = Stepwise(self._wiring)
         self._columnar = Columnar(self._wiring)
+        self._ahead = LookAhead(self._wiring, settings.speculation) if settings.speculation else None
+        clocks = [options.clock for options in settings.speculation.values() if options.alpha == "auto"]
+        self._clock = clock or next(filter(None, clocks), None) if clocks else None
         self._closed = False
         self._beyond_limit = False
 
@@ -134,6 +143,15 @@ class Engine:
             arrivals = _listed(arrivals)
         if self._beyond_limit:
             self._refuse_unless_clock(arrivals)
+        if self._clock is None or self._ahead is None:
+            return self._push(arrivals)
+        start = self._clock()
+        try:
+            return self._push(arrivals)
+        finally:
+            self._ahead.worked(start, self._clock())
+
+    def _push(self, arrivals: list[Any] | pa.Table) -> list[Output]:
         if isinstance(arrivals, pa.Table):
             self._columnar.push(arrivals)
         else:
@@ -165,6 +183,8 @@ class Engine:
             wiring.found.sort(key=lambda item: item[:2])
             outputs = [output for _, _, output in wiring.found]
             wiring.found = []
+        if self._ahead is not None:
+            outputs = self._ahead.run(outputs)
         error = self._failure()
         full = None if self._closed else self._full()
         self._beyond_limit = full is not None
@@ -274,8 +294,9 @@ class Engine:
             "detectors": {
                 unit.name: {
                     "level": levels[unit.name], **unit.stats(), "published": runner.published, "failed": runner.failed,
+                    **({} if self._ahead is None else self._ahead.stats(index)),
                 }
-                for unit, runner in zip(wiring.units, wiring.runners, strict=True)
+                for index, (unit, runner) in enumerate(zip(wiring.units, wiring.runners, strict=True))
             },
             "types": {
                 channel.name: channel.stats() for channel in (*wiring.sensors.values(), *wiring.derived.values())
@@ -286,36 +307,44 @@ class Engine:
 
     def save(self) -> bytes:
         """Everything, as bytes: buffers, clock, delays, sources and the detectors' states. Never pickled."""
+        settings = {**asdict(replace(self._wiring.settings, speculation={})), "speculation": _plain(self._wiring)}
         state = {
-            "settings": asdict(self._wiring.settings),
+            "settings": settings,
             "detectors": list(self.hierarchy.names),
             "types": sorted(self._wiring.readers),
             "closed": self._closed,
             "wiring": self._wiring.state(),
+            "ahead": None if self._ahead is None else self._ahead.state(),
         }
         return codec.dump(STATE_KIND, STATE_VERSION, state, where="engine")
 
     @classmethod
-    def load(cls, data: bytes, hierarchy: Hierarchy) -> Engine:
-        """An engine that goes on where the saved one was. The hierarchy must be the one that was saved."""
+    def load(cls, data: bytes, hierarchy: Hierarchy, *, clock: Clock | None = None) -> Engine:
+        """An engine that goes on where the saved one was. The hierarchy must be the one that was saved.
+
+        ``clock`` is where speculation with ``alpha="auto"`` reads seconds from; a clock cannot be saved.
+        """
         state = codec.load(STATE_KIND, STATE_VERSION, data)
         engine = cls.__new__(cls)
         try:
             settings = state["settings"]
             settings["evidence"] = Evidence(**settings["evidence"])
+            settings["speculation"] = {name: Speculation(**said) for name, said in settings["speculation"].items()}
             saved, given = state["detectors"], list(hierarchy.names)
             if saved != given:
                 raise StateError(
                     f"the state was saved with the detectors {saved}, the hierarchy given has {given}; "
                     f"load it with the hierarchy it was saved with, or start anew."
                 )
-            engine._start(hierarchy, Settings(**settings))
+            engine._start(hierarchy, Settings(**settings), clock)
             if state["types"] != sorted(engine._wiring.readers):
                 raise StateError(
                     f"the state was saved with the event types {state['types']}, the hierarchy given has "
                     f"{sorted(engine._wiring.readers)}; load it with the hierarchy it was saved with, or start anew."
                 )
             engine._wiring.restore(state["wiring"])
+            if engine._ahead is not None:
+                engine._ahead.restore(state["ahead"])
             engine._closed = state["closed"]
             engine._beyond_limit = not engine._closed and engine._full() is not None
         except (KeyError, TypeError, ValueError) as error:
@@ -328,6 +357,31 @@ class Engine:
             unit.check_invariants()
         for channel in self._wiring.derived.values():
             assert channel.back >= 0, f"{channel.name}: set back by less than nothing"
+
+
+def _per_detector(
+    speculation: Speculation | Mapping[str, Speculation] | None, hierarchy: Hierarchy
+) -> dict[str, Speculation]:
+    if speculation is None:
+        return {}
+    if isinstance(speculation, Speculation):
+        return dict.fromkeys(hierarchy.names, speculation)
+    if not isinstance(speculation, Mapping) or not all(isinstance(s, Speculation) for s in speculation.values()):
+        raise ConfigError(
+            f"speculation={speculation!r} cannot be; pass slackline.Speculation(...), or a dict of them by detector."
+        )
+    unknown = sorted(set(speculation) - set(hierarchy.names))
+    if unknown:
+        raise ConfigError(f"speculation names no detectors {unknown}; the hierarchy has {list(hierarchy.names)}.")
+    return dict(speculation)
+
+
+def _plain(wiring: Wiring) -> dict[str, dict[str, Any]]:
+    """The speculation of each detector as it is saved: without its clock."""
+    saved = {}
+    for name, options in wiring.settings.speculation.items():
+        saved[name] = {f.name: getattr(options, f.name) for f in fields(options) if f.name != "clock"}
+    return saved
 
 
 def _listed(arrivals: Any) -> list[Any]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from slackline.core.batch import Batch
 from slackline.core.codec import encode
@@ -19,6 +22,7 @@ from slackline.core.types import type_names
 GUARD_EVERY = 256
 
 Found = list[tuple[int, Event]]
+Keys = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)
@@ -53,10 +57,11 @@ class Runner:
         self._since: list[Event | Batch] | None = None
         self._rows_since = 0
 
-    def feed(self, rows: Batch | Sequence[Event]) -> Found:
+    def feed(self, rows: Batch | Sequence[Event], keys: Keys | None = None) -> Found:
         """What the detector publishes for events of one type (a batch) or of any types, with the row that caused it.
 
-        Failures are appended to ``failures``; their events are passed over.
+        Failures are appended to ``failures``; their events are passed over. ``keys`` are the arrival positions of a
+        batch's rows, for a runner that looks ahead.
         """
         if not isinstance(rows, Batch):
             return self._feed_rows(rows) if self.takes_events else self._feed_runs(rows)
@@ -71,15 +76,11 @@ class Runner:
     def _feed_runs(self, events: Sequence[Event]) -> Found:
         """Events for a detector that takes batches: cut into runs of one type."""
         found: Found = []
-        start = 0
-        for end in range(1, len(events) + 1):
-            if end == len(events) or events[end].type != events[start].type:
-                batch = Batch.of_events(events[start].type, events[start:end])
-                failed = len(self.failures)
-                found += [(start + row, event) for row, event in self.feed(batch)]
-                for failure in self.failures[failed:]:
-                    failure.row += start
-                start = end
+        for start, batch in runs_of(events):
+            failed = len(self.failures)
+            found += [(start + row, event) for row, event in Runner.feed(self, batch)]
+            for failure in self.failures[failed:]:
+                failure.row += start
         return found
 
     def _feed_rows(self, rows: Sequence[Event | Batch]) -> Found:
@@ -100,8 +101,10 @@ class Runner:
         found = self._publications(rows)
         if self._since is not None:
             self._since.append(rows)
-        if not found:
-            return found
+        return self._stamped(found)
+
+    def _stamped(self, found: Found) -> Found:
+        """Publications as they go out: in the detector's name, counted."""
         stamped = []
         for row, event in found:
             stamped.append((row, event.published(self.name, self.published)))
@@ -181,6 +184,15 @@ class Runner:
         self.published, self.failed = state["published"], state["failed"]
         self.detector.restore(detector_state)
         self._since = None
+
+
+def runs_of(events: Sequence[Event]) -> Iterator[tuple[int, Batch]]:
+    """Events as batches of one type, with the row at which each begins."""
+    start = 0
+    for end in range(1, len(events) + 1):
+        if end == len(events) or events[end].type != events[start].type:
+            yield start, Batch.of_events(events[start].type, events[start:end])
+            start = end
 
 
 def _iterable(results: Any, method: str) -> Iterable[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from slackline.core.codec import class_finder, decode
@@ -11,12 +11,14 @@ from slackline.core.detector import Detector
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.types import type_names
+from slackline.engine.ahead import SpeculativeRunner
 from slackline.engine.results import Late, Output, Quarantined
 from slackline.engine.runner import Runner
 from slackline.ordering.channel import Channel, DerivedChannel, Evidence, SensorChannel
 from slackline.ordering.clock import CLK, Clock
 from slackline.ordering.constants import NEVER
 from slackline.ordering.unit import Unit
+from slackline.speculation.config import Speculation
 
 UNKNOWN_SOURCE = "unknown source: {!r} is none of those the event type names"
 NOT_FINITE = "a declared number is missing or not finite"
@@ -32,6 +34,7 @@ class Settings:
     quarantine_errors: bool
     max_buffered: int
     release_overflow: bool
+    speculation: dict[str, Speculation] = field(default_factory=dict)  # by detector; who is not in it does not
 
 
 class Wiring:
@@ -71,7 +74,10 @@ class Wiring:
             self.readers[kind].append(index)
         inputs.sort(key=lambda channel: channel.rank)
         self.units.append(Unit(name, inputs, frozenset(type_names(detector.unsorted))))
-        self.runners.append(Runner(detector, name, self.settings.quarantine_errors))
+        guarded, speculation = self.settings.quarantine_errors, self.settings.speculation.get(name)
+        self.runners.append(
+            SpeculativeRunner(detector, name, guarded, speculation) if speculation else Runner(detector, name, guarded)
+        )
         self.channels.append([self.derived[kind] for kind in dict.fromkeys(type_names(detector.publishes))])
         for channel in self.channels[-1]:
             channel.back = detector.sets_back

@@ -1,0 +1,234 @@
+"""A detector that runs ahead: its state is at the end of its tail, and finds back when the tail breaks.
+
+What is certain comes by :meth:`SpeculativeRunner.feed`, as for any runner. If it is what the tail began with, nothing
+needs to be done: the work was done before, and what it caused is returned. If not, the detector goes back to the last
+snapshot before the difference and does its work anew. So what is final is what plain buffering gives, by construction:
+a result is used only if the detector saw the very same rows in the very same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from slackline.core.batch import Batch
+from slackline.core.codec import class_finder, decode, encode
+from slackline.core.detector import Detector
+from slackline.core.event import Event
+from slackline.engine.runner import Found, Runner, runs_of
+from slackline.speculation.config import Speculation
+from slackline.speculation.retraction import Choice
+from slackline.speculation.tail import (
+    Ints,
+    Name,
+    Piece,
+    Snapshot,
+    Step,
+    Tail,
+    matching,
+    name_of,
+    place_of,
+    without,
+)
+
+#: After so many failed attempts in a row a detector speculates only every 2**LONGEST-th time.
+LONGEST = 6
+
+
+class SpeculativeRunner(Runner):
+    """A runner with a tail."""
+
+    def __init__(self, detector: Detector, name: str, guarded: bool, options: Speculation) -> None:
+        super().__init__(detector, name, guarded)
+        self.options = options
+        self.spacing = options.snapshot_every
+        self.choice = Choice(options.retraction)
+        self.tail = Tail()
+        self.broken: list[Step] = []  # of the tail as it was before this push, what has to be done again
+        self._end: Snapshot | None = None  # the state at the end of what broke
+        self._spared: list[Step] = []  # of what broke, what need not be done again
+        self._compared = 0
+        self._pause = 0  # looks ahead to be left out after a failure
+        self._stumbled = 0  # failures in a row
+        self.replays = 0
+        self.replayed = 0
+        self.snapshots = 0
+        self.stumbles = 0
+
+    # What is certain.
+
+    def feed(self, rows: Batch | Sequence[Event], keys: Ints | None = None) -> Found:
+        if not self.tail.steps:
+            return super().feed(rows)
+        piece = Piece(rows, keys)
+        n = self.tail.matching([piece])
+        found = self.tail.commit(n)
+        if n < len(rows):
+            if self.tail.steps:
+                self._break(0)
+            self._since = None
+            rest = piece.part(n, len(piece)).rows
+            failed = len(self.failures)
+            found += [(n + row, event) for row, event in super().feed(rest)]
+            for failure in self.failures[failed:]:
+                failure.row += n
+        return found
+
+    # Running ahead.
+
+    def ahead(self, pieces: Sequence[Piece], retracted: frozenset[Name]) -> None:
+        """Process ``pieces``, all that waits up to the early horizon, beyond what the tail has of them already.
+
+        Events in ``retracted`` were taken back by their detector: what rests on them is done again.
+        """
+        n = self.tail.matching(pieces, retracted)
+        if n < len(self.tail):
+            self._break(n)
+        if self._pause:
+            self._pause -= 1
+            return
+        left = without(pieces, n)
+        if left:
+            self._since = None  # the guard's copy knows nothing of what follows
+            self._advance(left)
+
+    def _advance(self, left: list[Piece]) -> None:
+        fits = self._where_old_work_fits(left) if self.choice.on_demand else {}
+        done = 0
+        while left:
+            before = self._snapshot()
+            number = fits.get(done)
+            if number is not None:
+                self._compared += 1
+                if self.broken[number].before == before:
+                    rows = self._resume(number)
+                    left, done, fits = without(left, rows), done + rows, {}
+                    continue
+            size = min([len(left[0]), self.spacing, *(at - done for at in fits if at > done)])
+            part = left[0].part(0, size)
+            found = self._attempt_ahead(part)
+            if found is None:
+                self._restore_to(before)
+                return
+            self.tail.steps.append(Step(part, found, before))
+            left, done = without(left, size), done + size
+        self._stumbled = 0
+        if len(self.tail.snapshots) > self.options.max_snapshots:
+            self.tail.thin()
+            self.spacing *= 2
+
+    def _where_old_work_fits(self, pieces: Sequence[Piece]) -> dict[int, int]:
+        """Rows of ``pieces`` at which a broken step begins from which on nothing has changed, with its number.
+
+        If the detector gets there in the state in which it was then, the rest need not be done again.
+        """
+        old = [step.piece for step in self.broken]
+        for first, step in enumerate(self.broken):
+            at = None if step.before is None else place_of(step.piece, pieces)
+            if at is None or matching(old[first:], without(pieces, at)) < _rows(old[first:]):
+                continue
+            fits = {}
+            for number in range(first, len(old)):
+                if self.broken[number].before is not None:
+                    fits[at] = number
+                at += len(old[number])
+            return fits
+        return {}
+
+    def _resume(self, number: int) -> int:
+        """From here on everything is as it was: take the old steps, and the state at their end. How many rows."""
+        steps = self.broken[number:]
+        assert self._end is not None
+        self.tail.steps += steps
+        self._restore_to(self._end)
+        self._spared += steps
+        del self.broken[number:]
+        return _rows([step.piece for step in steps])
+
+    def _attempt_ahead(self, piece: Piece) -> Found | None:
+        """What a piece causes; None if the detector raises, which on input that is not certain is nobody's fault."""
+        try:
+            return self._stamped(self._found(piece.rows))
+        except Exception:
+            self.stumbles += 1
+            self._stumbled = min(self._stumbled + 1, LONGEST)
+            self._pause = 2**self._stumbled - 1
+            return None
+
+    def _found(self, rows: Batch | Sequence[Event]) -> Found:
+        if isinstance(rows, Batch):
+            if self.takes_batches:
+                return self._publications(rows)
+            rows = list(rows)
+        if self.takes_events:
+            return [(row, found) for row, event in enumerate(rows) for _, found in self._publications(event)]
+        return [(start + row, found) for start, run in runs_of(rows) for row, found in self._publications(run)]
+
+    # Going back.
+
+    def _break(self, n: int) -> None:
+        """Keep the first ``n`` rows of the tail; go back to the state after them."""
+        if self.choice.on_demand and not self.broken:
+            self._end = self._snapshot()
+        gone = self.tail.cut(n)
+        snapshot = gone[0].before
+        steps: list[Step] = []
+        if snapshot is None:
+            snapshot, steps = self.tail.way_back()
+        self._restore_to(snapshot)
+        for step in steps:
+            self._stamped(self._found(step.piece.rows))
+        if not self.tail.steps:
+            self.tail.behind.clear()
+        self.broken = gone + self.broken
+        self.replays += 1
+        self.replayed += _rows([step.piece for step in steps]) + _rows([step.piece for step in gone])
+
+    def _restore_to(self, snapshot: Snapshot) -> None:
+        state = decode(snapshot.state, class_finder(self.detector), self.name)
+        self.detector.restore(state)
+        self.published = snapshot.published
+        self._since = None
+
+    def _snapshot(self) -> Snapshot:
+        """The state now; the bytes of the last snapshot if nothing changed."""
+        self.snapshots += 1
+        state = encode(self.detector.snapshot(), self.name)
+        last = self.tail.steps[-1].before if self.tail.steps else None
+        if last is not None and last.state == state:
+            state = last.state
+        return Snapshot(state, self.published)
+
+    # What others ask.
+
+    def tentative(self) -> list[Event]:
+        """What was published ahead of the horizon, in order."""
+        return list(self.tail.published())
+
+    def settle(self, final: Sequence[Event]) -> frozenset[Name]:
+        """After a look ahead: account for what broke; under full retraction tell what is taken back.
+
+        ``final`` is what became certain in this push.
+        """
+        if not self.broken and not self._spared:
+            return frozenset()
+        lost = [event for step in self.broken for _, event in step.found]
+        kept = sum(len(step.found) for step in self._spared)
+        now = {name_of(event): event for event in (*final, *self.tail.published())}
+        changed = sum(now.get(name_of(event)) != event for event in lost)
+        full = not self.choice.on_demand
+        spared = _rows([step.piece for step in self._spared])
+        self.choice.account(len(lost) + kept, changed, self._compared + len(lost), spared)
+        self.broken, self._spared, self._end, self._compared = [], [], None, 0
+        return frozenset(name_of(event) for event in lost) if full else frozenset()
+
+    def state(self) -> dict[str, Any]:
+        """As saved: at the horizon. What was done ahead is done again after a restart."""
+        if self.tail.steps:
+            self._break(0)
+            self.settle(())
+        return super().state()
+
+
+def _rows(pieces: Sequence[Piece]) -> int:
+    return sum(len(piece) for piece in pieces)

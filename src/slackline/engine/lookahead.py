@@ -1,0 +1,191 @@
+"""Looking ahead: after each push, let the detectors run on what is probably complete (seed 001; DESIGN.md section 6).
+
+The early horizon of a unit is ``clk - α·(clk - horizon)``: under slack, where the horizon is ``clk - K``, the paper's
+``ts + α·K <= clk``; under frontiers, α of the wait for those who owe. Unit after unit, from the lowest level up, what
+waits up to there is handed to the detector, together with what the levels below have published ahead. What comes out
+is compared with what was said before, and the difference is told: *retract* and *insert*. When the horizon itself gets
+there, it is told again as *final*.
+
+This happens at the end of a push, so nothing is said that the same push already contradicts.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from slackline.core.event import Event
+from slackline.engine.ahead import SpeculativeRunner
+from slackline.engine.columnar import IN_ORDER, Segment, merged, segment_of
+from slackline.engine.results import Output
+from slackline.engine.wiring import Wiring
+from slackline.ordering.channel import SensorChannel
+from slackline.ordering.constants import NEVER
+from slackline.ordering.unit import Entry, Unit
+from slackline.speculation.alpha import Controller, Load
+from slackline.speculation.config import Speculation
+from slackline.speculation.tail import Name, Piece
+
+
+class LookAhead:
+    """What has been said ahead of the horizons, and how far to look."""
+
+    def __init__(self, wiring: Wiring, options: dict[str, Speculation]) -> None:
+        self.wiring = wiring
+        self.options = options
+        self.said: list[dict[str, Event]] = [{} for _ in wiring.units]  # per detector: id -> event, not final yet
+        self.controller = Controller()
+        self.load = Load()
+        self.inserts = 0
+        self.retractions = 0
+
+    def alpha(self, index: int) -> float:
+        options = self.options.get(self.wiring.units[index].name)
+        if options is None:
+            return 1.0
+        return self.controller.alpha if isinstance(options.alpha, str) else float(options.alpha)
+
+    def early_horizon(self, index: int) -> int:
+        """Up to where the detector may look."""
+        unit, clk, alpha = self.wiring.units[index], self.wiring.clk(), self.alpha(index)
+        if clk == NEVER or alpha >= 1:
+            return unit.horizon
+        wait = unit.largest_slack() if unit.horizon == NEVER else clk - unit.horizon
+        return max(unit.horizon, clk - math.ceil(alpha * max(wait, 0)))
+
+    def run(self, finals: list[Output]) -> list[Output]:
+        """Look ahead after a push that made ``finals`` certain; returns everything that is to be told."""
+        certain: dict[str, list[Event]] = {}
+        for output in finals:
+            certain.setdefault(output.detector, []).append(output.event)
+        taken_back: frozenset[Name] = frozenset()
+        tentative: dict[str, list[Event]] = {}
+        changed = []
+        for index, runner in enumerate(self.wiring.runners):
+            ahead: list[Event] = []
+            gone: frozenset[Name] = frozenset()
+            if isinstance(runner, SpeculativeRunner):
+                runner.ahead(self._pending(index, tentative), taken_back)
+                gone = runner.settle(certain.get(runner.name, []))
+                ahead = runner.tentative()
+            for event in ahead:
+                tentative.setdefault(event.type, []).append(event)
+            taken_back |= gone
+            changed.append((ahead, gone))
+        return self._told(finals, changed)
+
+    # What waits.
+
+    def _pending(self, index: int, tentative: dict[str, list[Event]]) -> list[Piece]:
+        """All that waits up to the early horizon, in order."""
+        unit, limit = self.wiring.units[index], self.early_horizon(index)
+        if limit <= unit.horizon:
+            return []
+        entries: list[Entry] = [entry for entry in unit.heap if entry[0] <= limit]
+        segments: list[Segment] = []
+        for channel in unit.inputs:
+            if not unit.sorts(channel):
+                continue
+            for event in tentative.get(channel.name, ()):
+                if unit.horizon < event.ts <= limit:
+                    entries.append(unit.entry(event, channel, self.wiring.position))
+            if isinstance(channel, SensorChannel) and len(channel.store):
+                self._stored(unit, channel, limit, entries, segments)
+        entries.sort()
+        if not segments:
+            return [Piece([entry[-1] for entry in entries])] if entries else []
+        if entries:
+            ts = np.array([entry[0] for entry in entries], dtype=np.int64)
+            ranks = np.array([entry[1] for entry in entries], dtype=np.int64)
+            events = [entry[-1] for entry in entries]
+            segments.append(Segment(IN_ORDER, events, ts, np.zeros_like(ts), ranks, ts, None))
+        return [Piece(s.rows, s.keys).part(start, stop) for s, start, stop in merged(segments)]
+
+    @staticmethod
+    def _stored(unit: Unit, channel: SensorChannel, limit: int, entries: list[Entry], segments: list[Segment]) -> None:
+        store = channel.store
+        start, stop = np.searchsorted(store.ts, (unit.horizon, limit), side="right").tolist()
+        if start == stop:
+            return
+        batch, positions = channel.batch(start, stop), store.positions[start:stop]
+        if any(entry[1] == channel.rank for entry in unit.heap):  # the same type also waits as objects
+            entries += [unit.entry(event, channel, at) for event, at in zip(batch, positions.tolist(), strict=True)]
+            return
+        ts = batch.ts
+        segments.append(segment_of(IN_ORDER, batch, channel.rank, ts, np.zeros_like(ts), positions.copy()))
+
+    # What to tell.
+
+    def _told(self, finals: list[Output], changed: list[tuple[list[Event], frozenset[Name]]]) -> list[Output]:
+        wiring = self.wiring
+        clk = wiring.clk()
+        retracted: list[Output] = []
+        inserted: list[Output] = []
+        confirmed: set[str] = set()
+        certain: dict[str, dict[str, Event]] = {}
+        for output in finals:
+            certain.setdefault(output.detector, {})[output.id] = output.event
+        for index, (ahead, gone) in enumerate(changed):
+            name, said = wiring.units[index].name, self.said[index]
+            now = {_id(event): event for event in ahead}
+            final = certain.get(name, {})
+            taken = {f"{kind}:{source}:{seq}" for kind, source, seq in gone}
+            for id, event in said.items():
+                if id not in taken and (final.get(id) == event or (id not in final and now.get(id) == event)):
+                    if id in final:
+                        confirmed.add(id)
+                    continue
+                retracted.append(Output("retract", id, event, False, clk, name))
+            kept = {output.id for output in retracted if output.detector == name}
+            for id, event in now.items():
+                if id not in said or id in kept:
+                    inserted.append(Output("insert", id, event, False, clk, name))
+            self.said[index] = now
+        self.retractions += len(retracted)
+        self.inserts += len(inserted)
+        told = [output._replace(op="final") if output.id in confirmed else output for output in finals]
+        return retracted + told + inserted
+
+    # How busy we are.
+
+    def worked(self, start: float, stop: float) -> None:
+        """A push took from ``start`` to ``stop``: adapt α when it is time."""
+        busy = self.load.worked(start, stop)
+        if busy is not None:
+            self.controller.adapt(busy)
+
+    def stats(self, index: int) -> dict[str, Any]:
+        runner = self.wiring.runners[index]
+        if not isinstance(runner, SpeculativeRunner):
+            return {}
+        return {
+            "alpha": self.alpha(index),
+            "ahead": len(runner.tail),
+            "replays": runner.replays,
+            "replayed": runner.replayed,
+            "snapshots": runner.snapshots,
+            "stumbles": runner.stumbles,
+            "touched": runner.choice.touched,
+            "retraction": "on_demand" if runner.choice.on_demand else "full",
+        }
+
+    def state(self) -> dict[str, Any]:
+        controller = self.controller
+        return {
+            "said": [list(said.items()) for said in self.said],
+            "alpha": controller.alpha,
+            "last_minimum": controller.last_minimum,
+            "slow": controller.slow,
+            "load": self.load.state(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.said = [dict(said) for said in state["said"]]
+        self.controller = Controller(state["alpha"], state["last_minimum"], state["slow"])
+        self.load = Load(**state["load"])
+
+
+def _id(event: Event) -> str:
+    return f"{event.type}:{event.source}:{event.seq}"

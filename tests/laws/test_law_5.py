@@ -1,0 +1,115 @@
+"""Law 5: inserts minus retractions are the outputs without speculation, once final; and what else speculation keeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.laws.worlds import World, cuts, push_piece, run, settings, worlds
+
+import slackline as sl
+
+alphas = st.sampled_from([0, 0.25, 1 / 3, 0.5, 0.8, 1])
+
+
+@st.composite
+def speculations(draw: st.DrawFn, world: World) -> Any:
+    """Speculation for all detectors, or for some of them, each in its way."""
+
+    def one() -> sl.Speculation:
+        return sl.Speculation(
+            alpha=draw(alphas),
+            retraction=draw(st.sampled_from(["auto", "full", "on_demand"])),
+            snapshot_every=draw(st.sampled_from([1, 2, 7, 256])),
+            max_snapshots=draw(st.sampled_from([1, 3, 256])),
+        )
+
+    if draw(st.booleans()):
+        return one()
+    return {plan.name: one() for plan in world.plans if draw(st.booleans())}
+
+
+class Book:
+    """A consumer that applies the changelog in order; it complains about anything that does not fit."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, sl.Event] = {}
+        self.final: dict[str, sl.Event] = {}
+
+    def apply(self, outputs: list[sl.Output]) -> None:
+        for output in outputs:
+            if output.op == "retract":
+                assert self.held.pop(output.id) == output.event
+                assert output.id not in self.final
+            elif output.op == "final":
+                assert self.held[output.id] == output.event
+            else:
+                assert output.op == "insert" and output.id not in self.held
+                self.held[output.id] = output.event
+            if output.final:
+                assert output.op != "retract" and output.id not in self.final
+                self.final[output.id] = output.event
+
+
+def changelog(world: World, pieces: list[tuple[int, str]], options: dict[str, Any], restart: bool = False) -> Any:
+    engine = sl.Engine(world.hierarchy(), **options)
+    book, start = Book(), 0
+    for size, form in pieces:
+        book.apply(push_piece(engine, world.events[start : start + size], form))
+        start += size
+        engine.check_invariants()
+        if restart:
+            engine = sl.Engine.load(engine.save(), world.hierarchy())
+    book.apply(engine.close())
+    late, quarantined = engine.drain()
+    seen = {name: list(detector.seen) for name, detector in engine.detectors.items()}
+    return book, late, quarantined, seen, engine.stats()
+
+
+@given(world=worlds(), options=settings(), data=st.data())
+def test_law_5_speculation_nets_out(world: World, options: dict[str, Any], data: Any) -> None:
+    pieces = data.draw(cuts(len(world.events)))
+    plain = run(world, pieces, options)
+    book, late, quarantined, seen, stats = changelog(
+        world, pieces, {**options, "speculation": data.draw(speculations(world))}
+    )
+    expected = {output.id: output.event for output in plain.outputs}
+    assert book.final == expected
+    assert book.held == expected
+    assert seen == plain.seen
+    assert (late, quarantined) == (plain.late, plain.quarantined)
+    for name, figures in plain.stats[-1]["detectors"].items():
+        assert {key: stats["detectors"][name][key] for key in figures} == figures
+
+
+@given(world=worlds(), options=settings(), data=st.data())
+def test_without_any_head_start_speculation_is_plain_buffering(
+    world: World, options: dict[str, Any], data: Any
+) -> None:
+    pieces = data.draw(cuts(len(world.events)))
+    plain = run(world, pieces, options)
+    ahead = run(world, pieces, {**options, "speculation": sl.Speculation(alpha=1)})
+    assert ahead.outputs == plain.outputs
+    assert ahead.seen == plain.seen
+
+
+@given(world=worlds(), options=settings(), data=st.data())
+def test_law_3_holds_for_what_is_final(world: World, options: dict[str, Any], data: Any) -> None:
+    options = {**options, "speculation": data.draw(speculations(world))}
+    n = len(world.events)
+    book, late, *_ = changelog(world, [(1, "events")] * n, options)
+    other, other_late, *_ = changelog(world, data.draw(cuts(n)), options)
+    assert book.final == other.final
+    assert late == other_late
+
+
+@given(world=worlds(), options=settings(), data=st.data())
+def test_law_6_restart_changes_nothing_that_is_final(world: World, options: dict[str, Any], data: Any) -> None:
+    pieces = data.draw(cuts(len(world.events)))
+    options = {**options, "speculation": data.draw(speculations(world))}
+    undisturbed, late, _, seen, _ = changelog(world, pieces, options)
+    restarted, late_again, _, seen_again, _ = changelog(world, pieces, options, restart=True)
+    assert restarted.final == undisturbed.final
+    assert restarted.held == undisturbed.held
+    assert (late_again, seen_again) == (late, seen)
