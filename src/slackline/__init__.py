@@ -18,7 +18,7 @@ from slackline.core.hierarchy import Hierarchy
 from slackline.core.machine import StateMachine, Transition
 from slackline.core.types import EventType
 from slackline.engine import Engine, Late, Output, Quarantined
-from slackline.speculation import Speculation
+from slackline.host import Speculation
 
 __all__ = [
     "Batch",

@@ -20,6 +20,7 @@ RANKS: tuple[tuple[str, ...], ...] = (
     ("data",),
     ("ordering", "speculation", "sync"),
     ("engine",),
+    ("host",),
     (ROOT, "testing", "checks"),
     ("node",),
     ("sim",),

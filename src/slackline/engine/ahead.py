@@ -50,6 +50,7 @@ class SpeculativeRunner(Runner):
         self._compared = 0
         self._pause = 0  # looks ahead to be left out after a failure
         self._stumbled = 0  # failures in a row
+        self.processed = 0  # rows seen ahead of the horizon, those seen again included
         self.replays = 0
         self.replayed = 0
         self.snapshots = 0
@@ -111,6 +112,7 @@ class SpeculativeRunner(Runner):
                 self._restore_to(before)
                 return
             self.tail.steps.append(Step(part, found, before))
+            self.processed += size
             left, done = without(left, size), done + size
         self._stumbled = 0
         if len(self.tail.snapshots) > self.options.max_snapshots:

@@ -96,7 +96,7 @@ class Columnar:
             backs = {channel.name: [(-1, channel.back)] for channel in wiring.channels[index]}
             for segment in segments:
                 self._count(unit, segment, chunk)
-            for segment, first, stop in _runs(segments):
+            for segment, first, stop in merged(segments):
                 self._feed(index, segment, first, stop, previous, chunk, backs)
         for channel in wiring.sensors.values():
             channel.store.clear()

@@ -12,7 +12,7 @@ This happens at the end of a push, so nothing is said that the same push already
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,16 @@ from slackline.ordering.constants import NEVER
 from slackline.ordering.unit import Entry, Unit
 from slackline.speculation.alpha import Controller, Load
 from slackline.speculation.config import Speculation
-from slackline.speculation.tail import Name, Piece
+from slackline.speculation.shares import Shares
+from slackline.speculation.tail import Name, Piece, name_of
+
+
+class Said(NamedTuple):
+    """An event that was told and is not final yet: when, and how much earlier than plain buffering would have."""
+
+    event: Event
+    at: int
+    k_plus: int
 
 
 class LookAhead:
@@ -35,9 +44,11 @@ class LookAhead:
     def __init__(self, wiring: Wiring, options: dict[str, Speculation]) -> None:
         self.wiring = wiring
         self.options = options
-        self.said: list[dict[str, Event]] = [{} for _ in wiring.units]  # per detector: id -> event, not final yet
+        self.said: list[dict[str, Said]] = [{} for _ in wiring.units]  # per detector, by id: told and not final yet
         self.controller = Controller()
         self.load = Load()
+        self.shares = Shares.of(wiring.hierarchy)
+        self.busy: float | None = None  # the last busy factor
         self.inserts = 0
         self.retractions = 0
 
@@ -45,7 +56,9 @@ class LookAhead:
         options = self.options.get(self.wiring.units[index].name)
         if options is None:
             return 1.0
-        return self.controller.alpha if isinstance(options.alpha, str) else float(options.alpha)
+        if not isinstance(options.alpha, str):
+            return float(options.alpha)
+        return 1.0 - (1.0 - self.controller.alpha) * self.shares.share[index]
 
     def early_horizon(self, index: int) -> int:
         """Up to where the detector may look."""
@@ -54,6 +67,17 @@ class LookAhead:
             return unit.horizon
         wait = unit.largest_slack() if unit.horizon == NEVER else clk - unit.horizon
         return max(unit.horizon, clk - math.ceil(alpha * max(wait, 0)))
+
+    def k_plus(self, index: int) -> int:
+        """How much earlier than plain buffering the detector gets to see events: the K⁺ of what it publishes.
+
+        The levels above take delays from what is final, so they know K as if nobody had looked ahead. Whoever sees
+        only the early event adds K⁺ to its delay (seed 001, 4.1).
+        """
+        unit = self.wiring.units[index]
+        slack = unit.largest_slack() if unit.horizon == NEVER else 0
+        clk = self.wiring.clk()
+        return self.early_horizon(index) - (clk - slack if unit.horizon == NEVER else unit.horizon)
 
     def run(self, finals: list[Output]) -> list[Output]:
         """Look ahead after a push that made ``finals`` certain; returns everything that is to be told."""
@@ -119,42 +143,67 @@ class LookAhead:
     # What to tell.
 
     def _told(self, finals: list[Output], changed: list[tuple[list[Event], frozenset[Name]]]) -> list[Output]:
-        wiring = self.wiring
-        clk = wiring.clk()
+        """The changelog of a push: first what is taken back, then what is certain, then what is new and is not."""
         retracted: list[Output] = []
         inserted: list[Output] = []
-        confirmed: set[str] = set()
-        certain: dict[str, dict[str, Event]] = {}
+        certain: list[dict[str, Event]] = [{} for _ in changed]
+        index_of = {unit.name: index for index, unit in enumerate(self.wiring.units)}
         for output in finals:
-            certain.setdefault(output.detector, {})[output.id] = output.event
+            certain[index_of[output.detector]][output.id] = output.event
+        confirmed: set[str] = set()
         for index, (ahead, gone) in enumerate(changed):
-            name, said = wiring.units[index].name, self.said[index]
             now = {_id(event): event for event in ahead}
-            final = certain.get(name, {})
-            taken = {f"{kind}:{source}:{seq}" for kind, source, seq in gone}
-            for id, event in said.items():
-                if id not in taken and (final.get(id) == event or (id not in final and now.get(id) == event)):
-                    if id in final:
-                        confirmed.add(id)
-                    continue
-                retracted.append(Output("retract", id, event, False, clk, name))
-            kept = {output.id for output in retracted if output.detector == name}
-            for id, event in now.items():
-                if id not in said or id in kept:
-                    inserted.append(Output("insert", id, event, False, clk, name))
-            self.said[index] = now
+            taken = {_name_id(name) for name in gone}
+            said = self._keep(index, now, certain[index], taken, retracted, confirmed)
+            self._add(index, now, said, inserted)
         self.retractions += len(retracted)
         self.inserts += len(inserted)
         told = [output._replace(op="final") if output.id in confirmed else output for output in finals]
         return retracted + told + inserted
+
+    def _keep(
+        self,
+        index: int,
+        now: dict[str, Event],
+        final: dict[str, Event],
+        taken: set[str],
+        retracted: list[Output],
+        confirmed: set[str],
+    ) -> dict[str, Said]:
+        """Of what was said before: what still stands. The rest became certain, or is taken back."""
+        name, clk = self.wiring.units[index].name, self.wiring.clk()
+        still: dict[str, Said] = {}
+        for id, said in self.said[index].items():
+            if id not in taken and final.get(id) == said.event:
+                confirmed.add(id)
+                self.shares.gain(index, clk - said.at)
+            elif id not in taken and id not in final and now.get(id) == said.event:
+                still[id] = said
+            else:
+                retracted.append(Output("retract", id, said.event, False, clk, name))
+        return still
+
+    def _add(self, index: int, now: dict[str, Event], said: dict[str, Said], inserted: list[Output]) -> None:
+        name, clk = self.wiring.units[index].name, self.wiring.clk()
+        self.said[index] = {}
+        for id, event in now.items():
+            if id not in said:
+                inserted.append(Output("insert", id, event, False, clk, name))
+            self.said[index][id] = said.get(id) or Said(event, clk, self.k_plus(index))
 
     # How busy we are.
 
     def worked(self, start: float, stop: float) -> None:
         """A push took from ``start`` to ``stop``: adapt α when it is time."""
         busy = self.load.worked(start, stop)
-        if busy is not None:
-            self.controller.adapt(busy)
+        if busy is None:
+            return
+        self.busy = busy
+        self.controller.adapt(busy)
+        for index, runner in enumerate(self.wiring.runners):
+            if isinstance(runner, SpeculativeRunner):
+                self.shares.spend(index, runner.processed)
+        self.shares.weigh()
 
     def stats(self, index: int) -> dict[str, Any]:
         runner = self.wiring.runners[index]
@@ -174,18 +223,24 @@ class LookAhead:
     def state(self) -> dict[str, Any]:
         controller = self.controller
         return {
-            "said": [list(said.items()) for said in self.said],
+            "said": [[(id, *said) for id, said in those.items()] for those in self.said],
             "alpha": controller.alpha,
             "last_minimum": controller.last_minimum,
             "slow": controller.slow,
             "load": self.load.state(),
+            "shares": self.shares.share,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.said = [dict(said) for said in state["said"]]
+        self.said = [{id: Said(*said) for id, *said in those} for those in state["said"]]
+        self.shares.share = state["shares"]
         self.controller = Controller(state["alpha"], state["last_minimum"], state["slow"])
         self.load = Load(**state["load"])
 
 
 def _id(event: Event) -> str:
-    return f"{event.type}:{event.source}:{event.seq}"
+    return _name_id(name_of(event))
+
+
+def _name_id(name: Name) -> str:
+    return f"{name[0]}:{name[1]}:{name[2]}"
