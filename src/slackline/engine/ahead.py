@@ -114,10 +114,10 @@ class SpeculativeRunner(Runner):
             self.tail.steps.append(Step(part, found, before))
             self.processed += size
             left, done = without(left, size), done + size
+            if len(self.tail.snapshots) > self.options.max_snapshots:
+                self.tail.thin()
+                self.spacing *= 2
         self._stumbled = 0
-        if len(self.tail.snapshots) > self.options.max_snapshots:
-            self.tail.thin()
-            self.spacing *= 2
 
     def _where_old_work_fits(self, pieces: Sequence[Piece]) -> dict[int, int]:
         """Rows of ``pieces`` at which a broken step begins from which on nothing has changed, with its number.

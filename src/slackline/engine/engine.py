@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.engine.columnar import Columnar
 from slackline.engine.lookahead import LookAhead
+from slackline.engine.options import at_least, listed, one_of, per_detector, without_clocks
 from slackline.engine.results import Late, Output, Quarantined
 from slackline.engine.stepwise import Stepwise
 from slackline.engine.wiring import Settings, Wiring
@@ -81,26 +82,26 @@ class Engine:
         overflow: str = "error",
         speculation: Speculation | Mapping[str, Speculation] | None = None,
     ) -> None:
-        _one_of("policy", policy, tuple(POLICIES))
-        _one_of("late", late, ("divert", "deliver"))
-        _one_of("on_error", on_error, ("fail", "quarantine"))
-        _one_of("overflow", overflow, ("error", "release"))
-        _at_least("margin", margin, 0, (int, float))
-        _at_least("window", window, 1, int)
-        _at_least("max_buffered", max_buffered, 1, int)
+        one_of("policy", policy, tuple(POLICIES))
+        one_of("late", late, ("divert", "deliver"))
+        one_of("on_error", on_error, ("fail", "quarantine"))
+        one_of("overflow", overflow, ("error", "release"))
+        at_least("margin", margin, 0, (int, float))
+        at_least("window", window, 1, int)
+        at_least("max_buffered", max_buffered, 1, int)
         if timeout is not None:
-            _at_least("timeout", timeout, 0, int)
+            at_least("timeout", timeout, 0, int)
             if policy == "slack":
                 raise ConfigError(f"timeout={timeout} means nothing under policy='slack', which waits for K alone.")
         if warmup is None:
             warmup = 0 if policy == "slack" else WARMUP
-        _at_least("warmup", warmup, 0, int)
+        at_least("warmup", warmup, 0, int)
         if isinstance(max_jump, str) and max_jump == "auto":
             max_jump = JUMP_AUTO
         elif max_jump is None:
             max_jump = JUMP_OFF
         else:
-            _at_least("max_jump", max_jump, 1, int)
+            at_least("max_jump", max_jump, 1, int)
         if not isinstance(hierarchy, Hierarchy):
             raise ConfigError(f"an engine runs a slackline.Hierarchy; got {hierarchy!r}.")
         self._start(
@@ -112,7 +113,7 @@ class Engine:
                 on_error == "quarantine",
                 max_buffered,
                 overflow == "release",
-                _per_detector(speculation, hierarchy),
+                per_detector(speculation, hierarchy),
             ),
         )
 
@@ -140,7 +141,7 @@ class Engine:
         elif isinstance(arrivals, Event):
             arrivals = [arrivals]
         elif not isinstance(arrivals, list | pa.Table):
-            arrivals = _listed(arrivals)
+            arrivals = listed(arrivals)
         if self._beyond_limit:
             self._refuse_unless_clock(arrivals)
         if self._clock is None or self._ahead is None:
@@ -307,7 +308,10 @@ class Engine:
 
     def save(self) -> bytes:
         """Everything, as bytes: buffers, clock, delays, sources and the detectors' states. Never pickled."""
-        settings = {**asdict(replace(self._wiring.settings, speculation={})), "speculation": _plain(self._wiring)}
+        settings = {
+            **asdict(replace(self._wiring.settings, speculation={})),
+            "speculation": without_clocks(self._wiring.settings.speculation),
+        }
         state = {
             "settings": settings,
             "detectors": list(self.hierarchy.names),
@@ -357,47 +361,3 @@ class Engine:
             unit.check_invariants()
         for channel in self._wiring.derived.values():
             assert channel.back >= 0, f"{channel.name}: set back by less than nothing"
-
-
-def _per_detector(
-    speculation: Speculation | Mapping[str, Speculation] | None, hierarchy: Hierarchy
-) -> dict[str, Speculation]:
-    if speculation is None:
-        return {}
-    if isinstance(speculation, Speculation):
-        return dict.fromkeys(hierarchy.names, speculation)
-    if not isinstance(speculation, Mapping) or not all(isinstance(s, Speculation) for s in speculation.values()):
-        raise ConfigError(
-            f"speculation={speculation!r} cannot be; pass slackline.Speculation(...), or a dict of them by detector."
-        )
-    unknown = sorted(set(speculation) - set(hierarchy.names))
-    if unknown:
-        raise ConfigError(f"speculation names no detectors {unknown}; the hierarchy has {list(hierarchy.names)}.")
-    return dict(speculation)
-
-
-def _plain(wiring: Wiring) -> dict[str, dict[str, Any]]:
-    """The speculation of each detector as it is saved: without its clock."""
-    saved = {}
-    for name, options in wiring.settings.speculation.items():
-        saved[name] = {f.name: getattr(options, f.name) for f in fields(options) if f.name != "clock"}
-    return saved
-
-
-def _listed(arrivals: Any) -> list[Any]:
-    if isinstance(arrivals, Iterable) and not isinstance(arrivals, str | bytes) and not hasattr(arrivals, "columns"):
-        return list(arrivals)
-    raise ConfigError(
-        f"push() takes events or a pyarrow.Table; got a {type(arrivals).__name__}. "
-        f"A pandas DataFrame is pushed as pyarrow.Table.from_pandas(frame)."
-    )
-
-
-def _one_of(option: str, value: Any, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ConfigError(f"{option}={value!r} is unknown; choose one of {list(allowed)}.")
-
-
-def _at_least(option: str, value: Any, least: int, kind: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, kind) or not value >= least:
-        raise ConfigError(f"{option}={value!r} cannot be; it must be a number of at least {least}.")
