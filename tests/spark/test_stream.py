@@ -15,7 +15,7 @@ from slackline.spark import detect
 
 pytestmark = pytest.mark.spark
 
-OUTPUT = ["key", "op", "id", "type", "ts", "detected_at", "detector", "final", "payload", "kind"]
+OUTPUT = ["key", "op", "id", "type", "ts", "detected_at", "detector", "final", "payload", "kind", "change"]
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +50,8 @@ def test_cutting_into_micro_batches_changes_nothing(
     assert found == embedded(table, close=False)
     assert {row[3] for row in found} >= {"near", "away", "hit"}
     assert any(row[1] == "late" for row in found)
+    told = [sorted(row.change for row in rows if row.kind == "event" and row.key == site) for site in SITES]
+    assert told == [list(range(len(changes))) for changes in told]
 
 
 @pytest.mark.parametrize("files_per_trigger", [1, 6])

@@ -51,7 +51,7 @@ def test_ddl_gives_typed_columns_and_every_value_survives(found: DataFrame) -> N
     )
     out = typed(found, "hit", ddl).orderBy("ts")
     assert out.columns == [
-        *("key", "ts", "detected_at", "id", "op", "final"),
+        *("key", "ts", "detected_at", "id", "op", "final", "change"),
         *("player", "force", "who", "raw", "track", "more"),
     ]
     first, second = out.collect()

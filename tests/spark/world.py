@@ -137,7 +137,7 @@ def embedded(table: pa.Table, close: bool, hierarchy: sl.Hierarchy | None = None
 
 def comparable(rows: list[Row]) -> set[Any]:
     """Output rows in the form of :func:`embedded`; checks on the way that no row comes twice."""
-    identities = [(row.key, row.id, row.op) for row in rows]
+    identities = [(row.key, row.id, row.change) for row in rows]
     assert len(identities) == len(set(identities)), "a row came twice"
     found: set[Any] = set()
     for row in rows:

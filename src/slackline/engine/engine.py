@@ -152,6 +152,18 @@ class Engine:
         finally:
             self._ahead.worked(start, self._clock())
 
+    def worked(self, start: float, stop: float) -> float | None:
+        """For a host that reads the clock itself, and gives the engine none: its work went on from start to stop.
+
+        ``alpha="auto"`` is set from this, for the pushes to come. In seconds of a clock that survives :meth:`save`
+        where the engine does. Returns the busy factor when an interval has passed, None otherwise.
+        """
+        if self._ahead is None:
+            return None
+        self._ahead.busy = None
+        self._ahead.worked(start, stop)
+        return self._ahead.busy
+
     def _push(self, arrivals: list[Any] | pa.Table) -> list[Output]:
         if isinstance(arrivals, pa.Table):
             self._columnar.push(arrivals)

@@ -215,9 +215,15 @@ class LookAhead:
             "replays": runner.replays,
             "replayed": runner.replayed,
             "snapshots": runner.snapshots,
+            "snapshot_bytes": runner.tail.bytes,
             "stumbles": runner.stumbles,
             "touched": runner.choice.touched,
             "retraction": "on_demand" if runner.choice.on_demand else "full",
+            "retraction_cost": {
+                "spent": runner.choice.spent,
+                "full": runner.choice.spent_full,
+                "on_demand": runner.choice.spent_on_demand,
+            },
         }
 
     def state(self) -> dict[str, Any]:

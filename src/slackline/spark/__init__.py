@@ -1,6 +1,6 @@
 """Slackline on Spark Structured Streaming: detectors on ordered streams, keyed by site (DESIGN.md section 8).
 
->>> from slackline.spark import detect, session, typed
+>>> from slackline.spark import current, detect, session, typed
 """
 
 try:
@@ -8,10 +8,11 @@ try:
 except ImportError as error:
     raise ImportError("slackline.spark needs pyspark: pip install 'slackline[spark]'.") from error
 
+from slackline.spark.changelog import current, final, latest
 from slackline.spark.payload import PayloadError
 from slackline.spark.pipeline import detect, typed
 from slackline.spark.session import configure, session
 
-__all__ = ["PayloadError", "configure", "detect", "session", "typed"]
+__all__ = ["PayloadError", "configure", "current", "detect", "final", "latest", "session", "typed"]
 
 del pyspark

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,6 @@ from pyspark.sql.types import (
 from slackline.core.errors import ConfigError, SchemaError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.types import EventType
-from slackline.engine import Engine
 from slackline.spark.batch import runner
 from slackline.spark.codec import ARRIVAL, PLACE, SITE, packer
 from slackline.spark.columns import Columns, key_back
@@ -38,7 +38,7 @@ from slackline.spark.session import check, check_size
 from slackline.spark.site import Recipe
 
 #: What `typed` puts before the event's own fields.
-OWN = ("key", "ts", "detected_at", "id", "op", "final")
+OWN = ("key", "ts", "detected_at", "id", "op", "final", "change")
 
 
 def detect(
@@ -65,11 +65,14 @@ def detect(
     - ``source``, ``seq``: who sent the event, and its number there.
 
     All other columns are payload; a null is a field that the event lacks. ``engine_options`` go to
-    :class:`~slackline.Engine` (``policy``, ``margin``, ``late``, ...). ``stats=False`` leaves the statistics rows out.
+    :class:`~slackline.Engine` (``policy``, ``margin``, ``late``, ``speculation``, ...). ``stats=False`` leaves the
+    statistics rows out.
 
-    The result has the columns ``key, op, id, type, ts, detected_at, detector, final, payload, kind``. ``kind`` is
-    ``event``, ``late``, ``quarantine`` or ``stats``; ``payload`` is JSON; ``(key, id, op)`` identifies a row, however
-    often it is computed. A batch DataFrame gives what the stream gives after its end, with the engine closed.
+    The result has the columns ``key, op, id, type, ts, detected_at, detector, final, payload, kind, change``. ``kind``
+    is ``event``, ``late``, ``quarantine`` or ``stats``; ``payload`` is JSON; ``change`` counts a key's events;
+    ``(key, id, change)`` identifies a row, however often it is computed. With ``speculation`` the events are a
+    changelog: see :func:`~slackline.spark.current`. A batch DataFrame gives what the stream gives after its end, with
+    the engine closed; there is nothing to be early for, so it does not speculate.
     """
     streaming = df.isStreaming
     check(df.sparkSession, streaming=streaming)
@@ -79,6 +82,8 @@ def detect(
     words = [field.name for field in prepared.schema if field.dataType == StringType()]
     dictionaries = [name for name in words if name in ("type", "source")]
     _try_out(recipe, prepared, dictionaries)
+    if not streaming:
+        recipe = replace(recipe, options={**engine_options, "speculation": None})
     first = prepared.schema[ARRIVAL].dataType if arrival is not None else LongType()
     packets = prepared.mapInArrow(packer(dictionaries, _arrow_type(first)), _packet_schema(first))
     if streaming:
@@ -101,8 +106,8 @@ def typed(df: DataFrame, event_type: str | EventType, schema: str | StructType |
     """One event type of :func:`detect`'s result as typed columns.
 
     ``schema`` gives the payload's fields, as DDL (``"player long, force double"``) or ``StructType``; an
-    :class:`~slackline.EventType` brings its own. Columns: ``key, ts, detected_at, id, op, final``, then the fields. A
-    field that the event lacks is null; one of another type than declared is an error, not a null.
+    :class:`~slackline.EventType` brings its own. Columns: ``key, ts, detected_at, id, op, final, change``, then the
+    fields. A field that the event lacks is null; one of another type than declared is an error, not a null.
     """
     name = event_type.name if isinstance(event_type, EventType) else event_type
     if schema is None:
@@ -133,7 +138,7 @@ def _try_out(recipe: Recipe, prepared: DataFrame, dictionaries: list[str]) -> No
     for name in dictionaries:
         at = table.schema.get_field_index(name)
         table = table.set_column(at, name, table.column(at).dictionary_encode())
-    Engine(copy.deepcopy(recipe.hierarchy), **recipe.options).push(table)
+    replace(recipe, hierarchy=copy.deepcopy(recipe.hierarchy)).engine().push(table)
 
 
 def _packet_schema(first: DataType) -> StructType:

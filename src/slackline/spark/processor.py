@@ -16,13 +16,14 @@ _FIELDS = list(Packet._fields)
 
 
 def state_schema(arrival: DataType) -> StructType:
-    """The state value: the engine's bytes, three counts and the greatest arrival."""
+    """The state value: the engine's bytes, four counts and the greatest arrival."""
     return StructType(
         [
             StructField("engine", BinaryType()),
             StructField("rows", LongType()),
             StructField("rejected", LongType()),
             StructField("behind", LongType()),
+            StructField("changes", LongType()),
             StructField("last", arrival),
         ]
     )
@@ -32,24 +33,33 @@ class SiteProcessor(StatefulProcessor):
     """Feeds a key's packets of a micro-batch to its engine.
 
     Time mode is ``None``: Spark's own late filter stays off, our clock lives in the engine's state.
+
+    How busy we are is the time from the start of the task to the end of the key's turn, over the time since the end of
+    its last turn. So a key counts the work on those before it in the task, which need the same core; those after it
+    it cannot know, because its state is written when its turn ends.
     """
 
     def __init__(self, recipe: Recipe, arrival: DataType) -> None:
         self._recipe = recipe
         self._schema = state_schema(arrival)
         self._state: Any = None
+        self._started = 0.0
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        self._started = self._recipe.clock()
         self._state = handle.getValueState("site", self._schema)
 
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
         packets = [Packet(*row) for frame in rows for row in frame[_FIELDS].itertuples(index=False, name=None)]
         site = Site(key[0], self._recipe, self._state.get())
         out = site.push(restored(packets))
+        stats = site.stats() if self._recipe.stats else None
+        busy = site.worked(self._started, self._recipe.clock())
         saved = site.save()
         self._state.update(saved)
-        if self._recipe.stats:
-            out.stats(site.stats(len(saved[0] or b"")), site.rows)
+        if stats is not None:
+            stats["site"] |= {"busy": busy, "state_bytes": len(saved[0] or b"")}
+            out.stats(stats, site.rows)
         if len(out):
             yield out.to_pandas()
 

@@ -24,6 +24,7 @@ FIELDS: tuple[tuple[str, Any, pa.DataType], ...] = (
     ("final", BooleanType(), pa.bool_()),
     ("payload", StringType(), pa.string()),
     ("kind", StringType(), pa.string()),
+    ("change", LongType(), pa.int64()),
 )
 SCHEMA = StructType([StructField(name, kind) for name, kind, _ in FIELDS])
 _ARROW = pa.schema([(name, kind) for name, _, kind in FIELDS])
@@ -33,12 +34,16 @@ _INT64 = range(-(2**63), 2**63)
 class Rows:
     """Collects the output rows of one key.
 
-    A row's identity is ``(key, id, op)``: the same after a restart, a retry or another cut into micro-batches (only
-    ``stats`` rows belong to their micro-batch). A sink that keeps one row per identity holds everything once.
+    A row's identity is ``(key, id, change)``: the same after a restart or a retry, and without speculation after
+    another cut into micro-batches (only ``stats`` rows belong to their micro-batch). A sink that keeps one row per
+    identity holds everything once.
     """
 
-    def __init__(self, site: str) -> None:
+    def __init__(self, site: str, changes: int = 0) -> None:
         self.site = site
+        #: Events told of this key so far: the number of the next one. It orders the changelog when rows have lost
+        #: their order, as they do in any table.
+        self.changes = changes
         self._rows: list[tuple[Any, ...]] = []
 
     def __len__(self) -> int:
@@ -52,9 +57,10 @@ class Rows:
             self._rows.append(
                 (
                     self.site, out.op, out.id, event.type, event.ts, out.detected_at, out.detector, out.final, text,
-                    "event",
+                    "event", self.changes,
                 )
             )  # fmt: skip
+            self.changes += 1
 
     def late(self, items: Iterable[Any]) -> None:
         """Events that came at or below a detector's horizon."""
@@ -88,7 +94,7 @@ class Rows:
     def _row(self, kind: str, id: str, type: Any, ts: Any, detector: str | None, payload: str) -> None:
         ts = int(ts) if _is_whole(ts) else None
         type = None if type is None else str(type)
-        self._rows.append((self.site, None, id, type, ts, None, detector, None, payload, kind))
+        self._rows.append((self.site, None, id, type, ts, None, detector, None, payload, kind, None))
 
     def to_arrow(self) -> pa.RecordBatch:
         """The rows as Arrow, in the output's schema."""

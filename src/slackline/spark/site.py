@@ -2,38 +2,66 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
-from slackline.engine import Engine
+from slackline.engine import Engine, Output
 from slackline.spark.codec import ARRIVAL, NULL_SITE, pushes
 from slackline.spark.rows import Rows
+from slackline.speculation.config import Clock, Speculation
 
-Saved = tuple[bytes | None, int, int, int, Any]
+Saved = tuple[bytes | None, int, int, int, int, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How to make a site's engine. Shipped to the workers with Spark's own pickling of the user's code."""
+    """How to make a site's engine. Shipped to the workers with Spark's own pickling of the user's code.
+
+    ``clock`` is wall time: a site's batches are processed by one process today and by another tomorrow.
+    """
 
     hierarchy: Hierarchy
     options: Mapping[str, Any] = field(default_factory=dict)
     stats: bool = True
+    clock: Clock = time.time
+
+    def engine(self) -> Engine:
+        """A new engine. It reads no clock: see :meth:`Site.worked`."""
+        options = dict(self.options)
+        told = options.get("speculation")
+        if isinstance(told, Speculation):
+            options["speculation"] = _without_clock(told)
+        elif isinstance(told, Mapping):
+            options["speculation"] = {name: _without_clock(each) for name, each in told.items()}
+        return Engine(self.hierarchy, **options)
+
+
+def _without_clock(told: Any) -> Any:
+    if not isinstance(told, Speculation):
+        return told  # the engine says what is wrong with it
+    if told.clock not in (None, time.monotonic):
+        raise ConfigError(
+            f"speculation with clock={told.clock!r}: on Spark no clock can be given, because the workers come and go. "
+            f"They measure by wall time; leave it out."
+        )
+    return replace(told, clock=None)
 
 
 class Site:
     """One key's engine, fed in arrival order, giving output rows.
 
-    The state is one value: the engine's bytes and four numbers.
+    The state is one value: the engine's bytes and five numbers.
     """
 
     def __init__(self, name: str, recipe: Recipe, saved: Saved | None = None) -> None:
-        engine, rows, rejected, behind, last = saved or (None, 0, 0, 0, None)
+        engine, rows, rejected, behind, changes, last = saved or (None, 0, 0, 0, 0, None)
         self.name = name
         self.recipe = recipe
         #: Rows received in all.
@@ -42,49 +70,58 @@ class Site:
         self.rejected = rejected
         #: Rows whose arrival lies before one of an earlier micro-batch, in all: the source was not in order.
         self.behind = behind
+        #: Events told in all; the next one gets this number.
+        self.changes = changes
         #: The greatest arrival so far.
         self.last = last
         self.engine: Engine | None = None
         if engine is not None:
             self.engine = Engine.load(bytes(engine), recipe.hierarchy)
         elif name != NULL_SITE:
-            self.engine = Engine(recipe.hierarchy, **recipe.options)
+            self.engine = recipe.engine()
 
     def push(self, table: pa.Table) -> Rows:
         """Take rows in arrival order; what they cause."""
-        out = Rows(self.name)
+        out = Rows(self.name, self.changes)
         self.rows += len(table)
         if self.engine is None:
             self._reject(out, table, "the key is null: an event belongs to no site")
             return out
         table = self._arrivals(out, table)
         for run in pushes(table):
-            out.outputs(self.engine.push(run))
-            self._drain(out)
+            self._take(out, self.engine.push(run))
         return out
 
     def close(self) -> Rows:
         """The end of the stream: what was still waiting."""
-        out = Rows(self.name)
+        out = Rows(self.name, self.changes)
         if self.engine is not None:
-            out.outputs(self.engine.close())
-            self._drain(out)
+            self._take(out, self.engine.close())
         return out
+
+    def worked(self, start: float, stop: float) -> float | None:
+        """The work on a micro-batch took from ``start`` to ``stop``; the busy factor, if it is time for one.
+
+        It sets α for the micro-batches to come, never for the one at hand: α is part of the state with which a
+        micro-batch begins, so one that is done again gives the same rows, however long it takes then.
+        """
+        return None if self.engine is None else self.engine.worked(start, stop)
 
     def save(self) -> Saved:
         """The whole state as one value of the state store."""
         engine = None if self.engine is None else self.engine.save()
-        return engine, self.rows, self.rejected, self.behind, self.last
+        return engine, self.rows, self.rejected, self.behind, self.changes, self.last
 
-    def stats(self, saved_bytes: int | None = None) -> dict[str, Any]:
-        """The engine's statistics and the site's own, as JSON takes them."""
-        own = {"rows": self.rows, "rejected": self.rejected, "arrival_behind": self.behind}
-        if saved_bytes is not None:
-            own["state_bytes"] = saved_bytes
+    def stats(self) -> dict[str, Any]:
+        """The engine's statistics and the site's own, as JSON takes them. Ask before :meth:`save`, which takes
+        detectors that ran ahead back to their horizons."""
+        own = {"rows": self.rows, "rejected": self.rejected, "arrival_behind": self.behind, "changes": self.changes}
         return {**(self.engine.stats() if self.engine else {}), "site": own}
 
-    def _drain(self, out: Rows) -> None:
+    def _take(self, out: Rows, outputs: list[Output]) -> None:
         assert self.engine is not None
+        out.outputs(outputs)
+        self.changes = out.changes
         late, quarantined = self.engine.drain()
         out.late(late)
         out.quarantined(quarantined)

@@ -39,15 +39,23 @@ class Choice:
     full_cost: float = 0.0
     on_demand_cost: float = 0.0
     touched: int = 0
+    #: Costs since the beginning: what was spent, and what either technique alone would have.
+    spent: int = 0
+    spent_full: int = 0
+    spent_on_demand: int = 0
 
     def __post_init__(self) -> None:
         self.on_demand = self.technique != "full"
 
     def account(self, lost: int, changed: int, compared: int, spared: int) -> None:
         """A tail broke and was done again."""
+        full, on_demand = 2 * lost + spared, 2 * changed + compared
         self.touched += 2 * (changed if self.on_demand else lost)
-        self.full_cost = DECAY * self.full_cost + 2 * lost + spared
-        self.on_demand_cost = DECAY * self.on_demand_cost + 2 * changed + compared
+        self.spent += on_demand if self.on_demand else full
+        self.spent_full += full
+        self.spent_on_demand += on_demand
+        self.full_cost = DECAY * self.full_cost + full
+        self.on_demand_cost = DECAY * self.on_demand_cost + on_demand
         if self.technique == "auto":
             ours, other = self.on_demand_cost, self.full_cost
             if not self.on_demand:

@@ -100,6 +100,11 @@ class Tail:
     def snapshots(self) -> list[Step]:
         return [step for step in (*self.behind, *self.steps) if step.before is not None]
 
+    @property
+    def bytes(self) -> int:
+        """The memory of the snapshots; equal states are stored once."""
+        return sum({id(step.before.state): len(step.before.state) for step in self.snapshots if step.before}.values())
+
     def published(self) -> Iterator[Event]:
         """What was published ahead of the horizon."""
         for step in self.steps:
