@@ -7,10 +7,10 @@ cannot begin before its positions have arrived, nor before the last one is done.
 plain buffering (α = 1), fixed α of 0.5, 0.25 and 0, and adaptive α. One JSON object:
 
 ``slack_mean, slack_adaptive_mean, auto_mean, auto_adaptive_mean``: mean ms from when a pass happened to when it was
-first told for good (stream time: the first insert that stays). ``full_touched, on_demand_touched``: events that hits and
-all that rests on them took back or sent again, with fixed α of 0.25 under ``auto``. ``net_equal``: whether every
-changelog came to what plain buffering says. ``auto_retraction``: per detector what the automatic choice spent, over the
-better of both. ``runs``: for each run ``policy, alpha, retraction, mean_ms, p95_ms, passes, inserts, retractions,
+first told for good (stream time: the first insert that stays). ``full_touched, on_demand_touched``: events that hits
+and all that rests on them took back or sent again, with fixed α of 0.25 under ``auto``. ``net_equal``: whether every
+changelog came to what plain buffering says. ``auto_retraction``: per detector what the automatic choice spent, over
+the better of both. ``runs``: for each run ``policy, alpha, retraction, mean_ms, p95_ms, passes, inserts, retractions,
 replays, replayed, snapshots, snapshot_kb, busy, busy_max, alpha_mean``.
 
 The busy factor is processing time by stream time, so it depends on the machine; α follows it.

@@ -31,7 +31,7 @@ __all__ = [
     "Output",
     "Quarantined",
     "SlacklineError",
+    "Speculation",
     "StateMachine",
     "Transition",
-    "Speculation",
 ]

@@ -9,6 +9,7 @@ a result is used only if the detector saw the very same rows in the very same or
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from slackline.core.batch import Batch
@@ -169,9 +170,16 @@ class SpeculativeRunner(Runner):
     # Going back.
 
     def _break(self, n: int) -> None:
-        """Keep the first ``n`` rows of the tail; go back to the state after them."""
+        """Something turned up behind the first ``n`` rows of the tail: the rest has to be done again."""
         if self.choice.on_demand and not self.broken:
             self._end = self._snapshot()
+        gone, again = self._go_back(n)
+        self.broken = gone + self.broken
+        self.replays += 1
+        self.replayed += again + _rows([step.piece for step in gone])
+
+    def _go_back(self, n: int) -> tuple[list[Step], int]:
+        """To the state after the first ``n`` rows of the tail; the steps that go, and how many rows were seen again."""
         gone = self.tail.cut(n)
         snapshot = gone[0].before
         steps: list[Step] = []
@@ -182,9 +190,7 @@ class SpeculativeRunner(Runner):
             self._stamped(self._found(step.piece.rows))
         if not self.tail.steps:
             self.tail.behind.clear()
-        self.broken = gone + self.broken
-        self.replays += 1
-        self.replayed += _rows([step.piece for step in steps]) + _rows([step.piece for step in gone])
+        return gone, _rows([step.piece for step in steps])
 
     def _restore_to(self, snapshot: Snapshot) -> None:
         state = decode(snapshot.state, class_finder(self.detector), self.name)
@@ -224,12 +230,20 @@ class SpeculativeRunner(Runner):
         self.broken, self._spared, self._end, self._compared = [], [], None, 0
         return frozenset(name_of(event) for event in lost) if full else frozenset()
 
+    _SAVED = ("spacing", "_pause", "_stumbled", "processed", "replays", "replayed", "snapshots", "stumbles")
+
     def state(self) -> dict[str, Any]:
-        """As saved: at the horizon. What was done ahead is done again after a restart."""
+        """As saved: at the horizon. What was done ahead is done again after a restart, or after saving."""
         if self.tail.steps:
-            self._break(0)
-            self.settle(())
-        return super().state()
+            self._go_back(0)
+        ahead = {name: getattr(self, name) for name in self._SAVED}
+        return {**super().state(), "ahead": ahead, "choice": asdict(self.choice)}
+
+    def restore(self, state: dict[str, Any], detector_state: Any) -> None:
+        super().restore(state, detector_state)
+        for name, value in state["ahead"].items():
+            setattr(self, name, value)
+        self.choice = Choice(**state["choice"])
 
 
 def _rows(pieces: Sequence[Piece]) -> int:

@@ -234,12 +234,12 @@ class LookAhead:
             "last_minimum": controller.last_minimum,
             "slow": controller.slow,
             "load": self.load.state(),
-            "shares": self.shares.share,
+            "shares": self.shares.state(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         self.said = [{id: Said(*said) for id, *said in those} for those in state["said"]]
-        self.shares.share = state["shares"]
+        self.shares.restore(state["shares"])
         self.controller = Controller(state["alpha"], state["last_minimum"], state["slow"])
         self.load = Load(**state["load"])
 

@@ -54,8 +54,9 @@ class Load:
 
     def worked(self, start: float, stop: float) -> float | None:
         """Work from ``start`` to ``stop``; the busy factor if an interval has passed, None otherwise."""
-        if self.since is None or stop < self.since:  # the first, or a clock that was set back
-            self.since, self.busy = start, 0.0
+        if self.since is None or stop < self.since:  # the first, or a clock that was set back: counting starts here
+            self.since, self.busy = stop, 0.0
+            return None
         self.busy += max(0.0, stop - start)
         span = stop - self.since
         if span < INTERVAL:

@@ -35,7 +35,7 @@ class Choice:
     """
 
     technique: str
-    on_demand: bool = True
+    on_demand: bool | None = None  # at first whatever the technique says
     full_cost: float = 0.0
     on_demand_cost: float = 0.0
     touched: int = 0
@@ -45,7 +45,8 @@ class Choice:
     spent_on_demand: int = 0
 
     def __post_init__(self) -> None:
-        self.on_demand = self.technique != "full"
+        if self.on_demand is None:
+            self.on_demand = self.technique != "full"
 
     def account(self, lost: int, changed: int, compared: int, spared: int) -> None:
         """A tail broke and was done again."""

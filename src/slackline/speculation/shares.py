@@ -9,6 +9,7 @@ needs early events.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from slackline.core.hierarchy import Hierarchy
 
@@ -70,3 +71,10 @@ class Shares:
                     self.share[lower] = max(self.share[lower], self.share[index])
         self.gained = [DECAY * value for value in self.gained]
         self.spent = [DECAY * value for value in self.spent]
+
+    def state(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("share", "gained", "spent", "counted")}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)

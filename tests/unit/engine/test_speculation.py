@@ -99,9 +99,7 @@ def test_every_event_is_told_final_once_and_only_what_was_not_told_before_is_ins
         if output.op == "final":
             assert output.id in early
         (done if output.final else early).add(output.id)
-        if output.op == "retract":
-            early.discard(output.id)
-        elif output.final:
+        if output.op == "retract" or output.final:
             early.discard(output.id)
     assert not early
 
