@@ -58,7 +58,7 @@ class LookAhead:
             return 1.0
         if not isinstance(options.alpha, str):
             return float(options.alpha)
-        return 1.0 - (1.0 - self.controller.alpha) * self.shares.share[index]
+        return self.shares.alpha(index, self.controller.alpha)
 
     def early_horizon(self, index: int) -> int:
         """Up to where the detector may look."""

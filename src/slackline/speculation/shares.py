@@ -1,9 +1,11 @@
 """Who should speculate how much: more where a row of CPU buys more time (beyond the papers; their future work).
 
-What a detector gains is the stream time by which its events were known earlier, summed over those that stayed. What
-it costs is the rows that it and all below it processed ahead of their horizons. The detector that gains most per row
-speculates as far as α says; the others in proportion, but never less than a detector above them needs: an early event
-needs early events.
+What a detector gains is the stream time by which its events were known earlier, summed over those that stayed. What it
+costs is the rows that it processed ahead of its horizon. Whoever costs next to nothing speculates as far as α says:
+there is nothing to save. Of the costly ones the one that gains most per row does so too, and the others less, but
+never less than a detector above them: an early event needs early events.
+
+A share of s makes α into α**s: α = 0 is at once for everybody.
 """
 
 from __future__ import annotations
@@ -15,13 +17,15 @@ from slackline.core.hierarchy import Hierarchy
 
 #: Nobody's share falls below this, so that a detector that becomes worth it is noticed.
 LEAST = 0.25
+#: A detector that does less than this share of all the work is cheap.
+CHEAP = 0.05
 #: How much of the past counts at the next weighing.
 DECAY = 0.5
 
 
 @dataclass(slots=True)
 class Shares:
-    """For each detector, in the order of the hierarchy, the share of (1 - α) that it gets.
+    """For each detector, in the order of the hierarchy, its share.
 
     ``below`` are the numbers of the detectors whose events lead to a detector.
     """
@@ -57,15 +61,20 @@ class Shares:
         self.spent[index] += rows - self.counted[index]
         self.counted[index] = rows
 
+    def alpha(self, index: int, alpha: float) -> float:
+        """The α of one detector."""
+        return alpha ** self.share[index] if alpha > 0 else 0.0
+
     def weigh(self) -> None:
         """Set the shares anew."""
-        worth = []
-        for index, below in enumerate(self.below):
-            cost = self.spent[index] + sum(self.spent[lower] for lower in below)
-            worth.append(self.gained[index] / cost if cost else 0.0)
-        best = max(worth, default=0.0)
+        total = sum(self.spent)
+        costly = [index for index, rows in enumerate(self.spent) if rows > CHEAP * total]
+        worth = {index: self.gained[index] / self.spent[index] for index in costly}
+        best = max(worth.values(), default=0.0)
+        self.share = [1.0] * len(self.below)
         if best > 0:
-            self.share = [max(LEAST, value / best) for value in worth]
+            for index, value in worth.items():
+                self.share[index] = max(LEAST, value / best)
             for index, below in enumerate(self.below):
                 for lower in below:
                     self.share[lower] = max(self.share[lower], self.share[index])
