@@ -48,7 +48,6 @@ class SpeculativeRunner(Runner):
         self.broken: list[Step] = []  # of the tail as it was before this push, what has to be done again
         self._end: Snapshot | None = None  # the state at the end of what broke
         self._spared: list[Step] = []  # of what broke, what need not be done again
-        self._compared = 0
         self._pause = 0  # looks ahead to be left out after a failure
         self._stumbled = 0  # failures in a row
         self.processed = 0  # rows seen ahead of the horizon, those seen again included
@@ -100,12 +99,10 @@ class SpeculativeRunner(Runner):
         while left:
             before = self._snapshot()
             number = fits.get(done)
-            if number is not None:
-                self._compared += 1
-                if self.broken[number].before == before:
-                    rows = self._resume(number)
-                    left, done, fits = without(left, rows), done + rows, {}
-                    continue
+            if number is not None and self.broken[number].before == before:
+                rows = self._resume(number)
+                left, done, fits = without(left, rows), done + rows, {}
+                continue
             size = min([len(left[0]), self.spacing, *(at - done for at in fits if at > done)])
             part = left[0].part(0, size)
             found = self._attempt_ahead(part)
@@ -226,8 +223,8 @@ class SpeculativeRunner(Runner):
         changed = sum(now.get(name_of(event)) != event for event in lost)
         full = not self.choice.on_demand
         spared = _rows([step.piece for step in self._spared])
-        self.choice.account(len(lost) + kept, changed, self._compared + len(lost), spared)
-        self.broken, self._spared, self._end, self._compared = [], [], None, 0
+        self.choice.account(len(lost) + kept, changed, spared)
+        self.broken, self._spared, self._end = [], [], None
         return frozenset(name_of(event) for event in lost) if full else frozenset()
 
     _SAVED = ("spacing", "_pause", "_stumbled", "processed", "replays", "replayed", "snapshots", "stumbles")

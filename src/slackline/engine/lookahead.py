@@ -48,6 +48,9 @@ class LookAhead:
         self.controller = Controller()
         self.load = Load()
         self.shares = Shares.of(wiring.hierarchy)
+        for index, runner in enumerate(wiring.runners):
+            if isinstance(runner, SpeculativeRunner):
+                runner.choice.above = sum(index in below for below in self.shares.below)
         self.busy: float | None = None  # the last busy factor
         self.inserts = 0
         self.retractions = 0

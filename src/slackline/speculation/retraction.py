@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 #: How fast old costs are forgotten, and by how much the other technique must be better to be chosen.
-DECAY, BETTER = 0.95, 0.9
+DECAY, BETTER = 0.99, 0.9
 
 
 @dataclass(slots=True)
@@ -21,21 +21,23 @@ class Choice:
     """Which technique a detector uses, and what both have cost or would have, in events handled.
 
     A break behind which ``lost`` events had been published, of which ``changed`` came out otherwise, costs full
-    retraction twice the lost (each is taken back and sent again), and on demand twice the changed plus one for every
-    event and state it ``compared``. What on demand was ``spared`` (rows it did not process again) full has to do.
+    retraction twice the lost, since each is taken back and sent again, and so does it to each of the detectors
+    ``above``; and on demand twice the changed, plus one for the state it keeps to compare with, and for every event it
+    compares. What on demand was ``spared`` (rows it did not process again) full has to do.
 
     >>> choice = Choice("auto")
-    >>> choice.account(lost=10, changed=1, compared=10, spared=0)
+    >>> choice.account(lost=10, changed=1, spared=0)
     >>> choice.on_demand
     True
-    >>> for _ in range(5):
-    ...     choice.account(lost=10, changed=10, compared=10, spared=0)
+    >>> for _ in range(50):
+    ...     choice.account(lost=10, changed=10, spared=0)
     >>> choice.on_demand
     False
     """
 
     technique: str
     on_demand: bool | None = None  # at first whatever the technique says
+    above: int = 0
     full_cost: float = 0.0
     on_demand_cost: float = 0.0
     touched: int = 0
@@ -48,9 +50,10 @@ class Choice:
         if self.on_demand is None:
             self.on_demand = self.technique != "full"
 
-    def account(self, lost: int, changed: int, compared: int, spared: int) -> None:
+    def account(self, lost: int, changed: int, spared: int) -> None:
         """A tail broke and was done again."""
-        full, on_demand = 2 * lost + spared, 2 * changed + compared
+        each = 2 * (1 + self.above)
+        full, on_demand = each * lost + spared, each * changed + lost + 1
         self.touched += 2 * (changed if self.on_demand else lost)
         self.spent += on_demand if self.on_demand else full
         self.spent_full += full
