@@ -222,8 +222,7 @@ class SpeculativeRunner(Runner):
         now = {name_of(event): event for event in (*final, *self.tail.published())}
         changed = sum(now.get(name_of(event)) != event for event in lost)
         full = not self.choice.on_demand
-        spared = _rows([step.piece for step in self._spared])
-        self.choice.account(len(lost) + kept, changed, spared)
+        self.choice.account(len(lost) + kept, changed)
         self.broken, self._spared, self._end = [], [], None
         return frozenset(name_of(event) for event in lost) if full else frozenset()
 

@@ -3,6 +3,7 @@
 from slackline.report.match import MatchReport, match_page
 from slackline.report.scale import Scale, params_text, share_text
 from slackline.report.series import Point, Series
+from slackline.report.speculation import SpeculationReport, speculation_page
 from slackline.report.study import study_page, verdict
 
 __all__ = [
@@ -10,9 +11,11 @@ __all__ = [
     "Point",
     "Scale",
     "Series",
+    "SpeculationReport",
     "match_page",
     "params_text",
     "share_text",
+    "speculation_page",
     "study_page",
     "verdict",
 ]

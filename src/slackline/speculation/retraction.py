@@ -22,15 +22,14 @@ class Choice:
 
     A break behind which ``lost`` events had been published, of which ``changed`` came out otherwise, costs full
     retraction twice the lost, since each is taken back and sent again, and so does it to each of the detectors
-    ``above``; and on demand twice the changed, plus one for the state it keeps to compare with, and for every event it
-    compares. What on demand was ``spared`` (rows it did not process again) full has to do.
+    ``above``; and on demand twice the changed, plus one for every event it compares.
 
     >>> choice = Choice("auto")
-    >>> choice.account(lost=10, changed=1, spared=0)
+    >>> choice.account(lost=10, changed=1)
     >>> choice.on_demand
     True
     >>> for _ in range(50):
-    ...     choice.account(lost=10, changed=10, spared=0)
+    ...     choice.account(lost=10, changed=10)
     >>> choice.on_demand
     False
     """
@@ -50,10 +49,10 @@ class Choice:
         if self.on_demand is None:
             self.on_demand = self.technique != "full"
 
-    def account(self, lost: int, changed: int, spared: int) -> None:
+    def account(self, lost: int, changed: int) -> None:
         """A tail broke and was done again."""
         each = 2 * (1 + self.above)
-        full, on_demand = each * lost + spared, each * changed + lost + 1
+        full, on_demand = each * lost, each * changed + lost
         self.touched += 2 * (changed if self.on_demand else lost)
         self.spent += on_demand if self.on_demand else full
         self.spent_full += full
