@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from hypothesis import given
@@ -10,7 +11,19 @@ from tests.laws.worlds import World, cuts, push_piece, run, settings, worlds
 
 import slackline as sl
 
-alphas = st.sampled_from([0, 0.25, 1 / 3, 0.5, 0.8, 1])
+alphas = st.sampled_from([0, 0.25, 1 / 3, 0.5, 0.8, 1, "auto", "auto"])
+
+
+class Hands:
+    """A clock whose steps are drawn: α goes up and down in mid-stream, by the controller's rules."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += self.random.choice((0.01, 0.1, 0.5, 2.0))
+        return self.now
 
 
 @st.composite
@@ -23,6 +36,7 @@ def speculations(draw: st.DrawFn, world: World) -> Any:
             retraction=draw(st.sampled_from(["auto", "full", "on_demand"])),
             snapshot_every=draw(st.sampled_from([1, 2, 7, 256])),
             max_snapshots=draw(st.sampled_from([1, 3, 256])),
+            clock=Hands(draw(st.integers(0, 1000))),
         )
 
     if draw(st.booleans()):
@@ -60,7 +74,7 @@ def changelog(world: World, pieces: list[tuple[int, str]], options: dict[str, An
         start += size
         engine.check_invariants()
         if restart:
-            engine = sl.Engine.load(engine.save(), world.hierarchy())
+            engine = sl.Engine.load(engine.save(), world.hierarchy(), clock=Hands(start))
     book.apply(engine.close())
     late, quarantined = engine.drain()
     seen = {name: list(detector.seen) for name, detector in engine.detectors.items()}
