@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from slackline.report import share_text
 from slackline.soccer import Comparison, Summary
 
 #: More than 17 km/h.
@@ -79,7 +80,7 @@ def _print_truth(console: Console, comparison: Comparison) -> None:
 
 
 def _print_set_aside(console: Console, late: int, positions: int, quarantined: Counter[str]) -> None:
-    share = f" ({100 * late / positions:.3f} %)" if positions else ""
+    share = f" ({share_text(late / positions)})" if positions else ""
     console.print(
         f"{late:,} of {positions:,} positions were late{share}; {quarantined.total():,} rows were set aside.",
         highlight=False,

@@ -64,12 +64,14 @@ def number_text(value: float) -> str:
 def share_text(share: float) -> str:
     """A share in per cent.
 
-    >>> share_text(0.00323), share_text(0.339), share_text(0.0)
-    ('0.32 %', '33.9 %', '0')
+    >>> share_text(0.00323), share_text(0.339), share_text(0.0), share_text(3.4e-6)
+    ('0.32 %', '33.9 %', '0', '0.0003 %')
     """
     if share == 0:
         return "0"
     per_cent = share * 100
+    if per_cent < 0.001:
+        return f"{per_cent:.4f} %" if per_cent >= 0.0001 else "< 0.0001 %"
     return f"{per_cent:.{1 if per_cent >= 10 else 2 if per_cent >= 0.1 else 3}f} %"
 
 
