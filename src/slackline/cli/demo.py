@@ -56,7 +56,6 @@ class Findings:
     events: list[Event] = field(default_factory=list)
     stats: list[dict[str, Any]] = field(default_factory=list)
     late_positions: set[tuple[int, int]] = field(default_factory=set)
-    late: Counter[str] = field(default_factory=Counter)
     quarantined: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
 
@@ -70,11 +69,9 @@ class Findings:
                 self.summary.add(event, row.detected_at - row.ts)
             elif row.kind == "stats":
                 self.stats.append(payload)
-            elif row.kind == "late":
-                self.late[row.detector] += 1
-                if row.type == "position":
-                    self.late_positions.add((payload["source"], row.ts))
-            else:
+            elif row.kind == "late" and row.type == "position":
+                self.late_positions.add((payload["source"], row.ts))
+            elif row.kind == "quarantine":
                 self.quarantined[payload["reason"].split(":")[0]] += 1
 
     @property
@@ -225,20 +222,10 @@ def _tell(
     match, until = simulation.match, findings.final_until
     truth = load_truth(simulation.truth)
     found = [event for event in findings.events if event.ts <= until]
-    comparison = compare(match, found, truth, until)
-    different = _different(found, others.in_order, until)
     late, positions = len(findings.late_positions), findings.arrivals
-    console.print()
-    print_match(console, findings.summary, comparison, late, positions, findings.quarantined)
     sid, ts, arrival = (table[name].to_numpy() for name in ("sid", "ts", "arrival"))
     behind = float(np.mean(ts < np.maximum.accumulate(ts)))
     detected = sum(event.type in others.in_order.outputs for event in found)
-    identical = "the same" if not different else f"{different} different"
-    console.print(
-        f"{positions:,} positions, {100 * behind:.1f} % of them out of order, through Spark in "
-        f"{findings.seconds:.1f} s. Of {detected:,} events detected, {identical} as in the perfectly ordered stream.",
-        highlight=False,
-    )
     report = match_report(
         match,
         findings.events,
@@ -266,22 +253,17 @@ def _tell(
         delays=delays_by_kind(match, sid, ts, arrival),
         plausibility=plausibility(match, simulation.truth, [table]),
     )
+    different = sum(kind.found + kind.ordered - 2 * kind.same for kind in report.sameness)
+    identical = "the same" if not different else f"{different} different"
+    console.print()
+    print_match(console, findings.summary, compare(match, found, truth, until), late, positions, findings.quarantined)
+    console.print(
+        f"{positions:,} positions, {100 * behind:.1f} % of them out of order, through Spark in "
+        f"{findings.seconds:.1f} s. Of {detected:,} events detected, {identical} as in the perfectly ordered stream.",
+        highlight=False,
+    )
     try:
         out.write_text(match_page(report), encoding="utf-8")
     except OSError as cause:
         raise SlacklineError(f"cannot write {out}: {cause}.") from cause
     console.print(f"The report, with pitch, timeline and waits: [bold]{out}[/]", highlight=False)
-
-
-def _different(found: Iterable[Event], in_order: MatchResult, until: int) -> int:
-    """How many events were found in only one of the two."""
-    kinds = set(in_order.outputs)
-    ours = Counter(_fact(event) for event in found if event.type in kinds)
-    theirs = Counter(_fact(event) for event in in_order.events() if event.ts <= until)
-    return ((ours - theirs) + (theirs - ours)).total()
-
-
-def _fact(event: Event) -> tuple[Any, ...]:
-    """An event with all its fields; None and a field that is not there are one."""
-    payload = sorted((name, value) for name, value in event.payload.items() if value is not None)
-    return (event.type, event.ts, *payload)

@@ -52,8 +52,6 @@ class LookAhead:
             if isinstance(runner, SpeculativeRunner):
                 runner.choice.above = sum(index in below for below in self.shares.below)
         self.busy: float | None = None  # the last busy factor
-        self.inserts = 0
-        self.retractions = 0
 
     def alpha(self, index: int) -> float:
         options = self.options.get(self.wiring.units[index].name)
@@ -68,8 +66,8 @@ class LookAhead:
         unit, clk, alpha = self.wiring.units[index], self.wiring.clk(), self.alpha(index)
         if clk == NEVER or alpha >= 1:
             return unit.horizon
-        wait = unit.largest_slack() if unit.horizon == NEVER else clk - unit.horizon
-        return max(unit.horizon, clk - math.ceil(alpha * max(wait, 0)))
+        wait = max(clk - self._plain_horizon(unit), 0)
+        return max(unit.horizon, clk - math.ceil(alpha * wait))
 
     def k_plus(self, index: int) -> int:
         """How much earlier than plain buffering the detector gets to see events: the K⁺ of what it publishes.
@@ -77,10 +75,11 @@ class LookAhead:
         The levels above take delays from what is final, so they know K as if nobody had looked ahead. Whoever sees
         only the early event adds K⁺ to its delay (seed 001, 4.1).
         """
-        unit = self.wiring.units[index]
-        slack = unit.largest_slack() if unit.horizon == NEVER else 0
-        clk = self.wiring.clk()
-        return self.early_horizon(index) - (clk - slack if unit.horizon == NEVER else unit.horizon)
+        return self.early_horizon(index) - self._plain_horizon(self.wiring.units[index])
+
+    def _plain_horizon(self, unit: Unit) -> int:
+        """Up to where plain buffering has got; while it does not dare to begin, where K would put it."""
+        return self.wiring.clk() - unit.largest_slack() if unit.horizon == NEVER else unit.horizon
 
     def run(self, finals: list[Output]) -> list[Output]:
         """Look ahead after a push that made ``finals`` certain; returns everything that is to be told."""
@@ -159,8 +158,6 @@ class LookAhead:
             taken = {_name_id(name) for name in gone}
             said = self._keep(index, now, certain[index], taken, retracted, confirmed)
             self._add(index, now, said, inserted)
-        self.retractions += len(retracted)
-        self.inserts += len(inserted)
         told = [output._replace(op="final") if output.id in confirmed else output for output in finals]
         return retracted + told + inserted
 
