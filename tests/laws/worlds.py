@@ -146,7 +146,7 @@ def worlds(draw: st.DrawFn, kinds: tuple[str, ...] = ("none", "bounded", "heavy"
     return World(chosen, clock, tuple(event for *_, event in arrivals))
 
 
-policies = st.sampled_from(["slack", "ready", "auto"])
+policies = st.sampled_from(["slack", "ready", "auto", "ordered"])
 
 
 @st.composite
@@ -157,8 +157,8 @@ def settings(draw: st.DrawFn) -> dict[str, Any]:
         "policy": policy,
         "margin": draw(st.sampled_from([0, 0.5, 2.0])),
         "window": draw(st.sampled_from([32, 2048])),
-        "warmup": draw(st.sampled_from([None, 0, 5])),
-        "timeout": None if policy == "slack" else draw(st.sampled_from([None, None, 10, 100])),
+        "warmup": None if policy == "ordered" else draw(st.sampled_from([None, 0, 5])),
+        "timeout": None if policy in ("slack", "ordered") else draw(st.sampled_from([None, None, 10, 100])),
         "late": draw(st.sampled_from(["divert", "deliver"])),
         "max_jump": draw(st.sampled_from(["auto", None, 60])),
     }

@@ -58,13 +58,13 @@ class DetectorError(SlacklineError):
 class BufferLimitError(SlacklineError):
     """More events are buffered than ``max_buffered`` allows, usually because the clock stands still."""
 
-    def __init__(self, buffered: int, limit: int, cause: str):
+    def __init__(self, buffered: int, limit: int, cause: str, option: str = "max_buffered", remedy: str = ""):
         self.buffered = buffered
         self.limit = limit
         self.cause = cause
+        remedy = remedy or "Raise max_buffered, or choose overflow='release' to let the oldest waiting events go."
         super().__init__(
-            f"{buffered} events are held, max_buffered={limit} allows no more: {cause} Nothing was dropped. "
-            f"Raise max_buffered, or choose overflow='release' to let the oldest waiting events go."
+            f"{buffered} events are held, {option}={limit} allows no more: {cause} Nothing was dropped. {remedy}"
         )
 
 

@@ -32,12 +32,13 @@ STATE_VERSION = 2
 class Engine:
     """Puts arrivals in order and runs the detectors of a hierarchy on them.
 
-    ``policy``       ``"auto"``: slack, readiness and progress; ``"slack"`` or ``"ready"``: that evidence alone.
+    ``policy``       ``"auto"``: slack, readiness and progress; ``"slack"`` or ``"ready"``: that evidence alone;
+                     ``"ordered"``: the input is in order already, as it comes from a Synchroniser or a sorted file.
     ``margin``       λ: how many standard deviations of the delays K is larger than the largest delay.
     ``window``       how many recent measurements K rests on, at least.
     ``timeout``      under ``ready`` and ``auto``: how long a source may owe, in time stamp units, instead of K.
     ``warmup``       for so many arrivals at the start nothing is released, and 32 times as long nothing that waits for
-                     a type of which hardly anything came yet; 32 unless given, 0 under ``slack``.
+                     a type of which hardly anything came yet; 32 unless given, 0 under ``slack`` and ``ordered``.
     ``late``         ``"divert"``: late events go to ``late``; ``"deliver"``: to the detector, out of order.
     ``on_error``     a detector that raises: ``"fail"`` raises DetectorError, ``"quarantine"`` goes on without the
                      event.
@@ -91,10 +92,12 @@ class Engine:
         at_least("max_buffered", max_buffered, 1, int)
         if timeout is not None:
             at_least("timeout", timeout, 0, int)
-            if policy == "slack":
-                raise ConfigError(f"timeout={timeout} means nothing under policy='slack', which waits for K alone.")
+            if policy in ("slack", "ordered"):
+                raise ConfigError(f"timeout={timeout} means nothing under policy={policy!r}; it waits for no source.")
         if warmup is None:
-            warmup = 0 if policy == "slack" else WARMUP
+            warmup = 0 if policy in ("slack", "ordered") else WARMUP
+        elif policy == "ordered" and warmup:
+            raise ConfigError(f"warmup={warmup} means nothing under policy='ordered', which has nothing to learn.")
         at_least("warmup", warmup, 0, int)
         if isinstance(max_jump, str) and max_jump == "auto":
             max_jump = JUMP_AUTO

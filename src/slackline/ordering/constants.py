@@ -8,7 +8,7 @@ NEVER = -(2**61)
 FOREVER = 2**62 + 1
 
 #: Frontier evidence, as the compiled loops know the policies.
-SLACK, READY, AUTO = 0, 1, 2
+SLACK, READY, AUTO, ORDERED = 0, 1, 2, 3
 #: Arrivals during which ``ready`` and ``auto`` only listen, unless told otherwise.
 WARMUP = 32
-POLICIES = {"slack": SLACK, "ready": READY, "auto": AUTO}
+POLICIES = {"slack": SLACK, "ready": READY, "auto": AUTO, "ordered": ORDERED}

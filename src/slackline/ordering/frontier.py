@@ -8,6 +8,9 @@ are all but gone. A given ``timeout`` takes the place of K as the time-out under
 ``warmup`` arrivals of the stream, nor until ``KNOWN`` delays of its own were measured, but at most for ``RARE`` times
 as many arrivals: a type that is seldom must not hold up the rest for ever.
 
+**Ordered.** Where the input is in order already, everything before ``clk`` is there, and only events of the very time
+stamp ``clk`` may follow: the frontier is ``clk - 1``, and nothing is measured.
+
 ``step`` is one position; ``run`` is many, made of the same steps. There is no other code for it, so cutting a stream
 into chunks cannot make a difference (law 3).
 """
@@ -17,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from slackline.ordering.constants import FOREVER, NEVER, READY, SLACK
+from slackline.ordering.constants import FOREVER, NEVER, ORDERED, READY, SLACK
 from slackline.ordering.delays import MEASURED, WAITING, K, measure, measure_itself, note
 from slackline.ordering.readiness import arrive, least_frontier
 
@@ -59,6 +62,11 @@ def _measure_arrival(ints, floats, slot, ts, before, clk, is_clock, margin, bloc
 
 
 @njit(cache=True, inline="always")
+def _before(clk):  # type: ignore[no-untyped-def]
+    return NEVER if clk == NEVER else clk - 1
+
+
+@njit(cache=True, inline="always")
 def _slack_step(  # type: ignore[no-untyped-def]
     ints, floats, slot, ts, position, before, clk, is_clock, margin, block, warmup
 ):
@@ -87,6 +95,8 @@ def step(  # type: ignore[no-untyped-def]
     ints, floats, sources, tree, slot, ts, position, before, clk, is_clock, policy, margin, timeout, block, warmup
 ):
     """One position: an arrival of this type (``slot >= 0``), a move of the clock from ``before``, or both."""
+    if policy == ORDERED:
+        return _before(clk)
     if policy == SLACK:
         return _slack_step(ints, floats, slot, ts, position, before, clk, is_clock, margin, block, warmup)
     return _ready_step(
@@ -100,6 +110,11 @@ def run(  # type: ignore[no-untyped-def]
     warmup, frontier, slack,
 ):  # fmt: skip
     """All positions of a chunk that starts at ``first``: fills ``frontier`` and ``slack`` (K)."""
+    if policy == ORDERED:
+        for p in range(len(clk)):
+            frontier[p] = _before(clk[p])
+            slack[p] = 0
+        return
     # Two loops, since the one for slack is twice as fast without the other's code in it.
     if policy == SLACK:
         _run_slack(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -154,3 +156,39 @@ def test_under_slack_the_levels_above_do_not_start_before_those_below(form: str)
     found = engine.push(events if form == "events" else pa.table({"ts": range(100), "source": ["s"] * 100}))
     assert [output.event.type for output in found + engine.close()] == ["b", "c"]
     assert not engine.late
+
+
+class Names(sl.Detector):
+    listens, publishes = ("a", "b"), ("name",)
+
+    def on_event(self, event: sl.Event) -> Iterator[sl.Event]:
+        yield event.derive("name", of=f"{event.type}{event.source}")
+
+
+class Again(sl.Detector):
+    listens, publishes = ("name",), ("again",)
+
+    def on_event(self, event: sl.Event) -> Iterator[sl.Event]:
+        yield event.derive("again", of=event["of"])
+
+
+def test_ordered_input_waits_for_nothing_but_the_rest_of_its_tick() -> None:
+    engine = sl.Engine(sl.Hierarchy([Names(), Again()], clock=("a", "b")), policy="ordered")
+    seen = []
+    for event in [sl.Event("b", 1, "x"), sl.Event("a", 1, "y"), sl.Event("a", 2, "x"), sl.Event("b", 2, "x")]:
+        seen.append([(o.event.type, o.event["of"]) for o in engine.push([event])])
+    assert seen == [[], [], [("name", "ay"), ("name", "bx"), ("again", "ay"), ("again", "bx")], []]
+    assert [o.event["of"] for o in engine.close() if o.event.type == "again"] == ["ax", "bx"]
+    assert engine.late == []
+
+
+def test_what_is_not_in_order_under_ordered_is_late() -> None:
+    engine = sl.Engine(sl.Hierarchy([Names()], clock=("a", "b")), policy="ordered")
+    engine.push([sl.Event("a", 5, "x"), sl.Event("a", 4, "y")])
+    assert [(late.event.ts, late.event.source, late.lateness) for late in engine.late] == [(4, "y", 0)]
+
+
+@pytest.mark.parametrize("option", [{"timeout": 5}, {"warmup": 3}])
+def test_ordered_refuses_options_that_mean_nothing_to_it(option: dict[str, int]) -> None:
+    with pytest.raises(sl.SlacklineError, match=f"{next(iter(option))}=. means nothing under policy='ordered'"):
+        sl.Engine(sl.Hierarchy([Names()], clock="a"), policy="ordered", **option)

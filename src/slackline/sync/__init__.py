@@ -1,0 +1,11 @@
+"""Many streams in step: the synchroniser of seed 002, its methods, and the detectors of its occurrence engine.
+
+Use it when every stream delivers in order and all streams are known. Streams that are shuffled in themselves are the
+business of :class:`slackline.Engine`, which measures delays.
+"""
+
+from slackline.sync.results import Late, Quarantined
+from slackline.sync.stream import StreamStats
+from slackline.sync.synchroniser import METHODS, Synchroniser
+
+__all__ = ["METHODS", "Late", "Quarantined", "StreamStats", "Synchroniser"]

@@ -1,0 +1,151 @@
+"""A stream as the synchroniser knows it, and an event of it that waits.
+
+**Points.** Time is discrete and a stream never goes back (seed 002, II). A stream may say several things about one
+tick, though, so a tick is divided: the first event of a stream at time stamp 5 is at the point ``(5, 0)``, its second
+at ``(5, 1)``. In points every stream strictly increases, which is all that the methods need. Events of different
+streams at one point go out together, by the name of the stream: the order does not depend on arrival.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+from slackline.core.event import Event
+
+Point = tuple[int, int]
+
+#: Below every point: nothing was heard of the stream.
+NEVER: Point = (-1, 0)
+
+
+class Stream:
+    """One stream: where it is, whether it is waited for, and what has been counted."""
+
+    __slots__ = (
+        "backwards",
+        "bit",
+        "failures",
+        "frontier",
+        "held_up",
+        "held_up_total",
+        "last",
+        "late",
+        "live",
+        "name",
+        "quarantined",
+        "received",
+        "released",
+        "removed",
+        "repeated",
+        "strikes",
+        "times_disabled",
+        "wait_max",
+        "wait_total",
+        "waiting",
+    )
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        #: Its bit in readiness tables.
+        self.bit = 0
+        #: It will deliver nothing at or before this point. A new object whenever it moves.
+        self.frontier = NEVER
+        #: The greatest point it delivered.
+        self.last = NEVER
+        #: Is it waited for? Not while it is disabled or when it was removed.
+        self.live = True
+        self.removed = False
+        #: Failures since it was last enabled: ``max_failures`` of them disable it.
+        self.strikes = 0
+        self.received = self.released = self.late = self.quarantined = self.waiting = 0
+        self.backwards = self.repeated = self.failures = self.times_disabled = 0
+        self.wait_total: float = 0
+        self.wait_max: float = 0
+        self.held_up = 0
+        self.held_up_total: float = 0
+
+    def join(self, bit: int, frontier: Point) -> None:
+        """It joins, or joins again: nobody up to ``frontier`` waits for it."""
+        self.bit = bit
+        self.frontier = frontier
+        self.last = NEVER
+        self.live = True
+        self.removed = False
+        self.strikes = 0
+
+    def point_of(self, ts: int) -> Point:
+        """The point of its next event, if that has this time stamp."""
+        last_ts, nth = self.last
+        if ts > last_ts:
+            return ts, 0
+        if ts == last_ts:
+            self.repeated += 1
+            return ts, nth + 1
+        self.backwards += 1
+        return ts, 0
+
+    def move(self, point: Point) -> None:
+        """It has delivered something at a point."""
+        if point > self.last:
+            self.last = point
+            if point > self.frontier:
+                self.frontier = point
+
+    def stats(self) -> StreamStats:
+        """What was counted, as a value."""
+        return StreamStats(
+            disabled=not self.live and not self.removed,
+            last_ts=None if self.last == NEVER else self.last[0],
+            **{name: getattr(self, name) for name in _COUNTED},
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Everything but its bit, which is given anew."""
+        return {name: getattr(self, name) for name in self.__slots__ if name != "bit"}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over what ``state`` gave."""
+        for name, value in state.items():
+            setattr(self, name, value)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStats:
+    """What was counted of a stream. Times are in the unit of the synchroniser's clock, and 0 without one.
+
+    ``received = released + late + quarantined + waiting``. ``backwards`` events came behind one of their own stream,
+    ``repeated`` ones at the time stamp of the last. ``failures`` is how many events timed out because this stream
+    owed them something. ``held_up`` events went out when this stream delivered: it was the last they waited for.
+    """
+
+    received: int
+    released: int
+    late: int
+    quarantined: int
+    waiting: int
+    backwards: int
+    repeated: int
+    failures: int
+    times_disabled: int
+    disabled: bool
+    removed: bool
+    last_ts: int | None
+    wait_total: float
+    wait_max: float
+    held_up: int
+    held_up_total: float
+
+
+_COUNTED = [field.name for field in fields(StreamStats) if field.name not in ("disabled", "last_ts")]
+
+
+class Waiting(NamedTuple):
+    """An event that waits. Sorts by point, stream name and arrival; ``nr`` is unique, so nothing after it counts."""
+
+    point: Point
+    name: str
+    nr: int
+    event: Event
+    arrived: float
+    stream: Stream

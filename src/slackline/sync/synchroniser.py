@@ -1,0 +1,381 @@
+"""The synchroniser: events of many streams in, one stream in order out (seed 002).
+
+It knows the streams, decides what is late, counts, and times out; how waiting events are kept is the business of a
+:mod:`method <slackline.sync.method>`.
+
+**Failures** (III-C, IV-B). An event that was held longer than ``max_delay`` (MD) goes out at the next step, and all
+older ones with it. Every stream that owed it something has failed once; the document counts the failure against the
+stream that *produced* the event, which would punish those who deliver. After ``max_failures`` (MS) failures a stream is
+disabled: nobody waits for it, until it delivers something that is not older than the last event processed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from numbers import Integral
+from typing import Any
+
+from slackline.core import codec
+from slackline.core.errors import BufferLimitError, ClosedError, ConfigError, SlacklineError, StateError
+from slackline.core.event import MAX_TS, Event
+from slackline.sync.balanced import Balanced
+from slackline.sync.frontier import Frontier
+from slackline.sync.method import Method, Work
+from slackline.sync.method1 import Method1
+from slackline.sync.method2 import Method2
+from slackline.sync.results import Late, Quarantined
+from slackline.sync.stream import NEVER, Stream, StreamStats, Waiting
+
+METHODS: dict[str, type[Method]] = {
+    "method1": Method1,
+    "method2": Method2,
+    "balanced": Balanced,
+    "frontier": Frontier,
+}
+
+Clock = Callable[[], float]
+
+_KIND, _VERSION = "synchroniser", 1
+
+
+class Synchroniser:
+    """Puts the events of many streams in one order: by time stamp, then by the name of the stream.
+
+    A stream is named by its events' ``source``, must be known (``streams``, :meth:`add`), and is expected to deliver in
+    order. An event goes out as soon as every stream has delivered something at or after its time stamp.
+
+    ``method``       how waiting events are kept: ``"frontier"``, ``"balanced"``, ``"method2"`` or ``"method1"``. All
+                     give the same order; methods 1 and 2 may hold an event longer than they must.
+    ``clock``        tells the time of arrival, in any unit; without it no waits are measured.
+    ``max_delay``    how long an event may wait, in the clock's unit; None is for ever.
+    ``max_failures`` how many events may time out because of a stream before it is disabled.
+    ``max_waiting``  how many events may wait, and how many may lie set aside (``late``, ``quarantined``). A stream of
+                     which nothing waits is always heard, since it may be the one that is owed.
+
+    >>> sync = Synchroniser(["door", "light"])
+    >>> sync.push(Event("open", ts=7, source="door"))
+    []
+    >>> sync.push([Event("off", ts=3, source="light"), Event("on", ts=9, source="light")])
+    [Event('off', ts=3, source='light'), Event('open', ts=7, source='door')]
+    >>> sync.close()
+    [Event('on', ts=9, source='light')]
+    """
+
+    def __init__(
+        self,
+        streams: Iterable[str] = (),
+        *,
+        method: str = "frontier",
+        max_delay: float | None = None,
+        max_failures: int = 3,
+        clock: Clock | None = None,
+        max_waiting: int = 1_000_000,
+    ) -> None:
+        if method not in METHODS:
+            raise ConfigError(f"method={method!r} is unknown; choose one of {list(METHODS)}.")
+        if max_delay is not None and not max_delay >= 0:
+            raise ConfigError(
+                f"max_delay={max_delay!r} cannot be; give a time of at least 0, or None to wait for ever."
+            )
+        if max_delay is not None and clock is None:
+            raise ConfigError(
+                f"max_delay={max_delay!r} needs a clock to measure it by: pass clock=time.monotonic, say."
+            )
+        for option, value in (("max_failures", max_failures), ("max_waiting", max_waiting)):
+            if _why_not(value) is not None or value < 1:
+                raise ConfigError(f"{option}={value!r} cannot be; it must be a whole number of at least 1.")
+        if isinstance(streams, str):
+            raise ConfigError(f"streams={streams!r} is one name; give a list of them.")
+        self._name_of_method = method
+        self._method = METHODS[method]()
+        self._max_delay = max_delay
+        self._max_failures = max_failures
+        self._max_waiting = max_waiting
+        self._clock = clock
+        #: The streams that were added, by name, and those that were removed since.
+        self._streams: dict[str, Stream] = {}
+        self._former: dict[str, Stream] = {}
+        #: The greatest point that went out, and the greatest that came in.
+        self._reached = NEVER
+        self._newest = NEVER
+        self._taken = 0
+        #: What waits in order of arrival, for time-outs; what has gone out meanwhile is still in it.
+        self._held: deque[Waiting] = deque()
+        self._closed = False
+        #: Events that came too late, and events that cannot be, until they are drained.
+        self.late: list[Late] = []
+        self.quarantined: list[Quarantined] = []
+        for name in streams:
+            self.add(name)
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The names of the streams, in the order in which they were added."""
+        return tuple(self._streams)
+
+    @property
+    def waiting(self) -> int:
+        """How many events wait."""
+        return len(self._method)
+
+    @property
+    def work(self) -> Work:
+        """What the method had to do so far."""
+        return self._method.work
+
+    def waiting_of(self, name: str) -> int:
+        """How many events of a stream wait."""
+        return self._stream(name).waiting
+
+    def owing(self) -> tuple[str, ...]:
+        """The streams for which the oldest event waits; none if nothing does."""
+        oldest = min(self._method, default=None)
+        if oldest is None:
+            return ()
+        return tuple(s.name for s in self._streams.values() if s.live and s.frontier < oldest.point)
+
+    def add(self, name: str) -> None:
+        """A stream joins. Events that wait already do not wait for it."""
+        given: Any = name
+        if not isinstance(given, str) or not given:
+            raise ConfigError(f"a stream is named by a string; got {name!r}.")
+        if name in self._streams:
+            raise ConfigError(f"there is a stream {name!r} already; streams need different names.")
+        stream = self._former.pop(name, None) or Stream(name)
+        stream.join(self._free_bit(), self._newest if len(self._method) else NEVER)
+        self._streams[name] = stream
+        self._method.add(stream)
+
+    def remove(self, name: str) -> list[Event]:
+        """A stream leaves: nobody waits for it any longer. What of it waits still goes out. What this sets free."""
+        stream = self._stream(name)
+        del self._streams[name]
+        self._former[name] = stream
+        stream.removed = True
+        out: list[Event] = []
+        self._mask(stream, self._now(), out)
+        return out
+
+    def push(self, events: Event | Iterable[Event]) -> list[Event]:
+        """Take what arrived, in the order of arrival; what goes out now, in order."""
+        if self._closed:
+            raise ClosedError("push after close(): the streams have ended. Make a new synchroniser for others.")
+        out: list[Event] = []
+        try:
+            for event in (events,) if isinstance(events, Event) else events:
+                self._take(event, out)
+        except SlacklineError as error:
+            error.outputs = [*out]
+            raise
+        return out
+
+    def step(self) -> list[Event]:
+        """Nothing arrived, but time has passed: what has waited too long goes out."""
+        out: list[Event] = []
+        self._time_out(self._now(), out)
+        return out
+
+    def close(self) -> list[Event]:
+        """The end of all streams: what still waits goes out, in order."""
+        self._closed = True
+        out: list[Event] = []
+        self._release(self._method.expel(self._newest), self._now(), out, None)
+        return out
+
+    def drain(self) -> tuple[list[Late], list[Quarantined]]:
+        """What was set aside since the last time."""
+        late, quarantined = self.late, self.quarantined
+        self.late, self.quarantined = [], []
+        return late, quarantined
+
+    def stats(self) -> dict[str, StreamStats]:
+        """What was counted, by stream; removed ones too."""
+        return {name: stream.stats() for name, stream in (self._streams | self._former).items()}
+
+    def save(self) -> bytes:
+        """Everything, as bytes, but the clock. Never pickled."""
+        state = {
+            "options": {
+                "method": self._name_of_method,
+                "max_delay": self._max_delay,
+                "max_failures": self._max_failures,
+                "max_waiting": self._max_waiting,
+            },
+            "streams": [stream.state() for stream in self._streams.values()],
+            "former": [stream.state() for stream in self._former.values()],
+            "waiting": [(w.point, w.name, w.nr, w.event, w.arrived) for w in self._method],
+            "counts": (self._reached, self._newest, self._taken, self._closed),
+            "aside": ([tuple(each) for each in self.late], [tuple(each) for each in self.quarantined]),
+        }
+        return codec.dump(_KIND, _VERSION, state, where="synchroniser")
+
+    @classmethod
+    def load(cls, data: bytes, *, clock: Clock | None = None) -> Synchroniser:
+        """A synchroniser that goes on where the saved one was."""
+        state = codec.load(_KIND, _VERSION, data)
+        try:
+            options = state["options"]
+            if options["max_delay"] is not None and clock is None:
+                raise StateError(
+                    f"the state was saved with max_delay={options['max_delay']!r}, which needs a clock; a clock cannot "
+                    f"be saved, so pass load(data, clock=...)."
+                )
+            sync = cls(**options, clock=clock)
+            sync._restore(state)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            raise StateError(f"these bytes are no synchroniser: {error!r}.") from error
+        return sync
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if something is wrong inside."""
+        self._method.check_invariants()
+        waiting = list(self._method)
+        assert waiting == sorted(waiting), "what waits is not in order"
+        assert all(w.point > self._reached for w in waiting), "something waits that should have gone out"
+        for name, stream in (self._streams | self._former).items():
+            stats = stream.stats()
+            assert stats.waiting == sum(w.name == name for w in waiting), f"{name}: waiting is wrong"
+            accounted = stats.released + stats.late + stats.quarantined + stats.waiting
+            assert stats.received == accounted, f"{name}: {stats.received} received, {accounted} accounted for"
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        for said, known in ((state["streams"], self._streams), (state["former"], self._former)):
+            for each in said:
+                stream = Stream(each["name"])
+                stream.restore(each)
+                if not stream.removed:
+                    stream.bit = self._free_bit()
+                known[stream.name] = stream
+        everybody = self._streams | self._former
+        waiting = [
+            Waiting(point, name, nr, event, arrived, everybody[name])
+            for point, name, nr, event, arrived in state["waiting"]
+        ]
+        self._reached, self._newest, self._taken, self._closed = state["counts"]
+        self._held.extend(sorted(waiting, key=lambda each: each.nr))
+        late, quarantined = state["aside"]
+        self.late = [Late(*each) for each in late]
+        self.quarantined = [Quarantined(*each) for each in quarantined]
+        self._method.restore(waiting, list(self._streams.values()))
+
+    def _stream(self, name: str) -> Stream:
+        try:
+            return self._streams[name]
+        except (KeyError, TypeError):
+            raise ConfigError(
+                f"there is no stream {name!r}; there are {list(self._streams)}. A stream is named by its events' "
+                f"source; add({name!r}) makes it known."
+            ) from None
+
+    def _free_bit(self) -> int:
+        used = sum(stream.bit for stream in self._streams.values())
+        return ~used & (used + 1)
+
+    def _now(self) -> float:
+        return self._clock() if self._clock is not None else 0
+
+    def _take(self, event: Event, out: list[Event]) -> None:
+        if not isinstance(event, Event):
+            raise ConfigError(f"push() takes slackline.Event; got a {type(event).__name__}: {event!r}.")
+        stream = self._stream(event.source)  # type: ignore[arg-type]
+        reason = _why_not(event.ts)
+        if reason is not None:
+            self._limit(len(self.late) + len(self.quarantined))
+            stream.received += 1
+            stream.quarantined += 1
+            self.quarantined.append(Quarantined(event, reason))
+            return
+        ts, now = int(event.ts), self._now()
+        if ts < self._reached[0]:
+            self._limit(len(self.late) + len(self.quarantined))
+            stream.received += 1
+            stream.late += 1
+            self.late.append(Late(event, self._reached[0] - ts))
+        else:
+            if stream.waiting:
+                self._limit(len(self._method))
+            self._insert(event, ts, stream, now, out)
+        self._time_out(now, out)
+
+    def _insert(self, event: Event, ts: int, stream: Stream, now: float, out: list[Event]) -> None:
+        point = stream.point_of(ts)
+        if point <= self._reached:
+            # Its tick has gone out, but it is not older: it comes after those that were in time.
+            point = (ts, self._reached[1] + 1)
+        stream.received += 1
+        stream.waiting += 1
+        self._taken += 1
+        waiting = Waiting(point, stream.name, self._taken, event, now, stream)
+        if point > self._newest:
+            self._newest = point
+        stream.move(point)
+        if not stream.live:
+            stream.live = True
+            stream.strikes = 0
+            self._method.unmask(stream)
+        if self._max_delay is not None:
+            self._held.append(waiting)
+        self._release(self._method.insert(waiting), now, out, stream)
+
+    def _release(self, released: list[Waiting], now: float, out: list[Event], cause: Stream | None) -> None:
+        for waiting in released:
+            stream = waiting.stream
+            wait = now - waiting.arrived
+            stream.waiting -= 1
+            stream.released += 1
+            stream.wait_total += wait
+            if wait > stream.wait_max:
+                stream.wait_max = wait
+            if cause is not None and cause is not stream:
+                cause.held_up += 1
+                cause.held_up_total += wait
+            out.append(waiting.event)
+        if released:
+            self._reached = released[-1].point
+
+    def _mask(self, stream: Stream, now: float, out: list[Event]) -> None:
+        stream.live = False
+        self._release(self._method.mask(stream), now, out, None)
+
+    def _time_out(self, now: float, out: list[Event]) -> None:
+        if self._max_delay is None:
+            return
+        held, overdue = self._held, []
+        while held and (held[0].point <= self._reached or now - held[0].arrived > self._max_delay):
+            overdue.append(held.popleft())
+        for waiting in sorted(overdue):
+            if waiting.point <= self._reached:
+                continue
+            for stream in list(self._streams.values()):
+                if stream.live and stream.frontier < waiting.point:
+                    self._fail(stream, now, out)
+            self._release(self._method.expel(waiting.point), now, out, None)
+
+    def _fail(self, stream: Stream, now: float, out: list[Event]) -> None:
+        stream.failures += 1
+        stream.strikes += 1
+        if stream.strikes >= self._max_failures:
+            stream.times_disabled += 1
+            self._mask(stream, now, out)
+
+    def _limit(self, held: int) -> None:
+        if held >= self._max_waiting:
+            owing = ", ".join(map(repr, self.owing()))
+            cause = f"they wait for {owing}." if owing else "late and quarantined events were not drained."
+            raise BufferLimitError(
+                held,
+                self._max_waiting,
+                cause,
+                option="max_waiting",
+                remedy="Give max_delay, remove() who owes, drain() what was set aside, or raise max_waiting.",
+            )
+
+
+def _why_not(ts: Any) -> str | None:
+    """Why a time stamp cannot be; None if it can."""
+    if isinstance(ts, bool) or not isinstance(ts, Integral):
+        return f"the time stamp {ts!r} is no whole number"
+    if not 0 <= int(ts) <= MAX_TS:
+        return f"the time stamp {ts!r} is {'negative' if int(ts) < 0 else 'absurdly large'}"
+    return None

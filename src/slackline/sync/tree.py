@@ -1,0 +1,167 @@
+"""Binary trees of points with readiness tables (seed 002, IV-B and IV-C).
+
+A node holds the events of one point and a readiness table: one bit per stream, kept as its complement ``owed``, the
+streams that have not yet delivered anything at or after the point. So a node may go when it is owed nothing by a live
+stream, and tables of different size need no care: a stream that joined later than a node has no bit in the node's
+table, and what two tables say together (``&``) is what they share.
+
+- An event on its way to its place takes its stream's bit out of every node that it passes on the right.
+- Nodes on the left of a node are older, so they are owed no more than it is: they *inherit* its table. What a node is
+  really owed is its own table and those of all nodes above it that it is left of.
+- Nodes on the right are newer: if a node may not go, none on its right may.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator
+
+from slackline.sync.method import Method
+from slackline.sync.stream import Point, Stream, Waiting
+
+#: A table that says nothing: everybody owes.
+EVERYBODY = -1
+
+
+class Node:
+    """The events of one point."""
+
+    __slots__ = ("events", "left", "owed", "point", "right")
+
+    def __init__(self, waiting: Waiting, owed: int) -> None:
+        self.point = waiting.point
+        self.events = [waiting]
+        self.owed = owed
+        self.left: Node | None = None
+        self.right: Node | None = None
+
+    def join(self, waiting: Waiting) -> None:
+        """Another stream's event at the same point."""
+        insort(self.events, waiting)
+        self.owed &= ~waiting.stream.bit
+
+
+class Tree(Method):
+    """What the trees of methods 1 and 2 have in common: unbalanced, without links to parents."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.root: Node | None = None
+        self._size = 0
+        #: The bits of all streams there ever were.
+        self._all = 0
+        #: The bits of the streams that are waited for.
+        self._live = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[Waiting]:
+        for node in nodes(self.root):
+            yield from node.events
+
+    def add(self, stream: Stream) -> None:
+        if self._all & stream.bit:  # a removed stream had this bit
+            for node in nodes(self.root):
+                node.owed &= ~stream.bit
+        self._all |= stream.bit
+        self._live |= stream.bit
+
+    def mask(self, stream: Stream) -> list[Waiting]:
+        self._live &= ~stream.bit
+        return self._sweep()
+
+    def unmask(self, stream: Stream) -> None:
+        self._live |= stream.bit
+
+    def expel(self, upto: Point) -> list[Waiting]:
+        """Cut the tree at a point: what lies left of the cut goes. Who inherits from whom stays as it is."""
+        out: list[Waiting] = []
+        above: Node | None = None  # the last node that stays and has the cut on its left
+        node = self.root
+        while node is not None:
+            self.work.visited += 1
+            if node.point <= upto:
+                self._take(node, out)
+                node = node.right
+                self._hang(above, node)
+            else:
+                above, node = node, node.left
+        return out
+
+    def restore(self, waiting: list[Waiting], streams: list[Stream]) -> None:
+        self._all = sum(stream.bit for stream in streams)
+        self._live = sum(stream.bit for stream in streams if stream.live)
+        last: Node | None = None
+        for each in waiting:
+            self._size += 1
+            if last is not None and last.point == each.point:
+                insort(last.events, each)
+                continue
+            node = Node(each, owed_by(streams, each.point))
+            if last is None:
+                self.root = node
+            else:
+                last.right = node
+            last = node
+
+    def check_invariants(self) -> None:
+        points = [node.point for node in nodes(self.root)]
+        assert points == sorted(set(points)), "the tree is not in order"
+        assert self._size == sum(1 for _ in self), "the tree's size is wrong"
+
+    def _ready(self, node: Node, inherited: int = EVERYBODY) -> bool:
+        return not node.owed & inherited & self._live
+
+    def _sweep(self) -> list[Waiting]:
+        """All that may go: the oldest node, with what it inherits on the way down to it, and again."""
+        out: list[Waiting] = []
+        while self.root is not None:
+            above: Node | None = None
+            node, inherited = self.root, EVERYBODY
+            while node.left is not None:
+                inherited &= node.owed
+                above, node = node, node.left
+                self.work.visited += 1
+            self.work.visited += 1
+            if not self._ready(node, inherited):
+                break
+            self._take_alone(node, out)
+            self._hang(above, node.right)
+        return out
+
+    def _hang(self, above: Node | None, node: Node | None) -> None:
+        """Put a node where the one it replaces was: left of ``above``, or at the root."""
+        if above is None:
+            self.root = node
+        else:
+            above.left = node
+
+    def _take(self, node: Node, out: list[Waiting]) -> None:
+        """Give a node and all on its left away, in order."""
+        for each in nodes(node.left):
+            self._take_alone(each, out)
+        node.left = None
+        self._take_alone(node, out)
+
+    def _take_alone(self, node: Node, out: list[Waiting]) -> None:
+        out += node.events
+        self._size -= len(node.events)
+
+
+def owed_by(streams: list[Stream], point: Point) -> int:
+    """The bits of the streams that have not reached a point."""
+    return sum(stream.bit for stream in streams if stream.frontier < point)
+
+
+def nodes(root: Node | None) -> Iterator[Node]:
+    """The nodes of a tree in order. No recursion: a tree of streams that deliver in order is one long branch."""
+    path: list[Node] = []
+    node = root
+    while path or node is not None:
+        while node is not None:
+            path.append(node)
+            node = node.left
+        node = path.pop()
+        yield node
+        node = node.right
