@@ -5,7 +5,8 @@ business of :class:`slackline.Engine`, which measures delays.
 """
 
 from slackline.sync.results import Late, Quarantined
+from slackline.sync.settings import METHODS
 from slackline.sync.stream import StreamStats
-from slackline.sync.synchroniser import METHODS, Synchroniser
+from slackline.sync.synchroniser import Synchroniser
 
 __all__ = ["METHODS", "Late", "Quarantined", "StreamStats", "Synchroniser"]

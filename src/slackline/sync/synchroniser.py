@@ -13,26 +13,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from numbers import Integral
 from typing import Any
 
 from slackline.core import codec
 from slackline.core.errors import BufferLimitError, ClosedError, ConfigError, SlacklineError, StateError
 from slackline.core.event import MAX_TS, Event
-from slackline.sync.balanced import Balanced
-from slackline.sync.frontier import Frontier
-from slackline.sync.method import Method, Work
-from slackline.sync.method1 import Method1
-from slackline.sync.method2 import Method2
+from slackline.sync.method import Work
 from slackline.sync.results import Late, Quarantined
+from slackline.sync.roster import Roster
+from slackline.sync.settings import METHODS, Settings
 from slackline.sync.stream import NEVER, Stream, StreamStats, Waiting
-
-METHODS: dict[str, type[Method]] = {
-    "method1": Method1,
-    "method2": Method2,
-    "balanced": Balanced,
-    "frontier": Frontier,
-}
 
 Clock = Callable[[], float]
 
@@ -72,30 +64,16 @@ class Synchroniser:
         clock: Clock | None = None,
         max_waiting: int = 1_000_000,
     ) -> None:
-        if method not in METHODS:
-            raise ConfigError(f"method={method!r} is unknown; choose one of {list(METHODS)}.")
-        if max_delay is not None and not max_delay >= 0:
-            raise ConfigError(
-                f"max_delay={max_delay!r} cannot be; give a time of at least 0, or None to wait for ever."
-            )
+        self._settings = Settings(method, max_delay, max_failures, max_waiting)
         if max_delay is not None and clock is None:
             raise ConfigError(
                 f"max_delay={max_delay!r} needs a clock to measure it by: pass clock=time.monotonic, say."
             )
-        for option, value in (("max_failures", max_failures), ("max_waiting", max_waiting)):
-            if _why_not(value) is not None or value < 1:
-                raise ConfigError(f"{option}={value!r} cannot be; it must be a whole number of at least 1.")
         if isinstance(streams, str):
             raise ConfigError(f"streams={streams!r} is one name; give a list of them.")
-        self._name_of_method = method
         self._method = METHODS[method]()
-        self._max_delay = max_delay
-        self._max_failures = max_failures
-        self._max_waiting = max_waiting
         self._clock = clock
-        #: The streams that were added, by name, and those that were removed since.
-        self._streams: dict[str, Stream] = {}
-        self._former: dict[str, Stream] = {}
+        self._roster = Roster()
         #: The greatest point that went out, and the greatest that came in.
         self._reached = NEVER
         self._newest = NEVER
@@ -112,7 +90,7 @@ class Synchroniser:
     @property
     def streams(self) -> tuple[str, ...]:
         """The names of the streams, in the order in which they were added."""
-        return tuple(self._streams)
+        return tuple(stream.name for stream in self._roster)
 
     @property
     def waiting(self) -> int:
@@ -126,35 +104,21 @@ class Synchroniser:
 
     def waiting_of(self, name: str) -> int:
         """How many events of a stream wait."""
-        return self._stream(name).waiting
+        return self._roster[name].waiting
 
     def owing(self) -> tuple[str, ...]:
         """The streams for which the oldest event waits; none if nothing does."""
-        oldest = min(self._method, default=None)
-        if oldest is None:
-            return ()
-        return tuple(s.name for s in self._streams.values() if s.live and s.frontier < oldest.point)
+        oldest = next(iter(self._method), None)
+        return () if oldest is None else tuple(stream.name for stream in self._roster.owing(oldest.point))
 
     def add(self, name: str) -> None:
         """A stream joins. Events that wait already do not wait for it."""
-        given: Any = name
-        if not isinstance(given, str) or not given:
-            raise ConfigError(f"a stream is named by a string; got {name!r}.")
-        if name in self._streams:
-            raise ConfigError(f"there is a stream {name!r} already; streams need different names.")
-        stream = self._former.pop(name, None) or Stream(name)
-        stream.join(self._free_bit(), self._newest if len(self._method) else NEVER)
-        self._streams[name] = stream
-        self._method.add(stream)
+        self._method.add(self._roster.join(name, self._newest if len(self._method) else NEVER))
 
     def remove(self, name: str) -> list[Event]:
         """A stream leaves: nobody waits for it any longer. What of it waits still goes out. What this sets free."""
-        stream = self._stream(name)
-        del self._streams[name]
-        self._former[name] = stream
-        stream.removed = True
         out: list[Event] = []
-        self._mask(stream, self._now(), out)
+        self._mask(self._roster.leave(name), self._now(), out)
         return out
 
     def push(self, events: Event | Iterable[Event]) -> list[Event]:
@@ -191,19 +155,13 @@ class Synchroniser:
 
     def stats(self) -> dict[str, StreamStats]:
         """What was counted, by stream; removed ones too."""
-        return {name: stream.stats() for name, stream in (self._streams | self._former).items()}
+        return self._roster.stats()
 
     def save(self) -> bytes:
         """Everything, as bytes, but the clock. Never pickled."""
         state = {
-            "options": {
-                "method": self._name_of_method,
-                "max_delay": self._max_delay,
-                "max_failures": self._max_failures,
-                "max_waiting": self._max_waiting,
-            },
-            "streams": [stream.state() for stream in self._streams.values()],
-            "former": [stream.state() for stream in self._former.values()],
+            "options": asdict(self._settings),
+            "streams": self._roster.state(),
             "waiting": [(w.point, w.name, w.nr, w.event, w.arrived) for w in self._method],
             "counts": (self._reached, self._newest, self._taken, self._closed),
             "aside": ([tuple(each) for each in self.late], [tuple(each) for each in self.quarantined]),
@@ -233,23 +191,15 @@ class Synchroniser:
         waiting = list(self._method)
         assert waiting == sorted(waiting), "what waits is not in order"
         assert all(w.point > self._reached for w in waiting), "something waits that should have gone out"
-        for name, stream in (self._streams | self._former).items():
-            stats = stream.stats()
+        for name, stats in self._roster.stats().items():
             assert stats.waiting == sum(w.name == name for w in waiting), f"{name}: waiting is wrong"
             accounted = stats.released + stats.late + stats.quarantined + stats.waiting
             assert stats.received == accounted, f"{name}: {stats.received} received, {accounted} accounted for"
 
     def _restore(self, state: dict[str, Any]) -> None:
-        for said, known in ((state["streams"], self._streams), (state["former"], self._former)):
-            for each in said:
-                stream = Stream(each["name"])
-                stream.restore(each)
-                if not stream.removed:
-                    stream.bit = self._free_bit()
-                known[stream.name] = stream
-        everybody = self._streams | self._former
+        streams = self._roster.restore(state["streams"])
         waiting = [
-            Waiting(point, name, nr, event, arrived, everybody[name])
+            Waiting(point, name, nr, event, arrived, streams[name])
             for point, name, nr, event, arrived in state["waiting"]
         ]
         self._reached, self._newest, self._taken, self._closed = state["counts"]
@@ -257,20 +207,7 @@ class Synchroniser:
         late, quarantined = state["aside"]
         self.late = [Late(*each) for each in late]
         self.quarantined = [Quarantined(*each) for each in quarantined]
-        self._method.restore(waiting, list(self._streams.values()))
-
-    def _stream(self, name: str) -> Stream:
-        try:
-            return self._streams[name]
-        except (KeyError, TypeError):
-            raise ConfigError(
-                f"there is no stream {name!r}; there are {list(self._streams)}. A stream is named by its events' "
-                f"source; add({name!r}) makes it known."
-            ) from None
-
-    def _free_bit(self) -> int:
-        used = sum(stream.bit for stream in self._streams.values())
-        return ~used & (used + 1)
+        self._method.restore(waiting, list(self._roster))
 
     def _now(self) -> float:
         return self._clock() if self._clock is not None else 0
@@ -278,7 +215,7 @@ class Synchroniser:
     def _take(self, event: Event, out: list[Event]) -> None:
         if not isinstance(event, Event):
             raise ConfigError(f"push() takes slackline.Event; got a {type(event).__name__}: {event!r}.")
-        stream = self._stream(event.source)  # type: ignore[arg-type]
+        stream = self._roster[event.source]
         reason = _why_not(event.ts)
         if reason is not None:
             self._limit(len(self.late) + len(self.quarantined))
@@ -314,7 +251,7 @@ class Synchroniser:
             stream.live = True
             stream.strikes = 0
             self._method.unmask(stream)
-        if self._max_delay is not None:
+        if self._settings.max_delay is not None:
             self._held.append(waiting)
         self._release(self._method.insert(waiting), now, out, stream)
 
@@ -339,33 +276,32 @@ class Synchroniser:
         self._release(self._method.mask(stream), now, out, None)
 
     def _time_out(self, now: float, out: list[Event]) -> None:
-        if self._max_delay is None:
+        if self._settings.max_delay is None:
             return
         held, overdue = self._held, []
-        while held and (held[0].point <= self._reached or now - held[0].arrived > self._max_delay):
+        while held and (held[0].point <= self._reached or now - held[0].arrived > self._settings.max_delay):
             overdue.append(held.popleft())
         for waiting in sorted(overdue):
             if waiting.point <= self._reached:
                 continue
-            for stream in list(self._streams.values()):
-                if stream.live and stream.frontier < waiting.point:
-                    self._fail(stream, now, out)
+            for stream in self._roster.owing(waiting.point):
+                self._fail(stream, now, out)
             self._release(self._method.expel(waiting.point), now, out, None)
 
     def _fail(self, stream: Stream, now: float, out: list[Event]) -> None:
         stream.failures += 1
         stream.strikes += 1
-        if stream.strikes >= self._max_failures:
+        if stream.strikes >= self._settings.max_failures:
             stream.times_disabled += 1
             self._mask(stream, now, out)
 
     def _limit(self, held: int) -> None:
-        if held >= self._max_waiting:
+        if held >= self._settings.max_waiting:
             owing = ", ".join(map(repr, self.owing()))
             cause = f"they wait for {owing}." if owing else "late and quarantined events were not drained."
             raise BufferLimitError(
                 held,
-                self._max_waiting,
+                self._settings.max_waiting,
                 cause,
                 option="max_waiting",
                 remedy="Give max_delay, remove() who owes, drain() what was set aside, or raise max_waiting.",
@@ -374,6 +310,8 @@ class Synchroniser:
 
 def _why_not(ts: Any) -> str | None:
     """Why a time stamp cannot be; None if it can."""
+    if type(ts) is int and 0 <= ts <= MAX_TS:  # nearly always, and ten times as fast as asking whether it is a number
+        return None
     if isinstance(ts, bool) or not isinstance(ts, Integral):
         return f"the time stamp {ts!r} is no whole number"
     if not 0 <= int(ts) <= MAX_TS:

@@ -1,0 +1,82 @@
+"""The roster: which streams there are, and which there were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from slackline.core.errors import ConfigError
+from slackline.sync.stream import Point, Stream, StreamStats
+
+
+class Roster:
+    """Streams by name. A name stands for one stream for ever: one that leaves and joins again goes on counting."""
+
+    def __init__(self) -> None:
+        self._here: dict[str, Stream] = {}
+        self._gone: dict[str, Stream] = {}
+        #: The bits that those who are here have in readiness tables.
+        self._bits = 0
+
+    def __iter__(self) -> Iterator[Stream]:
+        """Those who are here, in the order in which they joined."""
+        return iter(self._here.values())
+
+    def __getitem__(self, name: Any) -> Stream:
+        try:
+            return self._here[name]
+        except (KeyError, TypeError):
+            raise ConfigError(
+                f"there is no stream {name!r}; there are {list(self._here)}. A stream is named by its events' "
+                f"source; add({name!r}) makes it known."
+            ) from None
+
+    def join(self, name: Any, frontier: Point) -> Stream:
+        """A stream joins; nobody up to ``frontier`` waits for it."""
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"a stream is named by a string; got {name!r}.")
+        if name in self._here:
+            raise ConfigError(f"there is a stream {name!r} already; streams need different names.")
+        stream = self._gone.pop(name, None) or Stream(name)
+        stream.join(self._free_bit(), frontier)
+        self._here[name] = stream
+        return stream
+
+    def leave(self, name: str) -> Stream:
+        """A stream leaves; another one may have its bit."""
+        stream = self[name]
+        del self._here[name]
+        self._gone[name] = stream
+        self._bits &= ~stream.bit
+        stream.removed = True
+        return stream
+
+    def owing(self, point: Point) -> list[Stream]:
+        """The streams that have not reached a point and are waited for."""
+        return [stream for stream in self if stream.live and stream.frontier < point]
+
+    def stats(self) -> dict[str, StreamStats]:
+        """What was counted of all, those who left too."""
+        return {name: stream.stats() for name, stream in (self._here | self._gone).items()}
+
+    def state(self) -> list[dict[str, Any]]:
+        """All streams as plain values."""
+        return [stream.state() for stream in (self._here | self._gone).values()]
+
+    def restore(self, state: list[dict[str, Any]]) -> dict[str, Stream]:
+        """Take over what ``state`` gave; all streams by name."""
+        for said in state:
+            stream = Stream(said["name"])
+            stream.restore(said)
+            if stream.removed:
+                self._gone[stream.name] = stream
+            else:
+                stream.bit = self._free_bit()
+                self._here[stream.name] = stream
+        return self._here | self._gone
+
+    def _free_bit(self) -> int:
+        """The lowest bit that nobody has: tables are no wider than there were streams at once."""
+        bit = ~self._bits & (self._bits + 1)
+        self._bits |= bit
+        return bit
