@@ -4,8 +4,8 @@ Use it when every stream delivers in order and all streams are known. Streams th
 business of :class:`slackline.Engine`, which measures delays.
 """
 
+from slackline.sync.methods import METHODS
 from slackline.sync.results import Late, Quarantined
-from slackline.sync.settings import METHODS
 from slackline.sync.stream import StreamStats
 from slackline.sync.synchroniser import Synchroniser
 

@@ -6,19 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from slackline.core.errors import ConfigError
-from slackline.sync.balanced import Balanced
-from slackline.sync.frontier import Frontier
-from slackline.sync.method import Method
-from slackline.sync.method1 import Method1
-from slackline.sync.method2 import Method2
-
-#: The ways to keep the events that wait, by name.
-METHODS: dict[str, type[Method]] = {
-    "method1": Method1,
-    "method2": Method2,
-    "balanced": Balanced,
-    "frontier": Frontier,
-}
+from slackline.sync.methods import METHODS
 
 
 @dataclass(frozen=True, slots=True)

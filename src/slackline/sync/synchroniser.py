@@ -1,7 +1,7 @@
 """The synchroniser: events of many streams in, one stream in order out (seed 002).
 
 It knows the streams, decides what is late, counts, and times out; how waiting events are kept is the business of a
-:mod:`method <slackline.sync.method>`.
+:mod:`method <slackline.sync.methods>`.
 
 **Failures** (III-C, IV-B). An event that was held longer than ``max_delay`` (MD) goes out at the next step, and all
 older ones with it. Every stream that owed it something has failed once; the document counts the failure against the
@@ -20,10 +20,10 @@ from typing import Any
 from slackline.core import codec
 from slackline.core.errors import BufferLimitError, ClosedError, ConfigError, SlacklineError, StateError
 from slackline.core.event import MAX_TS, Event
-from slackline.sync.method import Work
+from slackline.sync.methods import METHODS, Work
 from slackline.sync.results import Late, Quarantined
 from slackline.sync.roster import Roster
-from slackline.sync.settings import METHODS, Settings
+from slackline.sync.settings import Settings
 from slackline.sync.stream import NEVER, Stream, StreamStats, Waiting
 
 Clock = Callable[[], float]

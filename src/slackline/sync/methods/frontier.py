@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush, heapreplace
 
-from slackline.sync.method import Method
+from slackline.sync.methods.method import Method
 from slackline.sync.stream import Point, Stream, Waiting
 
 FOREVER: Point = (2**63, 0)

@@ -8,8 +8,8 @@ meant.) Events on the left of a node that may not go are not looked at, even if 
 
 from __future__ import annotations
 
+from slackline.sync.methods.tree import EVERYBODY, Node, Tree
 from slackline.sync.stream import Waiting
-from slackline.sync.tree import EVERYBODY, Node, Tree
 
 
 class Method2(Tree):

@@ -16,7 +16,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterator
 
-from slackline.sync.method import Method
+from slackline.sync.methods.method import Method
 from slackline.sync.stream import Point, Stream, Waiting
 
 #: A table that says nothing: everybody owes.

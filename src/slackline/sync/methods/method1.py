@@ -8,8 +8,8 @@ delay.
 
 from __future__ import annotations
 
+from slackline.sync.methods.tree import Node, Tree
 from slackline.sync.stream import Stream, Waiting
-from slackline.sync.tree import Node, Tree
 
 
 class Method1(Tree):

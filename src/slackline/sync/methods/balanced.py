@@ -14,9 +14,9 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterator
 
-from slackline.sync.method import Method
+from slackline.sync.methods.method import Method
+from slackline.sync.methods.tree import EVERYBODY, owed_by
 from slackline.sync.stream import Point, Stream, Waiting
-from slackline.sync.tree import EVERYBODY, owed_by
 
 
 class Knot:
