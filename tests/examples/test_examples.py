@@ -16,6 +16,18 @@ EXPECTED = {
     "01_embedded.py": ["as it should be: True", "late: Event('near', ts=30000", "stats: delivered 180, late 1"],
     "02_spark_stream.py": ["batch: 138 of 138"],
     "03_columnar.py": ["sources: 22", "the same in tables of 700 rows: True"],
+    "04_phones.py": [
+        "d-1: 9588 events of 8 phones",
+        "dependencies: 0",
+        "dev_10 slow is followed by shadow slow after 700 ms",
+    ],
+    "05_building.py": [
+        "in order: True",
+        "planted: 7, found: 7, missed: 0",
+        "spurious: 0",
+        "lost at 17.3 h: cellar_door -> alarm (unfollowed)",
+        "backwards: alarm beeping",
+    ],
 }
 
 

@@ -35,8 +35,8 @@ def worlds(draw: st.DrawFn, in_order: bool = True, changes: bool = True, patienc
             ts = max(0, ts + draw(gaps))
     steps += [("step", draw(st.integers(0, 60)), None) for _ in range(draw(st.integers(0, 3)))]
     if changes:
-        for i in range(draw(st.integers(0, 3))):
-            steps += _newcomer(draw, f"n{i}", steps)
+        for i, when in enumerate(sorted(draw(st.lists(st.integers(0, 40), max_size=3)))):
+            steps += _newcomer(draw, f"n{i}", when, steps)
         steps += [("remove", draw(st.integers(0, 60)), name) for name in draw(st.sets(st.sampled_from(names)))]
     steps.sort(key=lambda step: step[1])
     options = {}
@@ -45,9 +45,8 @@ def worlds(draw: st.DrawFn, in_order: bool = True, changes: bool = True, patienc
     return World(_without_removed(steps), names, options)
 
 
-def _newcomer(draw: st.DrawFn, name: str, steps: list[Step]) -> list[Step]:
+def _newcomer(draw: st.DrawFn, name: str, when: int, steps: list[Step]) -> list[Step]:
     """A stream that joins while the others run, and has nothing older to say than what came by then."""
-    when = draw(st.integers(0, 40))
     ts = max((e.ts for _, at, e in steps if at <= when and isinstance(e, Event)), default=0) + 1
     found: list[Step] = [("add", when, name)]
     arrival = when

@@ -2,9 +2,11 @@
 
 ``positions``  what a real-time locating system delivers: 36,000 positions a second, most out of order.
 ``kicks``      near, not_near and kick events whose hits are known.
+``building``   a day of devices that depend on each other, with what is planted.
 """
 
+from slackline.sim.building import Building, building
 from slackline.sim.kicks import HIT, kick_sites, kicks
 from slackline.sim.positions import position_chunks, positions
 
-__all__ = ["HIT", "kick_sites", "kicks", "position_chunks", "positions"]
+__all__ = ["HIT", "Building", "building", "kick_sites", "kicks", "position_chunks", "positions"]

@@ -5,8 +5,19 @@ business of :class:`slackline.Engine`, which measures delays.
 """
 
 from slackline.sync.methods import METHODS
+from slackline.sync.occurrence import Dependencies, Dependency, Occurrences, Transitions
 from slackline.sync.results import Late, Quarantined
 from slackline.sync.stream import StreamStats
 from slackline.sync.synchroniser import Synchroniser
 
-__all__ = ["METHODS", "Late", "Quarantined", "StreamStats", "Synchroniser"]
+__all__ = [
+    "METHODS",
+    "Dependencies",
+    "Dependency",
+    "Late",
+    "Occurrences",
+    "Quarantined",
+    "StreamStats",
+    "Synchroniser",
+    "Transitions",
+]

@@ -1,0 +1,161 @@
+"""What followed what, within a sliding window: the bookkeeping of :class:`~slackline.sync.occurrence.dependencies.Dependencies`.
+
+A transition is a *cause* of everything that comes after it within ``max_lag``. It waits that long and is then
+**settled**: all that may follow it has come. Settled causes count until they are older than the window.
+
+- Each cause is matched with the first following transition of each kind, of another device.
+- A cause is **quiet** if its kind did not happen in the ``max_lag`` before it. Quiet causes do not share followers,
+  and nothing that came before them can be the work of an earlier one: for these, what came before is kept as well.
+- Two transitions at one time say nothing about who was first: they are neither before nor after each other.
+
+A transition costs O(r), with r transitions in the last ``max_lag``. All counts are kept as they change.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from slackline.sync.occurrence.overlaps import Device, State
+
+#: A kind of transition: device, state before, state after (None: silent).
+Kind = tuple[Device, State, State | None]
+
+
+@dataclass(slots=True)
+class Cause:
+    """One transition, what came within ``max_lag`` before it (if it is quiet) and after it, with the lag."""
+
+    ts: int
+    kind: Kind
+    quiet: bool
+    before: list[Kind]
+    after: dict[Kind, int] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        return 1 + len(self.before) + len(self.after)
+
+
+@dataclass(slots=True)
+class Tally:
+    """How often a kind happened in the window; of these settled; of these quiet. And when it happened last."""
+
+    seen: int = 0
+    settled: int = 0
+    quiet: int = 0
+    last: int = 0
+
+
+@dataclass(slots=True)
+class Pair:
+    """What is known of a cause and an effect: how many settled causes were followed; how many of the quiet ones were
+    followed, and how many preceded."""
+
+    followed: int = 0
+    after: int = 0
+    before: int = 0
+    holds: bool = False
+
+
+@dataclass(slots=True)
+class Following:
+    """All causes of the window. Time never runs back."""
+
+    window: int
+    max_lag: int
+    known_from: int | None = None  # from when on nothing is missing: the first transition, or after the last forsaken
+    waiting: deque[Cause] = field(default_factory=deque)
+    settled: deque[Cause] = field(default_factory=deque)
+    kinds: dict[Kind, Tally] = field(default_factory=dict)
+    pairs: dict[Kind, dict[Kind, Pair]] = field(default_factory=dict)  # cause, then effect
+    size: int = 0  # causes and matches held
+
+    def next_to_settle(self, now: int) -> bool:
+        """Whether, before ``now``, a cause is to be settled; and no settled one is to be dropped before that."""
+        if not self.waiting or self.waiting[0].ts + self.max_lag >= now:
+            return False
+        return not self.settled or self.waiting[0].ts + self.max_lag <= self.settled[0].ts + self.window
+
+    def next_to_drop(self, now: int) -> bool:
+        """Whether a settled cause is older than the window."""
+        return bool(self.settled) and self.settled[0].ts + self.window < now
+
+    def add(self, kind: Kind, now: int) -> None:
+        """A transition: the effect of those that wait, and a cause of its own."""
+        if self.known_from is None:
+            self.known_from = now
+        tally = self.kinds.setdefault(kind, Tally())
+        quiet = now - self.known_from >= self.max_lag and (not tally.seen or now - tally.last > self.max_lag)
+        before: dict[Kind, None] = {}
+        for cause in self.waiting:
+            if cause.ts < now and cause.kind[0] != kind[0]:
+                if kind not in cause.after:
+                    cause.after[kind] = now - cause.ts
+                    self.size += 1
+                if quiet:
+                    before[cause.kind] = None
+        tally.seen += 1
+        tally.last = now
+        self.waiting.append(Cause(now, kind, quiet, list(before)))
+        self.size += self.waiting[-1].size
+
+    def settle(self) -> Cause:
+        """The oldest cause that waits has seen all that may follow it."""
+        cause = self.waiting.popleft()
+        self.settled.append(cause)
+        tally = self.kinds[cause.kind]
+        tally.settled += 1
+        tally.quiet += cause.quiet
+        if cause.after or cause.before:
+            pairs = self.pairs.setdefault(cause.kind, {})
+            for effect in cause.after:
+                pair = pairs.get(effect) or pairs.setdefault(effect, Pair())
+                pair.followed += 1
+                pair.after += cause.quiet
+            for effect in cause.before:
+                pair = pairs.get(effect) or pairs.setdefault(effect, Pair())
+                pair.before += 1
+        return cause
+
+    def drop(self) -> Cause:
+        """The oldest settled cause leaves the window. Pairs without any cause are left for ``tidy``."""
+        cause = self.settled.popleft()
+        self.size -= cause.size
+        tally = self.kinds[cause.kind]
+        tally.settled -= 1
+        tally.quiet -= cause.quiet
+        self._leave(cause.kind)
+        pairs = self.pairs.get(cause.kind, {})
+        for effect in cause.after:
+            pairs[effect].followed -= 1
+            pairs[effect].after -= cause.quiet
+        for effect in cause.before:
+            pairs[effect].before -= 1
+        return cause
+
+    def forsake(self) -> None:
+        """The oldest cause that waits leaves unsettled. What comes soon after it cannot be called quiet."""
+        cause = self.waiting.popleft()
+        self.known_from = cause.ts + 1
+        self.size -= cause.size
+        self._leave(cause.kind)
+
+    def tidy(self, cause: Cause) -> None:
+        """Forget the pairs of a dropped cause that nothing is known of any more."""
+        pairs = self.pairs.get(cause.kind, {})
+        for effect in (*cause.after, *cause.before):
+            pair = pairs.get(effect)
+            if pair is not None and not pair.followed and not pair.before:
+                del pairs[effect]
+        if not pairs:
+            self.pairs.pop(cause.kind, None)
+
+    def lags(self, cause: Kind, effect: Kind) -> list[int]:
+        """After how long the settled causes were followed, in order of size. Goes through the window."""
+        return sorted(one.after[effect] for one in self.settled if one.kind == cause and effect in one.after)
+
+    def _leave(self, kind: Kind) -> None:
+        self.kinds[kind].seen -= 1
+        if not self.kinds[kind].seen:
+            del self.kinds[kind]

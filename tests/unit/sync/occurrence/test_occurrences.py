@@ -1,0 +1,226 @@
+"""Events become occurrences of states, with what they shared their time with."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import slackline as sl
+from slackline.core import codec
+from slackline.core.errors import ConfigError
+from slackline.sync.occurrence.occurrences import Held, NotAStateError, Occurrences, OutOfOrderError
+
+
+def told(*rows, **more):
+    """Events from (ts, device, state)."""
+    return [sl.Event("told", ts=ts, source=device, state=state, **more) for ts, device, state in rows]
+
+
+def found(events, detector=None):
+    detector = detector or Occurrences("told")
+    return [one for event in events for one in detector.on_event(event)]
+
+
+def brief(occurrences):
+    return [(one["device"], one["state"], one["start"], one["end"], one["next"]) for one in occurrences]
+
+
+def random_day(seed, devices=6, events=300, repeats=True):
+    """Changing and repeated states, many of them at the same time."""
+    rng = random.Random(seed)
+    rows = sorted((rng.randrange(2 * events), f"d{rng.randrange(devices)}") for _ in range(events))
+    return [
+        sl.Event("told", ts=ts, source=device, seq=n, state=rng.choice("abc" if repeats else "abcdefghij"))
+        for n, (ts, device) in enumerate(rows)
+    ]
+
+
+def test_state_lasts_until_another_is_told() -> None:
+    occurrences = found(told((0, "lamp", "off"), (8, "lamp", "on"), (20, "lamp", "off")))
+    assert brief(occurrences) == [("lamp", "off", 0, 8, "on"), ("lamp", "on", 8, 20, "off")]
+    assert [(one.type, one.ts, one["duration"]) for one in occurrences] == [
+        ("occurrence", 8, 8),
+        ("occurrence", 20, 12),
+    ]
+
+
+def test_event_that_repeats_the_state_goes_on_with_it() -> None:
+    assert brief(found(told((0, "lamp", "on"), (5, "lamp", "on"), (9, "lamp", "off")))) == [("lamp", "on", 0, 9, "off")]
+
+
+def test_state_that_never_ends_is_held_and_gives_no_occurrence() -> None:
+    detector = Occurrences("told")
+    assert found(told((3, "lamp", "on"), (5, "door", "open"), (9, "lamp", "on")), detector) == []
+    assert detector.held() == [Held("lamp", "on", 3), Held("door", "open", 5)]
+
+
+def test_two_states_at_one_time_give_an_occurrence_of_no_duration_that_overlaps_with_nothing() -> None:
+    events = told((0, "door", "open"), (0, "lamp", "off"), (4, "lamp", "on"), (4, "lamp", "dim"), (6, "door", "closed"))
+    off, on, opened = found(events)
+    assert (on["state"], on["duration"], on["overlaps"], on["overlapping"]) == ("on", 0, [], 0)
+    assert off["overlaps"] == [{"device": "door", "state": "open", "shared": 4}]
+    assert [(one["state"], one["shared"]) for one in opened["overlaps"]] == [("off", 4), ("dim", 2)]
+
+
+def test_devices_that_only_touch_do_not_overlap() -> None:
+    events = told((0, "lamp", "on"), (5, "lamp", "off"), (5, "door", "open"), (7, "door", "closed"))
+    on, opened = found(events)
+    assert (on["overlaps"], on["overlapping"]) == ([], 0)
+    assert opened["overlaps"] == [{"device": "lamp", "state": "off", "shared": 2}]
+
+
+def naive_overlaps(events):
+    """Every occurrence with the time it shared with every other, the long way: also those still open, up to its end."""
+    spans, since = [], {}
+    for event in events:
+        state, start = since.get(event.source, (None, None))
+        if state != event["state"]:
+            if state is not None:
+                spans.append((event.source, state, start, event.ts))
+            since[event.source] = event["state"], event.ts
+    for device, (state, start) in since.items():
+        spans.append((device, state, start, float("inf")))
+    shared = {}
+    for device, state, start, end in spans:
+        others = [min(end, span[3]) - max(start, span[2]) for span in spans if span[0] != device]
+        shared[device, state, start, end] = sorted((time for time in others if time > 0), reverse=True)
+    return shared
+
+
+@pytest.mark.parametrize("most", [1, 3, 8, 1000])
+@pytest.mark.parametrize("seed", range(6))
+def test_overlaps_are_those_that_shared_most_and_all_are_counted(seed: int, most: int) -> None:
+    events = random_day(seed, repeats=seed % 2 == 0)
+    naive = naive_overlaps(events)
+    occurrences = found(events, Occurrences("told", overlaps=most))
+    assert len(occurrences) > 100
+    for one in occurrences:
+        expected = naive[one["device"], one["state"], one["start"], one["end"]] if one["duration"] else []
+        assert [other["shared"] for other in one["overlaps"]] == expected[:most]
+        assert one["overlapping"] == len(expected)
+
+
+def test_what_is_remembered_of_the_past_stays_small_however_long_a_state_lasts() -> None:
+    rng = random.Random(1)
+    detector = Occurrences("told", overlaps=4)
+    kept = 0
+    found(told((0, "door", "open")), detector)
+    for ts in range(1, 4000):
+        found(told((ts, f"d{rng.randrange(50)}", rng.random())), detector)
+        kept = max(kept, len(detector.overlaps.kept))
+    (opened,) = found(told((4000, "door", "closed")), detector)
+    assert opened["overlapping"] > 3000 and len(opened["overlaps"]) == 4
+    assert kept < 100
+
+
+def test_equal_durations_and_what_is_over_are_not_remembered() -> None:
+    detector = Occurrences("told", overlaps=4)
+    found(told((0, "door", "open"), *((ts, f"d{ts % 5}", ts) for ts in range(200))), detector)
+    assert len(detector.overlaps.kept) <= 4  # all last 5, and the door is open all the time
+    detector = Occurrences("told", overlaps=1000)
+    found(told(*((ts, f"d{ts % 5}", ts) for ts in range(200))), detector)
+    assert len(detector.overlaps.kept) <= 5  # what ended before the oldest open one began overlaps with nothing to come
+
+
+def test_silence_is_noticed_behind_one_who_spoke_earlier_and_again() -> None:
+    events = told((0, "lamp", "on"), (1, "door", "open"), (9, "lamp", "on"), (15, "lift", "up"))
+    assert brief(found(events, Occurrences("told", silence=10))) == [("door", "open", 1, 11, None)]
+
+
+def test_silent_device_is_no_longer_in_its_state() -> None:
+    events = told((0, "lamp", "on"), (4, "door", "open"), (9, "door", "open"), (30, "door", "open"), (31, "lamp", "on"))
+    lamp, door = found(events, Occurrences("told", silence=10))
+    assert brief([lamp, door]) == [("lamp", "on", 0, 10, None), ("door", "open", 4, 19, None)]
+    assert (lamp.ts, door.ts) == (30, 30)  # noticed with the next event of anybody
+    assert lamp["overlaps"] == [{"device": "door", "state": "open", "shared": 6}]
+    assert door["overlaps"] == [{"device": "lamp", "state": "on", "shared": 6}]
+
+
+def test_word_just_in_time_breaks_the_silence() -> None:
+    assert found(told((0, "lamp", "on"), (10, "lamp", "on"), (20, "lamp", "on")), Occurrences("told", silence=10)) == []
+    (one,) = found(told((0, "lamp", "on"), (11, "lamp", "on")), Occurrences("told", silence=10))
+    assert brief([one]) == [("lamp", "on", 0, 10, None)]
+
+
+def test_subclass_may_tell_the_state_by_a_rule() -> None:
+    class Warm(Occurrences):
+        def state_of(self, event):
+            return "warm" if event["degrees"] >= 20 else "cold"
+
+    events = [sl.Event("told", ts=ts, source="hall", degrees=degrees) for ts, degrees in [(0, 18), (5, 19), (7, 22)]]
+    assert brief(found(events, Warm("told"))) == [("hall", "cold", 0, 7, "warm")]
+
+
+def test_state_may_be_in_another_field_and_of_numpy() -> None:
+    events = [sl.Event("told", ts=ts, source=7, level=np.int64(ts)) for ts in (1, 2)]
+    (one,) = found(events, Occurrences("told", state="level"))
+    assert (one["device"], one["state"], type(one["state"])) == (7, 1, int)
+
+
+@pytest.mark.parametrize("state", [None, [1], {"a": 1}, float("nan"), float("inf"), b"on"])
+def test_what_cannot_be_a_state_is_refused_and_changes_nothing(state) -> None:
+    detector = Occurrences("told")
+    found(told((0, "lamp", "on")), detector)
+    before = codec.encode(detector.snapshot())
+    with pytest.raises(NotAStateError, match="finite float"):
+        found(told((5, "lamp", state)), detector)
+    assert codec.encode(detector.snapshot()) == before
+
+
+def test_event_without_state_source_or_in_the_past_is_refused() -> None:
+    detector = Occurrences("told")
+    found(told((5, "lamp", "on")), detector)
+    with pytest.raises(KeyError, match="no field 'state'"):
+        detector.on_event(sl.Event("told", ts=6, source="lamp"))
+    with pytest.raises(NotAStateError, match="no source"):
+        detector.on_event(sl.Event("told", ts=6, state="on"))
+    with pytest.raises(OutOfOrderError, match="cannot go back"):
+        found(told((4, "lamp", "off")), detector)
+    assert brief(found(told((7, "lamp", "off")), detector)) == [("lamp", "on", 5, 7, "off")]
+
+
+def test_engine_sets_events_that_tell_no_state_aside_and_goes_on() -> None:
+    events = told((0, "lamp", "on"), (1, "lamp", float("nan")), (2, "lamp", "off"))
+    engine = sl.Engine(sl.Hierarchy([Occurrences("told")], clock="told"), on_error="quarantine")
+    outputs = engine.push(events) + engine.close()
+    assert brief([output.event for output in outputs]) == [("lamp", "on", 0, 2, "off")]
+    assert [(one.event.ts, one.detector) for one in engine.quarantined] == [(1, "Occurrences")]
+
+
+@pytest.mark.parametrize(
+    "options", [{"silence": 0}, {"silence": 1.5}, {"silence": True}, {"overlaps": -1}, {"overlaps": "all"}]
+)
+def test_options_that_cannot_be_are_refused(options) -> None:
+    with pytest.raises(ConfigError, match="whole number"):
+        Occurrences("told", **options)
+
+
+def test_no_event_types_are_refused() -> None:
+    with pytest.raises(ConfigError, match="event types"):
+        Occurrences()
+
+
+def run(events, cut, *, restart=False, **options):
+    """All events through an engine that waits until all have come, ``cut`` at a time."""
+    engine = sl.Engine(sl.Hierarchy([Occurrences("told", silence=40)], clock="told"), **options)
+    outputs = []
+    for start in range(0, len(events), cut):
+        outputs += engine.push(events[start : start + cut])
+        if restart:
+            engine = sl.Engine.load(engine.save(), sl.Hierarchy([Occurrences("told", silence=40)], clock="told"))
+    outputs += engine.close()
+    assert not engine.late
+    return [(output.id, output.event) for output in outputs]
+
+
+@pytest.mark.parametrize("cut", [1, 7, 100])
+def test_arrival_cuts_and_restarts_change_nothing(cut: int) -> None:
+    events = random_day(3)
+    whole = run(events, len(events), policy="ordered")
+    assert any(one["next"] is None for _, one in whole) and len(whole) > 100
+    assert run(events, cut, policy="ordered") == whole
+    assert run(events, cut, restart=True, policy="ordered") == whole
+    shuffled = random.Random(cut).sample(events, len(events))
+    assert run(shuffled, cut, warmup=len(events), restart=True) == whole
