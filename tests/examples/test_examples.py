@@ -28,6 +28,7 @@ EXPECTED = {
         "lost at 17.3 h: cellar_door -> alarm (unfollowed)",
         "backwards: alarm beeping",
     ],
+    "06_streams.py": ["given to the sink: 11, late: 0", "lift: ended", "rejected: line 2 of light"],
 }
 
 

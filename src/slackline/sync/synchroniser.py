@@ -228,6 +228,7 @@ class Synchroniser:
             self._limit(len(self.late) + len(self.quarantined))
             stream.received += 1
             stream.late += 1
+            stream.backwards += ts < stream.last[0]
             self.late.append(Late(event, self._reached[0] - ts))
         else:
             if stream.waiting:

@@ -4,8 +4,8 @@ Whether they do is decided over a sliding window of stream time. A pair of kinds
 
 1. enough causes were followed by the effect within ``max_lag`` (support),
 2. as a large enough share of all causes (confidence), and
-3. far more often than chance would have it (:mod:`slackline.sync.occurrence.chance`). Many pairs are looked at, so each must be
-   as unlikely by chance as ``significance`` divided by their number (Bonferroni).
+3. far more often than chance would have it (``chance.py``). Many pairs are looked at, so each must be as unlikely
+   by chance as ``significance`` divided by their number (Bonferroni).
 
 *Follows* is not *is caused by*. If B follows A and C follows B, then C follows A as well, and that is reported; if B
 and C both follow A, one of them follows the other. The lags tell which is which.

@@ -1,4 +1,4 @@
-"""What followed what, within a sliding window: the bookkeeping of :class:`~slackline.sync.occurrence.dependencies.Dependencies`.
+"""What followed what, within a sliding window: the bookkeeping of :class:`Dependencies`.
 
 A transition is a *cause* of everything that comes after it within ``max_lag``. It waits that long and is then
 **settled**: all that may follow it has come. Settled causes count until they are older than the window.

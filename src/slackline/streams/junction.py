@@ -1,0 +1,338 @@
+"""The junction: many adapters, one synchroniser, one output queue, one feeder, one sink (seed 002, Figure 1)."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from slackline.core.errors import ClosedError, ConfigError
+from slackline.core.event import Event
+from slackline.streams.adapter import Adapter
+from slackline.streams.backoff import Sleep, logger
+from slackline.streams.clock import Clock, PausableClock
+from slackline.streams.credit import Credit, Reading
+from slackline.streams.errors import AdapterError, SinkError
+from slackline.streams.output import Feeder, OutputQueue, Sink
+from slackline.streams.stats import AdapterStats, JunctionStats
+from slackline.streams.watch import Watch
+from slackline.sync import Late, Quarantined, Synchroniser
+
+#: So many events that were set aside are kept; all are counted.
+KEPT = 1_000
+#: So many streams one adapter may carry: their names come from outside, and each costs memory.
+STREAMS = 10_000
+#: After so many events of one adapter the others have their turn.
+TURN = 256
+
+Aside = Callable[[Late | Quarantined], object]
+
+
+class Junction:
+    """Reads many streams at once and gives their events to a sink, in order.
+
+    ``streams``    adapters (:class:`~slackline.streams.Adapter`), each with a name of its own.
+    ``sink``       called with a list of events, in order; a plain function or a coroutine function.
+    ``method``, ``max_delay``, ``max_failures``  as in :class:`~slackline.sync.Synchroniser`. With ``max_delay`` (in
+                   seconds) nobody waits longer for a silent stream; without it a silent stream holds up all the others,
+                   and a warning is logged every ``patience`` seconds.
+    ``queue``      how many events may lie in the output queue before the streams are no longer read.
+    ``ahead``      how many events of one stream may wait for the others before it is no longer read.
+    ``on_aside``   called with each :class:`~slackline.sync.Late` and :class:`~slackline.sync.Quarantined` event. The
+                   newest are also kept in ``late`` and ``quarantined``.
+
+    At most ``queue + streams * (ahead + 1)`` events are in memory at a time, besides what adapters have read in
+    advance. Time during which the queue is full, or a plain sink works, does not count against any stream.
+    """
+
+    def __init__(
+        self,
+        streams: Iterable[Adapter],
+        sink: Sink,
+        *,
+        method: str = "frontier",
+        max_delay: float | None = None,
+        max_failures: int = 3,
+        queue: int = 10_000,
+        ahead: int = 1_000,
+        on_aside: Aside | None = None,
+        patience: float = 30.0,
+        clock: Clock = time.monotonic,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        _check_count("queue", queue)
+        _check_count("ahead", ahead)
+        if not callable(sink):
+            raise ConfigError(f"sink={sink!r} cannot be called; give a function that takes a list of events.")
+        if not patience > 0:
+            raise ConfigError(f"patience={patience!r} cannot be; it must be a time in seconds above 0.")
+        self.late: deque[Late] = deque(maxlen=KEPT)
+        self.quarantined: deque[Quarantined] = deque(maxlen=KEPT)
+        self._clock = PausableClock(clock)
+        # The credit is the bound: the synchroniser's own would only come in between.
+        self._sync = Synchroniser(
+            method=method,
+            max_delay=max_delay,
+            max_failures=max_failures,
+            clock=self._clock,
+            max_waiting=sys.maxsize,
+        )
+        self._queue = OutputQueue(queue, self._clock)
+        self._feeder = Feeder(self._queue, sink, self._clock)
+        self._credit = Credit(ahead, may_stretch=method in ("method1", "method2"))
+        self._watch = Watch(self._sync, self._clock, sleep, max_delay, patience)
+        self._max_delay = max_delay
+        self._on_aside = on_aside
+        self._aside_error: Exception | None = None
+        self._counts = {Late: 0, Quarantined: 0}
+        #: All adapters, those that are being read, and whose each stream is.
+        self._adapters: dict[str, Reading] = {}
+        self._reading: dict[str, Reading] = {}
+        self._owner: dict[str, Reading] = {}
+        self._state = "new"
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._over = asyncio.Event()
+        for adapter in streams:
+            self.add(adapter)
+        if not self._reading:
+            raise ConfigError("there are no streams; give at least one.")
+
+    @property
+    def pending(self) -> list[Event]:
+        """What lies in the output queue: after a run that did not end well, what the sink has not got."""
+        return self._queue.content()
+
+    def add(self, adapter: Adapter) -> None:
+        """A stream joins, also while running (then from the running loop's own thread)."""
+        if self._state == "ended":
+            raise ClosedError("the junction has ended; make a new one.")
+        if not isinstance(adapter, Adapter):
+            raise ConfigError(f"{adapter!r} is no adapter: it needs a name and an asynchronous iterator of events.")
+        reading = Reading(adapter)
+        if reading.many and self._max_delay is None:
+            raise ConfigError(
+                f"adapter {adapter.name!r} carries many streams, which come and go unannounced; give max_delay, so "
+                f"that a stream that falls silent does not hold up the others for ever."
+            )
+        if adapter.name in self._reading or adapter.name in self._sync.streams:
+            raise ConfigError(f"two streams are called {adapter.name!r}; give each a name of its own (name=...).")
+        if not reading.many:
+            self._join(reading, adapter.name)
+        self._adapters[adapter.name] = self._reading[adapter.name] = reading
+        if self._state == "running":
+            self._start(reading)
+
+    async def remove(self, name: str) -> None:
+        """A stream leaves while running. What was read of it still goes out."""
+        reading = self._reading.get(name)
+        if reading is None:
+            raise ConfigError(f"there is no stream {name!r}; there are {sorted(self._reading)}.")
+        reading.state = "removed"
+        if reading.task is None:
+            self._leave(reading)
+            return
+        reading.task.cancel()
+        await asyncio.wait([reading.task])
+
+    def stop(self) -> None:
+        """End the run: what was read goes out, then ``run`` returns. May be called from any thread, and by signals."""
+        if self._loop is None:
+            self._over.set()
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._over.set)
+
+    def run_blocking(self) -> JunctionStats:
+        """:meth:`run`, for programs that are not asynchronous."""
+        return asyncio.run(self.run())
+
+    async def run(self) -> JunctionStats:
+        """Read until all streams have ended or :meth:`stop` is called.
+
+        Raises :class:`SinkError` if the sink raises, and what ``on_aside`` raises.
+        """
+        if self._state != "new":
+            raise ClosedError("a junction runs once; make a new one.")
+        self._state = "running"
+        self._loop = asyncio.get_running_loop()
+        for reading in list(self._reading.values()):
+            self._start(reading)
+        feeder = asyncio.create_task(self._feeder.run())
+        feeder.add_done_callback(lambda _: self._over.set())
+        watch = asyncio.create_task(self._watch.run(self._release))
+        watch.add_done_callback(lambda _: self._over.set())
+        try:
+            await self._over.wait()
+            await self._stop_reading()
+            self._queue.close()
+            await asyncio.wait([feeder])
+        finally:
+            feeder.cancel()
+            watch.cancel()
+            await self._stop_reading()  # if we were cancelled
+            await asyncio.wait([feeder, watch])
+            self._state = "ended"
+        if (cause := feeder.exception()) is not None:
+            raise SinkError(self._feeder.failed_on, self.pending, cause) from cause
+        if self._aside_error is not None:
+            raise self._aside_error
+        if not watch.cancelled():
+            watch.result()
+        return self.stats()
+
+    def stats(self) -> JunctionStats:
+        """What has been counted so far."""
+        adapters = {
+            name: AdapterStats(
+                state=reading.state,
+                error=None if reading.error is None else f"{type(reading.error).__name__}: {reading.error}",
+                counts=_counts(reading.adapter),
+            )
+            for name, reading in self._adapters.items()
+        }
+        return JunctionStats(
+            fed=self._feeder.fed,
+            queued=len(self._queue),
+            queue_peak=self._queue.peak,
+            waiting=self._sync.waiting,
+            late=self._counts[Late],
+            quarantined=self._counts[Quarantined],
+            adapters=adapters,
+            streams=self._sync.stats(),
+        )
+
+    # Reading.
+
+    def _start(self, reading: Reading) -> None:
+        reading.task = asyncio.create_task(self._read(reading))
+
+    async def _read(self, reading: Reading) -> None:
+        """Read an adapter until it ends, fails, is removed or stopped."""
+        try:
+            await self._read_all(reading)
+            reading.state = "ended"
+        except asyncio.CancelledError:
+            reading.state = "stopped" if reading.state == "reading" else reading.state
+        except Exception as error:
+            reading.state, reading.error = "failed", error
+            logger.error("stream %r failed: %s: %s", reading.name, type(error).__name__, error)
+        self._leave(reading)
+
+    async def _read_all(self, reading: Reading) -> None:
+        events = aiter(reading.adapter)
+        taken = 0
+        try:
+            while True:
+                # All waiting comes before reading: what was read is taken at once, and no cancellation can lose it.
+                await self._queue.room()
+                await reading.may_read.wait()
+                taken += 1
+                if taken % TURN == 0:
+                    await asyncio.sleep(0)
+                try:
+                    event = await anext(events)
+                except StopAsyncIteration:
+                    return
+                self._take(reading, event)
+        finally:
+            if hasattr(events, "aclose"):
+                await events.aclose()
+
+    def _take(self, reading: Reading, event: Event) -> None:
+        if not isinstance(event, Event):
+            raise AdapterError(f"adapter {reading.name!r} gave {event!r}, which is no event.")
+        source = event.source
+        if source is None and not reading.many:
+            event = Event.of(event.type, event.ts, reading.name, event.seq, dict(event.payload))
+        elif source not in reading.streams:
+            self._join_unannounced(reading, source)
+        self._release(self._sync.push(event), reading)
+
+    def _join_unannounced(self, reading: Reading, source: object) -> None:
+        if not reading.many or not isinstance(source, str) or not source:
+            raise AdapterError(
+                f"adapter {reading.name!r} gave an event of source {source!r}; an adapter's events are of the source "
+                f"{reading.name!r} or None, unless it says `many = True`: then each event names its stream."
+            )
+        if len(reading.streams) >= STREAMS:
+            raise AdapterError(
+                f"adapter {reading.name!r} carries more than {STREAMS} streams; {source!r} is one too many. Choose a "
+                f"narrower filter, or give the whole one name."
+            )
+        if source in self._sync.streams:
+            raise AdapterError(
+                f"adapter {reading.name!r} gave an event of stream {source!r}, which another adapter reads; give one "
+                f"of them another name."
+            )
+        logger.info("stream %r joins by adapter %r", source, reading.name)
+        self._join(reading, source)
+
+    def _join(self, reading: Reading, stream: str) -> None:
+        self._sync.add(stream)
+        reading.streams.add(stream)
+        reading.waiting += self._sync.waiting_of(stream)  # left from an adapter that had it before
+        self._owner[stream] = reading
+
+    def _release(self, events: list[Event], took: Reading | None = None) -> None:
+        """What the synchroniser gave goes to the queue, what it set aside to its place; credit is settled."""
+        if took is not None:
+            took.waiting += 1
+        self._queue.put(events)
+        for event in events:
+            self._settle(event)
+        if self._sync.late or self._sync.quarantined:
+            self._set_aside()
+        if events:
+            self._watch.something_went_out()
+        if took is not None:
+            self._credit.check(took, self._reading.values())
+
+    def _settle(self, event: Event) -> None:
+        self._credit.gave(self._owner[event.source])  # type: ignore[index]
+
+    def _set_aside(self) -> None:
+        late, quarantined = self._sync.drain()
+        self.late.extend(late)
+        self.quarantined.extend(quarantined)
+        aside: list[Late | Quarantined] = [*late, *quarantined]
+        for each in aside:
+            self._counts[type(each)] += 1
+            self._settle(each.event)
+            if self._on_aside is not None and self._aside_error is None:
+                try:
+                    self._on_aside(each)
+                except Exception as error:  # not the fault of the stream that is being read
+                    self._aside_error = error
+                    self._over.set()
+
+    # Leaving.
+
+    def _leave(self, reading: Reading) -> None:
+        """An adapter is not read any longer: nobody waits for its streams."""
+        del self._reading[reading.name]
+        for stream in sorted(reading.streams):
+            self._release(self._sync.remove(stream))
+        self._credit.left(reading, self._reading.values())
+        if not self._reading:
+            self._over.set()
+
+    async def _stop_reading(self) -> None:
+        """Read nothing more; all that waits goes to the queue."""
+        tasks = [reading.task for reading in self._reading.values() if reading.task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._release(self._sync.close())
+
+
+def _check_count(option: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"{option}={value!r} cannot be; it must be a whole number of at least 1.")
+
+
+def _counts(adapter: Adapter) -> Mapping[str, int]:
+    counts = getattr(adapter, "counts", None)
+    return dict(counts()) if counts is not None else {}

@@ -1,0 +1,47 @@
+"""Rows of Parquet files, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from slackline.streams.rows import check_columns
+
+SUFFIXES = (".parquet", ".pq")
+
+#: So many rows are read at once.
+ROWS = 4096
+
+
+def batches(path: Path, wanted: Iterable[str], ts: str, unit: str) -> Iterator[list[dict[str, Any]]]:
+    """The records of a file, some at a time. Time stamps of Arrow become integers in ``unit``."""
+    with pq.ParquetFile(path) as file:
+        check_columns(file.schema_arrow.names, wanted, path.name)
+        for batch in file.iter_batches(ROWS):
+            yield _records(batch, ts, unit)
+
+
+def _records(batch: pa.RecordBatch, ts: str, unit: str) -> list[dict[str, Any]]:
+    column = batch.schema.get_field_index(ts)
+    kind = batch.schema.field(column).type
+    if pa.types.is_timestamp(kind):
+        times = pc.cast(batch.column(column), pa.timestamp(unit, kind.tz), safe=False).cast(pa.int64())
+        batch = batch.set_column(column, ts, times)
+    rows: list[dict[str, Any]] = batch.to_pylist()
+    return rows
+
+
+def unread(folder: Path, read: set[str]) -> list[Path]:
+    """The Parquet files of a folder that were not read yet, by name. Names that begin with . or _ are not ready."""
+    names = {
+        entry.name
+        for entry in folder.iterdir()
+        if entry.name.lower().endswith(SUFFIXES) and not entry.name.startswith((".", "_"))
+    }
+    read &= names  # what is gone needs no memory
+    return [folder / name for name in sorted(names - read)]

@@ -1,0 +1,220 @@
+"""A record becomes an event: one rule for rows of files, lines of JSON and messages.
+
+A record is a mapping of names to values. One of them is the time stamp; one may be the type, one the sequence number;
+the rest is payload. A record that cannot become an event is rejected, counted and remembered with its place: one bad
+line does not end a stream.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import msgspec
+
+from slackline.core.errors import ConfigError
+from slackline.core.event import MAX_TS, Event
+
+#: Units of time, in nanoseconds.
+UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+#: So many rejected records are kept; all are counted.
+KEPT = 100
+#: So many characters of a rejected record are kept.
+SHOWN = 200
+#: Beyond this a floating-point number no longer tells neighbouring integers apart.
+EXACT = 2**53
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_NUMERIC = frozenset("-.0123456789")
+_AFTER_ZERO = frozenset(("", ".", "e", "E"))
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
+class BadRecordError(ValueError):
+    """A record that cannot become an event; the message says why. Never leaves this package."""
+
+
+def check_name(name: Any, what: str) -> str:
+    """The name, if it is one."""
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"{what} is named by a string that is not empty; got {name!r}.")
+    return name
+
+
+class Rejected(NamedTuple):
+    """A record that could not become an event: where it stood, why, and how it begins."""
+
+    place: str
+    reason: str
+    record: str
+
+
+class Rejects:
+    """The records that were rejected: all counted, the first :data:`KEPT` kept."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.kept: list[Rejected] = []
+
+    def add(self, place: str, reason: str, record: Any) -> None:
+        self.count += 1
+        if len(self.kept) < KEPT:
+            text = record.decode("utf-8", "replace") if isinstance(record, bytes) else str(record)
+            self.kept.append(Rejected(place, reason, text[:SHOWN]))
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """Which field of a record is what.
+
+    ``ts``          the field with the time stamp (see :func:`time_of`).
+    ``type``        the type of all events, unless ``type_field`` names the field that holds it.
+    ``seq``         the field with the sequence number, if there is one; a record without a value there has none.
+    ``unit``        what dates and times of day are turned into. Integers are taken as they are.
+
+    >>> door = Fields(ts="at", type="door")
+    >>> door.event({"at": 7, "open": True}, "hall")
+    Event('door', ts=7, source='hall', open=True)
+    """
+
+    ts: str
+    type: str
+    type_field: str | None = None
+    seq: str | None = None
+    unit: str = "us"
+
+    def __post_init__(self) -> None:
+        if self.unit not in UNITS:
+            raise ConfigError(f"unit={self.unit!r} is unknown; choose one of {', '.join(UNITS)}.")
+        names = [name for name in (self.ts, self.type_field, self.seq) if name is not None]
+        for name in [*names, self.type]:
+            check_name(name, "a field or type")
+        if len(set(names)) < len(names):
+            raise ConfigError(f"ts, type_field and seq must be different fields; got {names}.")
+
+    def event(self, record: Mapping[str, Any], source: str, type: str | None = None) -> Event:
+        """The record as an event of the stream ``source``. Raises :class:`BadRecordError`."""
+        payload = dict(record)
+        if self.ts not in payload:
+            raise BadRecordError(f"there is no field {self.ts!r}")
+        ts = time_of(payload.pop(self.ts), self.unit)
+        if self.type_field is not None:
+            type = payload.pop(self.type_field, None)
+            if not isinstance(type, str) or not type:
+                raise BadRecordError(f"field {self.type_field!r} holds no type, but {type!r}")
+        seq = payload.pop(self.seq, None) if self.seq is not None else None
+        return Event.of(type or self.type, ts, source, None if seq is None else _sequence_number(seq), payload)
+
+
+def time_of(value: Any, unit: str = "us") -> int:
+    """A time stamp: a non-negative integer.
+
+    Integers stay as they are, also as text or as a floating-point number without a fraction. ISO 8601 text and
+    ``datetime`` become integers in ``unit`` since 1970; without a time zone they are UTC.
+
+    >>> time_of("1970-01-01T00:00:01.5+00:00"), time_of(12.0), time_of("12")
+    (1500000, 12, 12)
+    """
+    kind = type(value)
+    if kind is int:
+        ts = value
+    elif kind is float:
+        ts = _integral(value)
+    elif kind is str:
+        ts = _time_in_text(value.strip(), unit)
+    elif isinstance(value, datetime):
+        ts = _since_epoch(value, unit)
+    else:
+        raise BadRecordError("the time stamp is missing" if value is None else f"{value!r} is no time stamp")
+    if not 0 <= ts <= MAX_TS:
+        raise BadRecordError(f"the time stamp {ts} is {'negative' if ts < 0 else 'absurdly large'}")
+    return ts
+
+
+def _time_in_text(text: str, unit: str) -> int:
+    if not text:
+        raise BadRecordError("the time stamp is missing")
+    if len(text) > 64:
+        raise BadRecordError(f"{text[:20]!r}... is no time stamp")
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _NUMBER.fullmatch(text):
+        return _integral(float(text))
+    try:
+        return _since_epoch(datetime.fromisoformat(text), unit)
+    except (ValueError, OverflowError) as cause:
+        raise BadRecordError(f"{text!r} is neither an integer nor a time in ISO 8601") from cause
+
+
+def _integral(value: float) -> int:
+    if not math.isfinite(value):
+        raise BadRecordError(f"the time stamp is {value}")
+    if value != math.floor(value):
+        raise BadRecordError(f"the time stamp {value!r} has a fraction; give whole numbers of a smaller unit")
+    if abs(value) > EXACT:
+        raise BadRecordError(f"the time stamp {value!r} has lost digits as a floating-point number")
+    return int(value)
+
+
+def _since_epoch(moment: datetime, unit: str) -> int:
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return ((moment - _EPOCH) // _MICROSECOND) * 1_000 // UNITS[unit]
+
+
+def _sequence_number(value: Any) -> int | None:
+    if isinstance(value, str):
+        if not value:
+            return None
+        value = int(value) if _INTEGER.fullmatch(value) and len(value) < 20 else value
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_TS:
+        raise BadRecordError(f"{value!r} is no sequence number")
+    return value
+
+
+def value_of(text: str) -> Any:
+    """A value of a CSV file: an integer or a number if it is written as one, None if empty, otherwise the text.
+
+    What would not be written the same again stays text: ``007`` is a name, not seven.
+
+    >>> [value_of(text) for text in ("12", "-3.5", "007", "", "1e3", "nan")]
+    [12, -3.5, '007', None, 1000.0, 'nan']
+    """
+    if not text:
+        return None
+    first = text[0]
+    if first not in _NUMERIC:  # most names, at little cost
+        return text
+    if first == "-":
+        value = value_of(text[1:]) if text[1:2] != "-" else text
+        return -value if isinstance(value, int | float) and value else text
+    if first == "0" and text[1:2] not in _AFTER_ZERO:
+        return text
+    if text.isdecimal() and len(text) < 20:
+        return int(text) if text.isascii() else text
+    if "_" in text or "n" in text or not text.isascii():
+        return text  # Python reads 1_000 as a number, and knows inf and nan
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return number if math.isfinite(number) and text[-1] != " " and not text.isdecimal() else text
+
+
+_json = msgspec.json.Decoder()
+
+
+def object_of(text: bytes | str) -> dict[str, Any]:
+    """The JSON object in a line or message. Raises :class:`BadRecordError`."""
+    try:
+        record = _json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+        raise BadRecordError(f"no JSON: {cause}") from cause
+    if not isinstance(record, dict):
+        raise BadRecordError(f"a JSON object is expected, not {type(record).__name__}")
+    return record

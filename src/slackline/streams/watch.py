@@ -1,0 +1,69 @@
+"""Watches the time: lets what has waited too long go out, and says for whom everybody waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from slackline.core.event import Event
+from slackline.streams.backoff import Sleep, logger
+from slackline.streams.clock import Clock
+from slackline.sync import Synchroniser
+
+#: A look every quarter of the longest wait, within these bounds, in seconds.
+SHORTEST, LONGEST = 0.001, 1.0
+
+
+class Watch:
+    """Looks at the synchroniser from time to time."""
+
+    def __init__(
+        self, sync: Synchroniser, clock: Clock, sleep: Sleep, max_delay: float | None, patience: float
+    ) -> None:
+        self._sync = sync
+        self._clock = clock
+        self._sleep = sleep
+        self._patience = patience
+        longest_wait = patience if max_delay is None else max_delay
+        self._period = min(max(longest_wait / 4, SHORTEST), LONGEST)
+        self._times_out = max_delay is not None
+        self._moved = False  # has something gone out since the last look?
+        self._progress = clock()  # when it was last so, or a warning was given
+        self._looked = clock()  # when the statistics were last looked at
+        self._disabled: set[str] = set()
+
+    def something_went_out(self) -> None:
+        self._moved = True
+
+    async def run(self, release: Callable[[list[Event]], None]) -> None:
+        """Until cancelled. What goes out by time-out is given to ``release``."""
+        while True:
+            await self._sleep(self._period)
+            if self._times_out:
+                release(self._sync.step())
+                self._tell_disabled()
+            else:
+                self._tell_owing()
+
+    def _tell_disabled(self) -> None:
+        if self._clock() - self._looked < LONGEST:
+            return  # the statistics of many streams cost time
+        self._looked = self._clock()
+        disabled = {name for name, stream in self._sync.stats().items() if stream.disabled}
+        for name in sorted(disabled - self._disabled):
+            logger.warning("stream %r owed too often and is disabled: nobody waits for it until it is back", name)
+        for name in sorted(self._disabled - disabled):
+            logger.info("stream %r is back", name)
+        self._disabled = disabled
+
+    def _tell_owing(self) -> None:
+        idle = self._clock() - self._progress
+        if self._moved or not self._sync.waiting:
+            self._moved, self._progress = False, self._clock()
+        elif idle >= self._patience:
+            logger.warning(
+                "nothing has gone out for %.3g s: %d events wait for %s. Give max_delay to go on without it",
+                idle,
+                self._sync.waiting,
+                ", ".join(map(repr, self._sync.owing())),
+            )
+            self._progress = self._clock()
