@@ -28,6 +28,11 @@ EXPECTED = {
         "lost at 17.3 h: cellar_door -> alarm (unfollowed)",
         "backwards: alarm beeping",
     ],
+    "07_spark_synchronise.py": [
+        "stream: 996 rows, in order: True",
+        "batch: 1000 rows, in order: True",
+        "the stream is the beginning of the batch: True",
+    ],
     "06_streams.py": ["given to the sink: 11, late: 0", "lift: ended", "rejected: line 2 of light"],
 }
 

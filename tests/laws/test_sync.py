@@ -182,18 +182,10 @@ def test_the_order_does_not_depend_on_how_the_streams_interleave(world: World, d
 
 
 @pytest.mark.parametrize("method", METHODS)
-@given(world=worlds(patience=False), data=st.data())
-def test_a_restart_changes_nothing(method: str, world: World, data: st.DataObject) -> None:
+@given(world=worlds(in_order=False), data=st.data())
+def test_a_restart_changes_nothing_at_any_step_whatever_happens(method: str, world: World, data: st.DataObject) -> None:
     assume(world.steps)
     restart = data.draw(st.integers(0, len(world.steps) - 1))
     once, again = run(world, method), run(world, method, restart)
-    assert (once.out, once.late) == (again.out, again.late)
-
-
-@given(world=worlds(in_order=False), data=st.data())
-def test_a_restart_of_frontier_changes_nothing_at_any_step_whatever_happens(world: World, data: st.DataObject) -> None:
-    assume(world.steps)
-    restart = data.draw(st.integers(0, len(world.steps) - 1))
-    once, again = run(world, "frontier"), run(world, "frontier", restart)
     assert (once.out, once.marks, once.late) == (again.out, again.marks, again.late)
     assert once.sync.stats() == again.sync.stats()

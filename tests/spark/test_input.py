@@ -161,6 +161,12 @@ def test_stream_of_one_event_waits_and_batch_of_one_event_ends(spark: SparkSessi
     assert stats.kind == "stats"
 
 
+def test_timestamps_may_be_payload(spark: SparkSession) -> None:
+    df = spark.sql("SELECT 7 AS match, 12 AS t, TIMESTAMP'2026-01-02 03:04:05' AS at")
+    event, _ = detect(df, sl.Hierarchy([Echo()], clock=("seen",)), key="match", ts="t").collect()
+    assert event.payload == '{"at":"2026-01-02T03:04:05+00:00"}'
+
+
 class Echo(sl.Detector):
     """Publishes what it gets."""
 

@@ -12,6 +12,7 @@ from slackline.cli.demo import demo
 from slackline.cli.simulate import app as simulate
 from slackline.cli.soccer import soccer
 from slackline.cli.study import study
+from slackline.cli.sync import sync
 
 app = typer.Typer(
     name="slackline",
@@ -24,6 +25,7 @@ app = typer.Typer(
 
 app.command()(demo)
 app.command()(study)
+app.command()(sync)
 app.command()(soccer)
 app.add_typer(simulate, name="simulate")
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(bench)

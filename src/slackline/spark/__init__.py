@@ -1,6 +1,6 @@
 """Slackline on Spark Structured Streaming: detectors on ordered streams, keyed by site (DESIGN.md section 8).
 
->>> from slackline.spark import current, detect, session, typed
+>>> from slackline.spark import current, detect, session, synchronise, typed
 """
 
 try:
@@ -12,7 +12,8 @@ from slackline.spark.changelog import current, final, latest
 from slackline.spark.payload import PayloadError
 from slackline.spark.pipeline import detect, typed
 from slackline.spark.session import configure, session
+from slackline.spark.synchronise import synchronise
 
-__all__ = ["PayloadError", "configure", "current", "detect", "final", "latest", "session", "typed"]
+__all__ = ["PayloadError", "configure", "current", "detect", "final", "latest", "session", "synchronise", "typed"]
 
 del pyspark

@@ -1,8 +1,8 @@
-"""The batch side: a key's packets, sorted by Spark, go through an engine from its first event to its last."""
+"""The batch side: a key's packets, sorted by Spark, go through its machine from its first event to its last."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackline.spark.codec import ARRIVAL, PUSH_ROWS, decode, joined
+from slackline.spark.keyed import ArrowMap
+from slackline.spark.loom import Loom, Weave
 from slackline.spark.site import Recipe, Site
 
 _RANK = "__slackline_rank"
@@ -18,16 +20,16 @@ _RANK = "__slackline_rank"
 _Item = tuple[str, Any, pa.Table]
 
 
-def runner(recipe: Recipe) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def runner(recipe: Recipe) -> ArrowMap:
     """The function for ``mapInArrow`` on packets sorted by key, least arrival and place.
 
     Memory is bounded by the packets whose arrivals overlap, not by the key's rows.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for name, items in groupby(_unpacked(batches), key=lambda item: item[0]):
+        for name, runs in sites(batches):
             site = Site(name, recipe)
-            for table in arrivals(items):
+            for table in runs:
                 out = site.push(table)
                 if len(out):
                     yield out.to_arrow()
@@ -38,6 +40,33 @@ def runner(recipe: Recipe) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.R
                 yield out.to_arrow()
 
     return run
+
+
+def weaver(recipe: Weave) -> ArrowMap:
+    """The same for :func:`~slackline.spark.synchronise`.
+
+    Without an arrival column the streams are read side by side, so all rows of a key are in memory at once.
+    """
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for name, runs in sites(batches):
+            loom = Loom(name, recipe)
+            for table in runs if recipe.arrival else [joined(list(runs))]:
+                yield from _batches(loom.push(table))
+            yield from _batches(loom.close())
+
+    return run
+
+
+def _batches(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+    for table in tables:
+        yield from table.to_batches()
+
+
+def sites(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Iterator[pa.Table]]]:
+    """Each key with its rows in arrival order, in runs. Take one key's before you ask for the next."""
+    for name, items in groupby(_unpacked(batches), key=lambda item: item[0]):
+        yield name, arrivals(items)
 
 
 def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[_Item]:

@@ -32,6 +32,10 @@ PACKET_BYTES = 512 * 1024
 #: Rows handed to an engine at once. Their number changes memory, never results (law 3).
 PUSH_ROWS = 131_072
 
+#: Why a row cannot be taken.
+NO_KEY = "the key is null: an event belongs to no site"
+NO_ARRIVAL = "the arrival is null: an event has no place in the order"
+
 _IPC = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
@@ -51,11 +55,11 @@ class Packet(NamedTuple):
         return self[:5]
 
 
-def encode(batch: pa.RecordBatch) -> bytes:
+def encode(rows: pa.RecordBatch | pa.Table) -> bytes:
     """The rows as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema, options=_IPC) as writer:
-        writer.write_batch(batch)
+    with pa.ipc.new_stream(sink, rows.schema, options=_IPC) as writer:
+        writer.write(rows)
     return sink.getvalue().to_pybytes()
 
 
@@ -126,10 +130,16 @@ def _cut(batch: pa.RecordBatch) -> Iterator[tuple[str, tuple[int, str, int], pa.
         ends = np.cumsum(np.bincount(codes, minlength=len(names)))
         if len(names) > 1:
             rows = rows.take(pa.array(np.argsort(codes, kind="stable")))
-        size = max(1, PACKET_BYTES * rows.num_rows // max(rows.nbytes, 1))
         for name, start, end in zip(names, (0, *ends[:-1]), ends, strict=True):
-            for at in range(start, end, size):
-                yield name, place, rows.slice(at, min(size, end - at))
+            for part in slices(rows.slice(start, end - start)):
+                yield name, place, part
+
+
+def slices(rows: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch | pa.Table]:
+    """The rows in parts of the size of a packet."""
+    size = max(1, PACKET_BYTES * rows.num_rows // max(rows.nbytes, 1))
+    for at in range(0, rows.num_rows, size):
+        yield rows.slice(at, size)
 
 
 def site_name(key: object) -> str:
@@ -176,6 +186,14 @@ def by_arrival(table: pa.Table) -> pa.Table:
     if column.null_count == 0 and pc.all(pc.less_equal(column[:-1], column[1:])).as_py():
         return table
     return table.take(pc.sort_indices(column))
+
+
+def placed(table: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The rows that have an arrival, and those that lack it."""
+    missing = pc.is_null(table[ARRIVAL], nan_is_null=True)
+    if not pc.any(missing).as_py():
+        return table, table.slice(0, 0)
+    return table.filter(pc.invert(missing)), table.filter(missing)
 
 
 def pushes(table: pa.Table) -> Iterator[pa.Table]:

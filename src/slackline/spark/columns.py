@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -43,13 +45,12 @@ class Columns:
         Raises :class:`~slackline.core.errors.SchemaError` for a column that is missing or of a type that cannot
         mean what it is given for.
         """
-        self._check_present(df)
-        key = _typed(df, self.key, "key", (StringType, IntegralType), "text or whole numbers")
-        chosen = [key.alias(SITE)]
+        check_present(df, self._given())
+        chosen = [key_column(df, self.key).alias(SITE)]
         if self.arrival is not None:
-            chosen.append(self._arrival(df, self.arrival).alias(ARRIVAL))
-        chosen += _place(df, with_path=self.arrival is None)
-        chosen.append(self._ts(df).alias("ts"))
+            chosen.append(arrival_column(df, self.arrival).alias(ARRIVAL))
+        chosen += place(df, with_path=self.arrival is None)
+        chosen.append(_micros(ts_column(df, self.ts), df.schema[self.ts].dataType).alias("ts"))
         if self.type is not None:
             chosen.append(_typed(df, self.type, "type", (StringType,), "text").alias("type"))
         if self.source is not None:
@@ -57,7 +58,7 @@ class Columns:
             chosen.append(_typed(df, self.source, "source", wanted, "text or whole numbers").alias("source"))
         if self.seq is not None:
             chosen.append(_typed(df, self.seq, "seq", (IntegralType,), "whole numbers").cast("long").alias("seq"))
-        return df.select(*chosen, *(_column(df, name) for name in self._payload(df)))
+        return df.select(*chosen, *(column(df, name) for name in self._payload(df)))
 
     def key_type(self, df: DataFrame) -> DataType:
         """The type of the key, which the output's key gets back."""
@@ -66,16 +67,6 @@ class Columns:
     def _given(self) -> dict[str, str]:
         names = ("key", "ts", "type", "arrival", "source", "seq")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
-
-    def _check_present(self, df: DataFrame) -> None:
-        for role, name in self._given().items():
-            if not isinstance(name, str):
-                raise ConfigError(f"{role} must be the name of a column, a string; got {name!r}.")
-            if name not in df.columns:
-                raise SchemaError(
-                    f"{role}={name!r}: there is no such column. The DataFrame has {df.columns}; "
-                    f"name one of them, or add it with withColumn first."
-                )
 
     def _payload(self, df: DataFrame) -> list[str]:
         used = set(self._given().values())
@@ -88,19 +79,38 @@ class Columns:
                 )
         return payload
 
-    def _ts(self, df: DataFrame) -> Column:
-        wanted = (IntegralType, TimestampType, TimestampNTZType)
-        column = _typed(df, self.ts, "ts", wanted, "whole numbers or timestamps (taken in µs since 1970, UTC)")
-        return _micros(column, df.schema[self.ts].dataType)
 
-    @staticmethod
-    def _arrival(df: DataFrame, name: str) -> Column:
-        wanted = (IntegralType, TimestampType, TimestampNTZType, DateType, FloatType, DoubleType, StringType)
-        column = _typed(df, name, "arrival", wanted, "numbers, timestamps, dates or text")
-        kind = df.schema[name].dataType
-        if isinstance(kind, FloatType | DoubleType):
-            return column.cast("double")
-        return column if isinstance(kind, StringType) else _micros(column, kind)
+def check_present(df: DataFrame, given: Mapping[str, str]) -> None:
+    """Raise if a name that was given for a role is not that of a column."""
+    for role, name in given.items():
+        if not isinstance(name, str):
+            raise ConfigError(f"{role} must be the name of a column, a string; got {name!r}.")
+        if name not in df.columns:
+            raise SchemaError(
+                f"{role}={name!r}: there is no such column. The DataFrame has {df.columns}; "
+                f"name one of them, or add it with withColumn first."
+            )
+
+
+def key_column(df: DataFrame, name: str) -> Column:
+    """The key as it is: text or whole numbers."""
+    return _typed(df, name, "key", (StringType, IntegralType), "text or whole numbers")
+
+
+def ts_column(df: DataFrame, name: str) -> Column:
+    """The time stamp as it is: whole numbers or a kind of timestamp."""
+    wanted = (IntegralType, TimestampType, TimestampNTZType)
+    return _typed(df, name, "ts", wanted, "whole numbers or timestamps (taken in µs since 1970, UTC)")
+
+
+def arrival_column(df: DataFrame, name: str) -> Column:
+    """The arrival as a number or text."""
+    wanted = (IntegralType, TimestampType, TimestampNTZType, DateType, FloatType, DoubleType, StringType)
+    given = _typed(df, name, "arrival", wanted, "numbers, timestamps, dates or text")
+    kind = df.schema[name].dataType
+    if isinstance(kind, FloatType | DoubleType):
+        return given.cast("double")
+    return given if isinstance(kind, StringType) else _micros(given, kind)
 
 
 def key_back(site: Column, kind: DataType) -> Column:
@@ -108,7 +118,8 @@ def key_back(site: Column, kind: DataType) -> Column:
     return F.when(site == NULL_SITE, F.lit(None)).otherwise(F.substr(site, F.lit(2))).cast(kind)
 
 
-def _column(df: DataFrame, name: str) -> Column:
+def column(df: DataFrame, name: str) -> Column:
+    """The column of this name, whatever characters are in it."""
     return df[f"`{name.replace('`', '``')}`"]
 
 
@@ -119,7 +130,7 @@ def _typed(df: DataFrame, name: str, role: str, wanted: tuple[type, ...], words:
             f"{role}={name!r} is a column of {kind.simpleString()}; {role} takes {words}. Cast it first, "
             f"e.g. df.withColumn({name!r}, ...)."
         )
-    return _column(df, name)
+    return column(df, name)
 
 
 def _micros(column: Column, kind: DataType) -> Column:
@@ -133,22 +144,27 @@ def _micros(column: Column, kind: DataType) -> Column:
     return column if isinstance(kind, LongType) else column.cast("long")
 
 
-def _place(df: DataFrame, with_path: bool) -> list[Column]:
+def place(df: DataFrame, with_path: bool) -> list[Column]:
     """Where a row was read, for file sources: the file's time, its path and the position in it.
 
     With an arrival column the path is left out: it only orders what arrived at once, and it is long.
     """
-    place = [
+    here = [
         F.unix_micros(F.col("_metadata.file_modification_time")).alias(MTIME),
         F.col("_metadata.file_path").alias(PATH),
         F.col("_metadata.file_block_start").alias(BLOCK),
     ]
     if not with_path:
-        del place[1]
+        del here[1]
     if "_metadata" in df.columns:
         return []
+    # Spark would log the exception in full, though nobody minds it.
+    logger = PySparkLogger.getLogger("DataFrameQueryContextLogger")
+    before, logger.disabled = logger.disabled, True
     try:
-        df.select(*place).schema  # noqa: B018 - analysis happens here
+        df.select(*here).schema  # noqa: B018 - analysis happens here
     except AnalysisException:
         return []
-    return place
+    finally:
+        logger.disabled = before
+    return here

@@ -7,12 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
-    BinaryType,
     BooleanType,
     ByteType,
     DataType,
@@ -30,8 +27,9 @@ from slackline.core.errors import ConfigError, SchemaError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.types import EventType
 from slackline.spark.batch import runner
-from slackline.spark.codec import ARRIVAL, PLACE, SITE, packer
+from slackline.spark.codec import ARRIVAL, PLACE, SITE
 from slackline.spark.columns import Columns, key_back
+from slackline.spark.keyed import arrival_type, arrow_schema, packed, stateful, whole
 from slackline.spark.processor import SiteProcessor
 from slackline.spark.rows import SCHEMA
 from slackline.spark.session import check, check_size
@@ -84,21 +82,12 @@ def detect(
     _try_out(recipe, prepared, dictionaries)
     if not streaming:
         recipe = replace(recipe, options={**engine_options, "speculation": None})
-    first = prepared.schema[ARRIVAL].dataType if arrival is not None else LongType()
-    packets = prepared.mapInArrow(packer(dictionaries, _arrow_type(first)), _packet_schema(first))
+    packets = packed(prepared, dictionaries)
     if streaming:
         check_size(df.sparkSession, recipe)
-        rows = (
-            packets.drop("first")
-            .groupBy("site")
-            .transformWithStateInPandas(
-                SiteProcessor(recipe, first), outputStructType=SCHEMA, outputMode="Append", timeMode="None"
-            )
-        )
+        rows = stateful(packets, SiteProcessor(recipe, arrival_type(prepared)), SCHEMA)
     else:
-        order = [F.col("site"), F.col("first").asc_nulls_last()]
-        order += [F.col(name) for name in ("mtime", "path", "block", "part", "nr")]
-        rows = packets.repartition("site").sortWithinPartitions(*order).mapInArrow(runner(recipe), SCHEMA)
+        rows = whole(packets, runner(recipe), SCHEMA)
     return rows.withColumn("key", key_back(F.col("key"), columns.key_type(df)))
 
 
@@ -134,26 +123,11 @@ def typed(df: DataFrame, event_type: str | EventType, schema: str | StructType |
 def _try_out(recipe: Recipe, prepared: DataFrame, dictionaries: list[str]) -> None:
     """Let an engine of the same make see an empty table of the same columns, so that mistakes show here and now."""
     inside = StructType([f for f in prepared.schema.fields if f.name not in (SITE, ARRIVAL, *PLACE)])
-    table = to_arrow_schema(inside).empty_table()
+    table = arrow_schema(inside).empty_table()
     for name in dictionaries:
         at = table.schema.get_field_index(name)
         table = table.set_column(at, name, table.column(at).dictionary_encode())
     replace(recipe, hierarchy=copy.deepcopy(recipe.hierarchy)).engine().push(table)
-
-
-def _packet_schema(first: DataType) -> StructType:
-    fields: list[tuple[str, DataType]] = [
-        ("site", StringType()),
-        ("first", first),
-        ("mtime", LongType()),
-        ("path", StringType()),
-    ]
-    fields += [("block", LongType()), ("part", IntegerType()), ("nr", LongType()), ("blob", BinaryType())]
-    return StructType([StructField(name, kind) for name, kind in fields])
-
-
-def _arrow_type(kind: DataType) -> pa.DataType:
-    return to_arrow_schema(StructType([StructField("x", kind)])).field("x").type
 
 
 _SPARK_TYPES: dict[str, DataType] = {

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
 from slackline.engine import Engine, Output
-from slackline.spark.codec import ARRIVAL, NULL_SITE, pushes
+from slackline.spark.codec import ARRIVAL, NO_ARRIVAL, NO_KEY, NULL_SITE, placed, pushes
 from slackline.spark.rows import Rows
 from slackline.speculation.config import Clock, Speculation
 
@@ -85,7 +85,7 @@ class Site:
         out = Rows(self.name, self.changes)
         self.rows += len(table)
         if self.engine is None:
-            self._reject(out, table, "the key is null: an event belongs to no site")
+            self._reject(out, table, NO_KEY)
             return out
         table = self._arrivals(out, table)
         for run in pushes(table):
@@ -130,13 +130,10 @@ class Site:
         """Check the arrival column and take it out: the order of the rows says all it said."""
         if ARRIVAL not in table.schema.names or not len(table):
             return table
-        arrival = table[ARRIVAL]
-        missing = pc.is_null(arrival, nan_is_null=True)
-        if pc.any(missing).as_py():
-            self._reject(out, table.filter(missing), "the arrival is null: an event has no place in the order")
-            table = table.filter(pc.invert(missing))
-            arrival = table[ARRIVAL]
+        table, unplaced = placed(table)
+        self._reject(out, unplaced, NO_ARRIVAL)
         if len(table):
+            arrival = table[ARRIVAL]
             if self.last is not None:
                 self.behind += pc.sum(pc.less(arrival, self.last)).as_py() or 0
             newest = arrival[-1].as_py()

@@ -24,7 +24,7 @@ from slackline.sync.methods import METHODS, Work
 from slackline.sync.results import Late, Quarantined
 from slackline.sync.roster import Roster
 from slackline.sync.settings import Settings
-from slackline.sync.stream import NEVER, Stream, StreamStats, Waiting
+from slackline.sync.stream import NEVER, Stream, StreamStats, Waiting, columns_of, waiting_in
 
 Clock = Callable[[], float]
 
@@ -84,6 +84,7 @@ class Synchroniser:
         #: Events that came too late, and events that cannot be, until they are drained.
         self.late: list[Late] = []
         self.quarantined: list[Quarantined] = []
+        self._failed: dict[str, None] = {}
         for name in streams:
             self.add(name)
 
@@ -106,6 +107,15 @@ class Synchroniser:
         """How many events of a stream wait."""
         return self._roster[name].waiting
 
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """The streams that failed in the last push or step."""
+        return tuple(self._failed)
+
+    def is_disabled(self, name: str) -> bool:
+        """Has a stream failed so often that nobody waits for it?"""
+        return not self._roster[name].live
+
     def owing(self) -> tuple[str, ...]:
         """The streams for which the oldest event waits; none if nothing does."""
         oldest = next(iter(self._method), None)
@@ -126,6 +136,7 @@ class Synchroniser:
         if self._closed:
             raise ClosedError("push after close(): the streams have ended. Make a new synchroniser for others.")
         out: list[Event] = []
+        self._failed.clear()
         try:
             for event in (events,) if isinstance(events, Event) else events:
                 self._take(event, out)
@@ -137,6 +148,7 @@ class Synchroniser:
     def step(self) -> list[Event]:
         """Nothing arrived, but time has passed: what has waited too long goes out."""
         out: list[Event] = []
+        self._failed.clear()
         self._time_out(self._now(), out)
         return out
 
@@ -162,7 +174,7 @@ class Synchroniser:
         state = {
             "options": asdict(self._settings),
             "streams": self._roster.state(),
-            "waiting": [(w.point, w.name, w.nr, w.event, w.arrived) for w in self._method],
+            "waiting": columns_of(self._method.kept()),
             "counts": (self._reached, self._newest, self._taken, self._closed),
             "aside": ([tuple(each) for each in self.late], [tuple(each) for each in self.quarantined]),
         }
@@ -198,10 +210,7 @@ class Synchroniser:
 
     def _restore(self, state: dict[str, Any]) -> None:
         streams = self._roster.restore(state["streams"])
-        waiting = [
-            Waiting(point, name, nr, event, arrived, streams[name])
-            for point, name, nr, event, arrived in state["waiting"]
-        ]
+        waiting = waiting_in(state["waiting"], streams)
         self._reached, self._newest, self._taken, self._closed = state["counts"]
         self._held.extend(sorted(waiting, key=lambda each: each.nr))
         late, quarantined = state["aside"]
@@ -292,6 +301,7 @@ class Synchroniser:
     def _fail(self, stream: Stream, now: float, out: list[Event]) -> None:
         stream.failures += 1
         stream.strikes += 1
+        self._failed[stream.name] = None
         if stream.strikes >= self._settings.max_failures:
             stream.times_disabled += 1
             self._mask(stream, now, out)

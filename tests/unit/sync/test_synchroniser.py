@@ -150,6 +150,7 @@ def test_an_event_held_longer_than_md_goes_out_at_the_next_step_and_counts_again
     assert sync.step() == []  # ten, not longer than ten
     clock.now = 10.5
     assert names(sync.step()) == ["a3"]
+    assert sync.failed == ("c",) and not sync.is_disabled("c")
     assert {name: stats.failures for name, stats in sync.stats().items()} == {"a": 0, "b": 0, "c": 1}
     clock.now = 15
     assert names(sync.step()) == ["b5"]
@@ -177,6 +178,7 @@ def test_ms_failures_disable_a_stream_until_it_delivers_something_newer(method: 
         clock.now += 2
         sync.step()
     assert sync.stats()["b"].disabled and sync.stats()["b"].times_disabled == 1
+    assert sync.is_disabled("b") and sync.failed == ()  # in the last step nobody failed
     assert sync.stats()["b"].failures == 2  # a30 did not wait for it any more
     assert names(sync.push(e("a", 40))) == ["a40"]
     assert sync.push(e("b", 35)) == []  # older than what was processed: late, and still disabled

@@ -61,9 +61,13 @@ class Method(ABC):
     def expel(self, upto: Point) -> list[Waiting]:
         """All events up to a point, whether they may go or not."""
 
+    def kept(self) -> Iterator[Waiting]:
+        """The events that wait, in the order from which :meth:`restore` makes the same of them again."""
+        return iter(self)
+
     @abstractmethod
     def restore(self, waiting: list[Waiting], streams: list[Stream]) -> None:
-        """Start with these events, in order, of these streams; nothing was inserted before."""
+        """Start with what another one ``kept``, of these streams; nothing was inserted before."""
 
     @abstractmethod
     def check_invariants(self) -> None:

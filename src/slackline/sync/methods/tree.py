@@ -89,21 +89,35 @@ class Tree(Method):
                 above, node = node, node.left
         return out
 
+    def kept(self) -> Iterator[Waiting]:
+        """Each node before those below it: a tree has only one shape that gives this order."""
+        left_out = [self.root]
+        while left_out:
+            node = left_out.pop()
+            if node is not None:
+                yield from node.events
+                left_out += (node.right, node.left)
+
     def restore(self, waiting: list[Waiting], streams: list[Stream]) -> None:
         self._all = sum(stream.bit for stream in streams)
         self._live = sum(stream.bit for stream in streams if stream.live)
-        last: Node | None = None
+        self._size = len(waiting)
+        above: list[Node] = []  # the nodes that may get one more on their right
+        node: Node | None = None
         for each in waiting:
-            self._size += 1
-            if last is not None and last.point == each.point:
-                insort(last.events, each)
+            if node is not None and node.point == each.point:
+                insort(node.events, each)
                 continue
             node = Node(each, owed_by(streams, each.point))
-            if last is None:
+            if not above:
                 self.root = node
+            elif node.point < above[-1].point:
+                above[-1].left = node
             else:
-                last.right = node
-            last = node
+                while above and above[-1].point < node.point:
+                    older = above.pop()
+                older.right = node
+            above.append(node)
 
     def check_invariants(self) -> None:
         points = [node.point for node in nodes(self.root)]

@@ -1,0 +1,217 @@
+"""A loom: one key's synchroniser with the rows that wait in it. A machine without Spark in it.
+
+The synchroniser sees no rows, only light events: time stamp, stream, and the row's number. The rows stay columns of an
+Arrow table from beginning to end, so every value comes out as it went in.
+
+**Time** for ``max_delay`` is stream time: the greatest time stamp so far. By wall time a micro-batch that is done
+again would give other rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slackline.core.errors import StateError
+from slackline.core.event import MAX_TS, Event
+from slackline.spark.codec import ARRIVAL, NO_ARRIVAL, NO_KEY, NULL_SITE, SITE, decode, encode, joined, placed, pushes
+from slackline.sync import Late, Quarantined, Synchroniser
+
+#: The column with the rows' numbers, while they wait.
+NR = "__slackline_nr"
+
+#: Spark holds a state value in one Java array, which ends at 2 GiB, and copies it on the way.
+STATE_BYTES = 2**30
+
+Saved = tuple[bytes | None, bytes | None, int, int, int]
+
+
+class Clock:
+    """The greatest time stamp so far."""
+
+    def __init__(self, now: int) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@dataclass(frozen=True, slots=True)
+class Weave:
+    """How to make a loom: the names of all streams, the synchroniser's options, and whether arrivals are known."""
+
+    streams: tuple[str, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    arrival: bool = False
+
+    def synchroniser(self, saved: bytes | None, clock: Clock) -> Synchroniser:
+        """A new synchroniser, or the saved one, whose options are those it was saved with."""
+        if saved is None:
+            return Synchroniser(self.streams, clock=clock, **self.options)
+        sync = Synchroniser.load(bytes(saved), clock=clock)
+        if set(sync.streams) != set(self.streams):
+            raise StateError(
+                f"the checkpoint is of the streams {sorted(sync.streams)}, the query has {sorted(self.streams)}. Give "
+                f"the same streams, or start with a new checkpoint."
+            )
+        return sync
+
+
+class Loom:
+    """Takes one key's rows of all streams in the order of arrival; gives tables of output rows.
+
+    The state is one value: the synchroniser's bytes, the rows that wait, and three numbers.
+    """
+
+    def __init__(self, site: str, recipe: Weave, saved: Saved | None = None) -> None:
+        sync, held, rows, position, now = saved or (None, None, 0, 0, 0)
+        self.site = site
+        #: Rows numbered so far, and rows put in order so far.
+        self.rows = rows
+        self.position = position
+        self._clock = Clock(now)
+        self._sync = None if site == NULL_SITE else recipe.synchroniser(sync, self._clock)
+        #: The rows that wait, by their numbers; None before the first.
+        self._held = None if held is None else decode(held)
+        self._late: list[Late] = []
+        self._quarantined: list[Quarantined] = []
+
+    def push(self, table: pa.Table) -> Iterator[pa.Table]:
+        """Take rows, in arrival order if they have an arrival; what comes out. Take all of it before :meth:`save`."""
+        if self._sync is None:
+            yield self._out("quarantine", table, reason=[NO_KEY] * len(table))
+            return
+        if ARRIVAL in table.schema.names:
+            table, unplaced = placed(table)
+            if len(unplaced):
+                yield self._out("quarantine", unplaced, reason=[NO_ARRIVAL] * len(unplaced))
+            table = table.drop_columns([ARRIVAL])
+        else:
+            table = side_by_side(table)
+        for run in pushes(table):
+            yield from self._push(self._sync, run)
+
+    def close(self) -> Iterator[pa.Table]:
+        """The end of all streams: what still waits."""
+        if self._sync is not None and self._held is not None:
+            yield from self._take(self._held, self._sync.close())
+
+    def save(self) -> Saved:
+        """The whole state as one value of the state store."""
+        sync = None if self._sync is None else self._sync.save()
+        held = None if self._held is None else encode(self._held)
+        size = len(sync or b"") + len(held or b"")
+        if size > STATE_BYTES:
+            raise StateError(
+                f"{len(self._held or ())} waiting rows take {size:,} bytes, and Spark cannot keep more than "
+                f"{STATE_BYTES:,} for a key. Select fewer columns, give max_delay, or a lower max_waiting to be told "
+                f"earlier which stream they wait for."
+            )
+        return sync, held, self.rows, self.position, self._clock.now
+
+    def _push(self, sync: Synchroniser, run: pa.Table) -> Iterator[pa.Table]:
+        first = self.rows
+        self.rows += len(run)
+        run = run.append_column(NR, pa.array(np.arange(first, self.rows)))
+        released = sync.push(self._events(sync, run, first))
+        yield from self._take(run if self._held is None else joined([_fitting(self._held, run.schema), run]), released)
+
+    def _events(self, sync: Synchroniser, run: pa.Table, first: int) -> Iterator[Event]:
+        """The rows as events. Between them the clock moves on, and what was set aside is taken from the synchroniser,
+        so that only what waits counts towards ``max_waiting``."""
+        clock = self._clock
+        empty: dict[str, Any] = {}
+        for nr, (ts, stream) in enumerate(zip(_times(run).to_pylist(), run["stream"].to_pylist(), strict=True), first):
+            if ts is not None and clock.now < ts <= MAX_TS:
+                clock.now = ts
+            yield Event.of("row", ts, stream, nr, empty)
+            if sync.late or sync.quarantined:
+                late, quarantined = sync.drain()
+                self._late += late
+                self._quarantined += quarantined
+
+    def _take(self, rows: pa.Table, released: list[Event]) -> Iterator[pa.Table]:
+        """Part the rows: into those that come out, and those that wait."""
+        late, self._late = self._late, []
+        aside, self._quarantined = self._quarantined, []
+        numbers = rows[NR].to_numpy()
+        waits = np.ones(len(rows), dtype=bool)
+
+        def take(events: Iterable[Event]) -> pa.Table:
+            at = np.searchsorted(numbers, np.fromiter((event.seq for event in events), np.int64))
+            waits[at] = False
+            return rows.take(pa.array(at))
+
+        if released:
+            first = self.position + 1
+            self.position += len(released)
+            yield self._out("event", take(released), position=range(first, self.position + 1))
+        if late:
+            yield self._out("late", take(e.event for e in late), lateness=[e.lateness for e in late])
+        if aside:
+            yield self._out("quarantine", take(e.event for e in aside), reason=[e.reason for e in aside])
+        self._held = rows.filter(pa.array(waits)) if waits.any() else None
+
+    def _out(self, kind: str, rows: pa.Table, **given: Sequence[int | str]) -> pa.Table:
+        """Rows of the output: ours, with those of position, lateness and reason that are given, and the streams'."""
+        ours = {
+            SITE: pa.repeat(self.site, len(rows)),
+            "position": pa.nulls(len(rows), pa.int64()),
+            "stream": pc.cast(rows["stream"], pa.string()),
+            "ts": rows["ts"],
+            "kind": pa.repeat(kind, len(rows)),
+            "lateness": pa.nulls(len(rows), pa.int64()),
+            "reason": pa.nulls(len(rows), pa.string()),
+        }
+        ours |= {name: pa.array(values, ours[name].type) for name, values in given.items()}
+        theirs = {name: rows[name] for name in rows.schema.names if name not in (*ours, NR, ARRIVAL)}
+        return pa.table(ours | theirs)
+
+
+def side_by_side(table: pa.Table) -> pa.Table:
+    """The rows in the order of time stamps, but each stream in its own order: it is read when it is the one behind.
+
+    Streams that were read one after the other would all seem dead while the first is read.
+
+    >>> rows = pa.table({"stream": ["a", "a", "a", "b", "b"], "ts": [1, 9, 4, 2, 10]})
+    >>> side_by_side(rows)["ts"].to_pylist()
+    [1, 2, 9, 4, 10]
+    """
+    times = _times(table)
+    usable = pc.fill_null(pc.and_(pc.greater_equal(times, 0), pc.less_equal(times, MAX_TS)), False)
+    known = pd.Series(pc.if_else(usable, times, 0).to_numpy())
+    streams = table["stream"].combine_chunks()
+    if not pa.types.is_dictionary(streams.type):
+        streams = streams.dictionary_encode()
+    reached = known.groupby(streams.indices.to_numpy()).cummax().to_numpy()
+    if (reached[1:] >= reached[:-1]).all():
+        return table
+    return table.take(pa.array(np.argsort(reached, kind="stable")))
+
+
+def _times(table: pa.Table) -> pa.ChunkedArray:
+    """The time stamps as whole numbers; timestamps are microseconds on Spark."""
+    return table["ts"].cast(pa.int64())
+
+
+def _fitting(held: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows from the state in the schema of those that came now: a session may have another time zone today."""
+    if set(held.schema.names) == set(schema.names):
+        try:
+            return held.select(schema.names).cast(schema)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            pass
+    raise StateError(
+        f"rows with the columns {_columns(held.schema)} wait in the checkpoint; the query has {_columns(schema)}. Give "
+        f"the same columns, or start with a new checkpoint."
+    )
+
+
+def _columns(schema: pa.Schema) -> list[str]:
+    return [f"{each.name} {each.type}" for each in schema if each.name != NR]

@@ -1,0 +1,73 @@
+"""Many DataFrames in, one stream in order out: the synchroniser of seed 002 on the runtime of ``detect``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from slackline.spark.batch import weaver
+from slackline.spark.codec import SITE
+from slackline.spark.columns import column, key_back
+from slackline.spark.keyed import packed, stateful, whole
+from slackline.spark.loom import Clock, Weave
+from slackline.spark.processor import LoomProcessor, unpack
+from slackline.spark.session import check
+from slackline.spark.union import Names, Union, output_schema
+
+_BLOB = StructType([StructField("blob", BinaryType())])
+
+
+def synchronise(
+    streams: Mapping[str, DataFrame],
+    *,
+    ts: Names,
+    arrival: Names | None = None,
+    key: Names | None = None,
+    method: str = "frontier",
+    max_delay: float | None = None,
+    max_failures: int = 3,
+    max_waiting: int = 1_000_000,
+) -> DataFrame:
+    """Put the rows of many streams into one order: by time stamp, then by the name of the stream.
+
+    ``streams`` are DataFrames by name, all streaming or none. Each should deliver in order. A row goes out when every
+    stream has delivered something at or after its time. ``ts``, ``arrival`` and ``key`` name columns, the same in all
+    streams or by the name of the stream:
+
+    - ``ts``: the time stamp: whole numbers of any unit, or timestamps, taken as microseconds since 1970 (UTC).
+    - ``arrival``: grows in the order of arrival, across all streams. Without it the streams of a micro-batch are read
+      side by side: always the one that is behind, each in its order of reading.
+    - ``key``: the site (text or whole numbers). Every key is synchronised by itself, and needs all streams.
+
+    The options are those of :class:`~slackline.sync.Synchroniser`. ``max_delay`` is in the unit of ``ts``, and its
+    clock is the greatest time stamp so far: wall time would make a micro-batch that is done again give other rows.
+
+    The result has the columns ``position, stream, ts, kind, lateness, reason`` (behind ``key``, if there is one), then
+    the other columns of all streams, in their own types; a column that a stream lacks is null. ``kind`` is ``event``,
+    ``late`` or ``quarantine``; events are numbered by ``position`` from 1, the others have none. A batch comes out in
+    that order; a sink may lose the order, so sort by ``position`` when you read.
+    """
+    union = Union(streams, ts, arrival, key)
+    check(union.sample.sparkSession, streaming=union.sample.isStreaming)
+    options = {
+        "method": method,
+        "max_delay": max_delay,
+        "max_failures": max_failures,
+        "max_waiting": max_waiting,
+    }
+    recipe = Weave(tuple(streams), options, arrival is not None)
+    recipe.synchroniser(None, Clock(0))  # so that wrong options and names show here and now
+    prepared = union.prepare()
+    schema = output_schema(prepared)
+    packets = packed(prepared, ["stream"])
+    if prepared.isStreaming:
+        rows = stateful(packets, LoomProcessor(recipe), _BLOB).mapInArrow(unpack, schema)
+    else:
+        rows = whole(packets, weaver(recipe), schema)
+    kind = union.key_type()
+    if kind is None:
+        return rows.drop(SITE)
+    return rows.select(key_back(F.col(SITE), kind).alias("key"), *(column(rows, name) for name in schema.names[1:]))

@@ -1,0 +1,133 @@
+"""What the synchroniser made of a recording, as a file: the ordered stream, and what was late beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pa_parquet
+
+from slackline.core.errors import SlacklineError
+from slackline.study.sync_result import SyncResult
+from slackline.study.table import CSV, PARQUET, ending_of, stem_of
+
+_LINES = 10_000
+
+
+def write_ordered(result: SyncResult, path: Path) -> list[Path]:
+    """Write the ordered stream, and late events to a file of their own if there are any. What was written.
+
+    Before the columns of the recording come ``position``, ``stream`` and ``waited``; for late events ``stream`` and
+    ``lateness``. A column of the recording with such a name gets ``_in`` at its end.
+    """
+    recording = result.recording
+    table = _stacked(recording.tables)
+    names = pa.array(recording.names)
+
+    def rows(which: np.ndarray, **ours: object) -> pa.Table:
+        ours = {"stream": names.take(pa.array(recording.stream.source[which])), **ours}
+        return _beside(ours, table.take(pa.array(recording.row[which])))
+
+    order = result.order
+    waited = pa.array(result.released_at[order] - recording.stream.arrival[order])
+    written = [path]
+    ordered = rows(order, waited=waited)
+    _write(ordered.add_column(0, "position", pa.array(np.arange(1, len(order) + 1))), path)
+    if len(result.late):
+        aside = path.with_name(f"{stem_of(path)}.late{path.name[len(stem_of(path)) :]}")
+        _write(rows(result.late, lateness=pa.array(result.lateness)), aside)
+        written.append(aside)
+    return written
+
+
+def _stacked(tables: tuple[pa.Table, ...]) -> pa.Table:
+    """One table of all. A column that has different types in different files gets one that holds all, or text."""
+    kinds: dict[str, pa.DataType | None] = {}
+    for table in tables:
+        for name, kind in zip(table.schema.names, table.schema.types, strict=True):
+            kinds[name] = _common(kinds[name], kind) if name in kinds else kind
+    return pa.concat_tables([_cast(table, kinds) for table in tables], promote_options="default")
+
+
+def _common(one: pa.DataType | None, other: pa.DataType) -> pa.DataType | None:
+    """A type that holds what both hold without a loss; None if only text does."""
+    if one is None or one == other:
+        return one
+    if {pa.types.is_integer(one), pa.types.is_integer(other)} == {True, False} and not (
+        pa.types.is_null(one) or pa.types.is_null(other)
+    ):
+        return None  # large integers would lose digits
+    try:
+        schemas = [pa.schema([("", one)]), pa.schema([("", other)])]
+        return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+    except pa.ArrowException:
+        return None
+
+
+def _cast(table: pa.Table, kinds: dict[str, pa.DataType | None]) -> pa.Table:
+    for i, name in enumerate(table.column_names):
+        kind = kinds[name]
+        column = table.column(i)
+        if kind is None:
+            table = table.set_column(i, name, _as_text(column))
+        elif column.type != kind:
+            table = table.set_column(i, name, column.cast(kind))
+    return table
+
+
+def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Numbers, dates and the like as they are written; lists and the like as JSON."""
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowException:
+        texts = [None if value is None else msgspec.json.encode(value).decode() for value in column.to_pylist()]
+        return pa.chunked_array([pa.array(texts, pa.string())])
+
+
+def _beside(ours: dict[str, pa.Array], theirs: pa.Table) -> pa.Table:
+    """Our columns before theirs."""
+    taken = {"position", *ours}
+    names = []
+    for name in theirs.column_names:
+        while name in taken:
+            name += "_in"
+        taken.add(name)
+        names.append(name)
+    return pa.table({**ours, **dict(zip(names, theirs.columns, strict=True))})
+
+
+def _write(table: pa.Table, path: Path) -> None:
+    ending = ending_of(path)
+    write = _write_csv if ending in CSV else pa_parquet.write_table if ending in PARQUET else _write_lines
+    try:
+        # Compressed if its name says so.
+        with pa.output_stream(str(path)) as sink:
+            write(table, sink)
+    except (OSError, pa.ArrowException) as cause:
+        raise SlacklineError(f"cannot write {path}: {cause}.") from cause
+
+
+def _write_csv(table: pa.Table, sink: pa.NativeFile) -> None:
+    for i, field in enumerate(table.schema):
+        if pa.types.is_nested(field.type):
+            table = table.set_column(i, field.name, _as_text(table.column(i)))
+        elif pa.types.is_string(field.type):
+            table = table.set_column(i, field.name, _as_numbers(table.column(i)))
+    pa_csv.write_csv(table, sink)
+
+
+def _as_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Text that is written the same as a number, so that it gets no quotation marks; any other as it is."""
+    try:
+        numbers = column.cast(pa.int64())
+    except pa.ArrowException:
+        return column
+    return numbers if numbers.cast(pa.string()).equals(column) else column
+
+
+def _write_lines(table: pa.Table, sink: pa.NativeFile) -> None:
+    for batch in table.to_batches(_LINES):
+        sink.write(msgspec.json.Encoder().encode_lines(batch.to_pylist()))

@@ -1,0 +1,215 @@
+"""Recorded files as columns: CSV, Parquet and JSON lines, and the times in them.
+
+What a file cannot give is an error that says why. What single rows cannot give is a :class:`Fault` that names them: a
+study refuses them, the synchroniser sets them aside.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
+import pyarrow.parquet as pa_parquet
+
+from slackline.core.errors import ConfigError, SchemaError, SlacklineError
+from slackline.core.event import MAX_TS
+from slackline.streams.record import BadRecordError, time_of
+from slackline.study.outcome import Bools, Ints
+
+#: Units of time a stream may use, in parts of a second.
+UNITS = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+CSV = (".csv", ".csv.gz")
+PARQUET = (".parquet", ".pq")
+JSON_LINES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
+ENDINGS = CSV + PARQUET + JSON_LINES
+
+
+class StreamError(SlacklineError):
+    """A recorded stream cannot be read, or holds times that cannot be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with some rows of a column: which rows, what, and their values where these say more."""
+
+    rows: Bools
+    what: str
+    values: Any = None
+
+    @property
+    def first(self) -> int:
+        return int(np.argmax(self.rows))
+
+    def __str__(self) -> str:
+        value = "" if self.values is None else f": {self.values[self.first]}"
+        return f"row {self.first + 1} of {len(self.rows)}: the time {self.what}{value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a file is read: with all its columns or not; which columns of a CSV file stay as they are written, so that
+    ``007`` is no number; and where lines of a CSV file go that have too few or too many values (None: an error).
+    """
+
+    payload: bool = False
+    as_text: Callable[[str], bool] = lambda name: False
+    ragged: list[str] | None = None
+
+
+STRICT = Reading()
+
+
+def ending_of(path: Path) -> str:
+    """How the name of a file ends, if it is of a known kind."""
+    name = path.name.lower()
+    found = [ending for ending in ENDINGS if name.endswith(ending)]
+    if not found:
+        raise ConfigError(
+            f"cannot tell what {path.name} is; Slackline reads and writes {', '.join(ENDINGS)}. Rename or convert it."
+        )
+    return max(found, key=len)
+
+
+def stem_of(path: Path) -> str:
+    """The name of a file without its ending.
+
+    >>> stem_of(Path("phones/d-1.csv.gz")), stem_of(Path("hall.v2.jsonl"))
+    ('d-1', 'hall.v2')
+    """
+    return path.name[: -len(ending_of(path))]
+
+
+def read_table(path: Path, wanted: list[str], how: Reading = STRICT) -> pa.Table:
+    """The wanted columns, which must be there; all columns if the payload is asked for."""
+    ending = ending_of(path)
+    if not path.is_file():
+        raise StreamError(f"there is no file {path}.")
+    try:
+        if ending in CSV:
+            return _read_csv(path, wanted, how)
+        if ending in PARQUET:
+            _check_columns(pa_parquet.read_schema(path).names, wanted, path, how.payload)
+            return pa_parquet.read_table(path, columns=None if how.payload else wanted)
+        table = pa_json.read_json(path)
+        _check_columns(table.column_names, wanted, path, how.payload)
+        return table if how.payload else table.select(wanted)
+    except (pa.ArrowException, OSError, EOFError) as cause:
+        raise StreamError(
+            f"cannot read {path}: {str(cause).rstrip('.')}. A stream needs a header and at least one row; check that "
+            f"the file is complete and is what its name says."
+        ) from cause
+
+
+def _read_csv(path: Path, wanted: list[str], how: Reading) -> pa.Table:
+    def skip(row: Any) -> str:
+        assert how.ragged is not None
+        how.ragged.append(f"{row.actual_columns} values instead of {row.expected_columns}: {row.text[:80]!r}")
+        return "skip"
+
+    with pa_csv.open_csv(path, parse_options=pa_csv.ParseOptions(invalid_row_handler=lambda row: "skip")) as opened:
+        names = opened.schema.names
+    _check_columns(names, wanted, path, how.payload)
+    return pa_csv.read_csv(
+        path,
+        parse_options=pa_csv.ParseOptions(invalid_row_handler=None if how.ragged is None else skip),
+        convert_options=pa_csv.ConvertOptions(
+            include_columns=None if how.payload else wanted,
+            column_types={name: pa.string() for name in names if how.as_text(name)},
+        ),
+    )
+
+
+def _check_columns(there: list[str], wanted: list[str], path: Path, payload: bool) -> None:
+    for name in wanted:
+        if name not in there:
+            close = difflib.get_close_matches(name, there, 1, 0.5)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise SchemaError(f"{path.name} has no column {name!r}; it has {', '.join(there)}.{hint}")
+    for name in there if payload else wanted:
+        if there.count(name) > 1:
+            raise SchemaError(f"{path.name} has {there.count(name)} columns {name!r}; rename all but one.")
+
+
+def read_times(column: pa.ChunkedArray, name: str, unit: str, path: Path) -> tuple[Ints, list[Fault]]:
+    """The column as non-negative integers in ``unit``, and what is wrong with rows that hold none (their value is 0).
+
+    Time stamps are converted to the unit; text may hold integers or ISO 8601.
+    """
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        column = pc.cast(column, pa.timestamp(unit, kind.tz), safe=False).cast(pa.int64())
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _times_in_text(column, name, unit, path)
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)):
+        raise _no_times(column, name, unit, path)
+    missing = np.asarray(pc.is_null(column, nan_is_null=True), np.bool_)
+    filled = column.cast(pa.float64()) if pa.types.is_null(kind) else column
+    values = pc.fill_null(filled, 0).to_numpy()
+    faults = [Fault(missing, "is missing")]
+    if np.issubdtype(values.dtype, np.floating):
+        values = np.nan_to_num(values, nan=0.0)
+        faults.append(Fault(values != np.floor(values), "is no integer", values))
+        faults.append(Fault(values > 2**53, "has lost digits as a floating-point number", values))
+    faults.append(Fault(values < 0, "is negative", values))
+    faults.append(Fault(values > MAX_TS, "is absurdly large", values))
+    faults = [fault for fault in faults if fault.rows.any()]
+    return np.ascontiguousarray(np.where(bad_rows(faults, len(values)), 0, values), np.int64), faults
+
+
+def bad_rows(faults: list[Fault], rows: int) -> Bools:
+    """Which of so many rows have a fault."""
+    return np.logical_or.reduce([np.zeros(rows, np.bool_), *[fault.rows for fault in faults]])
+
+
+def _times_in_text(column: pa.ChunkedArray, name: str, unit: str, path: Path) -> tuple[Ints, list[Fault]]:
+    """One by one, by the rule of live streams. A column with a time nowhere is the wrong column."""
+    values = np.zeros(len(column), np.int64)
+    faults: dict[str, Bools] = {}
+    for row, value in enumerate(_texts(column)):
+        try:
+            values[row] = time_of(value, unit)
+        except BadRecordError:
+            what = "is missing" if value is None or not value.strip() else "cannot be"
+            faults.setdefault(what, np.zeros(len(column), np.bool_))[row] = True
+    found = [Fault(rows, what, column if what == "cannot be" else None) for what, rows in faults.items()]
+    if found and bad_rows(found, len(column)).all():
+        raise _no_times(column, name, unit, path)
+    return values, found
+
+
+def _texts(column: pa.ChunkedArray) -> Iterator[str | None]:
+    for chunk in column.chunks:
+        yield from chunk.to_pylist()
+
+
+def _no_times(column: pa.ChunkedArray, name: str, unit: str, path: Path) -> SchemaError:
+    return SchemaError(
+        f"column {name!r} of {path.name} holds {column.type}, no times. Give integers in {unit} (or another "
+        f"--unit), or time stamps."
+    )
+
+
+def read_codes(column: pa.ChunkedArray, name: str, path: Path) -> tuple[Ints, list[Any]]:
+    """Numbers from zero for the values of a column, in order of appearance, and the values; null is -1."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    try:
+        # One dictionary for all chunks, so that a value has the same number everywhere.
+        chunks = column.dictionary_encode().unify_dictionaries().chunks
+    except pa.ArrowException as cause:
+        raise SchemaError(
+            f"column {name!r} of {path.name} holds {column.type}, no names. Give strings or integers."
+        ) from cause
+    if not chunks:
+        return np.zeros(0, np.int64), []
+    codes = [np.asarray(pc.fill_null(chunk.indices, -1)) for chunk in chunks]
+    return np.concatenate(codes).astype(np.int64), chunks[0].dictionary.to_pylist()

@@ -1,0 +1,139 @@
+"""The loom, without Spark around it: cutting and saving change nothing, and nothing is lost."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slackline.core.errors import BufferLimitError, StateError
+from slackline.spark import loom
+from slackline.spark.codec import ARRIVAL, NULL_SITE
+from slackline.spark.loom import Loom, Weave, side_by_side
+
+STREAMS = ("door", "hall", "lift")
+
+Rows = list[dict[str, Any]]
+
+
+def rows_of(tables: Any) -> Rows:
+    return [row for table in tables for row in table.to_pylist()]
+
+
+def table(streams: list[str], times: Sequence[int | None], **more: Any) -> pa.Table:
+    return pa.table({"stream": streams, "ts": pa.array(times, pa.int64()), "id": range(len(times)), **more})
+
+
+def told(rows: Rows, kind: str, *names: str) -> list[tuple[Any, ...]]:
+    return [tuple(row[name] for name in names) for row in rows if row["kind"] == kind]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(STREAMS), st.integers(-1, 30)), min_size=1, max_size=60),
+    st.sampled_from([None, 0, 5]),
+    st.lists(st.integers(1, 25), min_size=1),
+    st.sampled_from(["frontier", "method1"]),
+)
+def test_cutting_and_saving_change_nothing(
+    arrived: list[tuple[str, int]], max_delay: int | None, sizes: list[int], method: str
+) -> None:
+    streams, times = map(list, zip(*arrived, strict=True))
+    rows = table(streams, times, **{ARRIVAL: range(len(arrived))})
+    recipe = Weave(STREAMS, {"method": method, "max_delay": max_delay, "max_failures": 2}, arrival=True)
+    at_once = Loom("v", recipe)
+    expected = rows_of(at_once.push(rows))
+    found: Rows = []
+    saved = None
+    start, size = 0, iter(sizes)
+    while start < len(rows):
+        cut = Loom("v", recipe, saved)
+        step = next(size, 7)
+        found += rows_of(cut.push(rows.slice(start, step)))
+        saved = cut.save()
+        start += step
+    for each in (expected, found):
+        assert [p for (p,) in told(each, "event", "position")] == list(range(1, len(told(each, "event", "id")) + 1))
+    for kind in ("event", "late", "quarantine"):
+        names = ("id", "stream", "ts", "position", "lateness", "reason")
+        assert told(found, kind, *names) == told(expected, kind, *names)
+    rest = rows_of(Loom("v", recipe, saved).close())
+    assert rest == rows_of(at_once.close())
+    assert sorted(row["id"] for row in (*found, *rest)) == list(range(len(arrived)))
+
+
+def test_streams_read_side_by_side_are_not_taken_for_dead() -> None:
+    times = np.sort(np.random.default_rng(4).integers(0, 10_000, (3, 200)))
+    rows = table(list(np.repeat(STREAMS, 200)), times.ravel().tolist())
+    fed = Loom("v", Weave(STREAMS, {"max_delay": 500}))
+    found = rows_of(fed.push(rows)) + rows_of(fed.close())
+    assert {row["kind"] for row in found} == {"event"}
+    assert [row["ts"] for row in found] == sorted(times.ravel().tolist())
+    in_turn = Loom("v", Weave(STREAMS, {"max_delay": 500}, arrival=True))
+    assert told(rows_of(in_turn.push(rows.append_column(ARRIVAL, rows["id"]))), "late", "id")
+
+
+def test_impossible_time_stamps_do_not_change_the_place_of_others() -> None:
+    rows = table(["a"] * 4 + ["b"] * 2, [1, 2**63 - 1, None, 5, 3, 7])
+    assert side_by_side(rows)["id"].to_pylist() == [0, 1, 2, 4, 3, 5]
+
+
+def test_what_is_set_aside_does_not_count_as_waiting() -> None:
+    rows = table(["door", "hall", "lift", *["door"] * 20], [10, 10, 10, *[None, -1, 2, 3] * 5])
+    fed = Loom("v", Weave(STREAMS, {"max_waiting": 1}))
+    found = rows_of(fed.push(rows))
+    assert told(found, "late", "lateness") == [(8,), (7,)] * 5
+    assert told(found, "quarantine", "reason")[:2] == [
+        ("the time stamp None is no whole number",),
+        ("the time stamp -1 is negative",),
+    ]
+    assert len(told(found, "event", "id")) == 3
+    with pytest.raises(BufferLimitError, match="they wait for 'hall', 'lift'"):
+        list(fed.push(table(["door"] * 3, [20, 21, 22])))
+
+
+def test_rows_without_key_or_arrival_are_quarantined() -> None:
+    rows = table(["door", "hall"], [1, 2], **{ARRIVAL: pa.array([None, 3], pa.int64())})
+    assert told(rows_of(Loom("v", Weave(STREAMS)).push(rows)), "quarantine", "id", "ts") == [(0, 1)]
+    nobody = Loom(NULL_SITE, Weave(STREAMS))
+    found = rows_of(nobody.push(rows))
+    assert [row["reason"] for row in found] == ["the key is null: an event belongs to no site"] * 2
+    assert nobody.save() == (None, None, 0, 0, 0)
+    assert list(nobody.close()) == []
+
+
+def test_state_of_another_query_is_an_error_that_says_what_differs() -> None:
+    fed = Loom("v", Weave(STREAMS))
+    list(fed.push(table(["door"], [1], colour=["red"])))
+    saved = fed.save()
+    with pytest.raises(
+        StateError, match=r"of the streams \['door', 'hall', 'lift'\], the query has \['door', 'roof'\]"
+    ):
+        Loom("v", Weave(("door", "roof")), saved)
+    for other in ({}, {"colour": [[1]]}):
+        with pytest.raises(StateError, match=r"colour string.*wait in the checkpoint.*start with a new checkpoint"):
+            list(Loom("v", Weave(STREAMS), saved).push(table(["hall"], [1], **other)))
+
+
+def test_waiting_rows_outlive_a_change_of_time_zone_and_of_the_order_of_columns() -> None:
+    def at(zone: str, name: str, second: int) -> pa.Table:
+        times = pa.array([second * 10**6], pa.timestamp("us", zone))
+        return pa.table({"stream": [name], "ts": times, "x": [second]})
+
+    recipe = Weave(("door", "hall"))
+    first = Loom("v", recipe)
+    assert rows_of(first.push(at("UTC", "door", 1))) == []
+    second = Loom("v", recipe, first.save())
+    (out,) = second.push(at("Europe/Berlin", "hall", 2).select(["x", "ts", "stream"]))
+    assert out.schema.field("ts").type == pa.timestamp("us", "Europe/Berlin")
+    assert [(row["x"], row["ts"].timestamp()) for row in out.to_pylist()] == [(1, 1.0)]
+
+
+def test_state_that_spark_cannot_hold_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loom, "STATE_BYTES", 100)
+    fed = Loom("v", Weave(STREAMS))
+    list(fed.push(table(["door"], [1])))
+    with pytest.raises(StateError, match=r"1 waiting rows take .* bytes.*max_delay"):
+        fed.save()

@@ -1,0 +1,174 @@
+import gzip
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from slackline.core.errors import ConfigError
+from slackline.study import Columns, StreamError, load_recording
+
+TIMES = Columns(ts="ts", arrival="at", unit="ms")
+
+
+def write(folder, name, text):
+    path = folder / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    return path
+
+
+def test_files_are_streams_and_their_arrivals_interleave(tmp_path):
+    a = write(tmp_path, "a.csv", "ts,at\n1,10\n2,30\n")
+    b = write(tmp_path, "b.csv.gz", "ts,at\n3,10\n4,20\n")
+    recording = load_recording([a, b], TIMES)
+    assert recording.names == ("a", "b")
+    assert recording.stream.arrival.tolist() == [10, 10, 20, 30]
+    # What arrives at once stays in the order of the files.
+    assert recording.stream.ts.tolist() == [1, 3, 4, 2] and recording.stream.source.tolist() == [0, 1, 1, 0]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.ndjson", "a.jsonl.gz"])
+def test_json_lines_are_read(tmp_path, name):
+    path = write(tmp_path, name, '{"ts": 1, "at": 5}\n{"at": 6, "ts": 2, "more": [1]}\n')
+    assert load_recording([path], TIMES).stream.ts.tolist() == [1, 2]
+
+
+def test_iso_times_in_json_become_integers_of_the_unit(tmp_path):
+    path = write(tmp_path, "a.jsonl", '{"ts": "1970-01-01T00:00:01.5Z"}\n{"ts": "1970-01-01T00:00:02Z"}\n')
+    assert load_recording([path], Columns("ts", unit="ms")).stream.ts.tolist() == [1500, 2000]
+
+
+def test_a_column_splits_a_file_into_streams(tmp_path):
+    path = write(tmp_path, "a.csv", "ts,at,who\n1,1,x\n2,2,007\n3,3,x\n")
+    recording = load_recording([path], Columns("ts", "at", "who", "ms"))
+    assert recording.names == ("x", "007") and recording.stream.source.tolist() == [0, 1, 0]
+
+
+def test_streams_of_several_files_are_named_by_file_and_column(tmp_path):
+    paths = [write(tmp_path, f"{name}.csv", "ts,at,who\n1,1,x\n") for name in ("a", "b")]
+    assert load_recording(paths, Columns("ts", "at", "who", "ms")).names == ("a/x", "b/x")
+
+
+def test_without_arrival_an_event_arrives_when_its_stream_has_come_that_far(tmp_path):
+    a = write(tmp_path, "a.csv", "ts\n5\n3\n9\n")
+    b = write(tmp_path, "b.csv", "ts\n4\n6\n")
+    recording = load_recording([a, b], Columns("ts", unit="ms"))
+    assert not recording.recorded_arrival
+    assert recording.stream.arrival.tolist() == [4, 5, 5, 6, 9]
+    assert recording.stream.ts.tolist() == [4, 5, 3, 6, 9]
+
+
+def test_without_arrival_streams_of_one_file_do_not_hold_each_other_back(tmp_path):
+    path = write(tmp_path, "a.csv", "ts,who\n9,x\n2,y\n3,y\n")
+    recording = load_recording([path], Columns("ts", source="who", unit="ms"))
+    assert recording.stream.arrival.tolist() == [2, 3, 9]
+
+
+def test_arrivals_that_run_backwards_are_held_and_told_with_the_file(tmp_path):
+    path = write(tmp_path, "a.csv", "ts,at\n1,7\n2,5\n3,9\n")
+    recording = load_recording([path], TIMES)
+    assert recording.stream.arrival.tolist() == [7, 7, 9]
+    assert recording.warnings[0].startswith("a.csv: the arrival times run backwards at 1 of 3 rows")
+
+
+def test_two_files_of_one_name_are_refused_and_both_are_named(tmp_path):
+    (tmp_path / "more").mkdir()
+    a = write(tmp_path, "a.csv", "ts,at\n1,1\n")
+    b = write(tmp_path / "more", "a.csv.gz", "ts,at\n1,1\n")
+    with pytest.raises(ConfigError, match=r"two files would be the stream 'a': .*a\.csv and .*a\.csv\.gz"):
+        load_recording([a, b], TIMES)
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        ("ts,at\n,2\n", "row 2 of 3: the time is missing"),
+        ("ts,at\n-4,2\n", "row 2 of 3: the time is negative: -4"),
+        ("ts,at\n4.5,2\n", "row 2 of 3: the time is no integer: 4.5"),
+        ("ts,at\nnoon,2\n", "row 2 of 3: the time cannot be: noon"),
+        ("ts,at\n4,\n", "column 'at', row 2 of 3: the time is missing"),
+    ],
+)
+def test_rows_without_a_time_are_quarantined_with_an_example(tmp_path, bad, why):
+    path = write(tmp_path, "a.csv", "ts,at\n1,1\n" + bad.split("\n", 1)[1] + "3,3\n")
+    recording = load_recording([path], TIMES)
+    assert recording.stream.ts.tolist() == [1, 3]
+    assert recording.quarantined == {"a": 1}
+    assert why in recording.first_quarantined and recording.first_quarantined.startswith("a.csv, ")
+
+
+def test_a_line_that_was_cut_off_is_quarantined(tmp_path):
+    recording = load_recording([write(tmp_path, "a.csv", "ts,at\n1,1\n2,2\n3")], TIMES)
+    assert recording.stream.ts.tolist() == [1, 2] and recording.quarantined == {"a": 1}
+    assert "1 values instead of 2: '3'" in recording.first_quarantined
+
+
+@pytest.mark.parametrize("missing", ["", None])
+def test_rows_that_name_no_stream_are_quarantined(tmp_path, missing):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"ts": [1, 2, 3], "who": pa.array([missing, "x", "y"], pa.string())}), path)
+    recording = load_recording([path], Columns("ts", source="who", unit="ms"))
+    assert recording.names == ("x", "y") and recording.stream.source.tolist() == [0, 1]
+    assert recording.quarantined == {"a": 1} and "no stream is named" in recording.first_quarantined
+
+
+def test_a_file_with_a_header_only_is_a_stream_that_never_delivered(tmp_path):
+    a = write(tmp_path, "a.csv", "ts,at\n1,1\n")
+    b = write(tmp_path, "b.csv", "ts,at\n")
+    recording = load_recording([a, b], TIMES)
+    assert recording.names == ("a", "b") and recording.failed == ()
+
+
+def truncated_parquet(folder):
+    path = folder / "b.parquet"
+    pq.write_table(pa.table({"ts": list(range(1000)), "at": list(range(1000))}), path)
+    path.write_bytes(path.read_bytes()[:-200])
+    return path
+
+
+def truncated_gzip(folder):
+    path = write(folder, "b.csv.gz", "ts,at\n" + "".join(f"{i},{i * i}\n" for i in range(5000)))
+    path.write_bytes(path.read_bytes()[:-2000])
+    return path
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda folder: write(folder, "b.csv", ""), "cannot read"),
+        (lambda folder: write(folder, "b.csv", "tz,at\n1,1\n"), "Did you mean 'tz'"),
+        (lambda folder: write(folder, "b.csv", "ts,at\nnoon,1\n"), "no times"),
+        (lambda folder: write(folder, "b.jsonl", '{"ts": 1, "at": 1}\n{"ts": 2, "a'), "cannot read"),
+        (truncated_parquet, "cannot read"),
+        (truncated_gzip, "Truncated"),
+    ],
+)
+def test_a_file_that_cannot_be_read_fails_and_the_others_go_on(tmp_path, make, why):
+    a = write(tmp_path, "a.csv", "ts,at\n1,1\n")
+    recording = load_recording([make(tmp_path), a], TIMES)
+    assert recording.names == ("a",) and len(recording.stream) == 1
+    (failed,) = recording.failed
+    assert failed.name == "b" and why in failed.reason
+
+
+def test_if_no_file_can_be_read_the_error_says_why(tmp_path):
+    with pytest.raises(StreamError, match=r"no stream holds an event: a: a\.csv has no column 'ts'"):
+        load_recording([write(tmp_path, "a.csv", "x,at\n1,1\n")], TIMES)
+
+
+def test_rows_all_quarantined_are_an_error_with_the_first(tmp_path):
+    with pytest.raises(StreamError, match="is negative: -1"):
+        load_recording([write(tmp_path, "a.csv", "ts,at\n-1,1\n")], TIMES)
+
+
+def test_a_file_whose_rows_name_nobody_fails(tmp_path):
+    a = write(tmp_path, "a.csv", "ts,who\n1,x\n")
+    b = write(tmp_path, "b.csv", "ts,who\n")
+    recording = load_recording([a, b], Columns("ts", source="who", unit="ms"))
+    assert recording.names == ("a/x",) and "names no stream" in recording.failed[0].reason
+
+
+def test_an_unknown_ending_or_unit_is_wrong_use(tmp_path):
+    with pytest.raises(ConfigError, match=r"cannot tell what a\.xlsx is"):
+        load_recording([tmp_path / "a.xlsx"], TIMES)
+    with pytest.raises(ConfigError, match="ms, us, ns"):
+        Columns("ts", unit="hours")
