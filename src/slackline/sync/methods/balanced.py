@@ -11,11 +11,9 @@ that was above away from the one that comes up: that one takes its table over.
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Iterator
 
-from slackline.sync.methods.method import Method
-from slackline.sync.methods.tree import EVERYBODY, owed_by
+from slackline.sync.methods.tables import EVERYBODY, Tables, join, owed_by
 from slackline.sync.stream import Point, Stream, Waiting
 
 
@@ -37,41 +35,17 @@ class Knot:
         self.above = self.left = self.right = nil or self
 
 
-class Balanced(Method):
+class Balanced(Tables):
     """A red-black tree with readiness tables. ``nil`` stands for every missing node, and is above the root."""
 
     def __init__(self) -> None:
         super().__init__()
         self.nil = Knot((-1, -1), EVERYBODY)
         self.root = self.nil
-        self._size = 0
-        self._all = 0
-        self._live = 0
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __iter__(self) -> Iterator[Waiting]:
-        for knot in self._knots():
-            yield from knot.events
-
-    def add(self, stream: Stream) -> None:
-        if self._all & stream.bit:  # a removed stream had this bit
-            for knot in self._knots():
-                knot.owed &= ~stream.bit
-        self._all |= stream.bit
-        self._live |= stream.bit
 
     def insert(self, waiting: Waiting) -> list[Waiting]:
         self._put(waiting, self._all & ~waiting.stream.bit)
         return self._sweep()
-
-    def mask(self, stream: Stream) -> list[Waiting]:
-        self._live &= ~stream.bit
-        return self._sweep()
-
-    def unmask(self, stream: Stream) -> None:
-        self._live |= stream.bit
 
     def expel(self, upto: Point) -> list[Waiting]:
         out: list[Waiting] = []
@@ -83,11 +57,10 @@ class Balanced(Method):
         return out
 
     def restore(self, waiting: list[Waiting], streams: list[Stream]) -> None:
-        self._all = sum(stream.bit for stream in streams)
-        self._live = sum(stream.bit for stream in streams if stream.live)
+        self._restore_bits(streams)
         for each in waiting:
             self._put(each, 0)
-        for knot in self._knots():
+        for knot in self._nodes():
             knot.owed = owed_by(streams, knot.point)
 
     def _put(self, waiting: Waiting, owed: int) -> None:
@@ -101,8 +74,7 @@ class Balanced(Method):
             if point < knot.point:
                 knot = knot.left
             elif point == knot.point:
-                insort(knot.events, waiting)
-                knot.owed &= ~bit
+                join(knot, waiting)
                 break
             else:
                 knot.owed &= ~bit
@@ -128,7 +100,7 @@ class Balanced(Method):
         out: list[Waiting] = []
         while self.root is not self.nil:
             oldest, inherited = self._oldest()
-            if oldest.owed & inherited & self._live:
+            if not self._ready(oldest, inherited):
                 break
             self._take(oldest, out)
         return out
@@ -233,7 +205,7 @@ class Balanced(Method):
             knot = self.root
         knot.red = False
 
-    def _knots(self) -> Iterator[Knot]:
+    def _nodes(self) -> Iterator[Knot]:
         path: list[Knot] = []
         knot = self.root
         while path or knot is not self.nil:
@@ -245,9 +217,7 @@ class Balanced(Method):
             knot = knot.right
 
     def check_invariants(self) -> None:
-        points = [knot.point for knot in self._knots()]
-        assert points == sorted(set(points)), "the tree is not in order"
-        assert self._size == sum(1 for _ in self), "the tree's size is wrong"
+        super().check_invariants()
         assert not self.root.red and not self.nil.red, "the root must be black"
         self._blacks(self.root)
 

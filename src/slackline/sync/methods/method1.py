@@ -8,8 +8,9 @@ delay.
 
 from __future__ import annotations
 
+from slackline.sync.methods.tables import join
 from slackline.sync.methods.tree import Node, Tree
-from slackline.sync.stream import Stream, Waiting
+from slackline.sync.stream import Waiting
 
 
 class Method1(Tree):
@@ -17,11 +18,7 @@ class Method1(Tree):
 
     def insert(self, waiting: Waiting) -> list[Waiting]:
         self._add(waiting)
-        return self._process()
-
-    def mask(self, stream: Stream) -> list[Waiting]:
-        self._live &= ~stream.bit
-        return self._process()
+        return self._sweep()
 
     def _add(self, waiting: Waiting) -> None:
         """Algorithm 1, as a loop."""
@@ -40,7 +37,7 @@ class Method1(Tree):
                     break
                 node = node.left
             elif point == node.point:
-                node.join(waiting)
+                join(node, waiting)
                 break
             else:
                 node.owed &= ~bit
@@ -54,7 +51,7 @@ class Method1(Tree):
         work.updates += updated
         work.visited += compared
 
-    def _process(self) -> list[Waiting]:
+    def _sweep(self) -> list[Waiting]:
         """Algorithms 2 and 3: while the root may go, it and its left side do."""
         out: list[Waiting] = []
         while self.root is not None:

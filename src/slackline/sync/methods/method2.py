@@ -8,7 +8,8 @@ meant.) Events on the left of a node that may not go are not looked at, even if 
 
 from __future__ import annotations
 
-from slackline.sync.methods.tree import EVERYBODY, Node, Tree
+from slackline.sync.methods.tables import EVERYBODY, join
+from slackline.sync.methods.tree import Node, Tree
 from slackline.sync.stream import Waiting
 
 
@@ -32,7 +33,7 @@ class Method2(Tree):
                 above, on_left, node = node, True, node.left
                 continue
             if point == node.point:
-                node.join(waiting)
+                join(node, waiting)
                 break
             node.owed &= ~bit
             updated += 1
@@ -56,4 +57,21 @@ class Method2(Tree):
         work.comparisons += compared
         work.updates += updated
         work.visited += compared + can_check
+        return out
+
+    def _sweep(self) -> list[Waiting]:
+        """All that may go: the oldest node, with what it inherits on the way down to it, and again."""
+        out: list[Waiting] = []
+        while self.root is not None:
+            above: Node | None = None
+            node, inherited = self.root, EVERYBODY
+            while node.left is not None:
+                inherited &= node.owed
+                above, node = node, node.left
+                self.work.visited += 1
+            self.work.visited += 1
+            if not self._ready(node, inherited):
+                break
+            self._take_alone(node, out)
+            self._hang(above, node.right)
         return out

@@ -1,10 +1,5 @@
 """Binary trees of points with readiness tables (seed 002, IV-B and IV-C).
 
-A node holds the events of one point and a readiness table: one bit per stream, kept as its complement ``owed``, the
-streams that have not yet delivered anything at or after the point. So a node may go when it is owed nothing by a live
-stream, and tables of different size need no care: a stream that joined later than a node has no bit in the node's
-table, and what two tables say together (``&``) is what they share.
-
 - An event on its way to its place takes its stream's bit out of every node that it passes on the right.
 - Nodes on the left of a node are older, so they are owed no more than it is: they *inherit* its table. What a node is
   really owed is its own table and those of all nodes above it that it is left of.
@@ -16,11 +11,8 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterator
 
-from slackline.sync.methods.method import Method
+from slackline.sync.methods.tables import Tables, owed_by
 from slackline.sync.stream import Point, Stream, Waiting
-
-#: A table that says nothing: everybody owes.
-EVERYBODY = -1
 
 
 class Node:
@@ -35,44 +27,16 @@ class Node:
         self.left: Node | None = None
         self.right: Node | None = None
 
-    def join(self, waiting: Waiting) -> None:
-        """Another stream's event at the same point."""
-        insort(self.events, waiting)
-        self.owed &= ~waiting.stream.bit
 
-
-class Tree(Method):
+class Tree(Tables):
     """What the trees of methods 1 and 2 have in common: unbalanced, without links to parents."""
 
     def __init__(self) -> None:
         super().__init__()
         self.root: Node | None = None
-        self._size = 0
-        #: The bits of all streams there ever were.
-        self._all = 0
-        #: The bits of the streams that are waited for.
-        self._live = 0
 
-    def __len__(self) -> int:
-        return self._size
-
-    def __iter__(self) -> Iterator[Waiting]:
-        for node in nodes(self.root):
-            yield from node.events
-
-    def add(self, stream: Stream) -> None:
-        if self._all & stream.bit:  # a removed stream had this bit
-            for node in nodes(self.root):
-                node.owed &= ~stream.bit
-        self._all |= stream.bit
-        self._live |= stream.bit
-
-    def mask(self, stream: Stream) -> list[Waiting]:
-        self._live &= ~stream.bit
-        return self._sweep()
-
-    def unmask(self, stream: Stream) -> None:
-        self._live |= stream.bit
+    def _nodes(self) -> Iterator[Node]:
+        return nodes(self.root)
 
     def expel(self, upto: Point) -> list[Waiting]:
         """Cut the tree at a point: what lies left of the cut goes. Who inherits from whom stays as it is."""
@@ -99,8 +63,7 @@ class Tree(Method):
                 left_out += (node.right, node.left)
 
     def restore(self, waiting: list[Waiting], streams: list[Stream]) -> None:
-        self._all = sum(stream.bit for stream in streams)
-        self._live = sum(stream.bit for stream in streams if stream.live)
+        self._restore_bits(streams)
         self._size = len(waiting)
         above: list[Node] = []  # the nodes that may get one more on their right
         node: Node | None = None
@@ -119,31 +82,6 @@ class Tree(Method):
                 older.right = node
             above.append(node)
 
-    def check_invariants(self) -> None:
-        points = [node.point for node in nodes(self.root)]
-        assert points == sorted(set(points)), "the tree is not in order"
-        assert self._size == sum(1 for _ in self), "the tree's size is wrong"
-
-    def _ready(self, node: Node, inherited: int = EVERYBODY) -> bool:
-        return not node.owed & inherited & self._live
-
-    def _sweep(self) -> list[Waiting]:
-        """All that may go: the oldest node, with what it inherits on the way down to it, and again."""
-        out: list[Waiting] = []
-        while self.root is not None:
-            above: Node | None = None
-            node, inherited = self.root, EVERYBODY
-            while node.left is not None:
-                inherited &= node.owed
-                above, node = node, node.left
-                self.work.visited += 1
-            self.work.visited += 1
-            if not self._ready(node, inherited):
-                break
-            self._take_alone(node, out)
-            self._hang(above, node.right)
-        return out
-
     def _hang(self, above: Node | None, node: Node | None) -> None:
         """Put a node where the one it replaces was: left of ``above``, or at the root."""
         if above is None:
@@ -161,11 +99,6 @@ class Tree(Method):
     def _take_alone(self, node: Node, out: list[Waiting]) -> None:
         out += node.events
         self._size -= len(node.events)
-
-
-def owed_by(streams: list[Stream], point: Point) -> int:
-    """The bits of the streams that have not reached a point."""
-    return sum(stream.bit for stream in streams if stream.frontier < point)
 
 
 def nodes(root: Node | None) -> Iterator[Node]:
