@@ -6,13 +6,14 @@ prints ``figure2`` (Table I: comparisons and updates of an indexed list, a linke
 of Figure 2), ``runs`` (a list of ``streams, delayed, method, visited, seconds, events, held``), and what they come to:
 ``fastest_beyond_16`` (is frontier the fastest in all runs with more than 16 streams?), ``least_margin`` (how many times
 longer the next best took there, at least) and ``growth`` (frontier's time per event with the most streams over that
-with 16, and the ratio of the logarithms of these numbers, which it should not exceed).
+with 16, without delays, and the ratio of the logarithms of these numbers, which it should not exceed).
 
 As in the document all streams have the same throughput and 10,000 events are made: one per tick, the streams in
 turn. Without delay they arrive as they occur, with 1 to 1500 streams; ``delayed`` is how many of the first streams are
 late (2, or 1 if there is only one), with 1 to 256 streams: the first by 100 ticks, the second by 200. ``visited``
-counts the nodes looked at; what the C library does inside its heaps is not seen, so frontier's count is too low to
-compare. ``held`` is for how many arrivals an event was kept, on average. ``seconds`` is the best of ``repeats`` rounds,
+counts the nodes looked at: on the way to an event's place, to see whether they may go, and to take them out; not in
+rotations. Frontier has no nodes: it counts the entries on top of its heaps that it looks at, and not what the C library
+does inside them, so its count cannot be compared. ``held`` is for how many arrivals an event was kept, on average. ``seconds`` is the best of ``repeats`` rounds,
 for whole pushes of one event; the rounds of the methods take turns, so that a busy machine disturbs all alike.
 """
 
@@ -56,9 +57,9 @@ DELAYS = (100, 200)
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="slackline bench sync", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object only")
-    parser.add_argument("--events", type=int, default=EVENTS, help="events in each run")
-    parser.add_argument("--repeats", type=int, default=3, help="rounds; the best counts")
-    parser.add_argument("--streams", type=int, default=max(WITHOUT_DELAY), help="the most streams to try")
+    parser.add_argument("--events", type=_positive, default=EVENTS, help="events in each run")
+    parser.add_argument("--repeats", type=_positive, default=3, help="rounds; the best counts")
+    parser.add_argument("--streams", type=_positive, default=max(WITHOUT_DELAY), help="the most streams to try")
     options = parser.parse_args(argv)
     runs = measure(options.events, options.repeats, options.streams)
     figures = {"figure2": figure2(), "runs": runs, **verdict(runs)}
@@ -67,6 +68,13 @@ def main(argv: list[str] | None = None) -> int:
     else:
         _print(figures)
     return 0
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} cannot be; it must be at least 1")
+    return value
 
 
 # --- Table I -----------------------------------------------------------------------------------------------------

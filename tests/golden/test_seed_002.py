@@ -56,7 +56,7 @@ def test_figure_2_every_stream_delivers_in_order_and_the_4th_event_arrives_the_9
 
 def test_figure_3_the_tree_when_event_9_arrives() -> None:
     sync = before_event_9("method1")
-    sync._method._sweep = list  # type: ignore[attr-defined]  # add the node, but do not process the tree yet
+    sync._method._process = list  # type: ignore[attr-defined]  # add the node, but do not process the tree yet
     sync.push(event(9))
     assert shape(sync._method.root) == FIGURE_3  # type: ignore[attr-defined]
 

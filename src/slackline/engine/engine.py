@@ -43,7 +43,7 @@ class Engine:
     ``on_error``     a detector that raises: ``"fail"`` raises DetectorError, ``"quarantine"`` goes on without the
                      event.
     ``max_jump``     how far ahead of the clock a clock event may be before it needs to be confirmed; ``"auto"`` is
-                     10,000 mean steps of the clock, None is no bound.
+                     10,000 mean steps of the clock (no bound under ``ordered``), None is no bound.
     ``max_buffered`` how many events may wait in front of a detector, and how many may lie set aside (``late``,
                      ``quarantined``) until they are drained.
     ``overflow``     what happens beyond that: ``"error"``, or ``"release"``: the oldest events go on, at the end of
@@ -100,7 +100,7 @@ class Engine:
             raise ConfigError(f"warmup={warmup} means nothing under policy='ordered', which has nothing to learn.")
         at_least("warmup", warmup, 0, int)
         if isinstance(max_jump, str) and max_jump == "auto":
-            max_jump = JUMP_AUTO
+            max_jump = JUMP_OFF if policy == "ordered" else JUMP_AUTO
         elif max_jump is None:
             max_jump = JUMP_OFF
         else:

@@ -119,22 +119,23 @@ class Loom:
         first = self.rows
         self.rows += len(run)
         run = run.append_column(NR, pa.array(np.arange(first, self.rows)))
-        released = sync.push(self._events(sync, run, first))
+        released = self._released(sync, run, first)
         yield from self._take(run if self._held is None else joined([_fitting(self._held, run.schema), run]), released)
 
-    def _events(self, sync: Synchroniser, run: pa.Table, first: int) -> Iterator[Event]:
-        """The rows as events. Between them the clock moves on, and what was set aside is taken from the synchroniser,
-        so that only what waits counts towards ``max_waiting``."""
-        clock = self._clock
+    def _released(self, sync: Synchroniser, run: pa.Table, first: int) -> list[Event]:
+        """Push the rows one by one. Before each the clock moves on, and after it what was set aside is taken from the
+        synchroniser, so that only what waits counts towards ``max_waiting``."""
+        clock, released = self._clock, []
         empty: dict[str, Any] = {}
         for nr, (ts, stream) in enumerate(zip(_times(run).to_pylist(), run["stream"].to_pylist(), strict=True), first):
             if ts is not None and clock.now < ts <= MAX_TS:
                 clock.now = ts
-            yield Event.of("row", ts, stream, nr, empty)
+            released += sync.push(Event.of("row", ts, stream, nr, empty))
             if sync.late or sync.quarantined:
                 late, quarantined = sync.drain()
                 self._late += late
                 self._quarantined += quarantined
+        return released
 
     def _take(self, rows: pa.Table, released: list[Event]) -> Iterator[pa.Table]:
         """Part the rows: into those that come out, and those that wait."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
 from slackline.core.errors import ConfigError
 from slackline.sync.stream import Point, Stream, StreamStats
+
+#: So many streams that left are remembered by name; those before are counted together, under the empty name.
+REMEMBERED = 10_000
+FORGOTTEN = ""
 
 
 class Roster:
@@ -14,13 +19,17 @@ class Roster:
 
     def __init__(self) -> None:
         self._here: dict[str, Stream] = {}
-        self._gone: dict[str, Stream] = {}
+        #: Ordered, since it finds its first at once, however many were deleted before it.
+        self._gone: OrderedDict[str, Stream] = OrderedDict()
         #: The bits that those who are here have in readiness tables.
         self._bits = 0
 
     def __iter__(self) -> Iterator[Stream]:
         """Those who are here, in the order in which they joined."""
         return iter(self._here.values())
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._here
 
     def __getitem__(self, name: Any) -> Stream:
         try:
@@ -49,6 +58,8 @@ class Roster:
         self._gone[name] = stream
         self._bits &= ~stream.bit
         stream.removed = True
+        if len(self._gone) > REMEMBERED:
+            self._forget()
         return stream
 
     def owing(self, point: Point) -> list[Stream]:
@@ -74,6 +85,16 @@ class Roster:
                 stream.bit = self._free_bit()
                 self._here[stream.name] = stream
         return self._here | self._gone
+
+    def _forget(self) -> None:
+        """Count the one that left longest ago, of those of which nothing waits, among the forgotten."""
+        for name, stream in self._gone.items():
+            if name != FORGOTTEN and not stream.waiting:
+                forgotten = self._gone.setdefault(FORGOTTEN, Stream(FORGOTTEN))
+                forgotten.live, forgotten.removed = False, True
+                forgotten.absorb(stream)
+                del self._gone[name]
+                return
 
     def _free_bit(self) -> int:
         """The lowest bit that nobody has: tables are no wider than there were streams at once."""

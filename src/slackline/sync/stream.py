@@ -26,6 +26,7 @@ class Stream:
     __slots__ = (
         "backwards",
         "bit",
+        "entry",
         "failures",
         "frontier",
         "held_up",
@@ -50,6 +51,8 @@ class Stream:
         self.name = name
         #: Its bit in readiness tables.
         self.bit = 0
+        #: Its entry in the heap of the frontier method.
+        self.entry = 0
         #: It will deliver nothing at or before this point. A new object whenever it moves.
         self.frontier = NEVER
         #: The greatest point it delivered.
@@ -101,9 +104,15 @@ class Stream:
             **{name: getattr(self, name) for name in _COUNTED},
         )
 
+    def absorb(self, other: Stream) -> None:
+        """Count what another one has counted."""
+        for name in _SUMMED:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.wait_max = max(self.wait_max, other.wait_max)
+
     def state(self) -> dict[str, Any]:
-        """Everything but its bit, which is given anew."""
-        return {name: getattr(self, name) for name in self.__slots__ if name != "bit"}
+        """Everything but what methods give it anew."""
+        return {name: getattr(self, name) for name in self.__slots__ if name not in ("bit", "entry")}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over what ``state`` gave."""
@@ -139,6 +148,7 @@ class StreamStats:
 
 
 _COUNTED = [field.name for field in fields(StreamStats) if field.name not in ("disabled", "last_ts")]
+_SUMMED = [name for name in _COUNTED if name not in ("removed", "wait_max")]
 
 
 class Waiting(NamedTuple):
@@ -166,11 +176,11 @@ def columns_of(waiting: Iterable[Waiting]) -> dict[str, list[Any]]:
     }
 
 
-def waiting_in(columns: dict[str, list[Any]], streams: Mapping[str, Stream]) -> list[Waiting]:
-    """What :func:`columns_of` saved, of these streams."""
+def waiting_in(columns: dict[str, list[Any]], streams: Mapping[str, Stream], later: float) -> list[Waiting]:
+    """What :func:`columns_of` saved, of these streams; by the clock it is ``later`` now."""
     points = zip(columns["point"][::2], columns["point"][1::2], strict=True)
     rest = (columns[name] for name in ("stream", "nr", "arrived", "type", "seq", "payload"))
     return [
-        Waiting(point, name, nr, Event.of(kind, point[0], name, seq, payload or {}), arrived, streams[name])
+        Waiting(point, name, nr, Event.of(kind, point[0], name, seq, payload or {}), arrived + later, streams[name])
         for point, name, nr, arrived, kind, seq, payload in zip(points, *rest, strict=True)
     ]

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from numbers import Integral
 from typing import Any
 
 from slackline.core import codec
 from slackline.core.errors import BufferLimitError, ClosedError, ConfigError, SlacklineError, StateError
-from slackline.core.event import MAX_TS, Event
+from slackline.core.event import Event
+from slackline.sync.incoming import listed, why_not
 from slackline.sync.methods import METHODS, Work
 from slackline.sync.results import Late, Quarantined
 from slackline.sync.roster import Roster
@@ -69,8 +69,8 @@ class Synchroniser:
             raise ConfigError(
                 f"max_delay={max_delay!r} needs a clock to measure it by: pass clock=time.monotonic, say."
             )
-        if isinstance(streams, str):
-            raise ConfigError(f"streams={streams!r} is one name; give a list of them.")
+        if isinstance(streams, str) or not isinstance(streams, Iterable):
+            raise ConfigError(f"streams={streams!r} is no list of names; give one.")
         self._method = METHODS[method]()
         self._clock = clock
         self._roster = Roster()
@@ -103,6 +103,10 @@ class Synchroniser:
         """What the method had to do so far."""
         return self._method.work
 
+    def has(self, name: str) -> bool:
+        """Is there a stream of this name?"""
+        return name in self._roster
+
     def waiting_of(self, name: str) -> int:
         """How many events of a stream wait."""
         return self._roster[name].waiting
@@ -118,7 +122,7 @@ class Synchroniser:
 
     def owing(self) -> tuple[str, ...]:
         """The streams for which the oldest event waits; none if nothing does."""
-        oldest = next(iter(self._method), None)
+        oldest = self._method.oldest()
         return () if oldest is None else tuple(stream.name for stream in self._roster.owing(oldest.point))
 
     def add(self, name: str) -> None:
@@ -132,16 +136,22 @@ class Synchroniser:
         return out
 
     def push(self, events: Event | Iterable[Event]) -> list[Event]:
-        """Take what arrived, in the order of arrival; what goes out now, in order."""
+        """Take what arrived, in the order of arrival; what goes out now, in order.
+
+        An error has what went out before it in ``outputs``, and in ``refused`` the events that were not taken.
+        """
         if self._closed:
             raise ClosedError("push after close(): the streams have ended. Make a new synchroniser for others.")
+        arrived = [events] if isinstance(events, Event) else listed(events)
         out: list[Event] = []
         self._failed.clear()
+        taken = 0
         try:
-            for event in (events,) if isinstance(events, Event) else events:
+            for event in arrived:
                 self._take(event, out)
+                taken += 1
         except SlacklineError as error:
-            error.outputs = [*out]
+            error.outputs, error.refused = out, arrived[taken:]
             raise
         return out
 
@@ -176,13 +186,14 @@ class Synchroniser:
             "streams": self._roster.state(),
             "waiting": columns_of(self._method.kept()),
             "counts": (self._reached, self._newest, self._taken, self._closed),
+            "now": self._now(),
             "aside": ([tuple(each) for each in self.late], [tuple(each) for each in self.quarantined]),
         }
         return codec.dump(_KIND, _VERSION, state, where="synchroniser")
 
     @classmethod
     def load(cls, data: bytes, *, clock: Clock | None = None) -> Synchroniser:
-        """A synchroniser that goes on where the saved one was."""
+        """A synchroniser that goes on where the saved one was. Time in between does not count."""
         state = codec.load(_KIND, _VERSION, data)
         try:
             options = state["options"]
@@ -210,7 +221,8 @@ class Synchroniser:
 
     def _restore(self, state: dict[str, Any]) -> None:
         streams = self._roster.restore(state["streams"])
-        waiting = waiting_in(state["waiting"], streams)
+        # Time stands still between saving and loading, and a clock may start anew.
+        waiting = waiting_in(state["waiting"], streams, self._now() - state["now"])
         self._reached, self._newest, self._taken, self._closed = state["counts"]
         self._held.extend(sorted(waiting, key=lambda each: each.nr))
         late, quarantined = state["aside"]
@@ -225,23 +237,23 @@ class Synchroniser:
         if not isinstance(event, Event):
             raise ConfigError(f"push() takes slackline.Event; got a {type(event).__name__}: {event!r}.")
         stream = self._roster[event.source]
-        reason = _why_not(event.ts)
+        reason = why_not(event.ts)
         if reason is not None:
-            self._limit(len(self.late) + len(self.quarantined))
+            self._check_aside()
             stream.received += 1
             stream.quarantined += 1
             self.quarantined.append(Quarantined(event, reason))
             return
         ts, now = int(event.ts), self._now()
         if ts < self._reached[0]:
-            self._limit(len(self.late) + len(self.quarantined))
+            self._check_aside()
             stream.received += 1
             stream.late += 1
             stream.backwards += ts < stream.last[0]
             self.late.append(Late(event, self._reached[0] - ts))
         else:
-            if stream.waiting:
-                self._limit(len(self._method))
+            if stream.waiting and len(self._method) >= self._settings.max_waiting:
+                self._make_room(now, out)
             self._insert(event, ts, stream, now, out)
         self._time_out(now, out)
 
@@ -268,7 +280,7 @@ class Synchroniser:
     def _release(self, released: list[Waiting], now: float, out: list[Event], cause: Stream | None) -> None:
         for waiting in released:
             stream = waiting.stream
-            wait = now - waiting.arrived
+            wait = max(0, now - waiting.arrived)  # clocks may go back
             stream.waiting -= 1
             stream.released += 1
             stream.wait_total += wait
@@ -288,6 +300,8 @@ class Synchroniser:
     def _time_out(self, now: float, out: list[Event]) -> None:
         if self._settings.max_delay is None:
             return
+        if len(self._held) > 2 * len(self._method) + 1_000:  # most of it has gone out behind one that still waits
+            self._held = deque(each for each in self._held if each.point > self._reached)
         held, overdue = self._held, []
         while held and (held[0].point <= self._reached or now - held[0].arrived > self._settings.max_delay):
             overdue.append(held.popleft())
@@ -306,25 +320,21 @@ class Synchroniser:
             stream.times_disabled += 1
             self._mask(stream, now, out)
 
-    def _limit(self, held: int) -> None:
-        if held >= self._settings.max_waiting:
-            owing = ", ".join(map(repr, self.owing()))
-            cause = f"they wait for {owing}." if owing else "late and quarantined events were not drained."
+    def _make_room(self, now: float, out: list[Event]) -> None:
+        """Too many wait. Let those go that the method holds longer than it must, or refuse what comes."""
+        self._release(self._method.sweep(), now, out, None)
+        waiting, limit = len(self._method), self._settings.max_waiting
+        if waiting >= limit:
             raise BufferLimitError(
-                held,
-                self._settings.max_waiting,
-                cause,
+                waiting,
+                limit,
+                f"they wait for {', '.join(map(repr, self.owing()))}.",
                 option="max_waiting",
-                remedy="Give max_delay, remove() who owes, drain() what was set aside, or raise max_waiting.",
+                remedy="Give max_delay, remove() who owes, or raise max_waiting.",
             )
 
-
-def _why_not(ts: Any) -> str | None:
-    """Why a time stamp cannot be; None if it can."""
-    if type(ts) is int and 0 <= ts <= MAX_TS:  # nearly always, and ten times as fast as asking whether it is a number
-        return None
-    if isinstance(ts, bool) or not isinstance(ts, Integral):
-        return f"the time stamp {ts!r} is no whole number"
-    if not 0 <= int(ts) <= MAX_TS:
-        return f"the time stamp {ts!r} is {'negative' if int(ts) < 0 else 'absurdly large'}"
-    return None
+    def _check_aside(self) -> None:
+        aside, limit = len(self.late) + len(self.quarantined), self._settings.max_waiting
+        if aside >= limit:
+            cause = "so many late and quarantined events were not drained."
+            raise BufferLimitError(aside, limit, cause, option="max_waiting", remedy="Call drain() now and then.")

@@ -38,3 +38,9 @@ def test_method_1_holds_events_longer_than_frontier_when_streams_are_delayed_and
 def test_the_tables_are_for_people():
     shown = run("--events", "100", "--repeats", "1", "--streams", "2")
     assert "30 (30)" in shown and "no delays" in shown
+
+
+def test_nothing_to_measure_is_wrong_use():
+    for option in ("--events", "--repeats", "--streams"):
+        result = CliRunner().invoke(app, ["bench", "sync", option, "0"])
+        assert result.exit_code == 2 and "must be at least 1" in result.stderr

@@ -192,3 +192,9 @@ def test_what_is_not_in_order_under_ordered_is_late() -> None:
 def test_ordered_refuses_options_that_mean_nothing_to_it(option: dict[str, int]) -> None:
     with pytest.raises(sl.SlacklineError, match=f"{next(iter(option))}=. means nothing under policy='ordered'"):
         sl.Engine(sl.Hierarchy([Names()], clock="a"), policy="ordered", **option)
+
+
+def test_a_pause_is_no_clock_jump_where_the_input_is_in_order() -> None:
+    engine = sl.Engine(sl.Hierarchy([Names()], clock="a"), policy="ordered")
+    outputs = engine.push([sl.Event("a", ts, "x") for ts in (*range(20), 10**6, 10**6 + 1)]) + engine.close()
+    assert len(outputs) == 22 and engine.quarantined == []

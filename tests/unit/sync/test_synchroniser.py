@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -263,6 +264,7 @@ def test_an_event_of_an_unknown_stream_is_refused_and_changes_nothing_but_what_c
     with pytest.raises(ConfigError, match="there is no stream") as raised:
         sync.push([e("a", 1), e(source, 2), e("a", 3)])
     assert names(raised.value.outputs) == ["a1"]
+    assert [event.ts for event in raised.value.refused] == [2, 3]
     assert names(sync.push(e("a", 3))) == ["a3"]
 
 
@@ -300,17 +302,83 @@ def test_what_is_no_event_is_refused() -> None:
 def test_more_than_max_waiting_is_refused_but_a_stream_that_may_be_owed_is_heard() -> None:
     sync = Synchroniser(list("ab"), max_waiting=3)
     sync.push([e("a", ts) for ts in (1, 2, 3)])
-    with pytest.raises(BufferLimitError, match="3 events are held, max_waiting=3 allows no more: they wait for 'b'"):
-        sync.push(e("a", 4))
+    with pytest.raises(
+        BufferLimitError, match="3 events are held, max_waiting=3 allows no more: they wait for 'b'"
+    ) as raised:
+        sync.push(iter([e("a", 4), e("a", 5)]))
+    assert names(raised.value.refused) == ["a4", "a5"]
     sync.check_invariants()
     assert names(sync.push(e("b", 2))) == ["a1", "a2", "b2"]
     assert names(sync.push(e("a", 4))) == []
 
 
+@pytest.mark.parametrize("method", ["method1", "method2"])
+def test_at_the_limit_a_method_lets_go_what_it_holds_longer_than_it_must(method: str) -> None:
+    sync = Synchroniser(list("abc"), method=method, max_waiting=3)
+    assert sync.push([e("a", 100), e("b", 1), e("c", 200)]) == []
+    assert sync.owing() == ()
+    out = sync.push([e("b", 2), e("b", 3)])  # would be the fourth and the fifth
+    assert names(out)[:2] == ["b1", "b2"]
+    sync.check_invariants()
+
+
+def test_a_generator_that_raises_takes_nothing_with_it() -> None:
+    def events() -> Iterator[Event]:
+        yield e("a", 1)
+        yield e("b", 1)
+        raise ValueError("broken")
+
+    sync = Synchroniser(list("ab"))
+    with pytest.raises(ValueError, match="broken"):
+        sync.push(events())
+    assert sync.stats()["a"].received == 0
+
+
+@pytest.mark.parametrize("what", [5, None])
+def test_what_is_neither_an_event_nor_several_is_refused(what: Any) -> None:
+    with pytest.raises(ConfigError, match=r"push\(\) takes an event or several; got a"):
+        Synchroniser(["a"]).push(what)
+
+
+def test_what_has_gone_out_is_not_kept_for_time_outs() -> None:
+    clock = Clock()
+    sync = Synchroniser(list("abc"), clock=clock, max_delay=10**9)
+    sync.push(e("a", 10**6))
+    for ts in range(20_000):
+        sync.push([e("b", ts), e("c", ts)])
+    assert sync.waiting < 5
+    assert len(sync._held) < 2_000
+
+
+@every_method
+def test_thousands_of_streams_may_come_and_go_and_their_counts_stay(method: str) -> None:
+    sync = Synchroniser(["stays"], method=method)
+    for i in range(10_050):
+        sync.push(e("stays", i))
+        sync.add(f"guest{i}")
+        sync.push(e(f"guest{i}", i))
+        sync.remove(f"guest{i}")
+    stats = sync.stats()
+    assert len(stats) == 10_002  # the one that stays, those remembered, and the forgotten together
+    assert stats[""].released == 50 and sum(each.received for each in stats.values()) == 20_100
+    sync.check_invariants()
+
+
+def test_a_stream_that_leaves_and_comes_back_is_waited_for_from_where_it_is_now() -> None:
+    sync = Synchroniser(list("abcd"))
+    sync.push([e("a", 100), e("b", 5), e("c", 6), e("d", 7)])
+    sync.remove("a")
+    sync.push([e("b", 101), e("c", 101), e("d", 101)])
+    sync.add("a")
+    assert sync.push([e("b", 110), e("c", 110), e("d", 110)]) == []
+    assert sync.owing() == ("a",)
+    assert names(sync.push(e("a", 105))) == ["a105"]
+
+
 def test_what_is_set_aside_is_bounded_too_and_drained() -> None:
     sync = Synchroniser(["a"], max_waiting=2)
     sync.push([e("a", 9), e("a", 1), e("a", None)])
-    with pytest.raises(BufferLimitError, match="were not drained"):
+    with pytest.raises(BufferLimitError, match=r"were not drained.*Call drain\(\)"):
         sync.push(e("a", 2))
     late, quarantined = sync.drain()
     assert late == [Late(e("a", 1), 8)]
@@ -330,7 +398,8 @@ def test_what_is_set_aside_is_bounded_too_and_drained() -> None:
         ({"max_delay": "5", "clock": Clock()}, "max_delay='5' cannot be"),
         ({"max_failures": 0}, "max_failures=0 cannot be"),
         ({"max_waiting": True}, "max_waiting=True cannot be"),
-        ({"streams": "abc"}, "streams='abc' is one name; give a list"),
+        ({"streams": "abc"}, "streams='abc' is no list of names"),
+        ({"streams": 5}, "streams=5 is no list of names"),
         ({"streams": [""]}, "a stream is named by a string; got ''"),
         ({"streams": [3]}, "a stream is named by a string; got 3"),
     ],
@@ -354,6 +423,31 @@ def test_a_saved_synchroniser_with_a_max_delay_needs_a_clock_again() -> None:
     saved = Synchroniser(["a"], clock=Clock(), max_delay=3).save()
     with pytest.raises(StateError, match="saved with max_delay=3, which needs a clock"):
         Synchroniser.load(saved)
+
+
+def test_time_between_saving_and_loading_does_not_count_and_the_clock_may_start_anew() -> None:
+    clock = Clock()
+    clock.now = 1e6
+    sync = Synchroniser(list("ab"), clock=clock, max_delay=2)
+    sync.push(e("a", 1))
+    clock.now += 1.5
+    saved = sync.save()
+    clock.now = 5  # another machine
+    again = Synchroniser.load(saved, clock=clock)
+    assert again.step() == []
+    clock.now = 6
+    assert names(again.step()) == ["a1"]
+    assert again.stats()["a"].wait_total == 2.5
+
+
+def test_a_clock_that_goes_back_makes_no_negative_waits() -> None:
+    clock = Clock()
+    clock.now = 10
+    sync = Synchroniser(list("ab"), clock=clock)
+    sync.push(e("a", 1))
+    clock.now = 2
+    sync.push(e("b", 1))
+    assert sync.stats()["a"].wait_total == 0 and sync.stats()["b"].held_up_total == 0
 
 
 def test_what_was_set_aside_is_saved() -> None:

@@ -45,7 +45,7 @@ class Balanced(Tables):
 
     def insert(self, waiting: Waiting) -> list[Waiting]:
         self._put(waiting, self._all & ~waiting.stream.bit)
-        return self._sweep()
+        return self.sweep()
 
     def expel(self, upto: Point) -> list[Waiting]:
         out: list[Waiting] = []
@@ -96,7 +96,7 @@ class Balanced(Tables):
         work.updates += updated
         work.visited += compared
 
-    def _sweep(self) -> list[Waiting]:
+    def sweep(self) -> list[Waiting]:
         out: list[Waiting] = []
         while self.root is not self.nil:
             oldest, inherited = self._oldest()

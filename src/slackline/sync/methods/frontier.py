@@ -23,8 +23,11 @@ class Frontier(Method):
     def __init__(self) -> None:
         super().__init__()
         self._waiting: list[Waiting] = []
-        #: (a lower bound of its frontier, its name, stream), once per live stream.
-        self._fronts: list[tuple[Point, str, Stream]] = []
+        #: (a lower bound of its frontier, entry, stream) of every live stream. Entries of streams that were masked
+        #: stay until they come to the top, or are more than half.
+        self._fronts: list[tuple[Point, int, Stream]] = []
+        self._entries = 0
+        self._dead = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -32,20 +35,32 @@ class Frontier(Method):
     def __iter__(self) -> Iterator[Waiting]:
         return iter(sorted(self._waiting))
 
+    def oldest(self) -> Waiting | None:
+        return self._waiting[0] if self._waiting else None
+
     def add(self, stream: Stream) -> None:
-        heappush(self._fronts, (stream.frontier, stream.name, stream))
+        self._entries += 1
+        stream.entry = self._entries
+        heappush(self._fronts, (stream.frontier, stream.entry, stream))
 
     def insert(self, waiting: Waiting) -> list[Waiting]:
         heappush(self._waiting, waiting)
         return self.expel(self._horizon())
 
     def mask(self, stream: Stream) -> list[Waiting]:
-        self._fronts = [front for front in self._fronts if front[2] is not stream]
-        heapify(self._fronts)
-        return self.expel(self._horizon())
+        stream.entry = 0
+        self._dead += 1
+        if 2 * self._dead > len(self._fronts):
+            self._fronts = [front for front in self._fronts if front[2].entry == front[1]]
+            heapify(self._fronts)
+            self._dead = 0
+        return self.sweep()
 
     def unmask(self, stream: Stream) -> None:
         self.add(stream)
+
+    def sweep(self) -> list[Waiting]:
+        return self.expel(self._horizon())
 
     def expel(self, upto: Point) -> list[Waiting]:
         waiting = self._waiting
@@ -57,22 +72,30 @@ class Frontier(Method):
 
     def restore(self, waiting: list[Waiting], streams: list[Stream]) -> None:
         self._waiting = sorted(waiting)
-        self._fronts = sorted((stream.frontier, stream.name, stream) for stream in streams if stream.live)
+        for stream in streams:
+            if stream.live:
+                self.add(stream)
 
     def check_invariants(self) -> None:
         for heap in (self._waiting, self._fronts):
             assert all(heap[(i - 1) // 2] <= heap[i] for i in range(1, len(heap))), "a heap is not in order"
-        assert all(front <= stream.frontier for front, _, stream in self._fronts), "a front is ahead of its stream"
+        live = [(front, stream) for front, entry, stream in self._fronts if stream.entry == entry]
+        assert all(front <= stream.frontier for front, stream in live), "a front is ahead of its stream"
+        assert len(live) + self._dead == len(self._fronts), "dead entries are not counted right"
 
     def _horizon(self) -> Point:
         """The least frontier. What is on top is corrected until it is right."""
         fronts = self._fronts
         visited = 1
         while fronts:
-            front, name, stream = fronts[0]
-            if stream.frontier is front:
+            front, entry, stream = fronts[0]
+            if stream.entry != entry:
+                heappop(fronts)
+                self._dead -= 1
+            elif stream.frontier is front:
                 break
-            heapreplace(fronts, (stream.frontier, name, stream))
+            else:
+                heapreplace(fronts, (stream.frontier, entry, stream))
             visited += 1
         self.work.visited += visited
         return fronts[0][0] if fronts else FOREVER

@@ -23,7 +23,7 @@ class Work:
     comparisons: int = 0
     #: Readiness tables changed.
     updates: int = 0
-    #: Nodes looked at, for whatever reason.
+    #: Nodes looked at: on the way to an event's place, to see whether they may go, and to take them out.
     visited: int = 0
 
 
@@ -41,6 +41,10 @@ class Method(ABC):
     def __iter__(self) -> Iterator[Waiting]:
         """The events that wait, in order."""
 
+    def oldest(self) -> Waiting | None:
+        """The first of the events that wait."""
+        return next(iter(self), None)
+
     @abstractmethod
     def add(self, stream: Stream) -> None:
         """A stream joined. What waits already does not wait for it."""
@@ -56,6 +60,10 @@ class Method(ABC):
     @abstractmethod
     def unmask(self, stream: Stream) -> None:
         """A disabled stream has come back: it is waited for again. Its event is inserted next."""
+
+    @abstractmethod
+    def sweep(self) -> list[Waiting]:
+        """All that may go, also what the method would have held longer."""
 
     @abstractmethod
     def expel(self, upto: Point) -> list[Waiting]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from slackline.sync.methods.tables import join
 from slackline.sync.methods.tree import Node, Tree
-from slackline.sync.stream import Waiting
+from slackline.sync.stream import Stream, Waiting
 
 
 class Method1(Tree):
@@ -18,7 +18,11 @@ class Method1(Tree):
 
     def insert(self, waiting: Waiting) -> list[Waiting]:
         self._add(waiting)
-        return self._sweep()
+        return self._process()
+
+    def mask(self, stream: Stream) -> list[Waiting]:
+        self._live &= ~stream.bit
+        return self._process()
 
     def _add(self, waiting: Waiting) -> None:
         """Algorithm 1, as a loop."""
@@ -51,7 +55,7 @@ class Method1(Tree):
         work.updates += updated
         work.visited += compared
 
-    def _sweep(self) -> list[Waiting]:
+    def _process(self) -> list[Waiting]:
         """Algorithms 2 and 3: while the root may go, it and its left side do."""
         out: list[Waiting] = []
         while self.root is not None:

@@ -58,20 +58,3 @@ class Method2(Tree):
         work.updates += updated
         work.visited += compared + can_check
         return out
-
-    def _sweep(self) -> list[Waiting]:
-        """All that may go: the oldest node, with what it inherits on the way down to it, and again."""
-        out: list[Waiting] = []
-        while self.root is not None:
-            above: Node | None = None
-            node, inherited = self.root, EVERYBODY
-            while node.left is not None:
-                inherited &= node.owed
-                above, node = node, node.left
-                self.work.visited += 1
-            self.work.visited += 1
-            if not self._ready(node, inherited):
-                break
-            self._take_alone(node, out)
-            self._hang(above, node.right)
-        return out

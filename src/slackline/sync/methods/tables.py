@@ -43,10 +43,6 @@ class Tables(Method):
     def _nodes(self) -> Iterator[Tabled]:
         """The nodes in order."""
 
-    @abstractmethod
-    def _sweep(self) -> list[Waiting]:
-        """What may go, of what the method looks at."""
-
     def __len__(self) -> int:
         return self._size
 
@@ -63,7 +59,7 @@ class Tables(Method):
 
     def mask(self, stream: Stream) -> list[Waiting]:
         self._live &= ~stream.bit
-        return self._sweep()
+        return self.sweep()
 
     def unmask(self, stream: Stream) -> None:
         self._live |= stream.bit

@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterator
 
-from slackline.sync.methods.tables import Tables, owed_by
+from slackline.sync.methods.tables import EVERYBODY, Tables, owed_by
 from slackline.sync.stream import Point, Stream, Waiting
 
 
@@ -53,6 +53,23 @@ class Tree(Tables):
                 above, node = node, node.left
         return out
 
+    def sweep(self) -> list[Waiting]:
+        """All that may go: the oldest node, with what it inherits on the way down to it, and again."""
+        out: list[Waiting] = []
+        while self.root is not None:
+            above: Node | None = None
+            node, inherited = self.root, EVERYBODY
+            while node.left is not None:
+                inherited &= node.owed
+                above, node = node, node.left
+                self.work.visited += 1
+            self.work.visited += 1
+            if not self._ready(node, inherited):
+                break
+            self._take_alone(node, out)
+            self._hang(above, node.right)
+        return out
+
     def kept(self) -> Iterator[Waiting]:
         """Each node before those below it: a tree has only one shape that gives this order."""
         left_out = [self.root]
@@ -92,6 +109,7 @@ class Tree(Tables):
     def _take(self, node: Node, out: list[Waiting]) -> None:
         """Give a node and all on its left away, in order."""
         for each in nodes(node.left):
+            self.work.visited += 1
             self._take_alone(each, out)
         node.left = None
         self._take_alone(node, out)
