@@ -10,11 +10,13 @@ with 16, without delays, and the ratio of the logarithms of these numbers, which
 
 As in the document all streams have the same throughput and 10,000 events are made: one per tick, the streams in
 turn. Without delay they arrive as they occur, with 1 to 1500 streams; ``delayed`` is how many of the first streams are
-late (2, or 1 if there is only one), with 1 to 256 streams: the first by 100 ticks, the second by 200. ``visited``
-counts the nodes looked at: on the way to an event's place, to see whether they may go, and to take them out; not in
-rotations. Frontier has no nodes: it counts the entries on top of its heaps that it looks at, and not what the C library
-does inside them, so its count cannot be compared. ``held`` is for how many arrivals an event was kept, on average. ``seconds`` is the best of ``repeats`` rounds,
-for whole pushes of one event; the rounds of the methods take turns, so that a busy machine disturbs all alike.
+late (2, or 1 if there is only one), with 1 to 256 streams: the first by 100 ticks, the second by 200.
+
+``visited`` counts the nodes looked at: on the way to an event's place, to see whether they may go, and to take them
+out; not in rotations. Frontier has no nodes: it counts the entries on top of its heaps that it looks at, and not what
+the C library does inside them, so its count cannot be compared. ``held`` is for how many arrivals an event was kept, on
+average. ``seconds`` is the best of ``repeats`` rounds, for whole pushes of one event; the rounds of the methods take
+turns, so that a busy machine disturbs all alike.
 """
 
 from __future__ import annotations

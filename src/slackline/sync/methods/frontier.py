@@ -48,8 +48,8 @@ class Frontier(Method):
         return self.expel(self._horizon())
 
     def mask(self, stream: Stream) -> list[Waiting]:
+        self._dead += stream.entry != 0  # one that was disabled may be removed, too
         stream.entry = 0
-        self._dead += 1
         if 2 * self._dead > len(self._fronts):
             self._fronts = [front for front in self._fronts if front[2].entry == front[1]]
             heapify(self._fronts)
