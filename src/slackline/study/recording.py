@@ -111,19 +111,26 @@ def load_recording(
     parts: list[_Part] = []
     failed: list[Failed] = []
     quarantined: dict[str, int] = {}
+    wrong_columns = 0
     for done, (name, path) in enumerate(files.items()):
         if progress is not None:
             progress(f"reading {path.name}", done, len(files))
         try:
             part = _load(name, path, columns, len(files) > 1, keep)
-        except (StreamError, SchemaError) as error:
+        except SchemaError as error:
+            wrong_columns += 1
+            failed.append(Failed(name, str(error)))
+            continue
+        except StreamError as error:
             failed.append(Failed(name, str(error)))
             continue
         parts.append(part)
         if part.quarantined:
             quarantined[name] = part.quarantined
     if not any(len(part.ts) for part in parts):
-        raise StreamError(_nothing(parts, failed))
+        # A column that no file has is a mistake of who asks, not of the files.
+        kind = SchemaError if wrong_columns == len(files) else StreamError
+        raise kind(_nothing(parts, failed))
     return _merge(parts, columns, keep, tuple(failed), quarantined)
 
 

@@ -94,8 +94,14 @@ def test_a_file_that_cannot_be_read_is_a_warning_and_the_others_go_on(tmp_path):
 
 
 def test_if_no_file_can_be_read_the_command_fails_with_1(tmp_path):
-    result = run("sync", write(tmp_path, "bad.csv", "tz\n1\n"), "--ts", "ts")
+    result = run("sync", write(tmp_path, "empty.csv", ""), "--ts", "ts")
     assert result.exit_code == 1 and result.stdout == ""
+    assert "cannot read" in result.stderr and "Traceback" not in result.output
+
+
+def test_a_column_that_no_file_has_is_wrong_use(tmp_path):
+    result = run("sync", write(tmp_path, "bad.csv", "tz\n1\n"), "--ts", "ts")
+    assert result.exit_code == 2 and result.stdout == ""
     assert "Did you mean 'tz'?" in result.stderr and "Traceback" not in result.output
 
 
