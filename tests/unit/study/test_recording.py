@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from slackline.core.errors import ConfigError
+from slackline.core.errors import ConfigError, SchemaError
 from slackline.study import Columns, StreamError, load_recording
 
 TIMES = Columns(ts="ts", arrival="at", unit="ms")
@@ -151,7 +151,7 @@ def test_a_file_that_cannot_be_read_fails_and_the_others_go_on(tmp_path, make, w
 
 
 def test_if_no_file_can_be_read_the_error_says_why(tmp_path):
-    with pytest.raises(StreamError, match=r"no stream holds an event: a: a\.csv has no column 'ts'"):
+    with pytest.raises(SchemaError, match=r"no stream holds an event: a: a\.csv has no column 'ts'"):
         load_recording([write(tmp_path, "a.csv", "x,at\n1,1\n")], TIMES)
 
 
