@@ -15,6 +15,8 @@ import slackline as sl
 from slackline.sim.building import HOUR, MINUTE, SECOND, Building, Change, building
 from slackline.sync import Dependencies, Dependency, Occurrences, Synchroniser, Transitions
 
+MAX_LAG = 40 * SECOND
+
 
 def in_step(day: Building) -> tuple[list[sl.Event], Synchroniser]:
     """The events in order, as a synchroniser gives them that lives through the arrivals."""
@@ -33,7 +35,7 @@ def find(events: Iterable[sl.Event], types: tuple[str, ...]) -> list[sl.Event]:
     detectors = [
         Occurrences(*types, silence=5 * MINUTE),
         Transitions(),
-        Dependencies(window=8 * HOUR, max_lag=40 * SECOND),
+        Dependencies(window=8 * HOUR, max_lag=MAX_LAG),
     ]
     engine = sl.Engine(sl.Hierarchy(detectors, clock=types), policy="ordered")
     return [output.event for output in engine.push(events) + engine.close()]
@@ -49,6 +51,16 @@ def ends(one: Dependency) -> tuple[Change, Change]:
         Change(one.cause, one.cause_before, one.cause_after),
         Change(one.effect, one.effect_before, one.effect_after),
     )
+
+
+def order(outputs: list[sl.Event], cause: Change, effect: Change) -> tuple[int, int, int]:
+    """How often the effect that was nearest to a cause came before it, how often at the same time; of how many."""
+    times: dict[Change, list[int]] = {cause: [], effect: []}
+    for event in outputs:
+        if event.type == "transition":
+            times.get(Change(event["device"], event["before"], event["after"]), []).append(event.ts)
+    lags = [min((ts - start for ts in times[effect]), key=abs) for start in times[cause]]
+    return sum(-MAX_LAG <= lag < 0 for lag in lags), lags.count(0), len(lags)
 
 
 def groups(day: Building) -> dict[str, str]:
@@ -80,9 +92,11 @@ def compare(day: Building, outputs: list[sl.Event]) -> None:
     missed = sum(pair not in found for pair in truth)
     print(f"  planted: {len(truth)}, found: {len(truth) - missed}, missed: {missed}")
     print(f"  echoes, between devices that are linked: {len(echoes)}; spurious: {len(rest) - len(echoes)}")
-    for cause, effect in echoes:
-        if (effect, cause) in truth:
-            print(f"  backwards: {cause.device} {cause.after} seems to bring about {effect.device} {effect.after}")
+    for cause, effect in truth:
+        if (cause, effect) not in found:
+            before, same, causes = order(outputs, cause, effect)
+            what = f"{effect.device} {effect.after} came before its cause {before} times"
+            print(f"  missed: {what}, at the same time {same}, of {causes}")
     for event in outputs:
         if event.type == "dependency_lost" and ends(dependency(event)) in truth:
             print(f"  lost at {event.ts / HOUR:.1f} h: {event['cause']} -> {event['effect']} ({event['reason']})")

@@ -26,7 +26,7 @@ EXPECTED = {
         "planted: 7, found: 7, missed: 0",
         "spurious: 0",
         "lost at 17.3 h: cellar_door -> alarm (unfollowed)",
-        "backwards: alarm beeping",
+        "missed: alarm beeping came before its cause 53 times",
     ],
     "07_spark_synchronise.py": [
         "stream: 996 rows, in order: True",

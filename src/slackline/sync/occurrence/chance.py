@@ -1,36 +1,33 @@
-"""Could it be chance? What follows a cause is compared with what came before it.
+"""Could it be chance? How often an effect came after its cause is compared with how often it came before.
 
-If an effect has nothing to do with a cause, it is as likely just before the cause as just after it, however often it
-happens and whatever the hour: a busy morning is busy on both sides. So the time before a cause is the control for the
-time after it, and no model of the rates is needed. Fisher's exact test tells how likely so many more after than before
-would be.
+Let A and B have nothing to do with each other, but be busy at the same hours, in the same sessions, in bursts. Written
+down in order, ABBAAB is then as likely as the same read backwards, and B comes next after A as often as A after B. So
+of the causes that have the effect on one side only, half have it after, as with a coin. Each effect counts for the
+nearest cause on either side only: then one stretch of As and Bs, however long, tips the scales by one at most. No model
+of the rates is needed.
 """
 
 from __future__ import annotations
 
-from math import exp, lgamma
+from math import exp, lgamma, log
 
 
-def fisher(after: int, before: int, trials: int) -> float:
-    """How likely, by chance alone, ``after`` or more would be, given ``after + before`` successes in twice ``trials``.
+def coin(after: int, before: int) -> float:
+    """How likely a fair coin, thrown ``after + before`` times, shows heads ``after`` times or more (the sign test).
 
-    The upper tail of the hypergeometric distribution (Fisher's exact test, one-sided), in O(trials) at most.
+    In O(after + before) at most.
 
-    >>> fisher(4, 0, 4), round(fisher(9, 2, 10), 5), fisher(3, 3, 3), fisher(0, 0, 0)
-    (0.014..., 0.00274, 1.0, 1.0)
+    >>> coin(4, 0), coin(9, 2), coin(2, 9), coin(0, 0)
+    (0.0625, 0.0327..., 0.9941..., 1.0)
     """
-    both = after + before
-    last = min(trials, both)
-    term = exp(_ways(trials, after) + _ways(trials, both - after) - _ways(2 * trials, both))
+    if after < before:  # from the far side, where the terms are not too small to begin with
+        return 1.0 - coin(before + 1, after - 1) if after else 1.0
+    throws = after + before
+    term = exp(lgamma(throws + 1) - lgamma(after + 1) - lgamma(before + 1) - throws * log(2))
     total = 0.0
-    for more in range(after, last + 1):
+    for heads in range(after, throws + 1):  # beyond the middle the terms only fall
         total += term
-        if more >= before and term < 1e-17 * total:  # beyond the middle the terms only fall
+        if term < 1e-17 * total:
             break
-        term *= (trials - more) * (both - more) / ((more + 1) * (trials - both + more + 1)) if more < last else 0.0
+        term *= (throws - heads) / (heads + 1)
     return min(total, 1.0)
-
-
-def _ways(among: int, chosen: int) -> float:
-    """The logarithm of the number of ways to choose."""
-    return lgamma(among + 1) - lgamma(chosen + 1) - lgamma(among - chosen + 1)

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from slackline.core.detector import Detector
 from slackline.core.errors import ConfigError
 from slackline.core.event import Event
-from slackline.sync.occurrence.chance import fisher
+from slackline.sync.occurrence.chance import coin
 from slackline.sync.occurrence.following import Following, Kind, Pair, Tally
 from slackline.sync.occurrence.occurrences import OutOfOrderError
 from slackline.sync.occurrence.options import share, whole
@@ -58,7 +58,8 @@ class Dependencies(Detector):
     ``window``          over how much stream time.
     ``max_lag``         how long after its cause an effect may come. Little more than the lags to be found is best:
                         causes that are closer together than this cannot be told apart.
-    ``min_support``     how many causes must have been followed.
+    ``min_support``     how many causes must have been followed. Chance asks for more if there are many kinds: with
+                        30, that 20 were followed and none preceded.
     ``min_confidence``  which share of the causes must have been followed.
     ``significance``    how likely it may be that, with all pairs together, one is found by chance in a window.
     ``max_size``        how many causes and matches are held. Beyond, the oldest are dropped before they leave the
@@ -66,15 +67,16 @@ class Dependencies(Detector):
 
     Publishes, with the fields of :class:`Dependency`, ``dependency`` when a pair begins to hold and
     ``dependency_lost`` when it no longer does. The latter has a ``reason`` too: ``"unfollowed"`` (the causes are still
-    there, the effects are not), ``"rare"`` (there are too few causes) or ``"chance"`` (the effect now comes
-    as often without its cause). ``dependencies_cut`` has ``max_size``, ``cut`` and ``reaches``, how long the
-    window still is; it comes at most once per window.
+    there, the effects are not), ``"rare"`` (there are too few causes to say) or ``"chance"`` (the effect now comes
+    before its cause too, more than half as often as after it). ``dependencies_cut`` has ``max_size``, ``cut`` and
+    ``reaches``, how long the window still is; it comes at most once per window.
 
     A cause counts once ``max_lag`` has passed, whether it was followed or not; so everything is reported that much
     later, with the time stamp of the transition that showed the time. Transitions of one device are no pair.
 
     A transition costs O(r), with r transitions in the last ``max_lag``, and each pair that passes 1. and 2. a test of
-    O(causes) at most. Memory: the transitions of the window and what followed each of them, ``max_size`` at most.
+    O(causes) at most. Memory: the transitions of the window and what came within ``max_lag`` before and after each,
+    ``max_size`` at most.
     """
 
     listens = ("transition",)
@@ -176,7 +178,7 @@ class Dependencies(Detector):
                     self.held[cause].remove(effect)
                     told = asdict(self._dependency(cause, effect))
                     found.append(event.derive("dependency_lost", **told, reason=reason))
-            elif pair.followed >= enough and self._is_no_chance(pair, tally, effect):
+            elif pair.followed >= enough and self._is_no_chance(pair, effect):
                 pair.holds = True
                 self.held.setdefault(cause, []).append(effect)
                 found.append(event.derive("dependency", **asdict(self._dependency(cause, effect))))
@@ -184,21 +186,21 @@ class Dependencies(Detector):
             del self.held[cause]
         return found
 
-    def _is_no_chance(self, pair: Pair, tally: Tally, effect: Kind) -> bool:
+    def _is_no_chance(self, pair: Pair, effect: Kind) -> bool:
         if self.following.kinds[effect].seen < self.min_support:  # not one of those that are counted as looked at
             return False
         pairs = max(1, self.frequent * (self.frequent - 1))
-        return fisher(pair.after, pair.before, tally.quiet) <= self.significance / pairs
+        return coin(pair.after, pair.before) <= self.significance / pairs
 
     def _why_lost(self, pair: Pair, tally: Tally, enough: float) -> str | None:
         if tally.settled < KEEP * self.min_support:
             return "rare"
         if pair.followed < enough:
             return "unfollowed"
-        if fisher(pair.after, pair.before, tally.quiet) <= self.significance:
+        if coin(pair.after, pair.before) <= self.significance:
             return None
-        # So few causes would prove nothing even if all were followed and none preceded.
-        return "rare" if fisher(tally.quiet, 0, tally.quiet) > self.significance else "chance"
+        # A clear difference that proves nothing any more is one of too few causes.
+        return "chance" if 2 * pair.preceded > pair.followed else "rare"
 
     def _dependency(self, cause: Kind, effect: Kind) -> Dependency:
         pair, tally = self.following.pairs[cause][effect], self.following.kinds[cause]
@@ -211,6 +213,6 @@ class Dependencies(Detector):
             support=pair.followed,
             causes=tally.settled,
             confidence=pair.followed / tally.settled,
-            chance=pair.before / tally.quiet if tally.quiet else 0.0,
-            p_value=fisher(pair.after, pair.before, tally.quiet),
+            chance=pair.preceded / tally.whole if tally.whole else 0.0,
+            p_value=coin(pair.after, pair.before),
         )

@@ -60,15 +60,17 @@ class Occurrences(Detector):
     (the state that follows; None if the device fell silent), ``overlaps`` (those that shared most time, as a list of
     ``{device, state, shared}``) and ``overlapping`` (how many shared any).
 
-    - An event that repeats the state goes on with the occurrence.
+    - An event that repeats the state goes on with the occurrence. Equal numbers are one state, as everywhere in
+      Python: 1, 1.0 and True. It is named as it was told first.
     - The end of one occurrence is the start of the next. Two events of a device at one time give an occurrence of
       duration 0. It is published, since it was told, and overlaps with nothing.
     - The time stamp is the end. Only a silence is noticed later, with the next event of any device, and has the time
       stamp of that event: nothing is ever set back. ``end`` is the end in either case.
     - A state that never ends gives no occurrence. ``held()`` tells the states that hold.
 
-    An event costs O(1), one that ends a state O(k log n), with k ``overlaps`` and n occurrences that ended before;
-    see :mod:`slackline.sync.occurrence.overlaps`. Memory: one entry per device, and those k log n.
+    An event costs O(1), one that ends a state usually O(k log n), with k ``overlaps`` and n occurrences that ended
+    before, and O(k d) with d devices at worst, if each state is shorter than the last; see
+    :mod:`slackline.sync.occurrence.overlaps`. Memory: one entry per device, and as many, at most 2 k d.
 
     >>> detector = Occurrences("switch")
     >>> told = [(0, "lamp", "off"), (5, "door", "open"), (8, "lamp", "on"), (9, "door", "open"), (20, "lamp", "off")]

@@ -8,6 +8,8 @@ devices for every event is avoided:
 - Of those that have ended, Y is forgotten once k others ended after it that lasted as long: whatever Y shares with an
   occurrence that is still open, they share as much or more. If durations come in no particular order, about
   k ln(n/k) are left; and none that ended before the oldest open one began.
+- If durations shrink, that forgets nobody. So when more than 2k per device are left, all go that are not among the k
+  that share most with some occurrence still open. Nothing that will be asked for is lost: the answers stay exact.
 - The number of all is a difference of two counts, taken at the start and at the end of X.
 """
 
@@ -117,7 +119,21 @@ class Overlaps:
         self.kept = [past for past in self.kept if past.outlasted < self.most and past.end > oldest]
         if self.most:
             self.kept.append(Ended(this.device, this.state, this.start, self.now))
+        if len(self.kept) > 2 * self.most * (len(self.open) + 1):
+            self._thin_out()
         self.ended += 1
+
+    def _thin_out(self) -> None:
+        """Keep what is among the most of an open occurrence: k of each. Half go at least, so it is seldom done."""
+        needed: set[int] = set()
+        for one in self.open.values():
+            numbered = [(n, past) for n, past in enumerate(self.kept) if past.end > one.start]
+            # Of equals the latest, as in an answer.
+            best = nlargest(
+                self.most, numbered, key=lambda item: (item[1].end - max(one.start, item[1].start), item[0])
+            )
+            needed.update(n for n, _ in best)
+        self.kept = [past for n, past in enumerate(self.kept) if n in needed]
 
 
 def _shared(overlap: Overlap) -> int:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+from itertools import pairwise
 from math import comb
 
 import pytest
 
 import slackline as sl
 from slackline.core.errors import ConfigError
-from slackline.sync.occurrence.chance import fisher
+from slackline.sync.occurrence.chance import coin
 from slackline.sync.occurrence.dependencies import Dependencies
 from slackline.sync.occurrence.occurrences import Occurrences, OutOfOrderError
 from slackline.sync.occurrence.transitions import Transitions
@@ -73,17 +74,56 @@ def test_devices_that_have_nothing_to_do_with_each_other_give_no_dependency(seed
     assert found(rows, max_lag=60, min_confidence=0.05) == []
 
 
+def sessions(rng, *, gap, length=300, shape=lambda _: 1.0, number=100):
+    """Somebody is in the room for a while, once an hour, and uses two devices, each without regard to the other."""
+    rows = []
+    for start in range(0, number * HOUR, HOUR):
+        for device in ("coffee", "printer"):
+            ts = start + rng.expovariate(1 / gap)
+            while ts < start + length:
+                if rng.random() < shape((ts - start) / length):
+                    rows.append((int(ts), device))
+                ts += rng.expovariate(1 / gap)
+    return rows
+
+
+@pytest.mark.parametrize(
+    "max_lag, gap, more",
+    [
+        (30, 10, {}),
+        (60, 30, {}),
+        (30, 20, {}),
+        (30, 10, {"length": 60}),
+        (30, 5, {"shape": lambda part: part}),  # more and more is done, and then they leave
+        (30, 5, {"shape": lambda part: 1 - part}),
+    ],
+)
+@pytest.mark.parametrize("seed", range(2))
+def test_devices_used_in_the_same_sessions_give_no_dependency(seed: int, max_lag: int, gap: int, more: dict) -> None:
+    # Before the first use in a session nobody was there: that is no control for the time after it.
+    rows = sessions(random.Random(seed), gap=gap, **more)
+    assert found(rows, window=1_000 * HOUR, max_lag=max_lag) == []
+
+
+@pytest.mark.parametrize("gap", [10, 60])
+def test_planted_dependency_is_found_in_sessions_even_if_its_causes_are_close_together(gap: int) -> None:
+    rng = random.Random(1)
+    causes = [(ts, "a") for ts, device in sessions(rng, gap=gap) if device == "coffee"]
+    rows = causes + [(ts + rng.randint(3, 6), "b") for ts, _ in causes if rng.random() < 0.9]
+    assert [ends(event) for event in found(rows, window=1_000 * HOUR)] == [("a", "on", "b", "on")]
+
+
 def test_figures_are_those_of_the_causes_that_have_settled() -> None:
-    # Twelve causes, 100 apart; all but the third are followed, after 10, 11, 12 ... The last is still waiting.
-    rows = [(100 * n, "a") for n in range(1, 13)] + [(100 * n + 10 + n, "b") for n in range(1, 13) if n != 3]
+    # 16 causes, 100 apart; all but the third are followed, after 11, 12, 14, 15 ... The last is still waiting.
+    rows = [(100 * n, "a") for n in range(1, 17)] + [(100 * n + 10 + n, "b") for n in range(1, 17) if n != 3]
     detector = Dependencies(window=10_000, max_lag=30, min_support=5)
     (event,) = found(rows, detector)
     assert ends(event) == ("a", "on", "b", "on") and event.type == "dependency"
     one = detector.holding()[0]
-    assert (one.support, one.causes, one.lag, one.chance) == (10, 11, 16, 0.0)
-    assert one.spread == 19 - 14
-    # 10 of the 11 are quiet, with nothing before them; the first has no past to compare with.
-    assert one.p_value == pytest.approx(fisher(9, 0, 10))
+    assert (one.support, one.causes, one.lag, one.chance) == (14, 15, 18, 0.0)
+    assert one.spread == 22 - 15
+    # The first has no past to compare with; of the other 14, 13 were followed and none preceded.
+    assert one.p_value == pytest.approx(coin(13, 0))
 
 
 def test_each_cause_counts_its_first_follower_only() -> None:
@@ -107,9 +147,9 @@ def test_one_effect_proves_nothing_for_a_whole_burst_of_causes() -> None:
     detector = Dependencies(window=10_000, max_lag=30, min_support=5)
     assert found(rows, detector) == []
     ((cause, tally),) = [one for one in detector.following.kinds.items() if one[0][0] == "a"]
-    assert (tally.settled, tally.quiet) == (30, 5)
+    assert (tally.settled, tally.whole) == (30, 25)
     pair = detector.following.pairs[cause]["b", "off", "on"]
-    assert (pair.followed, pair.after, pair.before) == (30, 5, 0)
+    assert (pair.followed, pair.preceded, pair.after, pair.before) == (30, 0, 5, 0)
 
 
 def test_what_was_never_in_one_window_does_not_count_together_after_a_pause() -> None:
@@ -151,6 +191,17 @@ def test_dependency_is_lost_when_the_effect_happens_all_the_time() -> None:
         ("dependency_lost", "chance"),
     ]
     assert events[1]["chance"] > 0.5
+
+
+def test_dependency_of_which_too_little_is_left_to_say_is_lost_as_rare() -> None:
+    # Many causes, then ten in a window, all but two of them followed: as regular as before, but it could be chance.
+    regular = [(100 * n + lag, device) for n in range(30) for lag, device in [(0, "a"), (5, "b")]]
+    seldom = [
+        (4_000 + 300 * n + lag, device) for n in range(12) for lag, device in [(0, "a"), (5, "b")] if n % 5 or lag == 0
+    ]
+    begun, lost = found(regular + seldom, window=3_100)
+    assert (begun.type, lost.type, lost["reason"]) == ("dependency", "dependency_lost", "rare")
+    assert lost["causes"] >= 10 and lost["p_value"] > 0.001
 
 
 def test_dependency_at_the_edge_does_not_come_and_go() -> None:
@@ -199,11 +250,33 @@ def test_counts_kept_as_they_change_are_those_counted_afresh(seed: int) -> None:
         assert detector.frequent == sum(tally.seen >= 10 for tally in following.kinds.values())
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_read_backwards_what_came_after_came_before(seed: int) -> None:
+    # The law that the comparison rests on. Many transitions are at the same time or max_lag apart.
+    rng = random.Random(seed)
+    rows = [(100 + rng.randrange(400), f"d{rng.randrange(4)}") for _ in range(150)]
+
+    def counts(rows):
+        detector = Dependencies(window=10_000, max_lag=8)
+        found([(0, "first"), *rows, (600, "last")], detector)
+        return {
+            (cause[0], effect[0]): (pair.followed, pair.preceded, pair.after, pair.before)
+            for cause, effects in detector.following.pairs.items()
+            for effect, pair in effects.items()
+        }
+
+    backwards = counts([(600 - ts, device) for ts, device in rows])
+    assert counts(rows) == {pair: (b, a, d, c) for pair, (a, b, c, d) in backwards.items()}
+    for (cause, effect), (*_, after, before) in backwards.items():
+        mine = sorted(row for row in rows if row[1] in (cause, effect))
+        stretches = 1 + sum(later[0] - earlier[0] > 8 for earlier, later in pairwise(mine))
+        assert abs(after - before) <= stretches
+
+
 def test_after_a_long_pause_nothing_old_is_left() -> None:
     detector = Dependencies(window=1_000, max_lag=30, min_support=5)
-    begun, lost = found(
-        [(100 * n + lag, d) for n in range(9) for lag, d in [(0, "a"), (5, "b")]] + [(10**6, "c")], detector
-    )
+    rows = [(50 * n + lag, device) for n in range(18) for lag, device in [(0, "a"), (5, "b")]]
+    begun, lost = found([*rows, (10**6, "c")], detector)
     assert (begun.type, lost.type, lost["reason"]) == ("dependency", "dependency_lost", "rare")
     following = detector.following
     assert (following.pairs, list(following.settled), list(following.kinds)) == ({}, [], [("c", "off", "on")])
@@ -228,21 +301,20 @@ def test_limit_holds_even_if_everything_happens_at_once() -> None:
     assert detector.following.size <= 50 and detector.cut > 0
     assert [event.type for event in events] == ["dependencies_cut"]
     # What came before these is partly forgotten, so none may serve for the comparison with what comes after.
-    assert not any(cause.quiet for cause in detector.following.waiting)
+    assert not any(cause.whole for cause in detector.following.waiting)
 
 
-@pytest.mark.parametrize(
-    "after, before, trials", [(4, 0, 4), (9, 2, 10), (0, 5, 9), (7, 7, 7), (30, 25, 40), (1, 1, 50)]
-)
-def test_p_value_is_the_exact_tail(after: int, before: int, trials: int) -> None:
-    both = after + before
-    ways = [comb(trials, x) * comb(trials, both - x) for x in range(after, min(trials, both) + 1)]
-    assert fisher(after, before, trials) == pytest.approx(sum(ways) / comb(2 * trials, both), rel=1e-9)
+@pytest.mark.parametrize("after, before", [(4, 0), (9, 2), (0, 5), (2, 9), (7, 7), (6, 7), (30, 25), (1, 1)])
+def test_p_value_is_the_exact_tail(after: int, before: int) -> None:
+    throws = after + before
+    ways = sum(comb(throws, heads) for heads in range(after, throws + 1))
+    assert coin(after, before) == pytest.approx(ways / 2**throws, rel=1e-9)
 
 
-def test_p_value_of_many_trials_neither_overflows_nor_takes_long() -> None:
-    assert fisher(60_000, 1_000, 100_000) < 1e-300
-    assert fisher(50_000, 50_000, 100_000) == pytest.approx(0.5, abs=0.01)
+def test_p_value_of_many_throws_neither_overflows_nor_vanishes() -> None:
+    assert coin(60_000, 1_000) < 1e-300
+    assert coin(50_000, 50_000) == pytest.approx(0.5, abs=0.01)
+    assert coin(1_000, 60_000) == coin(0, 60_000) == 1.0
 
 
 @pytest.mark.parametrize(

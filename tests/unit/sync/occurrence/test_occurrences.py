@@ -115,6 +115,33 @@ def test_what_is_remembered_of_the_past_stays_small_however_long_a_state_lasts()
     assert kept < 100
 
 
+def shrinking(number):
+    """One device stays as it is, two others change faster and faster."""
+    rows, ts = [(0, "door", "open")], 0
+    for n in range(number):
+        ts += number - n
+        rows.append((ts, f"d{n % 2}", n))
+    return told(*rows, (ts + 1, "door", "closed"))
+
+
+def test_what_is_remembered_is_bounded_even_if_each_state_is_shorter_than_the_last() -> None:
+    detector = Occurrences("told", overlaps=4)
+    for event in shrinking(1_000):
+        detector.on_event(event)
+        assert len(detector.overlaps.kept) <= 2 * 4 * 3  # three devices
+
+
+@pytest.mark.parametrize("most", [1, 4])
+def test_overlaps_are_exact_even_if_what_is_remembered_was_cut(most: int) -> None:
+    events = shrinking(200)
+    naive = naive_overlaps(events)
+    occurrences = found(events, Occurrences("told", overlaps=most))
+    assert occurrences[-1]["device"] == "door" and occurrences[-1]["overlapping"] == 200
+    for one in occurrences:
+        expected = naive[one["device"], one["state"], one["start"], one["end"]]
+        assert [other["shared"] for other in one["overlaps"]] == expected[:most]
+
+
 def test_equal_durations_and_what_is_over_are_not_remembered() -> None:
     detector = Occurrences("told", overlaps=4)
     found(told((0, "door", "open"), *((ts, f"d{ts % 5}", ts) for ts in range(200))), detector)
@@ -157,6 +184,13 @@ def test_state_may_be_in_another_field_and_of_numpy() -> None:
     events = [sl.Event("told", ts=ts, source=7, level=np.int64(ts)) for ts in (1, 2)]
     (one,) = found(events, Occurrences("told", state="level"))
     assert (one["device"], one["state"], type(one["state"])) == (7, 1, int)
+
+
+def test_equal_numbers_are_one_state_named_as_it_was_told_first() -> None:
+    (one,) = found(told((0, "lamp", 1), (5, "lamp", True), (6, "lamp", 1.0), (7, "lamp", 0)))
+    assert brief([one]) == [("lamp", 1, 0, 7, 0)] and type(one["state"]) is int
+    (one,) = found(told((0, "lamp", True), (5, "lamp", "True")))  # a text is never equal to a number
+    assert one["state"] is True and one["next"] == "True"
 
 
 @pytest.mark.parametrize("state", [None, [1], {"a": 1}, float("nan"), float("inf"), b"on"])
