@@ -6,16 +6,20 @@ memory is bounded by adapters times ``ahead`` and there is no deadlock, with two
 
 - Methods 1 and 2 may hold back what could go out (they look at the root of the tree only). Should all adapters be held
   up, all get another ``ahead``, until something goes out.
-- An adapter of many streams has ``ahead`` events for each, together. One of its streams may be owed something while the
-  others have used it all up; the time-out, which such an adapter needs, gets things going again.
+- An adapter of many streams has ``ahead`` events for each, together. When it has used them up and it is one of its own
+  streams that is owed, what is owed may lie behind what others have to say: it is read on, up to :data:`MOST` events.
+  With these it is *full*: nobody may wait any longer for what cannot be read, so the junction excuses who owes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 
 from slackline.streams.adapter import Adapter
+
+#: So many events of an adapter of many streams may wait for one of its own; more only if ``ahead`` says so.
+MOST = 100_000
 
 
 class Reading:
@@ -28,8 +32,12 @@ class Reading:
         self.streams: set[str] = set() if self.many else {adapter.name}
         self.state = "reading"
         self.error: BaseException | None = None
+        #: The state it will be in if it was we who cancelled its task.
+        self.told: str | None = None
         self.task: asyncio.Task[None] | None = None
         self.waiting = 0
+        #: How many may wait beyond its credit, since one of its own streams is owed.
+        self.more = 0
         self.may_read = asyncio.Event()
         self.may_read.set()
 
@@ -37,24 +45,50 @@ class Reading:
 class Credit:
     """Lets adapters read or holds them up."""
 
-    def __init__(self, ahead: int, may_stretch: bool) -> None:
+    def __init__(self, ahead: int, may_stretch: bool, owing: Callable[[], Iterable[str]]) -> None:
         self._ahead = ahead
         self._may_stretch = may_stretch
+        #: Tells the streams for which the oldest event waits.
+        self._owing = owing
         self._stretch = 0
         self._held_up = 0
+        #: Those held up that carry many streams.
+        self._held_up_many: set[Reading] = set()
 
     def check(self, reading: Reading, readings: Collection[Reading]) -> None:
         """Hold it up if it has used up its credit. ``readings`` are all that are being read."""
-        if reading.waiting >= self._limit(reading) and reading.may_read.is_set():
-            reading.may_read.clear()
-            self._held_up += 1
-            self._stretch_if_stuck(readings)
+        if not reading.may_read.is_set():
+            return
+        if reading.waiting < self._credit(reading) + reading.more + self._stretch and not self.is_full(reading):
+            return
+        if reading.many and self.owed(reading):
+            reading.more += self._credit(reading)  # not just one: to see who owes takes time, the more streams the more
+            return
+        reading.may_read.clear()
+        self._held_up += 1
+        if reading.many:
+            self._held_up_many.add(reading)
+        self._stretch_if_stuck(readings)
+
+    def owed(self, reading: Reading) -> set[str]:
+        """The streams of an adapter for which the oldest event waits."""
+        return reading.streams.intersection(self._owing())
+
+    def is_full(self, reading: Reading) -> bool:
+        """Has an adapter of many streams as many events waiting as it ever may?"""
+        return reading.many and reading.waiting >= max(MOST, self._credit(reading))
 
     def gave(self, reading: Reading) -> None:
         """An event of it went out, or was set aside."""
         reading.waiting -= 1
         self._stretch = 0
-        if reading.waiting <= self._limit(reading) // 2:
+        if reading.waiting <= self._credit(reading) // 2:
+            reading.more = 0
+            self._let_go(reading)
+
+    def went_out(self) -> None:
+        """All events that went out together are accounted for. Only by this a stream becomes one that is owed."""
+        for reading in [reading for reading in self._held_up_many if self.owed(reading)]:
             self._let_go(reading)
 
     def left(self, reading: Reading, readings: Collection[Reading]) -> None:
@@ -68,10 +102,11 @@ class Credit:
             for each in readings:
                 self._let_go(each)
 
-    def _limit(self, reading: Reading) -> int:
-        return self._ahead * max(1, len(reading.streams)) + self._stretch
+    def _credit(self, reading: Reading) -> int:
+        return self._ahead * max(1, len(reading.streams))
 
     def _let_go(self, reading: Reading) -> None:
         if not reading.may_read.is_set():
             reading.may_read.set()
             self._held_up -= 1
+            self._held_up_many.discard(reading)

@@ -21,7 +21,7 @@ from slackline.streams.backoff import Sleep, logger
 from slackline.streams.errors import AdapterError
 from slackline.streams.lines import Line, Lines
 from slackline.streams.rows import CsvRows
-from slackline.streams.tail import CHUNK, Change, Tail
+from slackline.streams.tail import CHUNK, Change, Tail, check_regular
 
 _CSV = (".csv",)
 _JSON = (".jsonl", ".ndjson", ".jsonlines")
@@ -152,6 +152,7 @@ class FileStream(RecordStream):
             tail.close()
 
     def _pieces_of_lines(self, path: Path) -> Generator[list[Event], None, None]:
+        check_regular(path)
         cursor = _Cursor(self)
         with gzip.open(path) if path.name.lower().endswith(_GZIP) else path.open("rb") as file:
             while data := file.read(CHUNK):
@@ -159,6 +160,7 @@ class FileStream(RecordStream):
         yield cursor.end()
 
     def _pieces_of_rows(self, path: Path) -> Generator[list[Event], None, None]:
+        check_regular(path)
         row = 0
         for records in parquet.batches(path, self._wanted(), self._fields.ts, self._fields.unit):
             found = (self._event(record, f"{path.name}, row {row + i}") for i, record in enumerate(records, 1))

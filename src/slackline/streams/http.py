@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from slackline.core.errors import ConfigError
 from slackline.core.event import Event
 from slackline.streams.adapter import RecordStream
 from slackline.streams.backoff import Backoff, Sleep
 from slackline.streams.errors import AdapterError, require
-from slackline.streams.lines import Lines
+from slackline.streams.lines import MAX_LINE, Lines
+from slackline.streams.sse import SentEvents
 
 if TYPE_CHECKING:
     import httpx
@@ -30,8 +32,11 @@ _LINES = (
 #: Refusals that pass: the request took too long, came too early, or there were too many.
 _TEMPORARY = {408, 425, 429}
 _NO_CONTENT = 204
-#: A server may ask us to come back at once, but not to do nothing else, in seconds.
-SHORTEST = 0.01
+#: A server may ask us to come back at once, but not to do nothing else, or to stay away for ever; in milliseconds.
+SHORTEST, LONGEST = 10, 60_000
+#: Names and values of headers. In a value there may be spaces, but not at its ends.
+_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_VALUE = re.compile(r"[^\x00-\x20\x7f]+([ \t]+[^\x00-\x20\x7f]+)*")
 
 
 class HttpStream(RecordStream):
@@ -66,13 +71,19 @@ class HttpStream(RecordStream):
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         require("HttpStream", "httpx", "httpx_sse")
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.netloc:
+        if not _is_fetchable(url):
             raise ConfigError(f"url={url!r} is none that HTTP can fetch; give http://host/path or https://host/path.")
+        parts = urlsplit(url)
         super().__init__(name or (parts.hostname or "") + parts.path.rstrip("/"), ts, type, type_field, seq, unit)
         self._typed = type is not None or type_field is not None
         self._url = url
         self._headers = dict(headers or {})
+        for header, value in self._headers.items():
+            if not _is_header(header, value):
+                raise ConfigError(
+                    f"headers={{{header!r}: {value!r}}} cannot be sent: a name is a word, a value printable ASCII "
+                    f"without a newline or a space at its ends. Strip it, or encode it."
+                )
         self._timeout = timeout
         self._backoff = Backoff(self.name, sleep)
         self._last_id = ""
@@ -85,7 +96,8 @@ class HttpStream(RecordStream):
         import httpx
 
         timeout = httpx.Timeout(10.0, read=self._timeout)
-        async with httpx.AsyncClient(timeout=timeout, follow_redirects=True) as client:
+        hooks = {"response": [self._check_redirection]}
+        async with httpx.AsyncClient(timeout=timeout, follow_redirects=True, event_hooks=hooks) as client:
             over = False
             while not over:
                 try:
@@ -99,18 +111,25 @@ class HttpStream(RecordStream):
                     why: object = "the server ended the response"
                 except _TemporaryError as error:
                     why = error
+                except (httpx.TooManyRedirects, httpx.UnsupportedProtocol, httpx.LocalProtocolError) as error:
+                    raise AdapterError(f"{self._url}: {error}.") from error
                 except (httpx.TransportError, httpx.DecodingError) as error:
                     why = f"{error.__class__.__name__}: {error}"
-                except (httpx.TooManyRedirects, httpx.InvalidURL) as error:
-                    raise AdapterError(f"{self._url}: {error}.") from error
                 if not over:
                     await self._backoff.wait(why)
 
-    def _request_headers(self) -> dict[str, str]:
+    def _request_headers(self) -> dict[bytes, bytes]:
         headers = {"Accept": ", ".join((_SSE, *_LINES)), "Cache-Control": "no-store"} | self._headers
-        if self._last_id:
+        # An id is whatever the server likes, in UTF-8. One that no header can hold cannot be sent back.
+        if _VALUE.fullmatch(self._last_id):
             headers["Last-Event-ID"] = self._last_id
-        return headers
+        return {name.encode(): value.encode() for name, value in headers.items()}
+
+    async def _check_redirection(self, response: httpx.Response) -> None:
+        if response.has_redirect_location:
+            location = response.headers["location"]
+            if not _is_fetchable(location, str(response.url)):
+                raise AdapterError(f"{self._url} sends us to {location!r}, which HTTP cannot fetch. Check the address.")
 
     def _is_over(self, response: httpx.Response) -> bool:
         """Has the server nothing more to say? Raises if it says something else than events."""
@@ -155,15 +174,17 @@ class HttpStream(RecordStream):
                 yield event
 
     async def _sent_events(self, response: httpx.Response) -> Any:
-        from httpx_sse import EventSource
-
-        async with aclosing(EventSource(response).aiter_sse()) as received:
-            number = 0
-            async for sent in received:
+        events = SentEvents()
+        number = 0
+        async for data in response.aiter_bytes():
+            for sent in events.feed(data):
                 number += 1
                 self._backoff.succeeded()
+                if sent is None:
+                    self._rejects.add(f"server-sent event {number}", f"longer than {MAX_LINE} bytes", b"")
+                    continue
                 if sent.retry is not None:
-                    self._backoff.first = max(sent.retry / 1_000, SHORTEST)
+                    self._backoff.first = min(max(sent.retry, SHORTEST), LONGEST) / 1_000
                 if sent.data:
                     named = sent.event if not self._typed and sent.event != "message" else None
                     event = self._event(sent.data, f"server-sent event {sent.id or number}", type=named)
@@ -171,6 +192,25 @@ class HttpStream(RecordStream):
                         yield event
                 # Only now: when the next one is asked for, this one has been taken.
                 self._last_id = sent.id or self._last_id
+
+
+def _is_fetchable(url: str, base: str = "") -> bool:
+    """Can HTTP fetch this, which may be relative to ``base``?"""
+    import httpx
+
+    try:
+        whole = urljoin(base, url)
+        parts = urlsplit(whole)
+        httpx.URL(whole)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except (ValueError, httpx.InvalidURL):
+        return False
+
+
+def _is_header(name: object, value: object) -> bool:
+    if not isinstance(name, str) or not isinstance(value, str):
+        return False
+    return bool(_NAME.fullmatch(name)) and value.isascii() and (not value or bool(_VALUE.fullmatch(value)))
 
 
 class _TemporaryError(Exception):

@@ -6,7 +6,8 @@ import asyncio
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from slackline.core.errors import ClosedError, ConfigError
@@ -45,7 +46,8 @@ class Junction:
                    newest are also kept in ``late`` and ``quarantined``.
 
     At most ``queue + streams * (ahead + 1)`` events are in memory at a time, besides what adapters have read in
-    advance. Time during which the queue is full, or a plain sink works, does not count against any stream.
+    advance; of an adapter of many streams 100,000 may wait if one of these waits for another. Time during which the
+    queue is full, or a plain sink works, does not count against any stream.
     """
 
     def __init__(
@@ -82,7 +84,7 @@ class Junction:
         )
         self._queue = OutputQueue(queue, self._clock)
         self._feeder = Feeder(self._queue, sink, self._clock)
-        self._credit = Credit(ahead, may_stretch=method in ("method1", "method2"))
+        self._credit = Credit(ahead, method in ("method1", "method2"), self._sync.owing)
         self._watch = Watch(self._sync, self._clock, sleep, max_delay, patience)
         self._max_delay = max_delay
         self._on_aside = on_aside
@@ -117,7 +119,7 @@ class Junction:
                 f"adapter {adapter.name!r} carries many streams, which come and go unannounced; give max_delay, so "
                 f"that a stream that falls silent does not hold up the others for ever."
             )
-        if adapter.name in self._reading or adapter.name in self._sync.streams:
+        if adapter.name in self._reading or self._sync.has(adapter.name):
             raise ConfigError(f"two streams are called {adapter.name!r}; give each a name of its own (name=...).")
         if not reading.many:
             self._join(reading, adapter.name)
@@ -130,12 +132,11 @@ class Junction:
         reading = self._reading.get(name)
         if reading is None:
             raise ConfigError(f"there is no stream {name!r}; there are {sorted(self._reading)}.")
-        reading.state = "removed"
         if reading.task is None:
+            reading.state = "removed"
             self._leave(reading)
-            return
-        reading.task.cancel()
-        await asyncio.wait([reading.task])
+        else:
+            await self._cancel([reading], "removed")
 
     def stop(self) -> None:
         """End the run: what was read goes out, then ``run`` returns. May be called from any thread, and by signals."""
@@ -174,8 +175,12 @@ class Junction:
             await self._stop_reading()  # if we were cancelled
             await asyncio.wait([feeder, watch])
             self._state = "ended"
-        if (cause := feeder.exception()) is not None:
+        if self._feeder.failed_on:
+            # We have not cancelled it before it was over: the sink itself was cancelled.
+            cause = asyncio.CancelledError() if feeder.cancelled() else feeder.exception()
+            assert cause is not None
             raise SinkError(self._feeder.failed_on, self.pending, cause) from cause
+        feeder.result()
         if self._aside_error is not None:
             raise self._aside_error
         if not watch.cancelled():
@@ -207,20 +212,11 @@ class Junction:
 
     def _start(self, reading: Reading) -> None:
         reading.task = asyncio.create_task(self._read(reading))
+        # No part of the task itself: one that is cancelled before its first step would never come to it.
+        reading.task.add_done_callback(partial(self._done, reading))
 
     async def _read(self, reading: Reading) -> None:
-        """Read an adapter until it ends, fails, is removed or stopped."""
-        try:
-            await self._read_all(reading)
-            reading.state = "ended"
-        except asyncio.CancelledError:
-            reading.state = "stopped" if reading.state == "reading" else reading.state
-        except Exception as error:
-            reading.state, reading.error = "failed", error
-            logger.error("stream %r failed: %s: %s", reading.name, type(error).__name__, error)
-        self._leave(reading)
-
-    async def _read_all(self, reading: Reading) -> None:
+        """Read an adapter to its end."""
         events = aiter(reading.adapter)
         taken = 0
         try:
@@ -261,7 +257,7 @@ class Junction:
                 f"adapter {reading.name!r} carries more than {STREAMS} streams; {source!r} is one too many. Choose a "
                 f"narrower filter, or give the whole one name."
             )
-        if source in self._sync.streams:
+        if self._sync.has(source):
             raise AdapterError(
                 f"adapter {reading.name!r} gave an event of stream {source!r}, which another adapter reads; give one "
                 f"of them another name."
@@ -286,8 +282,22 @@ class Junction:
             self._set_aside()
         if events:
             self._watch.something_went_out()
+            self._credit.went_out()
         if took is not None:
+            self._excuse_if_full(took)
             self._credit.check(took, self._reading.values())
+
+    def _excuse_if_full(self, reading: Reading) -> None:
+        """So much of an adapter waits that what its own streams owe cannot be read: it is not waited for.
+
+        This is no failure of theirs, and they are not disabled. What they still say about that time is late.
+        """
+        while self._credit.is_full(reading) and (owed := self._credit.owed(reading)):
+            for stream in sorted(owed):
+                logger.warning("stream %r is not waited for: %d events lie before its own", stream, reading.waiting)
+                released = self._sync.remove(stream)
+                self._sync.add(stream)
+                self._release(released)
 
     def _settle(self, event: Event) -> None:
         self._credit.gave(self._owner[event.source])  # type: ignore[index]
@@ -309,6 +319,30 @@ class Junction:
 
     # Leaving.
 
+    def _done(self, reading: Reading, task: asyncio.Task[None]) -> None:
+        """An adapter has ended, failed, or was cancelled."""
+        error: BaseException | None = None
+        if not task.cancelled():
+            reading.state, error = "ended", task.exception()
+        elif reading.told is not None:
+            reading.state = reading.told
+        else:
+            error = AdapterError(f"adapter {reading.name!r} raised CancelledError, but nobody had cancelled it.")
+        if error is not None:
+            reading.state, reading.error = "failed", error
+            logger.error("stream %r failed: %s: %s", reading.name, type(error).__name__, error)
+        self._leave(reading)
+
+    async def _cancel(self, readings: Collection[Reading], state: str) -> None:
+        """Read them no longer."""
+        tasks = [reading.task for reading in readings if reading.task is not None]
+        for reading in readings:
+            reading.told = state
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
     def _leave(self, reading: Reading) -> None:
         """An adapter is not read any longer: nobody waits for its streams."""
         del self._reading[reading.name]
@@ -320,11 +354,7 @@ class Junction:
 
     async def _stop_reading(self) -> None:
         """Read nothing more; all that waits goes to the queue."""
-        tasks = [reading.task for reading in self._reading.values() if reading.task is not None]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await self._cancel(list(self._reading.values()), "stopped")
         self._release(self._sync.close())
 
 
@@ -335,4 +365,8 @@ def _check_count(option: str, value: Any) -> None:
 
 def _counts(adapter: Adapter) -> Mapping[str, int]:
     counts = getattr(adapter, "counts", None)
-    return dict(counts()) if counts is not None else {}
+    try:
+        return dict(counts()) if counts is not None else {}
+    except Exception as error:  # the events matter more than their number
+        logger.warning("adapter %r cannot count: %s: %s", adapter.name, type(error).__name__, error)
+        return {}

@@ -73,6 +73,11 @@ class MqttStream(RecordStream):
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         require("MqttStream", "aiomqtt")
+        if not _is_filter(topic):
+            raise ConfigError(
+                f"topic={topic!r:.100} is no topic and no filter: `+` stands for a whole level, as in a/+/b, and `#` "
+                f"for all that follow, as in a/#."
+            )
         super().__init__(name or topic, ts, type, type_field, seq, unit)
         if not 1 <= in_flight <= 0xFFFF:
             raise ConfigError(f"in_flight={in_flight!r} cannot be; MQTT allows 1 to {0xFFFF}.")
@@ -157,3 +162,13 @@ class MqttStream(RecordStream):
                     f"Check the topic filter and the user's rights."
                 )
         self._subscribed = True
+
+
+def _is_filter(topic: str) -> bool:
+    from aiomqtt import Wildcard
+
+    try:
+        Wildcard(topic)
+    except (TypeError, ValueError):
+        return False
+    return "\0" not in topic

@@ -105,7 +105,7 @@ class Feeder:
                     result: Any = self._sink(given)
                 if inspect.isawaitable(result):
                     await result
-            except Exception:
+            except (Exception, asyncio.CancelledError):
                 self.failed_on = events
                 raise
             self._queue.drop(len(events))

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from slackline.streams.record import UNITS
 from slackline.streams.rows import check_columns
 
 SUFFIXES = (".parquet", ".pq")
@@ -29,10 +29,15 @@ def batches(path: Path, wanted: Iterable[str], ts: str, unit: str) -> Iterator[l
 def _records(batch: pa.RecordBatch, ts: str, unit: str) -> list[dict[str, Any]]:
     column = batch.schema.get_field_index(ts)
     kind = batch.schema.field(column).type
-    if pa.types.is_timestamp(kind):
-        times = pc.cast(batch.column(column), pa.timestamp(unit, kind.tz), safe=False).cast(pa.int64())
-        batch = batch.set_column(column, ts, times)
+    is_time = pa.types.is_timestamp(kind)
+    if is_time:
+        batch = batch.set_column(column, ts, batch.column(column).cast(pa.int64()))
     rows: list[dict[str, Any]] = batch.to_pylist()
+    if is_time:
+        # In Python's integers: in those of Arrow a far time of a fine unit would become a near one.
+        for row in rows:
+            if row[ts] is not None:
+                row[ts] = row[ts] * UNITS[kind.unit] // UNITS[unit]
     return rows
 
 

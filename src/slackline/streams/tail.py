@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
+import stat
 from enum import Enum
 from pathlib import Path
 from typing import BinaryIO
 
 #: So much is read at once.
 CHUNK = 1 << 18
+
+
+def check_regular(path: Path) -> None:
+    """Raise OSError unless it is a regular file: to open a pipe may block for ever, and its thread with it."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError("it is no regular file, but a folder, a pipe or a device")
 
 
 class Change(Enum):
@@ -32,6 +39,7 @@ class Tail:
         """The next bytes, none if there are none yet; or what happened. After a change reading starts anew."""
         if self._file is None:
             try:
+                check_regular(self._path)
                 self._file = self._path.open("rb", buffering=0)
             except FileNotFoundError:
                 return b""

@@ -131,25 +131,3 @@ def test_a_plain_sink_that_takes_its_time_makes_nobody_late() -> None:
     stats = Junction(streams, slow, queue=4, ahead=2, max_delay=1.0, clock=lambda: now).run_blocking()
     assert [event.ts for event in out] == list(range(40))
     assert all(stream.failures == 0 for stream in stats.streams.values())
-
-
-def test_an_adapter_of_many_streams_is_bounded_too_and_time_gets_it_going_again() -> None:
-    """Behind many events of one topic lies the one that all wait for: only the time-out can tell."""
-
-    async def scenario() -> None:
-        out: list[sl.Event] = []
-        many = Tap("#", many=True)
-        junction = Junction([many], out.extend, ahead=4, max_delay=0.02)
-        running = asyncio.create_task(junction.run())
-        many.put(*events("x", 0), *events("y", 0, *range(1, 60)), *events("x", 100))
-        waited = 0
-        while len(out) < 61:
-            waited = max(waited, junction.stats().waiting)
-            await asyncio.sleep(0.001)
-        assert waited <= 2 * 4
-        junction.stop()
-        await running
-        assert out == sorted(out, key=lambda event: event.ts)
-        assert len(out) == 62
-
-    run(scenario())

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import os
 import random
+import threading
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,24 @@ def test_arrow_time_stamps_become_integers_of_the_unit(tmp_path: Path) -> None:
         assert [(each.place, each.reason) for each in stream.rejected] == [
             ("a.parquet, row 2", "the time stamp is missing")
         ]
+
+
+@pytest.mark.parametrize("resolution", ["s", "ms", "us"])
+def test_arrow_time_stamps_beyond_the_unit_are_rejected(tmp_path: Path, resolution: str) -> None:
+    moments = [datetime(2000, 1, 1), datetime(2600, 1, 1), datetime(1969, 12, 31, 23, 59, 59)]
+    pq.write_table(pa.table({"ts": pa.array(moments, pa.timestamp(resolution))}), tmp_path / "a.parquet")
+    found, stream = read(tmp_path / "a.parquet", unit="ns")
+    assert [event.ts for event in found] == [946_684_800 * 10**9]
+    assert ["absurdly large" in each.reason for each in stream.rejected] == [True, False]
+    assert len(read(tmp_path / "a.parquet", unit="s")[0]) == 2
+
+
+def test_an_arrow_time_stamp_just_before_1970_is_not_rounded_into_it(tmp_path: Path) -> None:
+    times = pa.array([-1, 1_999], pa.timestamp("us"))
+    pq.write_table(pa.table({"ts": times}), tmp_path / "a.parquet")
+    found, stream = read(tmp_path / "a.parquet", unit="ms")
+    assert [event.ts for event in found] == [1]
+    assert "negative" in stream.rejected[0].reason
 
 
 def test_bad_lines_are_rejected_with_their_places_and_the_stream_goes_on(tmp_path: Path) -> None:
@@ -255,6 +274,22 @@ def test_stop_ends_the_following(tmp_path: Path) -> None:
         assert {adapter.state for adapter in stats.adapters.values()} == {"stopped"}
 
     run(scenario())
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl.gz", "a.parquet"])
+def test_what_is_no_regular_file_is_refused(tmp_path: Path, name: str) -> None:
+    """A pipe without a writer would block the thread that opens it, and stop() with it."""
+    os.mkfifo(tmp_path / name)
+    writer = os.open(tmp_path / name, os.O_RDWR)
+    unblock = threading.Timer(5, os.close, [writer])  # should somebody read all the same, it ends
+    unblock.start()
+    with pytest.raises(AdapterError, match="no regular file"):
+        read(tmp_path / name)
+    if name == "a.csv":
+        with pytest.raises(AdapterError, match="no regular file"):
+            run(some_of(follow(tmp_path / name), 1))
+    unblock.cancel()
+    os.close(writer)
 
 
 def test_a_stream_can_be_read_again_from_its_start(tmp_path: Path) -> None:

@@ -287,10 +287,61 @@ def test_a_stream_is_closed_while_the_server_goes_on(server: Server) -> None:
     over.set()
 
 
-@pytest.mark.parametrize("url", ["ftp://host/x", "host/x", "", "http://"])
+@pytest.mark.parametrize("url", ["ftp://host/x", "host/x", "", "http://", "http://[bad", "http://h:x/"])
 def test_an_address_that_http_cannot_fetch_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="http://host/path"):
         HttpStream(url, ts="ts")
+
+
+def test_an_event_that_is_too_long_is_rejected_and_the_stream_goes_on(server: Server) -> None:
+    endless = [b"data: ", *[b"x" * 65_536] * 20, b"\n\n"]
+    stream = server.stream(whole(SSE, *endless, b'id: 1\ndata: {"ts": 1}\n\n'), status(204))
+    assert times(run(all_of(stream))) == [1]
+    assert [each.reason for each in stream.rejected] == ["longer than 1048576 bytes"]
+
+
+def test_a_server_cannot_ask_for_a_pause_that_is_no_number(server: Server) -> None:
+    pause = Sleeper()
+    feed = whole(SSE, b"retry: " + b"9" * 4_000 + b'\ndata: {"ts": 1}\n\n')
+    assert times(run(all_of(server.stream(feed, status(204), sleep=pause)))) == [1]
+    assert pause.asked == [30.0]
+
+
+@pytest.mark.parametrize(("said", "sent"), [("ä1", "ä1"), ("a b", "a b"), ("a\x0bb", None), ("a ", None)])
+def test_ids_are_sent_back_as_they_came_or_not_at_all(server: Server, said: str, sent: str | None) -> None:
+    feed = whole(SSE, f'id: {said}\ndata: {{"ts": 1}}\n\n'.encode())
+    assert times(run(all_of(server.stream(feed, status(204))))) == [1]
+    got = server.asked[1].get("Last-Event-ID")
+    assert (None if got is None else got.encode("latin-1").decode()) == sent
+
+
+@pytest.mark.parametrize("headers", [{"X": "a\nb"}, {"X": "ä"}, {"X": "Bearer x\n"}, {"X y": "a"}, {"": "a"}, {"X": 1}])
+def test_headers_that_cannot_be_sent_are_refused(headers: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=r"headers=.* cannot be sent"):
+        HttpStream("http://host/", ts="ts", headers=headers)
+
+
+@pytest.mark.parametrize("location", ["ftp://host/x", "http://[bad", "http://host:x/", "http://host:99999/"])
+def test_a_redirection_to_nowhere_ends_the_stream_with_a_clear_error(server: Server, location: str) -> None:
+    def redirect(answer: Answer) -> None:
+        answer.send_response(302)
+        answer.send_header("Location", location)
+        answer.send_header("Content-Length", "0")
+        answer.end_headers()
+
+    with pytest.raises(AdapterError, match="sends us to"):
+        run(all_of(server.stream(redirect)))
+    assert len(server.asked) == 1
+
+
+def test_a_redirection_is_followed(server: Server) -> None:
+    def redirect(answer: Answer) -> None:
+        answer.send_response(302)
+        answer.send_header("Location", "/elsewhere?x=1")
+        answer.send_header("Content-Length", "0")
+        answer.end_headers()
+
+    assert times(run(all_of(server.stream(redirect, whole(NDJSON, b'{"ts": 1}\n'))))) == [1]
 
 
 def test_without_its_package_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

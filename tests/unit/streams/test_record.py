@@ -153,5 +153,5 @@ def test_a_line_without_end_is_given_up_and_the_next_is_read(size: int) -> None:
     for start in range(0, len(data), size):
         found += lines.feed(data[start : start + size])
         assert len(lines._open) <= MAX_LINE  # what is kept has a bound
-    assert found == [(1, b"a"), (2, None), (3, b"b")]
-    assert lines.rest() == (4, None)
+    assert found == [(1, b"a"), (2, None), (3, b"b"), (4, None)]
+    assert lines.rest() is None
