@@ -12,8 +12,8 @@ from typing import Any
 class SlacklineError(Exception):
     """Base of all errors that Slackline raises on purpose.
 
-    ``outputs`` is what a push produced before it raised, so that nothing is lost by the exception; ``refused`` is what of
-    a push was not taken, where that can be said.
+    ``outputs`` is what a push produced before it raised, so that nothing is lost by the exception; ``refused`` is what
+    of a push was not taken, where that can be said.
     """
 
     outputs: list[Any] = []  # noqa: RUF012
