@@ -109,7 +109,7 @@ def _table(result: SyncResult, words: SyncWords) -> list[str]:
     rows = [
         [
             stream.name,
-            *[f"{count:,}" for count in (stream.events, stream.released, stream.late, stream.backwards)],
+            *[f"{count:,}" for count in (stream.events, stream.late, stream.backwards)],
             waits.text(stream.wait.mean),
             waits.text(stream.wait.max),
             f"{stream.failures:,}",
@@ -122,7 +122,6 @@ def _table(result: SyncResult, words: SyncWords) -> list[str]:
     header = [
         "stream",
         "events",
-        "released",
         "late",
         "back",
         f"wait ({waits.name})",
