@@ -22,7 +22,9 @@ from slackline.study import study as run_study
 def study(
     file: Annotated[
         Path,
-        typer.Argument(help="CSV (also .gz) or Parquet, in the order of arrival.", dir_okay=False, exists=True),
+        typer.Argument(
+            help="CSV, JSON lines (both also .gz) or Parquet, in the order of arrival.", dir_okay=False, exists=True
+        ),
     ],
     arrival: Annotated[str, typer.Option(help="Column of arrival times.")],
     ts: Annotated[str, typer.Option(help="Column of occurrence times.")],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -32,7 +33,7 @@ def state_schema(arrival: DataType) -> StructType:
 
 
 #: The state of a loom: the synchroniser's bytes, the rows that wait, and three numbers.
-JUNCTION_STATE = StructType(
+LOOM_STATE = StructType(
     [
         StructField("sync", BinaryType()),
         StructField("held", BinaryType()),
@@ -60,9 +61,9 @@ class KeyProcessor(StatefulProcessor):
         packets = [Packet(*row) for frame in rows for row in frame[_FIELDS].itertuples(index=False, name=None)]
         return self.process(key[0], restored(packets))
 
+    @abstractmethod
     def process(self, site: str, table: pa.Table) -> Iterator[pd.DataFrame]:
         """Read the state, take the rows, write the state; the output rows."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """Nothing is held between tasks."""
@@ -106,7 +107,7 @@ class LoomProcessor(KeyProcessor):
     """
 
     def __init__(self, recipe: Weave) -> None:
-        super().__init__(JUNCTION_STATE)
+        super().__init__(LOOM_STATE)
         self._recipe = recipe
 
     def process(self, site: str, table: pa.Table) -> Iterator[pd.DataFrame]:

@@ -70,12 +70,17 @@ def _fields(line: bytes | None) -> list[str]:
 
 
 def check_columns(there: list[str], wanted: Iterable[str], where: str) -> None:
-    """Raise what is wrong with the columns of a file."""
+    """Raise what is wrong with the columns of a file of which all are read."""
+    check_there(there, wanted, where)
+    twice = sorted({name for name in there if there.count(name) > 1})
+    if twice:
+        raise SchemaError(f"{where} has several columns called {', '.join(twice)}; name each column differently.")
+
+
+def check_there(there: list[str], wanted: Iterable[str], where: str) -> None:
+    """Raise if a column is not there, with the one that may be meant."""
     for name in wanted:
         if name not in there:
             close = difflib.get_close_matches(name, there, 1, 0.5)
             hint = f" Did you mean {close[0]!r}?" if close else ""
             raise SchemaError(f"{where} has no column {name!r}; it has {', '.join(there)}.{hint}")
-    twice = sorted({name for name in there if there.count(name) > 1})
-    if twice:
-        raise SchemaError(f"{where} has several columns called {', '.join(twice)}; name each column differently.")

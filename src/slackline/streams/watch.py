@@ -28,7 +28,7 @@ class Watch:
         self._times_out = max_delay is not None
         self._moved = False  # has something gone out since the last look?
         self._progress = clock()  # when it was last so, or a warning was given
-        self._looked = clock()  # when the statistics were last looked at
+        self._looked = clock()  # when disabled streams were last looked for
         self._disabled: set[str] = set()
 
     def something_went_out(self) -> None:
@@ -46,9 +46,9 @@ class Watch:
 
     def _tell_disabled(self) -> None:
         if self._clock() - self._looked < LONGEST:
-            return  # the statistics of many streams cost time
+            return  # with many streams a look costs time
         self._looked = self._clock()
-        disabled = {name for name, stream in self._sync.stats().items() if stream.disabled}
+        disabled = {name for name in self._sync.streams if self._sync.is_disabled(name)}
         for name in sorted(disabled - self._disabled):
             logger.warning("stream %r owed too often and is disabled: nobody waits for it until it is back", name)
         for name in sorted(self._disabled - disabled):

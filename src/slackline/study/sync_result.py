@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from slackline.study.outcome import Bools, Ints
-from slackline.study.recording import Recording, running_maximum
+from slackline.study.recording import Recording
 from slackline.sync import StreamStats
 
 #: How an event went out: because the last stream it waited for delivered (or nobody owed it anything), because it
@@ -170,7 +170,6 @@ class SyncResult:
         held = self._held_up()
         owing = self.waited_for_at_end
         patience = (int(stream.arrival[-1]) - int(stream.arrival[0])) / 20
-        behind = stream.ts < running_maximum(stream.ts, stream.source)
         since = {each.stream: each.since for each in self.disabled if each.until is None}
         last_arrival = np.full(len(self.recording.names), -1, np.int64)
         last_arrival[stream.source] = stream.arrival  # the last assignment stays
@@ -194,7 +193,7 @@ class SyncResult:
                     events=stats.received,
                     released=stats.released,
                     late=stats.late,
-                    backwards=int(np.count_nonzero(behind[mine])),
+                    backwards=stats.backwards,
                     wait=WaitFigures.of(self.wait[mine[self.before_end[mine]]]),
                     failures=stats.failures,
                     times_disabled=stats.times_disabled,

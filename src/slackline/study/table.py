@@ -6,7 +6,6 @@ study refuses them, the synchroniser sets them aside.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ import pyarrow.parquet as pa_parquet
 from slackline.core.errors import ConfigError, SchemaError, SlacklineError
 from slackline.core.event import MAX_TS
 from slackline.streams.record import BadRecordError, time_of
+from slackline.streams.rows import check_there
 from slackline.study.outcome import Bools, Ints
 
 #: Units of time a stream may use, in parts of a second.
@@ -129,11 +129,7 @@ def _read_csv(path: Path, wanted: list[str], how: Reading) -> pa.Table:
 
 
 def _check_columns(there: list[str], wanted: list[str], path: Path, payload: bool) -> None:
-    for name in wanted:
-        if name not in there:
-            close = difflib.get_close_matches(name, there, 1, 0.5)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
-            raise SchemaError(f"{path.name} has no column {name!r}; it has {', '.join(there)}.{hint}")
+    check_there(there, wanted, path.name)
     for name in there if payload else wanted:
         if there.count(name) > 1:
             raise SchemaError(f"{path.name} has {there.count(name)} columns {name!r}; rename all but one.")

@@ -29,6 +29,7 @@ class Stream:
         "entry",
         "failures",
         "frontier",
+        "heard",
         "held_up",
         "held_up_total",
         "last",
@@ -55,7 +56,8 @@ class Stream:
         self.entry = 0
         #: It will deliver nothing at or before this point. A new object whenever it moves.
         self.frontier = NEVER
-        #: The greatest point it delivered.
+        #: The greatest time stamp heard of it, late or not, and the greatest point it delivered in time.
+        self.heard = -1
         self.last = NEVER
         #: Is it waited for? Not while it is disabled or when it was removed.
         self.live = True
@@ -73,21 +75,27 @@ class Stream:
         """It joins, or joins again: nobody up to ``frontier`` waits for it."""
         self.bit = bit
         self.frontier = frontier
+        self.heard = -1
         self.last = NEVER
         self.live = True
         self.removed = False
         self.strikes = 0
 
+    def hear(self, ts: int) -> None:
+        """It said something, late or not."""
+        self.received += 1
+        if ts < self.heard:
+            self.backwards += 1
+        else:
+            self.heard = ts
+
     def point_of(self, ts: int) -> Point:
         """The point of its next event, if that has this time stamp."""
         last_ts, nth = self.last
-        if ts > last_ts:
+        if ts != last_ts:
             return ts, 0
-        if ts == last_ts:
-            self.repeated += 1
-            return ts, nth + 1
-        self.backwards += 1
-        return ts, 0
+        self.repeated += 1
+        return ts, nth + 1
 
     def move(self, point: Point) -> None:
         """It has delivered something at a point."""

@@ -224,7 +224,8 @@ class Synchroniser:
         # Time stands still between saving and loading, and a clock may start anew.
         waiting = waiting_in(state["waiting"], streams, self._now() - state["now"])
         self._reached, self._newest, self._taken, self._closed = state["counts"]
-        self._held.extend(sorted(waiting, key=lambda each: each.nr))
+        if self._settings.max_delay is not None:
+            self._held.extend(sorted(waiting, key=lambda each: each.nr))
         late, quarantined = state["aside"]
         self.late = [Late(*each) for each in late]
         self.quarantined = [Quarantined(*each) for each in quarantined]
@@ -247,9 +248,8 @@ class Synchroniser:
         ts, now = int(event.ts), self._now()
         if ts < self._reached[0]:
             self._check_aside()
-            stream.received += 1
+            stream.hear(ts)
             stream.late += 1
-            stream.backwards += ts < stream.last[0]
             self.late.append(Late(event, self._reached[0] - ts))
         else:
             if stream.waiting and len(self._method) >= self._settings.max_waiting:
@@ -258,11 +258,11 @@ class Synchroniser:
         self._time_out(now, out)
 
     def _insert(self, event: Event, ts: int, stream: Stream, now: float, out: list[Event]) -> None:
+        stream.hear(ts)
         point = stream.point_of(ts)
         if point <= self._reached:
             # Its tick has gone out, but it is not older: it comes after those that were in time.
             point = (ts, self._reached[1] + 1)
-        stream.received += 1
         stream.waiting += 1
         self._taken += 1
         waiting = Waiting(point, stream.name, self._taken, event, now, stream)

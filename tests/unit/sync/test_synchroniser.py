@@ -251,6 +251,16 @@ def test_a_stream_whose_time_stamps_go_back_is_put_in_order_where_that_is_possib
     sync.check_invariants()
 
 
+def test_an_event_behind_a_late_one_of_its_stream_is_backwards_too() -> None:
+    sync = Synchroniser(list("ab"))
+    sync.push([e("a", 5), e("b", 20), e("a", 20), e("a", 11), e("b", 30), e("b", 12), e("b", 9)])
+    assert (sync.stats()["a"].backwards, sync.stats()["b"].backwards) == (1, 2)
+    sync.remove("b")
+    sync.add("b")
+    sync.push([e("a", 40), e("b", 15), e("b", 13)])  # all late for a stream that begins anew; the second goes back
+    assert sync.stats()["b"].backwards == 3
+
+
 def test_two_streams_of_one_name_are_refused() -> None:
     with pytest.raises(ConfigError, match="there is a stream 'a' already; streams need different names"):
         Synchroniser(["a", "b", "a"])
@@ -448,6 +458,14 @@ def test_a_clock_that_goes_back_makes_no_negative_waits() -> None:
     clock.now = 2
     sync.push(e("b", 1))
     assert sync.stats()["a"].wait_total == 0 and sync.stats()["b"].held_up_total == 0
+
+
+def test_a_restored_synchroniser_without_a_max_delay_keeps_nothing_for_time_outs() -> None:
+    sync = Synchroniser(list("ab"))
+    sync.push([e("a", ts) for ts in range(50)])
+    again = Synchroniser.load(sync.save())
+    again.push(e("b", 100))
+    assert len(again._held) == 0 and again.waiting == 1
 
 
 def test_what_was_set_aside_is_saved() -> None:
