@@ -1,5 +1,7 @@
 """A made-up match for the page: nobody played it, but it might have been."""
 
+import re
+
 import numpy as np
 
 from slackline.report.match import (
@@ -265,3 +267,11 @@ def make_report(seed=7, field=FULL_SIZE):
         plausibility=maker.plausibility(),
         attributions=["Recordings by somebody, CC BY-SA 4.0."],
     )
+
+
+def headings(page):
+    return re.findall(r"<h[23]>(.*?)</h[23]>", page)
+
+
+def named(figure, name):
+    return [trace for trace in figure.data if trace.name == name]
