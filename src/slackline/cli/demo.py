@@ -72,7 +72,7 @@ class Findings:
             elif row.kind == "late" and row.type == "position":
                 self.late_positions.add((payload["source"], row.ts))
             elif row.kind == "quarantine":
-                self.quarantined[payload["reason"].split(":")[0]] += 1
+                self.quarantined[payload["reason"]] += 1
 
     @property
     def arrivals(self) -> int:

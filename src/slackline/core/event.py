@@ -7,8 +7,6 @@ from typing import Any
 
 Source = int | str | None
 
-#: Time stamps and sequence numbers live in [0, MAX_TS]; beyond is absurd and goes to quarantine.
-MAX_TS = 2**62
 #: The sequence number of an event that has none.
 NO_SEQ = -1
 

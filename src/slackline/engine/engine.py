@@ -13,10 +13,10 @@ from slackline.core.detector import Detector
 from slackline.core.errors import BufferLimitError, ClosedError, ConfigError, DetectorError, SlacklineError, StateError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
+from slackline.core.outcome import Late, Output, Quarantined
 from slackline.engine.columnar import Columnar
 from slackline.engine.lookahead import LookAhead
 from slackline.engine.options import at_least, listed, one_of, per_detector, without_clocks
-from slackline.engine.results import Late, Output, Quarantined
 from slackline.engine.stepwise import Stepwise
 from slackline.engine.wiring import Settings, Wiring
 from slackline.ordering.channel import Evidence, total_order

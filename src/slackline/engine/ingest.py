@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from slackline.core.batch import Column, object_column
 from slackline.core.errors import SchemaError
-from slackline.core.event import MAX_TS, NO_SEQ, Event, Source
+from slackline.core.event import NO_SEQ, Event, Source
+from slackline.core.time import MAX_TS
 from slackline.core.types import EventType
 from slackline.engine.stepwise import BAD_TS, JUMP
 from slackline.engine.wiring import NOT_FINITE, UNKNOWN_SOURCE, Wiring

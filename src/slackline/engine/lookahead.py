@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from slackline.core.event import Event
+from slackline.core.outcome import Output
 from slackline.engine.ahead import SpeculativeRunner
 from slackline.engine.columnar import IN_ORDER, Segment, merged, segment_of
-from slackline.engine.results import Output
 from slackline.engine.wiring import Wiring
 from slackline.ordering.channel import SensorChannel
 from slackline.ordering.constants import NEVER

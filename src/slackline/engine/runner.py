@@ -15,7 +15,8 @@ from slackline.core.batch import Batch
 from slackline.core.codec import encode
 from slackline.core.detector import Detector
 from slackline.core.errors import NotAnEventError
-from slackline.core.event import MAX_TS, Event
+from slackline.core.event import Event
+from slackline.core.time import MAX_TS
 from slackline.core.types import type_names
 
 #: Inputs after which the state kept for a restore is taken anew.

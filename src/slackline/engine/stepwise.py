@@ -10,7 +10,8 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from slackline.core.event import MAX_TS, Event
+from slackline.core.event import Event
+from slackline.core.time import MAX_TS
 from slackline.engine.wiring import Wiring
 from slackline.ordering.channel import Channel, SensorChannel
 from slackline.ordering.clock import ADVANCED, CLK, REJECTED

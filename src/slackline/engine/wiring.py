@@ -10,9 +10,9 @@ from slackline.core.codec import class_finder, decode
 from slackline.core.detector import Detector
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
+from slackline.core.outcome import Late, Output, Quarantined
 from slackline.core.types import type_names
 from slackline.engine.ahead import SpeculativeRunner
-from slackline.engine.results import Late, Output, Quarantined
 from slackline.engine.runner import Runner
 from slackline.ordering.channel import Channel, DerivedChannel, Evidence, SensorChannel
 from slackline.ordering.clock import CLK, Clock
@@ -109,13 +109,14 @@ class Wiring:
 
     def divert(self, index: int, event: Event, horizon: int, position: int) -> None:
         """A late event goes to the late output."""
-        late = Late(event, self.units[index].name, horizon - event.ts, position)
+        late = Late(event, horizon - event.ts, self.units[index].name, position)
         self.late.append((position, index, late))
 
-    def quarantine(self, event: Event, reason: str, position: int, detector: str | None = None) -> None:
+    def quarantine(self, event: Event, detail: str, position: int, detector: str | None = None) -> None:
         """An event that cannot be taken is set aside with the reason."""
-        self.quarantined.append((position, Quarantined(event, reason, detector, position)))
-        self.reasons[reason.split(":")[0].split(" (")[0]] += 1
+        reason = detail.split(":")[0].split(" (")[0]
+        self.quarantined.append((position, Quarantined(event, reason, detail, detector, position)))
+        self.reasons[reason] += 1
 
     def note_failures(self, index: int, positions: Any) -> None:
         """Set aside the events on which a detector raised; ``positions`` are those of what it was fed."""

@@ -156,12 +156,7 @@ class _Found:
 
     def set_aside(self, late: list[Late], quarantined: list[Quarantined]) -> None:
         for item in late:
-            self.late[item.detector] += 1
-            if item.event.type == "position":
+            self.late[item.detector or ""] += 1
+            if item.event.type == "position" and item.position is not None:
                 self.late_at.add(item.position)
-        self.quarantined.update(_reason(item) for item in quarantined)
-
-
-def _reason(item: Quarantined) -> str:
-    """The reason without what differs from event to event."""
-    return item.reason.split(":")[0].split(" (")[0]
+        self.quarantined.update(item.reason for item in quarantined)

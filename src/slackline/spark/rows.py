@@ -70,7 +70,7 @@ class Rows:
     def quarantined(self, items: Iterable[Any]) -> None:
         """Events that could not be taken, or that a detector failed on."""
         for item in items:
-            self._event("quarantine", item.detector, item.event, item.position, reason=item.reason)
+            self._event("quarantine", item.detector, item.event, item.position, reason=item.reason, detail=item.detail)
 
     def rejected(self, table: pa.Table, start: int, reason: str) -> None:
         """Rows that have no place in any engine's order; they are numbered from ``start``."""
@@ -86,7 +86,7 @@ class Rows:
 
     def _event(self, kind: str, detector: str | None, event: Event, position: int, **more: Any) -> None:
         more |= {"source": event.source, "seq": event.seq}
-        # Ours are lateness or reason, source and seq; a field of that name keeps its value under another.
+        # Ours are lateness, or reason and detail, source and seq; a field of that name keeps its value under another.
         fields = {f"field.{name}" if name in more else name: value for name, value in event.payload.items()}
         name = "/".join(map(str, (kind, detector or "", position, event.type, event.source, event.seq)))
         self._row(kind, name, event.type, event.ts, detector, to_json(fields | more, event.type))

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from slackline.core.errors import ConfigError
-from slackline.core.event import MAX_TS, Event
+from slackline.core.event import Event
+from slackline.core.time import MAX_TS
 
 #: Units of time, in nanoseconds.
 UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}

@@ -19,7 +19,7 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pa_parquet
 
 from slackline.core.errors import ConfigError, SchemaError, SlacklineError
-from slackline.core.event import MAX_TS
+from slackline.core.time import MAX_TS
 from slackline.streams.record import BadRecordError, time_of
 from slackline.streams.rows import check_there
 from slackline.study.outcome import Bools, Ints

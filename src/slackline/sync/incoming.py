@@ -7,7 +7,8 @@ from numbers import Integral
 from typing import Any
 
 from slackline.core.errors import ConfigError
-from slackline.core.event import MAX_TS, Event
+from slackline.core.event import Event
+from slackline.core.time import MAX_TS
 
 
 def listed(events: Any) -> list[Event]:

@@ -47,7 +47,7 @@ def test_quarantine_sets_the_event_aside_and_leaves_the_state_as_before_it(form:
     assert [output.event.seq for output in found] == list(range(len(expected)))
     assert [item.event.ts for item in target.quarantined] == list(range(3, 400, 10))
     assert target.quarantined[0].detector == kind.__name__ and target.quarantined[0].position == 3
-    assert "I do not like this" in target.quarantined[0].reason
+    assert "I do not like this" in target.quarantined[0].detail
 
 
 @FORMS

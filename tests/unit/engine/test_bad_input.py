@@ -27,7 +27,7 @@ def test_a_bad_time_stamp_is_quarantined_with_its_reason_and_the_rest_goes_on(fo
     found = push(target, form, [1, bad, 3]) + target.close()
     assert [output.event.ts for output in found] == [1, 3]
     [set_aside] = target.quarantined
-    assert "bad time stamp" in set_aside.reason and set_aside.position == 1
+    assert "bad time stamp" in set_aside.detail and set_aside.position == 1
     assert target.stats()["quarantined"] == {"bad time stamp": 1}
 
 
@@ -37,27 +37,27 @@ def test_an_unknown_event_type_is_quarantined_with_a_hint(form: str) -> None:
     push(target, form, [1])
     push(target, form, [2], kind="inn")
     [set_aside] = target.quarantined
-    assert "unknown type 'inn'" in set_aside.reason and "did you mean 'in'?" in set_aside.reason
+    assert "unknown type 'inn'" in set_aside.detail and "did you mean 'in'?" in set_aside.reason
 
 
 @FORMS
 def test_a_derived_type_cannot_be_pushed(form: str) -> None:
     target = engine()
     push(target, form, [1], kind="out")
-    assert "published by detector 'Copy'" in target.quarantined[0].reason
+    assert "published by detector 'Copy'" in target.quarantined[0].detail
 
 
 def test_what_is_no_event_is_quarantined() -> None:
     target = engine()
     target.push([sl.Event("in", 1), "kick", sl.Event("in", 2)])  # type: ignore[list-item]
-    assert "not an event: 'kick'" in target.quarantined[0].reason
+    assert "not an event: 'kick'" in target.quarantined[0].detail
     assert [output.event.ts for output in target.close()] == [1, 2]
 
 
 def test_a_source_of_another_kind_is_quarantined() -> None:
     target = engine()
     target.push([sl.Event("in", 1, source=[1]), sl.Event("in", 2, source=1.5)])  # type: ignore[arg-type]
-    assert ["bad source" in item.reason for item in target.quarantined] == [True, True]
+    assert ["bad source" in item.detail for item in target.quarantined] == [True, True]
 
 
 def test_a_table_without_time_stamps_is_an_error_that_lists_its_columns() -> None:
@@ -95,7 +95,7 @@ def test_one_sensor_type_needs_no_type_column() -> None:
 def test_a_null_type_is_quarantined() -> None:
     target = engine()
     target.push(table(ts=[1, 2], type=pa.array(["in", None])))
-    assert [item.reason for item in target.quarantined] == ["type is null"]
+    assert [item.detail for item in target.quarantined] == ["type is null"]
 
 
 def test_a_declared_field_that_is_missing_or_mistyped_is_an_error() -> None:
@@ -207,13 +207,13 @@ def test_the_declared_source_column_is_used_and_its_absence_is_an_error() -> Non
 def test_a_bad_sequence_number_is_quarantined(seq: Any) -> None:
     target = engine()
     target.push([sl.Event("in", 1, source="s", seq=seq)])
-    assert "bad sequence number" in target.quarantined[0].reason
+    assert "bad sequence number" in target.quarantined[0].detail
 
 
 def test_an_unhashable_type_is_quarantined() -> None:
     target = engine()
     target.push([sl.Event(["in"], 1)])  # type: ignore[arg-type]
-    assert "unknown type" in target.quarantined[0].reason
+    assert "unknown type" in target.quarantined[0].detail
 
 
 @FORMS

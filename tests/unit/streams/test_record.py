@@ -10,7 +10,7 @@ import pytest
 
 import slackline as sl
 from slackline.core.errors import ConfigError
-from slackline.core.event import MAX_TS
+from slackline.core.time import MAX_TS
 from slackline.streams.lines import MAX_LINE, Lines
 from slackline.streams.record import KEPT, BadRecordError, Fields, Rejects, object_of, time_of, value_of
 

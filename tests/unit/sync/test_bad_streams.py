@@ -11,7 +11,8 @@ import pytest
 from tests.unit.sync.world import Clock, e, every_method, names
 
 from slackline.core.errors import BufferLimitError, ClosedError, ConfigError
-from slackline.core.event import MAX_TS, Event
+from slackline.core.event import Event
+from slackline.core.time import MAX_TS
 from slackline.sync import Late, Quarantined, Synchroniser
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from slackline.core.errors import ConfigError, SchemaError
-from slackline.core.event import MAX_TS
+from slackline.core.time import MAX_TS
 from slackline.soccer.field import Field
 from slackline.soccer.match import SECOND, Match, Period, Role
 from slackline.soccer.recordings.files import File, Mask, numbers

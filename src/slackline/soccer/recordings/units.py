@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackline.core.errors import ConfigError, SchemaError
-from slackline.core.event import MAX_TS
+from slackline.core.time import MAX_TS
 from slackline.soccer.match import SECOND
 from slackline.soccer.recordings.files import Mask, numbers
 from slackline.soccer.recordings.mapping import Mapping
