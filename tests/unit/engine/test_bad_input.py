@@ -37,7 +37,7 @@ def test_an_unknown_event_type_is_quarantined_with_a_hint(form: str) -> None:
     push(target, form, [1])
     push(target, form, [2], kind="inn")
     [set_aside] = target.quarantined
-    assert "unknown type 'inn'" in set_aside.detail and "did you mean 'in'?" in set_aside.reason
+    assert "unknown type 'inn'" in set_aside.detail and "did you mean 'in'?" in set_aside.detail
 
 
 @FORMS
