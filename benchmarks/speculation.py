@@ -80,7 +80,7 @@ def live(match: Match, table: pa.Table, policy: str, alpha: float | str, retract
     clock = LiveClock()
     options: dict[str, Any] = {}
     if alpha != 1.0:
-        options["speculation"] = sl.Speculation(alpha=alpha, retraction=retraction, clock=clock)
+        options |= {"speculation": sl.Speculation(alpha=alpha, retraction=retraction), "now": clock}
     hierarchy = match_hierarchy(match, queries=False)
     engine = sl.Engine(hierarchy, policy=policy, warmup=match_warmup(match), **options)
     held: dict[str, sl.Output] = {}

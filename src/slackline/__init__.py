@@ -16,9 +16,10 @@ from slackline.core.errors import SlacklineError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.machine import StateMachine, Transition
+from slackline.core.outcome import Late, News, Output, Quarantined
 from slackline.core.types import EventType
-from slackline.engine import Engine, Late, Output, Quarantined
-from slackline.host import Speculation
+from slackline.engine import Engine
+from slackline.speculation import Speculation
 
 __all__ = [
     "Batch",
@@ -28,6 +29,7 @@ __all__ = [
     "EventType",
     "Hierarchy",
     "Late",
+    "News",
     "Output",
     "Quarantined",
     "SlacklineError",

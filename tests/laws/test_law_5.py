@@ -15,7 +15,7 @@ alphas = st.sampled_from([0, 0.25, 1 / 3, 0.5, 0.8, 1, "auto", "auto"])
 
 
 class Hands:
-    """A clock whose steps are drawn: α goes up and down in mid-stream, by the controller's rules."""
+    """A wall clock whose steps are drawn: α goes up and down in mid-stream, by the controller's rules."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -36,7 +36,6 @@ def speculations(draw: st.DrawFn, world: World) -> Any:
             retraction=draw(st.sampled_from(["auto", "full", "on_demand"])),
             snapshot_every=draw(st.sampled_from([1, 2, 7, 256])),
             max_snapshots=draw(st.sampled_from([1, 3, 256])),
-            clock=Hands(draw(st.integers(0, 1000))),
         )
 
     if draw(st.booleans()):
@@ -67,14 +66,14 @@ class Book:
 
 
 def changelog(world: World, pieces: list[tuple[int, str]], options: dict[str, Any], restart: bool = False) -> Any:
-    engine = sl.Engine(world.hierarchy(), **options)
+    engine = sl.Engine(world.hierarchy(), now=Hands(7), **options)
     book, start = Book(), 0
     for size, form in pieces:
         book.apply(push_piece(engine, world.events[start : start + size], form))
         start += size
         engine.check_invariants()
         if restart:
-            engine = sl.Engine.load(engine.save(), world.hierarchy(), clock=Hands(start))
+            engine = sl.Engine.load(engine.save(), world.hierarchy(), now=Hands(start))
     book.apply(engine.close())
     late, quarantined = engine.drain()
     seen = {name: list(detector.seen) for name, detector in engine.detectors.items()}

@@ -90,3 +90,7 @@ class UnsupportedStateError(StateError):
 
 class ClosedError(SlacklineError):
     """The engine was closed: its stream has ended."""
+
+
+class ConcurrentUseError(SlacklineError):
+    """An engine was called while another call of it was under way, from another thread or by one of its detectors."""

@@ -62,6 +62,9 @@ class Hierarchy:
         self._given: list[Detector] | None = [detector for _, detector in order]
         self.names = tuple(name for name, _ in order)
         self.listens = {name: type_names(detector.listens) for name, detector in order}
+        self.sets_back = {name: detector.sets_back for name, detector in order}
+        #: For each detector those whose events lead to it, through others too.
+        self.below = self._below()
         self.levels = self._levels()
         published = set(self.publisher)
         wanted = {kind for _, detector in order for kind in type_names(detector.listens)}
@@ -75,10 +78,26 @@ class Hierarchy:
                 f"attributes, no open files, locks or connections."
             ) from error
 
-    def take_detectors(self) -> list[Detector]:
-        """The detectors for one engine: those given for the first that asks, fresh copies afterwards."""
+    def take_detectors(self) -> dict[str, Detector]:
+        """The detectors for one engine, by name: those given for the first that asks, fresh copies afterwards."""
         given, self._given = self._given, None
-        return given if given is not None else copy.deepcopy(self._pristine)
+        return dict(zip(self.names, given if given is not None else copy.deepcopy(self._pristine), strict=True))
+
+    def fresh(self, name: str) -> Detector:
+        """A copy of one detector as it was when the hierarchy was made."""
+        return copy.deepcopy(self._pristine[self.names.index(name)])
+
+    def extended(self, detector: Detector) -> Hierarchy:
+        """The same hierarchy with one detector more, which may publish nothing that comes from sensors here."""
+        more = Hierarchy([*copy.deepcopy(self._pristine), detector], self.clock)
+        more.types = {**self.types, **more.types}
+        taken = sorted(set(self.sensor_types) & set(more.publisher))
+        if taken:
+            raise HierarchyError(
+                f"detector {detector_name(detector)!r} publishes {taken}, which come from sensors here; "
+                f"rename what it publishes."
+            )
+        return more
 
     def __getstate__(self) -> dict[str, Any]:
         """As it travels to another process: with the detectors as they were when the hierarchy was made."""
@@ -140,6 +159,13 @@ class Hierarchy:
                 f"the detectors form a cycle: {circle}. A detector cannot, even through others, listen to what it "
                 f"publishes; split one of them or rename the type that closes the circle."
             ) from None
+
+    def _below(self) -> dict[str, frozenset[str]]:
+        below: dict[str, frozenset[str]] = {}
+        for name in self.names:
+            direct = {self.publisher[kind] for kind in self.listens[name] if kind in self.publisher}
+            below[name] = frozenset(direct.union(*(below[lower] for lower in direct)))
+        return below
 
     def _levels(self) -> dict[str, int]:
         levels: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""What becomes of events: found, late, or set aside."""
+"""What becomes of events: found, late, set aside, or passed on."""
 
 from __future__ import annotations
 
@@ -7,8 +7,21 @@ from typing import NamedTuple
 from slackline.core.event import Event
 
 
+def id_of(event: Event) -> str:
+    """What identifies a published event: its type, its detector and the detector's count.
+
+    >>> id_of(Event("hit", ts=5, source="Hits", seq=0))
+    'hit:Hits:0'
+    """
+    return f"{event.type}:{event.source}:{event.seq}"
+
+
 class Output(NamedTuple):
-    """A detected event. ``id`` is deterministic: the same stream gives the same ids."""
+    """A detected event. ``id`` is deterministic: the same stream gives the same ids.
+
+    ``op`` is ``insert``; with speculation also ``retract`` (an early answer is taken back) and ``final`` (an early
+    answer is certain now). ``detected_at`` is stream time.
+    """
 
     op: str
     id: str
@@ -43,3 +56,19 @@ class Quarantined(NamedTuple):
     detail: str
     detector: str | None = None
     position: int | None = None
+
+
+class News(NamedTuple):
+    """What an engine tells of one type that it publishes, for detectors that listen to it in other engines.
+
+    ``events`` were published since the last news, and ``warnings`` are time stamps of pseudo events: the type's delays
+    are about to grow so far. The publisher has processed everything up to its ``horizon`` and
+    sets events ``back`` by so much at most. ``clk`` is stream time there.
+    """
+
+    type: str
+    events: tuple[Event, ...]
+    warnings: tuple[int, ...]
+    horizon: int
+    back: int
+    clk: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -29,8 +28,11 @@ class EventType:
     Use it wherever a type's name goes (``listens``, ``publishes``, ``clock``). ``source`` names the table
     column that holds the source; fields are ``float``, ``int``, ``bool``, ``str`` or a NumPy dtype name.
 
-    What a sensor type says more, the engine sees to: an event from none of the ``sources`` (where they are given), or
-    with a number that is missing or not finite (where ``finite``), goes to quarantine, and no detector sees it.
+    **A type that declares fields carries these and no others**, in their declared types, whether it is pushed as events
+    or as columns. A value that its field cannot hold (300 in an ``int8``, a text in a ``float``, none in an ``int``)
+    sends the event to quarantine; a ``float`` without a value is NaN, a ``str`` without one is left out. So do a source
+    that is none of the ``sources`` (where they are given) and a number that is not finite (where ``finite``): no
+    detector sees such an event.
 
     >>> position = EventType("position", source="sid", sources=(4, 8), finite=True, x=float, y="float32")
     >>> position.name, dict(position.fields)["y"]
@@ -75,14 +77,10 @@ class EventType:
         fields = {field: dtype.str for field, dtype in self.fields.items()}
         return _rebuild, (self.name, self.source, self.sources, self.finite, fields)
 
-    def lacks(self, payload: Mapping[str, Any]) -> str | None:
-        """The first field whose number is missing or not finite, if that matters here."""
-        if not self.finite:
-            return None
-        for field, dtype in self.fields.items():
-            if dtype.kind in "fiu" and not _is_finite(payload.get(field)):
-                return field
-        return None
+    @property
+    def demanding(self) -> bool:
+        """Whether events of this type are looked at more closely than others."""
+        return self.sources is not None or self.finite or bool(self.fields)
 
     def __repr__(self) -> str:
         fields = "".join(f", {field}={dtype}" for field, dtype in self.fields.items())
@@ -93,13 +91,6 @@ def _rebuild(
     name: str, source: str, sources: frozenset[int | str] | None, finite: bool, fields: dict[str, str]
 ) -> EventType:
     return EventType(name, source, sources, finite, **fields)
-
-
-def _is_finite(value: Any) -> bool:
-    try:
-        return math.isfinite(value)
-    except (TypeError, OverflowError):
-        return False
 
 
 def _dtype(name: str, field: str, kind: Any) -> np.dtype[Any]:

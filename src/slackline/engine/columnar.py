@@ -1,4 +1,4 @@
-"""Whole chunks at once: the fast way, for many events (DESIGN.md section 5).
+"""Whole chunks at once: the fast way, for many events (docs/concepts/how-a-chunk-runs.md).
 
 For a chunk of arrivals the frontier of each type and the horizon of each unit *after each position* are computed as
 arrays. As a horizon never moves back, an event is released at the first position, at or after its arrival, whose
@@ -18,31 +18,19 @@ import pyarrow as pa
 
 from slackline.core.batch import Batch
 from slackline.core.event import Event
-from slackline.engine.ingest import Lot, read
-from slackline.engine.wiring import Wiring
-from slackline.ordering.channel import DerivedChannel, SensorChannel
+from slackline.engine.intake import Intake
+from slackline.engine.outbox import Outbox
+from slackline.engine.tables import Lot, read
+from slackline.engine.topology import Topology
+from slackline.ordering.channel import Channel, DerivedChannel, SensorChannel
 from slackline.ordering.constants import FOREVER, NEVER, SLACK
 from slackline.ordering.frontier import release_positions, rises
 from slackline.ordering.store import late_rows
 from slackline.ordering.unit import Entry, Unit
+from slackline.running.part import Part
+from slackline.running.segments import IN_ORDER, OVERDUE, UNSORTED, Segment, merged, segment_of
 
 Ints = npt.NDArray[np.int64]
-
-#: Among what is due at one position: first what is unsorted, then what is late, then what is in order.
-UNSORTED, OVERDUE, IN_ORDER = 0, 1, 2
-
-
-@dataclass(slots=True)
-class Segment:
-    """Rows for one detector, in their order, with the position at which each is due and what orders them there."""
-
-    kind: int
-    rows: Batch | list[Event]
-    ts: Ints
-    at: Ints
-    ranks: Ints
-    order: Ints
-    keys: Ints | None = None  # arrival positions of stored rows
 
 
 @dataclass(slots=True)
@@ -60,45 +48,44 @@ class Chunk:
 
 
 class Columnar:
-    """Pushes tables through a wiring."""
+    """Takes tables through the parts."""
 
-    def __init__(self, wiring: Wiring) -> None:
-        self.wiring = wiring
+    def __init__(self, topology: Topology, intake: Intake, outbox: Outbox, deliver_late: bool) -> None:
+        self.topology = topology
+        self.intake = intake
+        self.outbox = outbox
+        self.deliver_late = deliver_late
 
     def push(self, table: pa.Table) -> None:
         """Take the next arrivals."""
-        wiring = self.wiring
-        before = wiring.clk()
-        lots, clk = read(wiring, table)
-        n = len(clk)
-        if n == 0:
+        topology, intake = self.topology, self.intake
+        first, before = intake.position, intake.clk
+        lots, clk = read(intake, table)
+        if len(clk) == 0:
             return
-        chunk = Chunk(wiring.position, before, clk, lots, rises(clk, before))
-        for channel in wiring.sensors.values():
+        topology.settle(first - 1, before)
+        chunk = Chunk(first, before, clk, lots, rises(clk, before))
+        for channel in topology.sensors.values():
             self._arrive(channel, chunk)
-        for index in range(len(wiring.units)):
-            self._unit(index, chunk)
-        for channel in wiring.sensors.values():
-            readers = [wiring.units[i] for i in wiring.readers[channel.name]]
-            channel.store.drop_through(min((u.horizon for u in readers if u.sorts(channel)), default=NEVER))
+        for part in topology.parts:
+            self._part(part, chunk)
+            part.tell(int(clk[-1]))
+        for channel in topology.sensors.values():
+            units = [part.unit for part in topology.readers[channel.name]]
+            channel.store.drop_through(min((u.horizon for u in units if u.sorts(channel)), default=FOREVER))
         if len(chunk.advances):
-            wiring.last_advance = wiring.position + int(chunk.advances[-1]) + 1
-        wiring.position += n
+            intake.last_advance = first + int(chunk.advances[-1]) + 1
+        intake.position += len(clk)
 
     def flush(self) -> None:
         """The end of the stream: everything that waits goes, level by level."""
-        wiring, clk = self.wiring, self.wiring.clk()
+        topology, clk = self.topology, self.intake.clk
         start = np.zeros(1, dtype=np.int64)
-        chunk = Chunk(wiring.position, clk, np.array([clk], dtype=np.int64), {}, start)
-        for index, unit in enumerate(wiring.units):
-            previous = np.array([unit.horizon], dtype=np.int64)
-            segments = self._due(index, np.array([FOREVER], dtype=np.int64), previous, chunk)
-            backs = {channel.name: [(-1, channel.back)] for channel in wiring.channels[index]}
-            for segment in segments:
-                self._count(unit, segment, chunk)
-            for segment, first, stop in merged(segments):
-                self._feed(index, segment, first, stop, previous, chunk, backs)
-        for channel in wiring.sensors.values():
+        chunk = Chunk(self.intake.position, clk, np.array([clk], dtype=np.int64), {}, start)
+        for part in topology.parts:
+            previous = np.array([part.unit.horizon], dtype=np.int64)
+            self._run(part, np.array([FOREVER], dtype=np.int64), previous, chunk)
+        for channel in topology.sensors.values():
             channel.store.clear()
 
     def _arrive(self, channel: SensorChannel, chunk: Chunk) -> None:
@@ -109,37 +96,54 @@ class Columnar:
         chunk.frontiers[channel.name], chunk.slacks[channel.name] = frontier, slack
         if lot:
             channel.events += len(rows)
-            if any(self.wiring.units[i].sorts(channel) for i in self.wiring.readers[channel.name]):
+            if any(part.unit.sorts(channel) for part in self.topology.readers[channel.name]):
                 channel.store.add(ts, slots, lot.seq, rows + chunk.first, lot.columns, channel.ranks)
 
-    def _unit(self, index: int, chunk: Chunk) -> None:
+    def _elsewhere(self, channel: DerivedChannel, chunk: Chunk) -> None:
+        """A type whose publisher runs elsewhere: during a chunk there is no news of it."""
+        nothing = np.empty(0, dtype=np.int64)
+        slack = chunk.slacks[channel.name] = channel.run(nothing, nothing, chunk.before, chunk.clk)
+        frontier = np.full(len(chunk.clk), channel.frontier, dtype=np.int64)
+        if channel.uses_slack and channel.frontier != NEVER:
+            frontier = chunk.clk - slack
+        chunk.frontiers[channel.name] = frontier
+        channel.frontier, channel.as_of = int(frontier[-1]), int(chunk.clk[-1])
+
+    def _part(self, part: Part, chunk: Chunk) -> None:
         """One detector through the chunk: its horizon, its rows, what it publishes."""
-        wiring = self.wiring
-        unit = wiring.units[index]
+        unit = part.unit
+        for channel in part.follows:
+            if isinstance(channel, DerivedChannel) and channel.name not in chunk.frontiers:
+                self._elsewhere(channel, chunk)
         horizon = reduce(np.minimum, [chunk.frontiers[channel.name] for channel in unit.awaited])
         slacks = [chunk.slacks[channel.name] for channel in unit.slacking]
         slack = reduce(np.maximum, slacks) if slacks else np.zeros_like(horizon)
         horizon = np.maximum.accumulate(horizon)
         np.maximum(horizon, unit.horizon, out=horizon)
         previous = np.concatenate(([unit.horizon], horizon[:-1]))
-        segments = self._due(index, horizon, previous, chunk)
-        backs = {channel.name: [(-1, channel.back)] for channel in wiring.channels[index]}
-        for segment in segments:
-            self._count(unit, segment, chunk)
-        for segment, start, stop in merged(segments):
-            self._feed(index, segment, start, stop, previous, chunk, backs)
-        for derived in wiring.channels[index]:
+        backs = self._run(part, horizon, previous, chunk)
+        for derived in part.publishes:
             self._derive(derived, backs[derived.name], horizon, slack, rises(slack, unit.K), chunk)
         unit.K = int(slack[-1])
 
+    def _run(self, part: Part, horizon: Ints, previous: Ints, chunk: Chunk) -> dict[str, list[tuple[int, int]]]:
+        """Feed the detector what is due; for each type it publishes, how far back it was set since which position."""
+        segments = self._due(part, horizon, previous, chunk)
+        backs = {channel.name: [(-1, channel.back)] for channel in part.publishes}
+        for segment in segments:
+            self._count(part.unit, segment, chunk)
+        for segment, start, stop in merged(segments):
+            self._feed(part, segment, start, stop, previous, chunk, backs)
+        return backs
+
     # Which rows are due.
 
-    def _due(self, index: int, horizon: Ints, previous: Ints, chunk: Chunk) -> list[Segment]:
-        unit = self.wiring.units[index]
+    def _due(self, part: Part, horizon: Ints, previous: Ints, chunk: Chunk) -> list[Segment]:
+        unit = part.unit
         segments: list[Segment] = []
         for channel in unit.inputs:
             if isinstance(channel, DerivedChannel):
-                self._offer(index, channel, previous, chunk, segments)
+                self._offer(part, channel, previous, chunk, segments)
                 continue
             assert isinstance(channel, SensorChannel)
             if not unit.sorts(channel):
@@ -148,16 +152,16 @@ class Columnar:
                     batch = Batch(channel.name, lot.ts, lot.slots, lot.seq, lot.columns, channel.names)
                     segments.append(segment_of(UNSORTED, batch, channel.rank, lot.ts, lot.rows))
             elif len(channel.store):
-                self._take_stored(index, channel, horizon, chunk, segments)
+                self._take_stored(part, channel, horizon, chunk, segments)
         self._take_waiting(unit, horizon, chunk, segments)
         self._take_overdue(unit, chunk, segments)
         return segments
 
     def _take_stored(
-        self, index: int, channel: SensorChannel, horizon: Ints, chunk: Chunk, segments: list[Segment]
+        self, part: Part, channel: SensorChannel, horizon: Ints, chunk: Chunk, segments: list[Segment]
     ) -> None:
         """Rows of a store between the old and the new horizon, less those that came too late."""
-        unit, store = self.wiring.units[index], channel.store
+        unit, store = part.unit, channel.store
         late = late_rows(store.ts, store.positions, chunk.first, unit.horizon, horizon)
         some_late = bool(late.any())
         if some_late:
@@ -165,7 +169,7 @@ class Columnar:
             arrived = (store.positions[rows] - chunk.first).tolist()
             for position, event in zip(arrived, channel.batch(0, len(store)).take(rows), strict=True):
                 reached = unit.horizon if position == 0 else int(horizon[position - 1])
-                self._late(index, event, channel, reached, position, chunk)
+                self._late(part, event, channel, reached, position, chunk)
         start, stop = np.searchsorted(store.ts, (unit.horizon, horizon[-1]), side="right").tolist()
         batch, positions = channel.batch(start, stop), store.positions[start:stop]
         if some_late and late[start:stop].any():
@@ -173,7 +177,7 @@ class Columnar:
             batch, positions = batch.take(kept), positions[kept]
         if not len(batch):
             return
-        if any(entry[1] == channel.rank for entry in unit.heap):
+        if any(entry[1] == channel.name for entry in unit.heap):
             # The same type also waits as objects (pushed as such): let the heap settle their order.
             for event, position in zip(batch, positions.tolist(), strict=True):
                 unit.wait(unit.entry(event, channel, position))
@@ -182,10 +186,10 @@ class Columnar:
         segments.append(segment_of(IN_ORDER, batch, channel.rank, batch.ts, at, positions))
 
     def _offer(
-        self, index: int, channel: DerivedChannel, previous: Ints, chunk: Chunk, segments: list[Segment]
+        self, part: Part, channel: DerivedChannel, previous: Ints, chunk: Chunk, segments: list[Segment]
     ) -> None:
         """Derived events that reached this unit in this chunk: to wait, too late, or past the order."""
-        unit = self.wiring.units[index]
+        unit = part.unit
         arrived = chunk.published.get(channel.name, [])
         if not unit.sorts(channel):
             if arrived:
@@ -199,23 +203,14 @@ class Columnar:
             if event.ts > reached:
                 unit.wait(unit.entry(event, channel, chunk.first + position))
             else:
-                self._late(index, event, channel, reached, position, chunk)
+                self._late(part, event, channel, reached, position, chunk)
 
-    def _late(
-        self,
-        index: int,
-        event: Event,
-        channel: DerivedChannel | SensorChannel,
-        reached: int,
-        position: int,
-        chunk: Chunk,
-    ) -> None:
-        unit = self.wiring.units[index]
-        unit.late += 1
-        if self.wiring.settings.deliver_late:
-            unit.overdue.append(unit.entry(event, channel, chunk.first + position))
+    def _late(self, part: Part, event: Event, channel: Channel, reached: int, position: int, chunk: Chunk) -> None:
+        part.unit.late += 1
+        if self.deliver_late:
+            part.unit.overdue.append(part.unit.entry(event, channel, chunk.first + position))
         else:
-            self.wiring.divert(index, event, reached, chunk.first + position)
+            self.outbox.divert(part, event, reached, chunk.first + position)
 
     @staticmethod
     def _take_waiting(unit: Unit, horizon: Ints, chunk: Chunk, segments: list[Segment]) -> None:
@@ -223,7 +218,8 @@ class Columnar:
         if released:
             ts = np.array([entry[0] for entry in released], dtype=np.int64)
             arrived = np.array([entry[4] for entry in released], dtype=np.int64) - chunk.first
-            ranks = np.array([entry[1] for entry in released], dtype=np.int64)
+            rank = unit.ranks
+            ranks = np.array([rank[entry[1]] for entry in released], dtype=np.int64)
             at = release_positions(ts, arrived, horizon)
             segments.append(Segment(IN_ORDER, [entry[-1] for entry in released], ts, at, ranks, ts))
 
@@ -242,7 +238,8 @@ class Columnar:
         if due:
             due.sort()
             ts = np.array([entry[0] for _, entry in due], dtype=np.int64)
-            ranks = np.array([entry[1] for _, entry in due], dtype=np.int64)
+            rank = unit.ranks
+            ranks = np.array([rank[entry[1]] for _, entry in due], dtype=np.int64)
             at = np.array([position for position, _ in due], dtype=np.int64)
             segments.append(Segment(OVERDUE, [entry[-1] for _, entry in due], ts, at, ranks, ts))
 
@@ -250,7 +247,7 @@ class Columnar:
 
     def _feed(
         self,
-        index: int,
+        part: Part,
         segment: Segment,
         start: int,
         stop: int,
@@ -258,25 +255,26 @@ class Columnar:
         chunk: Chunk,
         backs: dict[str, list[tuple[int, int]]],
     ) -> None:
-        wiring = self.wiring
-        runner = wiring.runners[index]
+        runner = part.runner
         rows, keys = segment.rows, segment.keys
         if stop - start != len(rows):
             rows = rows.slice(start, stop) if isinstance(rows, Batch) else rows[start:stop]
             keys = None if keys is None else keys[start:stop]
         found = runner.feed(rows, keys)
-        if len(runner.failures) > runner.noted:
-            wiring.note_failures(index, segment.at[start:stop] + chunk.first)
+        if runner.failures:
+            self.outbox.fail(part, runner.take_failures(), segment.at[start:stop] + chunk.first)
         for row, event in found:
             position = int(segment.at[start + row])
             trigger = int(segment.ts[start + row])
             if segment.kind != IN_ORDER:
                 trigger = max(trigger, int(previous[position]) + 1)
-            channel = wiring.publish(index, event, trigger, chunk.first + position, int(chunk.clk[position]))
-            if wiring.readers[channel.name]:
+            channel = self.topology.derived[event.type]
+            channel.published(event, trigger)
+            self.outbox.insert(part, event, chunk.first + position, int(chunk.clk[position]))
+            if channel.back > backs[channel.name][-1][1]:
+                backs[channel.name].append((position, channel.back))
+            if self.topology.readers[channel.name]:
                 chunk.published.setdefault(channel.name, []).append((position, event))
-                if channel.back > backs[channel.name][-1][1]:
-                    backs[channel.name].append((position, channel.back))
 
     @staticmethod
     def _count(unit: Unit, segment: Segment, chunk: Chunk) -> None:
@@ -293,20 +291,17 @@ class Columnar:
         chunk: Chunk,
     ) -> None:
         """Delays and frontier of a type this detector publishes, for those who listen to it."""
-        if not self.wiring.readers[channel.name]:
-            return
         # The pseudo event of a growing K knows only what was set back before its position.
         growths = np.array([position for position, _ in backs], dtype=np.int64)
         known = np.array([back for _, back in backs], dtype=np.int64)
-        backs_then = known[np.searchsorted(growths, warnings) - 1]
+        warned = chunk.clk[warnings] - slack[warnings] - known[np.searchsorted(growths, warnings) - 1]
+        for ts in warned.tolist():
+            self.outbox.warn(channel.name, ts)
+        if not self.topology.readers[channel.name]:
+            return
         published = chunk.published.get(channel.name, [])
         positions = np.concatenate((warnings, np.array([position for position, _ in published], dtype=np.int64)))
-        ts = np.concatenate(
-            (
-                chunk.clk[warnings] - slack[warnings] - backs_then,
-                np.array([event.ts for _, event in published], dtype=np.int64),
-            )
-        )
+        ts = np.concatenate((warned, np.array([event.ts for _, event in published], dtype=np.int64)))
         order = np.argsort(positions, kind="stable")
         positions, ts = positions[order], ts[order]
         delays = channel.run(positions, ts, chunk.before, chunk.clk)
@@ -320,35 +315,3 @@ class Columnar:
         if horizon[0] == NEVER:  # the publisher has not begun
             frontier[horizon == NEVER] = NEVER
         chunk.frontiers[channel.name] = frontier
-        channel.frontier = int(frontier[-1])
-
-
-def segment_of(
-    kind: int, rows: Batch | list[Event], rank: int, ts: Ints, at: Ints, keys: Ints | None = None
-) -> Segment:
-    """Rows of one type as a segment."""
-    # Unsorted events of one position keep the order of their arrival, whatever their time stamps.
-    order = np.zeros_like(ts) if kind == UNSORTED else ts
-    return Segment(kind, rows, ts, at, np.full(len(at), rank, dtype=np.int64), order, keys)
-
-
-def merged(segments: list[Segment]) -> list[tuple[Segment, int, int]]:
-    """The segments merged into the order in which their rows are due, as slices."""
-    if len(segments) == 1:
-        return [(segments[0], 0, len(segments[0].at))]
-    if not segments:
-        return []
-    at = np.concatenate([segment.at for segment in segments])
-    order = np.concatenate([segment.order for segment in segments])
-    ranks = np.concatenate([segment.ranks for segment in segments])
-    kinds = np.concatenate([np.full(len(segment.at), segment.kind) for segment in segments])
-    origin = np.concatenate([np.full(len(segment.at), number) for number, segment in enumerate(segments)])
-    origin = origin[np.lexsort((ranks, order, kinds, at))]
-    starts = np.concatenate(([0], np.flatnonzero(np.diff(origin)) + 1))
-    ends = np.concatenate((starts[1:], [len(origin)]))
-    taken = [0] * len(segments)
-    runs = []
-    for number, length in zip(origin[starts].tolist(), (ends - starts).tolist(), strict=True):
-        runs.append((segments[number], taken[number], taken[number] + length))
-        taken[number] += length
-    return runs

@@ -2,35 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import pyarrow as pa
 
 from slackline.core import codec
 from slackline.core.detector import Detector
-from slackline.core.errors import BufferLimitError, ClosedError, ConfigError, DetectorError, SlacklineError, StateError
+from slackline.core.errors import (
+    BufferLimitError,
+    ClosedError,
+    ConcurrentUseError,
+    ConfigError,
+    SlacklineError,
+    StateError,
+)
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
-from slackline.core.outcome import Late, Output, Quarantined
+from slackline.core.outcome import Late, News, Output, Quarantined
+from slackline.engine import moving
 from slackline.engine.columnar import Columnar
-from slackline.engine.lookahead import LookAhead
-from slackline.engine.options import at_least, listed, one_of, per_detector, without_clocks
+from slackline.engine.intake import Intake
+from slackline.engine.options import Options
+from slackline.engine.outbox import Outbox
 from slackline.engine.stepwise import Stepwise
-from slackline.engine.wiring import Settings, Wiring
-from slackline.ordering.channel import Evidence, total_order
-from slackline.ordering.clock import JUMP_AUTO, JUMP_OFF
-from slackline.ordering.constants import POLICIES, WARMUP
-from slackline.ordering.frontier import NO_TIMEOUT
-from slackline.speculation.config import Clock, Speculation
+from slackline.engine.topology import Topology
+from slackline.running.runner import Runner
+from slackline.speculation.ahead import SpeculativeRunner
+from slackline.speculation.config import Speculation
+from slackline.speculation.lookahead import LookAhead
 
 STATE_KIND = "engine"
-STATE_VERSION = 2
+STATE_VERSION = 3
+
+#: Wall time in seconds, from any origin; or "host" if the host measures the work itself.
+Now = Callable[[], float] | Literal["host"] | None
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _alone(method: Callable[P, R]) -> Callable[P, R]:
+    """Let nobody else into an engine meanwhile: neither another thread, nor a detector that calls it."""
+
+    @wraps(method)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+        idle: list[None] = args[0]._idle  # type: ignore[attr-defined]
+        try:
+            idle.pop()  # atomic, so that of two threads one fails
+        except IndexError:
+            raise ConcurrentUseError(
+                f"{method.__name__}() was called while another call of this engine is under way. An engine is for one "
+                f"thread at a time, and not for its own detectors: use a lock or a queue, or one engine per thread."
+            ) from None
+        try:
+            return method(*args, **kwargs)
+        finally:
+            idle.append(None)
+
+    return guarded
 
 
 class Engine:
-    """Puts arrivals in order and runs the detectors of a hierarchy on them.
+    """Puts arrivals in order and runs the detectors of a hierarchy on them. For one thread at a time.
 
     ``policy``       ``"auto"``: slack, readiness and progress; ``"slack"`` or ``"ready"``: that evidence alone;
                      ``"ordered"``: the input is in order already, as it comes from a Synchroniser or a sorted file.
@@ -50,6 +85,10 @@ class Engine:
                      the push, though something earlier might still come.
     ``speculation``  let detectors run ahead: a :class:`~slackline.Speculation` for all of them, or one per detector,
                      by name; detectors that are not named wait.
+    ``now``          wall time in seconds, by which ``Speculation(alpha="auto")`` learns how busy the process is:
+                     ``time.monotonic``, say; ``"host"`` if the caller tells by :meth:`worked`.
+    ``detectors``    which detectors of the hierarchy run here; all, unless others run in other engines
+                     (:meth:`news`, :meth:`receive`, :meth:`detach`, :meth:`attach`).
 
     >>> class Hits(Detector):
     ...     listens, publishes = ("near", "kick"), ("hit",)
@@ -82,107 +121,121 @@ class Engine:
         max_buffered: int = 1_000_000,
         overflow: str = "error",
         speculation: Speculation | Mapping[str, Speculation] | None = None,
+        now: Now = None,
+        detectors: Iterable[str] | None = None,
     ) -> None:
-        one_of("policy", policy, tuple(POLICIES))
-        one_of("late", late, ("divert", "deliver"))
-        one_of("on_error", on_error, ("fail", "quarantine"))
-        one_of("overflow", overflow, ("error", "release"))
-        at_least("margin", margin, 0, (int, float))
-        at_least("window", window, 1, int)
-        at_least("max_buffered", max_buffered, 1, int)
-        if timeout is not None:
-            at_least("timeout", timeout, 0, int)
-            if policy in ("slack", "ordered"):
-                raise ConfigError(f"timeout={timeout} means nothing under policy={policy!r}; it waits for no source.")
-        if warmup is None:
-            warmup = 0 if policy in ("slack", "ordered") else WARMUP
-        elif policy == "ordered" and warmup:
-            raise ConfigError(f"warmup={warmup} means nothing under policy='ordered', which has nothing to learn.")
-        at_least("warmup", warmup, 0, int)
-        if isinstance(max_jump, str) and max_jump == "auto":
-            max_jump = JUMP_OFF if policy == "ordered" else JUMP_AUTO
-        elif max_jump is None:
-            max_jump = JUMP_OFF
-        else:
-            at_least("max_jump", max_jump, 1, int)
+        options = Options(
+            policy, margin, window, timeout, warmup, late, on_error, max_jump, max_buffered, overflow, speculation
+        )
+        self._start(hierarchy, options, now, detectors)
+
+    def _start(self, hierarchy: Hierarchy, options: Options, now: Now, detectors: Iterable[str] | None) -> None:
         if not isinstance(hierarchy, Hierarchy):
             raise ConfigError(f"an engine runs a slackline.Hierarchy; got {hierarchy!r}.")
-        self._start(
-            hierarchy,
-            Settings(
-                Evidence(POLICIES[policy], float(margin), window, NO_TIMEOUT if timeout is None else timeout, warmup),
-                int(max_jump),
-                late == "deliver",
-                on_error == "quarantine",
-                max_buffered,
-                overflow == "release",
-                per_detector(speculation, hierarchy),
-            ),
-        )
-
-    def _start(self, hierarchy: Hierarchy, settings: Settings, clock: Clock | None = None) -> None:
-        self.hierarchy = hierarchy
-        self._wiring = Wiring(hierarchy, settings)
-        self._stepwise = Stepwise(self._wiring)
-        self._columnar = Columnar(self._wiring)
-        self._ahead = LookAhead(self._wiring, settings.speculation) if settings.speculation else None
-        clocks = [options.clock for options in settings.speculation.values() if options.alpha == "auto"]
-        self._clock = clock or next(filter(None, clocks), None) if clocks else None
+        options.check(hierarchy)
+        if options.adapts and now is None:
+            raise ConfigError(
+                "speculation with alpha='auto' is set from how busy the process is, which takes a wall clock: pass "
+                "now=time.monotonic, or give alpha a number from 0 to 1."
+            )
+        names = list(hierarchy.names if detectors is None else detectors)
+        unknown = sorted(set(names) - set(hierarchy.names))
+        if unknown:
+            raise ConfigError(f"detectors={unknown} are not in the hierarchy, which has {list(hierarchy.names)}.")
+        self._options = options
+        self._changed: dict[str, list[Any]] = {}
+        self._now = now
+        self._idle: list[None] = [None]
+        self._outbox = Outbox()
+        self._topology = Topology(hierarchy, options.evidence)
+        self._intake = Intake(self._topology, self._outbox, options.jump)
+        ways = (self._topology, self._intake, self._outbox, options.late == "deliver")
+        self._stepwise, self._columnar = Stepwise(*ways), Columnar(*ways)
+        self._lookahead = LookAhead(hierarchy)
         self._closed = False
         self._beyond_limit = False
+        taken = hierarchy.take_detectors() if detectors is None else {name: hierarchy.fresh(name) for name in names}
+        self._topology.add(*(self._topology.make(self._runner(name, taken[name])) for name in taken))
+        self._rewired()
 
+    def _runner(self, name: str, detector: Detector) -> Runner:
+        guarded, speculation = self._options.on_error == "quarantine", self._options.speculation_of(name)
+        if speculation is None:
+            return Runner(detector, name, guarded)
+        return SpeculativeRunner(detector, name, guarded, speculation)
+
+    def _rewired(self) -> None:
+        """Parts have come or gone: whoever keeps something about them follows."""
+        topology, lookahead = self._topology, self._lookahead
+        lookahead.hierarchy = topology.hierarchy
+        for part in topology.parts:
+            lookahead.join(part)
+        self._outbox.export(topology.listened_elsewhere())
+        self._stepwise.fall_behind()
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """The whole hierarchy, wherever its detectors run."""
+        return self._topology.hierarchy
+
+    # Arrivals.
+
+    @_alone
     def push(self, arrivals: Iterable[Event] | Event | pa.Table | pa.RecordBatch) -> list[Output]:
         """Take the next arrivals, in the order in which they arrived, and return what was detected.
 
         Events, or a table with a column ``ts``, a column ``type`` (unless the hierarchy has one sensor type only),
         optionally ``source`` and ``seq``, and the payload in all other columns (null: the event has no such field).
+        **A push takes all or nothing**: where it raises a SchemaError or ConfigError, nothing has changed.
         """
         if self._closed:
             raise ClosedError("push after close(): the stream has ended. Make a new engine for another stream.")
         if isinstance(arrivals, pa.RecordBatch):
             arrivals = pa.Table.from_batches([arrivals])
-        elif isinstance(arrivals, Event):
-            arrivals = [arrivals]
-        elif not isinstance(arrivals, list | pa.Table):
-            arrivals = listed(arrivals)
+        elif not isinstance(arrivals, pa.Table):
+            arrivals = _events(arrivals)
         if self._beyond_limit:
             self._refuse_unless_clock(arrivals)
-        if self._clock is None or self._ahead is None:
+        if not callable(self._now):
             return self._push(arrivals)
-        start = self._clock()
+        start = self._now()
         try:
             return self._push(arrivals)
         finally:
-            self._ahead.worked(start, self._clock())
+            self._lookahead.worked(self._topology.parts, start, self._now())
 
     def worked(self, start: float, stop: float) -> float | None:
-        """For a host that reads the clock itself, and gives the engine none: its work went on from start to stop.
+        """For a host that measures by itself (``now="host"``): its work went on from start to stop.
 
-        ``alpha="auto"`` is set from this, for the pushes to come. In seconds of a clock that survives :meth:`save`
+        ``alpha="auto"`` is set from this, for the pushes to come. In seconds of a wall clock that outlives :meth:`save`
         where the engine does. Returns the busy factor when an interval has passed, None otherwise.
         """
-        if self._ahead is None:
-            return None
-        self._ahead.busy = None
-        self._ahead.worked(start, stop)
-        return self._ahead.busy
+        return self._lookahead.worked(self._topology.parts, start, stop)
 
-    def _push(self, arrivals: list[Any] | pa.Table) -> list[Output]:
+    def _push(self, arrivals: list[Event] | pa.Table) -> list[Output]:
         if isinstance(arrivals, pa.Table):
             self._columnar.push(arrivals)
+            self._stepwise.fall_behind()
         else:
-            if any(len(sensor.store) for sensor in self._wiring.sensors.values()):
-                self._wiring.rows_to_objects()
+            push = self._stepwise.push
             for event in arrivals:
-                self._stepwise.push(event)
+                push(event)
         return self._finish()
 
+    @_alone
     def close(self) -> list[Output]:
-        """The stream has ended: everything that waits goes on. Returns what was detected."""
+        """The stream has ended: everything that waits goes on. Returns what was detected.
+
+        What waits for detectors that run elsewhere goes on when these have ended too (:meth:`receive`).
+        """
         if self._closed:
             return []
         self._closed = True
-        if any(len(sensor.store) for sensor in self._wiring.sensors.values()):
+        return self._flush()
+
+    def _flush(self) -> list[Output]:
+        topology = self._topology
+        if topology.has_rows and len(topology.parts) == len(topology.hierarchy.names):
             self._columnar.flush()
         else:
             self._stepwise.flush()
@@ -190,18 +243,13 @@ class Engine:
 
     def _finish(self) -> list[Output]:
         """Collect the outputs of a push; raise what went wrong in it."""
-        wiring, limit = self._wiring, self._wiring.settings.max_buffered
-        if wiring.settings.release_overflow and wiring.buffered > limit:
-            wiring.rows_to_objects()
+        topology, intake, limit = self._topology, self._intake, self._options.max_buffered
+        if self._options.overflow == "release" and topology.buffered > limit:
             self._stepwise.release_oldest(limit)
-        outputs: list[Output] = []
-        if wiring.found:
-            wiring.found.sort(key=lambda item: item[:2])
-            outputs = [output for _, _, output in wiring.found]
-            wiring.found = []
-        if self._ahead is not None:
-            outputs = self._ahead.run(outputs)
-        error = self._failure()
+        outputs = self._outbox.take()
+        outputs = self._lookahead.run(topology.parts, outputs, intake.clk, intake.position)
+        failure = self._outbox.take_failure()
+        error: SlacklineError | None = failure if self._options.on_error == "fail" else None
         full = None if self._closed else self._full()
         self._beyond_limit = full is not None
         error = error or full
@@ -210,169 +258,234 @@ class Engine:
             raise error
         return outputs
 
-    def _failure(self) -> SlacklineError | None:
-        """The first failure of a detector in this push, unless errors are to be passed over."""
-        error: SlacklineError | None = None
-        for runner in self._wiring.runners:
-            if runner.failures and error is None and not self._wiring.settings.quarantine_errors:
-                first = runner.failures[0]
-                error = DetectorError(runner.name, first.event, first.state_size, first.cause, len(runner.failures))
-            if runner.failures:
-                runner.failures, runner.noted = [], 0
-        return error
-
     # The limit.
 
     def _full(self) -> BufferLimitError | None:
         """The error to raise when more waits, or lies set aside, than allowed."""
-        wiring, limit = self._wiring, self._wiring.settings.max_buffered
-        set_aside = len(wiring.late) + len(wiring.quarantined)
-        if set_aside > limit:
+        limit, held = self._options.max_buffered, self._outbox.held
+        if sum(held.values()) > limit:
             cause = (
-                f"{len(wiring.late)} late and {len(wiring.quarantined)} quarantined events were not collected. "
+                f"{held['late']} late and {held['quarantined']} quarantined events were not collected. "
                 f"Call engine.drain() now and then."
             )
-            return BufferLimitError(set_aside, limit, cause)
-        buffered = wiring.buffered
+            if held["unsent"]:
+                cause = f"{held['unsent']} events for other engines were not collected: call engine.news(). " + cause
+            return BufferLimitError(sum(held.values()), limit, cause)
+        buffered = self._topology.buffered
         return BufferLimitError(buffered, limit, self._why_waiting()) if buffered > limit else None
 
-    def _refuse_unless_clock(self, arrivals: Any) -> None:
+    def _refuse_unless_clock(self, arrivals: list[Event] | pa.Table) -> None:
         """Beyond the limit only a push that may move the clock is taken; the caller keeps what is refused."""
-        wiring, full = self._wiring, self._full()
+        full = self._full()
         self._beyond_limit = full is not None
         if full is None:
             return
         if isinstance(arrivals, pa.Table):
-            types = (
-                set(arrivals["type"].unique().to_pylist()) if "type" in arrivals.column_names else set(wiring.sensors)
-            )
+            has_type = "type" in arrivals.column_names
+            types = set(arrivals["type"].to_pylist() if has_type else self._topology.sensors)
         else:
-            types = {event.type for event in arrivals if isinstance(event, Event) and isinstance(event.type, str)}
-        drained = len(wiring.late) + len(wiring.quarantined) <= wiring.settings.max_buffered
-        if not (types & wiring.clock_types and drained):
+            types = {event.type for event in arrivals if isinstance(event.type, str)}
+        drained = sum(self._outbox.held.values()) <= self._options.max_buffered
+        if not (types & set(self.hierarchy.clock) and drained):
             raise full
 
     def _why_waiting(self) -> str:
-        wiring = self._wiring
-        types, clk = sorted(wiring.clock_types), wiring.clock.clk
+        types, clk = sorted(self.hierarchy.clock), self._intake.clock.clk
         if clk is None:
             return f"no event of the clock types {types} has ever arrived, so stream time does not move."
-        idle = wiring.position - wiring.last_advance
+        idle = self._intake.position - self._intake.last_advance
         if idle:
             return f"the clock types {types} stopped at {clk}, {idle} arrivals ago; stream time stands still."
-        slowest = min(wiring.units, key=lambda unit: unit.horizon)
-        return f"the clock moves ({clk}), but detector {slowest.name!r} waits with K={slowest.K}."
+        slowest = min(self._topology.parts, key=lambda part: part.unit.horizon)
+        return f"the clock moves ({clk}), but detector {slowest.name!r} waits with K={slowest.unit.K}."
 
     # What is known.
 
     @property
     def late(self) -> list[Late]:
         """Late events that were diverted and not drained yet, in order of arrival (and of time stamps)."""
-        by_event = sorted(self._wiring.late, key=lambda entry: total_order(entry[2].event))
-        return [item for *_, item in sorted(by_event, key=lambda entry: entry[:2])]
+        return self._outbox.late
 
     @property
     def quarantined(self) -> list[Quarantined]:
         """Events that were set aside and not drained yet, in order of arrival."""
-        return [item for _, item in sorted(self._wiring.quarantined, key=lambda entry: entry[0])]
+        return self._outbox.quarantined
 
+    @_alone
     def drain(self) -> tuple[list[Late], list[Quarantined]]:
         """Take the late and the quarantined events; they are forgotten here."""
-        taken = self.late, self.quarantined
-        self._wiring.late, self._wiring.quarantined = [], []
-        return taken
+        return self._outbox.drain()
 
     @property
     def detectors(self) -> dict[str, Detector]:
-        """The running detectors by name."""
-        return {runner.name: runner.detector for runner in self._wiring.runners}
+        """The detectors that run here, by name."""
+        return {part.name: part.runner.detector for part in self._topology.parts}
 
     def buffered(self) -> dict[str, list[Event]]:
         """The events that wait, per detector, in the order in which they will be seen."""
-        waiting = {}
-        for unit in self._wiring.units:
-            entries = list(unit.heap) + list(unit.overdue)
-            for channel, n in unit.stored():
-                rows = channel.batch(len(channel.store) - n, len(channel.store))
-                entries += [unit.entry(event, channel, 0) for event in rows]
-            waiting[unit.name] = [entry[-1] for entry in sorted(entries)]
-        return waiting
+        return {part.name: part.waiting() for part in self._topology.parts}
 
+    @_alone
     def stats(self) -> dict[str, Any]:
         """K, delays, buffers and counts, per detector and per type; plain values that JSON can hold."""
-        wiring = self._wiring
-        levels = self.hierarchy.levels
+        topology, lookahead = self._topology, self._lookahead
+        self._settle()
+        detectors = {}
+        for part in topology.parts:
+            detectors[part.name] = {"level": self.hierarchy.levels[part.name], **part.stats()}
+            if isinstance(part.runner, SpeculativeRunner):
+                detectors[part.name]["alpha"] = lookahead.alpha(part)
         return {
-            "clk": wiring.clock.clk,
-            "arrivals": wiring.position,
-            "buffered": wiring.buffered,
-            "quarantined": dict(wiring.reasons),
-            "detectors": {
-                unit.name: {
-                    "level": levels[unit.name], **unit.stats(), "published": runner.published, "failed": runner.failed,
-                    **({} if self._ahead is None else self._ahead.stats(index)),
-                }
-                for index, (unit, runner) in enumerate(zip(wiring.units, wiring.runners, strict=True))
-            },
-            "types": {
-                channel.name: channel.stats() for channel in (*wiring.sensors.values(), *wiring.derived.values())
-            },
-        }  # fmt: skip
-
-    # Surviving.
-
-    def save(self) -> bytes:
-        """Everything, as bytes: buffers, clock, delays, sources and the detectors' states. Never pickled."""
-        settings = {
-            **asdict(replace(self._wiring.settings, speculation={})),
-            "speculation": without_clocks(self._wiring.settings.speculation),
+            "clk": self._intake.clock.clk,
+            "arrivals": self._intake.position,
+            "buffered": topology.buffered,
+            "quarantined": dict(self._outbox.reasons),
+            "detectors": detectors,
+            "types": {name: channel.stats() for name, channel in (topology.sensors | topology.derived).items()},
+            "options": self._options.plain(),
+            "changed": self._changed,
         }
+
+    def _settle(self) -> None:
+        self._topology.settle(self._intake.position - 1, self._intake.clk)
+
+    # Other engines.
+
+    @_alone
+    def news(self) -> list[News]:
+        """What detectors that run in other engines need to know of those here, since the last call."""
+        self._settle()
+        return moving.news(self._topology, self._outbox, self._intake.clk)
+
+    @_alone
+    def receive(self, news: Iterable[News]) -> list[Output]:
+        """Take news of detectors that run in other engines, and return what was detected."""
+        taken = moving.checked_news(self._topology, news)
+        self._stepwise.receive(taken)
+        return self._flush() if self._closed else self._finish()
+
+    @_alone
+    def detach(self, name: str) -> bytes:
+        """Let a detector run here no longer: all that it needs elsewhere, as bytes for :meth:`attach`."""
+        self._settle()
+        data = moving.packed(self._topology, self._outbox, self._lookahead, self._intake, name)
+        part = self._topology.part(name)
+        assert part is not None
+        self._topology.remove(part)
+        self._lookahead.leave(name)
+        self._rewired()
+        return data
+
+    @_alone
+    def attach(self, detector: bytes | Detector) -> list[Output]:
+        """Let a detector run here from now on, and return what that brought about.
+
+        Bytes are one of this hierarchy's detectors, from another engine's :meth:`detach`: it goes on where it was. A
+        detector is a new one: it joins the hierarchy, and sees what arrives from now on.
+        """
+        if self._closed:
+            raise ClosedError("attach after close(): the stream has ended. Attach it to an engine that goes on.")
+        self._settle()
+        if isinstance(detector, Detector):
+            hierarchy = self.hierarchy.extended(detector)
+            name = next(name for name in hierarchy.names if name not in self.hierarchy.names)
+            self._topology.extend(hierarchy)
+            self._topology.add(self._topology.make(self._runner(name, detector)))
+            self._rewired()
+            return []
+        news = moving.unpack(self._topology, self._outbox, self._lookahead, self._intake, detector, self._runner)
+        self._rewired()
+        self._outbox.send_again(news)
+        self._stepwise.receive(news)
+        return self._finish()
+
+    # Checkpoints.
+
+    @_alone
+    def save(self) -> bytes:
+        """Everything, as bytes: buffers, clock, delays, sources and the detectors' states. Never pickled.
+
+        Saving changes nothing: the engine goes on as if it had not been asked.
+        """
+        self._settle()
         state = {
-            "settings": settings,
-            "detectors": list(self.hierarchy.names),
-            "types": sorted(self._wiring.readers),
+            "options": self._options.plain(),
+            "hierarchy": list(self.hierarchy.names),
             "closed": self._closed,
-            "wiring": self._wiring.state(),
-            "ahead": None if self._ahead is None else self._ahead.state(),
+            "topology": self._topology.state(),
+            "intake": self._intake.state(),
+            "outbox": self._outbox.state(),
+            "lookahead": self._lookahead.state(),
         }
         return codec.dump(STATE_KIND, STATE_VERSION, state, where="engine")
 
     @classmethod
-    def load(cls, data: bytes, hierarchy: Hierarchy, *, clock: Clock | None = None) -> Engine:
+    def load(cls, data: bytes, hierarchy: Hierarchy, *, now: Now = None, **options: Any) -> Engine:
         """An engine that goes on where the saved one was. The hierarchy must be the one that was saved.
 
-        ``clock`` is where speculation with ``alpha="auto"`` reads seconds from; a clock cannot be saved.
+        Options that are given take the place of the saved ones, except ``policy``; ``stats()["changed"]`` tells which.
+        ``now`` is as for a new engine: a function cannot be saved.
         """
+        if codec.peek(data) < (STATE_KIND, STATE_VERSION):
+            raise StateError(
+                f"this engine was saved by an older release of Slackline (version {codec.peek(data)[1]} of the state, "
+                f"this one reads {STATE_VERSION}). Load it with that release, or start anew."
+            )
         state = codec.load(STATE_KIND, STATE_VERSION, data)
-        engine = cls.__new__(cls)
         try:
-            settings = state["settings"]
-            settings["evidence"] = Evidence(**settings["evidence"])
-            settings["speculation"] = {name: Speculation(**said) for name, said in settings["speculation"].items()}
-            saved, given = state["detectors"], list(hierarchy.names)
-            if saved != given:
-                raise StateError(
-                    f"the state was saved with the detectors {saved}, the hierarchy given has {given}; "
-                    f"load it with the hierarchy it was saved with, or start anew."
-                )
-            engine._start(hierarchy, Settings(**settings), clock)
-            if state["types"] != sorted(engine._wiring.readers):
-                raise StateError(
-                    f"the state was saved with the event types {state['types']}, the hierarchy given has "
-                    f"{sorted(engine._wiring.readers)}; load it with the hierarchy it was saved with, or start anew."
-                )
-            engine._wiring.restore(state["wiring"])
-            if engine._ahead is not None:
-                engine._ahead.restore(state["ahead"])
-            engine._closed = state["closed"]
-            engine._beyond_limit = not engine._closed and engine._full() is not None
-        except (KeyError, TypeError, ValueError) as error:
+            return cls._loaded(state, hierarchy, now, options)
+        except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise StateError(f"the saved state does not fit this release ({error!r}); start anew.") from error
+
+    @classmethod
+    def _loaded(cls, state: dict[str, Any], hierarchy: Hierarchy, now: Now, given: dict[str, Any]) -> Engine:
+        try:
+            saved = Options.of(state["options"])
+        except ConfigError as error:
+            raise StateError(f"the checkpoint is damaged: {error} Restore an older one.") from error
+        options = saved.changed(given)
+        if state["hierarchy"] != list(hierarchy.names):
+            raise StateError(
+                f"the state was saved with the detectors {state['hierarchy']}, the hierarchy given has "
+                f"{list(hierarchy.names)}; load it with the hierarchy it was saved with, or start anew."
+            )
+        running = list(state["topology"]["units"])
+        engine = cls.__new__(cls)
+        engine._start(hierarchy, options, now, None if running == list(hierarchy.names) else running)
+        engine._topology.restore(state["topology"])
+        engine._intake.restore(state["intake"])
+        engine._intake.clock.max_jump = options.jump
+        engine._outbox.restore(state["outbox"])
+        engine._lookahead.restore(state["lookahead"])
+        if callable(now):
+            engine._lookahead.forget_time()  # seconds of another process's clock
+        engine._closed = state["closed"] is True
+        engine._beyond_limit = not engine._closed and engine._full() is not None
+        before, after = saved.plain(), options.plain()
+        engine._changed = {name: [before[name], after[name]] for name in after if after[name] != before[name]}
         return engine
 
     def check_invariants(self) -> None:
         """What must hold between any two pushes; tests call it."""
-        for unit in self._wiring.units:
-            unit.check_invariants()
-        for channel in self._wiring.derived.values():
-            assert channel.back >= 0, f"{channel.name}: set back by less than nothing"
+        self._topology.check_invariants()
+
+
+def _events(arrivals: Any) -> list[Event]:
+    """The events given, all of them, before any is taken."""
+    if isinstance(arrivals, Event):
+        return [arrivals]
+    what = type(arrivals).__name__
+    is_one = isinstance(arrivals, str | bytes | Mapping) or hasattr(arrivals, "columns")  # a word, a row, a frame
+    if is_one or not isinstance(arrivals, Iterable):
+        raise ConfigError(
+            f"push() takes events or a pyarrow.Table; got a {what}. A row is pushed as slackline.Event(type, ts, "
+            f"source, seq, **payload), a pandas DataFrame as pyarrow.Table.from_pandas(frame)."
+        )
+    events = arrivals if isinstance(arrivals, list) else list(arrivals)
+    for number, event in enumerate(events):
+        if not isinstance(event, Event):
+            raise ConfigError(
+                f"push() takes events; item {number} of the {what} given is a {type(event).__name__}: {event!r}. "
+                f"Nothing was taken. Make it slackline.Event(type, ts, source, seq, **payload)."
+            )
+    return events

@@ -1,57 +1,137 @@
-"""The options of an engine: checked, and as they are saved."""
+"""The options of an engine: checked, as the machines take them, and as they are saved."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from slackline.core.errors import ConfigError
+from slackline.core.check import number, one_of, whole_number
+from slackline.core.errors import ConfigError, StateError
 from slackline.core.hierarchy import Hierarchy
+from slackline.ordering.channel import Evidence
+from slackline.ordering.clock import JUMP_AUTO, JUMP_OFF
+from slackline.ordering.constants import POLICIES, WARMUP
+from slackline.ordering.frontier import NO_TIMEOUT
 from slackline.speculation.config import Speculation
 
 
-def per_detector(
-    speculation: Speculation | Mapping[str, Speculation] | None, hierarchy: Hierarchy
-) -> dict[str, Speculation]:
-    """What each detector was told; nothing for those that only wait."""
-    if speculation is None:
-        return {}
-    if isinstance(speculation, Speculation):
-        return dict.fromkeys(hierarchy.names, speculation)
-    given: Any = speculation
-    if not isinstance(given, Mapping) or not all(isinstance(options, Speculation) for options in given.values()):
-        raise ConfigError(
-            f"speculation={speculation!r} cannot be; pass slackline.Speculation(...), or a dict of them by detector."
-        )
-    unknown = sorted(set(speculation) - set(hierarchy.names))
-    if unknown:
-        raise ConfigError(f"speculation names no detectors {unknown}; the hierarchy has {list(hierarchy.names)}.")
-    return dict(speculation)
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What an engine was asked for; see :class:`~slackline.Engine`."""
 
+    policy: str = "auto"
+    margin: float = 0.5
+    window: int = 2048
+    timeout: int | None = None
+    warmup: int | None = None
+    late: str = "divert"
+    on_error: str = "fail"
+    max_jump: int | str | None = "auto"
+    max_buffered: int = 1_000_000
+    overflow: str = "error"
+    speculation: Speculation | Mapping[str, Speculation] | None = None
 
-def without_clocks(speculation: dict[str, Speculation]) -> dict[str, dict[str, Any]]:
-    """The speculation of each detector as it is saved: without its clock."""
-    saved = {}
-    for name, options in speculation.items():
-        saved[name] = {f.name: getattr(options, f.name) for f in fields(options) if f.name != "clock"}
-    return saved
+    def __post_init__(self) -> None:
+        one_of("policy", self.policy, POLICIES)
+        one_of("late", self.late, ("divert", "deliver"))
+        one_of("on_error", self.on_error, ("fail", "quarantine"))
+        one_of("overflow", self.overflow, ("error", "release"))
+        number("margin", self.margin, 0)
+        whole_number("window", self.window, 1)
+        whole_number("max_buffered", self.max_buffered, 1)
+        if self.timeout is not None:
+            whole_number("timeout", self.timeout, 0)
+            if self.policy in ("slack", "ordered"):
+                raise ConfigError(
+                    f"timeout={self.timeout} means nothing under policy={self.policy!r}; it waits for no source."
+                )
+        if self.warmup is not None:
+            whole_number("warmup", self.warmup, 0)
+            if self.policy == "ordered" and self.warmup:
+                raise ConfigError(
+                    f"warmup={self.warmup} means nothing under policy='ordered', which has nothing to learn."
+                )
+        if self.max_jump is not None and self.max_jump != "auto":
+            whole_number("max_jump", self.max_jump, 1)
+        given: Any = self.speculation
+        each = given.values() if isinstance(given, Mapping) else () if given is None else (given,)
+        if not all(isinstance(one, Speculation) for one in each):
+            raise ConfigError(
+                f"speculation={given!r} is not valid; pass slackline.Speculation(...), or a dict of them by detector."
+            )
 
+    def check(self, hierarchy: Hierarchy) -> None:
+        """Refuse what names detectors that are not there."""
+        if isinstance(self.speculation, Mapping):
+            unknown = sorted(set(self.speculation) - set(hierarchy.names))
+            if unknown:
+                raise ConfigError(
+                    f"speculation names no detectors {unknown}; the hierarchy has {list(hierarchy.names)}."
+                )
 
-def listed(arrivals: Any) -> list[Any]:
-    if isinstance(arrivals, Iterable) and not isinstance(arrivals, str | bytes) and not hasattr(arrivals, "columns"):
-        return list(arrivals)
-    raise ConfigError(
-        f"push() takes events or a pyarrow.Table; got a {type(arrivals).__name__}. "
-        f"A pandas DataFrame is pushed as pyarrow.Table.from_pandas(frame)."
-    )
+    @property
+    def evidence(self) -> Evidence:
+        """How frontiers are found."""
+        warmup = self.warmup
+        if warmup is None:
+            warmup = 0 if self.policy in ("slack", "ordered") else WARMUP
+        timeout = NO_TIMEOUT if self.timeout is None else self.timeout
+        return Evidence(POLICIES[self.policy], float(self.margin), self.window, timeout, warmup)
 
+    @property
+    def jump(self) -> int:
+        """How far the clock may jump, as the clock takes it."""
+        if isinstance(self.max_jump, int):
+            return self.max_jump
+        return JUMP_OFF if self.max_jump is None or self.policy == "ordered" else JUMP_AUTO
 
-def one_of(option: str, value: Any, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ConfigError(f"{option}={value!r} is unknown; choose one of {list(allowed)}.")
+    def speculation_of(self, detector: str) -> Speculation | None:
+        """How a detector speculates, if it does."""
+        if isinstance(self.speculation, Mapping):
+            return self.speculation.get(detector)
+        return self.speculation
 
+    @property
+    def adapts(self) -> bool:
+        """Whether α is set from how busy the process is."""
+        given = self.speculation
+        each = given.values() if isinstance(given, Mapping) else () if given is None else (given,)
+        return any(one.alpha == "auto" for one in each)
 
-def at_least(option: str, value: Any, least: int, kind: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, kind) or not value >= least:
-        raise ConfigError(f"{option}={value!r} cannot be; it must be a number of at least {least}.")
+    def changed(self, given: Mapping[str, Any]) -> Options:
+        """These options, with those given in place of the saved ones."""
+        unknown = sorted(set(given) - {each.name for each in fields(self)})
+        if unknown:
+            raise ConfigError(f"an engine has no options {unknown}; it has {[each.name for each in fields(self)]}.")
+        policy = given.get("policy", self.policy)
+        if policy != self.policy:
+            raise StateError(
+                f"the state was saved with policy={self.policy!r}, and policy={policy!r} is given; what one policy has "
+                f"learnt is of no use to another. Load it with policy={self.policy!r}, or start anew."
+            )
+        return replace(self, **given)
+
+    # As they are saved and shown.
+
+    def plain(self) -> dict[str, Any]:
+        """The options as plain values."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        told = self.speculation
+        if isinstance(told, Mapping):
+            values["speculation"] = {"by_detector": {name: asdict(one) for name, one in told.items()}}
+        elif told is not None:
+            values["speculation"] = asdict(told)
+        return values
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Options:
+        """The options from their plain values; an option that was not there yet has its default."""
+        values = dict(plain)
+        told = values.get("speculation")
+        if told is not None:
+            by = told.get("by_detector")
+            values["speculation"] = (
+                Speculation(**told) if by is None else {name: Speculation(**one) for name, one in by.items()}
+            )
+        return cls(**values)

@@ -1,214 +1,241 @@
 """Events one by one: the plain way, for few events.
 
 At each position: the event joins the units that listen to its type, the clock moves or not, frontiers follow, and
-then unit after unit, from the lowest level up, moves its horizon, releases, runs its detector and passes on what it
-published. A unit looks at the clock once per position, after everything that arrives there.
+then part after part, from the lowest level up, moves its horizon, releases, runs its detector and passes on what it
+published. A part looks at the clock once per position, after everything that arrives there.
+
+**Whom it concerns.** An arrival concerns the parts that listen to its type, and those above them. A move of the clock
+concerns those for whom it makes something due: delays that are measured now, and whoever has set an alarm, which tells
+the clock at which the first event that waits may go. All others only follow later, when it matters
+(:meth:`~slackline.running.part.Part.settle`). So the cost of an event does not depend on how many detectors there are.
 """
 
 from __future__ import annotations
 
+import heapq
 import operator
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from slackline.core.event import Event
-from slackline.core.time import MAX_TS
-from slackline.engine.wiring import Wiring
-from slackline.ordering.channel import Channel, SensorChannel
-from slackline.ordering.clock import ADVANCED, CLK, REJECTED
+from slackline.core.outcome import News
+from slackline.engine.intake import Intake
+from slackline.engine.outbox import Outbox
+from slackline.engine.topology import Topology
+from slackline.ordering.channel import Channel, DerivedChannel, SensorChannel
 from slackline.ordering.constants import FOREVER, NEVER
-from slackline.ordering.duplicates import is_duplicate
 from slackline.ordering.frontier import turning_points
-
-BAD_TS = "bad time stamp: {!r} is not an integer from 0 to 2**62"
-JUMP = "clock jump: ts {} is absurdly far ahead of the clock at {} (see max_jump)"
+from slackline.running.part import Part
 
 
 class Stepwise:
-    """Pushes single events through a wiring."""
+    """Takes single events through the parts."""
 
-    def __init__(self, wiring: Wiring) -> None:
-        self.wiring = wiring
-        self._extras: list[list[tuple[int, Event]]] = [[] for _ in wiring.units]
-        self._touched = [False] * len(wiring.units)
-        self._turning_points = turning_points(wiring.settings.evidence.warmup)
+    def __init__(self, topology: Topology, intake: Intake, outbox: Outbox, deliver_late: bool) -> None:
+        self.topology = topology
+        self.intake = intake
+        self.outbox = outbox
+        self.deliver_late = deliver_late
+        self._turning_points = turning_points(topology.evidence.warmup)
+        self._extras: dict[str, list[tuple[int, Event]]] = {}  # unsorted events of this position, by detector
+        self._alarms: list[tuple[int, Part]] = []
+        self._unmeasured: dict[str, Channel] = {}
+        self._in_step = False
 
-    def push(self, event: Any) -> None:
+    def fall_behind(self) -> None:
+        """Somebody else has moved the parts on."""
+        self._in_step = False
+
+    def _catch_up(self) -> None:
+        """Take over: what waits as columns waits as events, and is minded."""
+        self._in_step = True
+        topology, clk = self.topology, self.intake.clk
+        topology.rows_to_objects()
+        topology.settle(self.intake.position - 1, clk)
+        channels: list[Channel] = [*topology.sensors.values(), *topology.derived.values()]
+        self._unmeasured = {channel.name: channel for channel in channels if channel.unmeasured}
+        self._alarms = []
+        for part in topology.parts:
+            part.alarm = FOREVER
+            self._set_alarm(part, clk)
+
+    # Arrivals.
+
+    def push(self, event: Event) -> None:
         """Take the next arrival."""
-        wiring = self.wiring
-        position = wiring.position
-        fate = self._accept(event, position)
-        wiring.position = position + 1
-        if position in self._turning_points:
-            self._look_at_all(position)
-        elif fate == REJECTED:
+        if not self._in_step:
+            self._catch_up()
+        intake = self.intake
+        position, before = intake.position, intake.clk
+        taken = intake.take(event)
+        turns = position in self._turning_points
+        if taken is None and not turns:
             return
-        if fate == ADVANCED:
-            wiring.last_advance = wiring.position
-        self._evaluate(position, wiring.clk(), fate == ADVANCED)
+        clk = intake.clk
+        moved = clk > before
+        channel = None if taken is None else taken[0]
+        parts = self.topology.parts if turns else self._concerned(channel, moved, clk)
+        for part in parts:
+            part.settle(position - 1, before)
+        if taken is not None and channel is not None:
+            _, slot, event = taken
+            channel.follow(position - 1, before)
+            channel.step(slot, event.ts, position, before, clk)
+            if moved:
+                self._measure(channel, position, before, clk)
+            elif not channel.is_clock:
+                self._unmeasured[channel.name] = channel
+            self._offer(event, channel, position)
+        if turns:  # warm-up ends here, also for those to whom nothing else happens
+            for sensor in self.topology.sensors.values():
+                sensor.step(-1, 0, position, clk, clk)
+        self._evaluate(parts, position, clk, moved)
 
-    def _accept(self, event: Any, position: int) -> int:
-        """Let an event in, or set it aside; says what the clock did, REJECTED if the event did not get in."""
-        wiring = self.wiring
-        if not isinstance(event, Event):
-            wiring.quarantine(Event("", 0, value=repr(event)), f"not an event: {event!r}", position)
-            return REJECTED
-        kind: Any = event.type
-        channel = wiring.sensors.get(kind) if isinstance(kind, str) else None
-        if channel is None:
-            wiring.quarantine(event, wiring.hierarchy.unknown_type(event.type), position)
-            return REJECTED
-        ts, seq = event.ts, event.seq
-        if type(ts) is not int or not 0 <= ts <= MAX_TS or not _is_seq(seq):
-            fixed = _plain_integers(event)
-            if fixed is None:
-                bad = f"bad sequence number: {seq!r}" if type(ts) is int and 0 <= ts <= MAX_TS else BAD_TS.format(ts)
-                wiring.quarantine(event, bad, position)
-                return REJECTED
-            event, ts, seq = fixed, fixed.ts, fixed.seq
-        if channel.name in wiring.demanding and (wrong := wiring.objection(event)):
-            wiring.quarantine(event, wrong, position)
-            return REJECTED
-        slot = _slot(channel, event.source)
-        if slot is None:
-            wiring.quarantine(event, f"bad source: {event.source!r} is neither a string nor an integer", position)
-            return REJECTED
-        if seq is not None and is_duplicate(channel.seen, slot, seq):
-            channel.duplicates += 1
-            return REJECTED
-        clock = wiring.clock
-        before = int(clock.ints[CLK])
-        fate = clock.tick(ts, event.type in wiring.clock_types, channel.rank << 32 | slot)
-        if fate == REJECTED:
-            wiring.quarantine(event, JUMP.format(ts, before), position)
-            return REJECTED
-        channel.events += 1
-        clk = ts if fate == ADVANCED else before
-        channel.step(slot, ts, position, before, clk)
-        if fate == ADVANCED:
-            for other in wiring.sensors.values():
-                if other is not channel:
-                    other.step(-1, 0, position, before, clk)
-            for derived in wiring.derived.values():
-                derived.tick(before, clk)
-        self._offer(event, channel, position)
-        return fate
+    def receive(self, news: Sequence[News]) -> None:
+        """Take news of types whose detectors run elsewhere. It comes with the last arrival here."""
+        if not self._in_step:
+            self._catch_up()
+        intake, topology = self.intake, self.topology
+        position, before = max(0, intake.position - 1), intake.clk
+        clk = intake.follow(max((item.clk for item in news), default=NEVER))
+        moved = clk > before
+        woken = self._concerned(None, moved, clk)
+        parts = sorted({*woken, *(part for item in news for part in topology.above[item.type])})
+        for part in parts:
+            part.settle(position, before)
+        if moved:
+            self._measure(None, position, before, clk)
+        for item in news:
+            channel = topology.derived[item.type]
+            channel.back = max(channel.back, item.back)
+            for ts in (*item.warnings, *(event.ts for event in item.events)):
+                channel.note(ts, clk)
+                self._unmeasured[channel.name] = channel
+            for event in item.events:
+                channel.events += 1
+                self._offer(event, channel, position)
+            channel.progress(item.horizon, clk)
+            channel.ended = item.horizon == FOREVER
+        self._evaluate(parts, position, clk, moved)
 
-    def _look_at_all(self, position: int) -> None:
-        """Warm-up ends here, also for those to whom nothing else happens."""
-        clk = self.wiring.clk()
-        for channel in self.wiring.sensors.values():
-            channel.step(-1, 0, position, clk, clk)
-        self._touched = [True] * len(self._touched)
+    def _concerned(self, channel: Channel | None, moved: bool, clk: int) -> Sequence[Part]:
+        """The parts to look at, from the lowest level up."""
+        above = self.topology.above
+        parts = above[channel.name] if channel is not None else ()
+        if not moved:
+            return parts
+        woken = [part for name in self._unmeasured for part in above[name]]
+        alarms = self._alarms
+        while alarms and alarms[0][0] <= clk:
+            at, part = heapq.heappop(alarms)
+            if part.alarm == at:
+                part.alarm = FOREVER
+                woken.append(part)
+                woken += [other for published in part.publishes for other in above[published.name]]
+        if not woken:
+            return parts
+        return sorted({*parts, *woken})
+
+    def _measure(self, channel: Channel | None, position: int, before: int, clk: int) -> None:
+        """The clock moved: the delays of what arrived before are known now."""
+        waiting, self._unmeasured = self._unmeasured, {}
+        for other in waiting.values():
+            if isinstance(other, DerivedChannel):
+                other.tick(before, clk)
+            elif isinstance(other, SensorChannel) and other is not channel:
+                other.follow(position - 1, before)
+                other.step(-1, 0, position, before, clk)
 
     def _offer(self, event: Event, channel: Channel, position: int) -> None:
         """Hand an event to the units that listen to its type."""
-        wiring = self.wiring
-        for index in wiring.readers[channel.name]:
-            unit = wiring.units[index]
-            self._touched[index] = True
+        for part in self.topology.readers[channel.name]:
+            unit = part.unit
             if unit.unsorted and not unit.sorts(channel):
-                self._extras[index].append((channel.rank, event))
+                self._extras.setdefault(unit.name, []).append((channel.rank, event))
             elif event.ts > unit.horizon:
                 unit.wait(unit.entry(event, channel, position))
             else:
                 unit.late += 1
-                if wiring.settings.deliver_late:
+                if self.deliver_late:
                     unit.overdue.append(unit.entry(event, channel, position))
                 else:
-                    wiring.divert(index, event, unit.horizon, position)
+                    self.outbox.divert(part, event, unit.horizon, position)
 
-    def _evaluate(self, position: int, clk: int, advanced: bool) -> None:
-        wiring = self.wiring
-        touched = self._touched
-        for index, unit in enumerate(wiring.units):
-            if not (advanced or touched[index]):
-                continue
-            touched[index] = False
+    # Parts.
+
+    def _evaluate(self, parts: Iterable[Part], position: int, clk: int, moved: bool) -> None:
+        for part in parts:
+            unit = part.unit
+            part.look(position, clk)
             K = unit.largest_slack()
             if K > unit.K:
-                self._warn(index, K, clk)
+                self._warn(part, K, clk)
             unit.K = K
-            horizon = unit.next_horizon()
-            self._run(index, horizon, position, clk, advanced)
-            for channel in wiring.channels[index]:
-                channel.progress(horizon, clk)
-                for reader in wiring.readers[channel.name]:
-                    touched[reader] = True
+            self._run(part, unit.next_horizon(), position, clk, moved)
+            part.tell(clk)
+            self._set_alarm(part, clk)
 
-    def _warn(self, index: int, K: int, clk: int) -> None:
-        """K grew: a pseudo event tells the levels above, ahead of the events that will be later (seed 000, II-E.2)."""
-        for channel in self.wiring.channels[index]:
-            if self.wiring.readers[channel.name]:
-                channel.note(clk - K - channel.back, clk)
+    def _set_alarm(self, part: Part, clk: int) -> None:
+        if not part.always and part.set_alarm(clk) and part.alarm < FOREVER:
+            heapq.heappush(self._alarms, (part.alarm, part))
 
-    def _run(self, index: int, horizon: int, position: int, clk: int, advanced: bool) -> None:
+    def _warn(self, part: Part, K: int, clk: int) -> None:
+        """K grew: a pseudo event tells the levels above, ahead of the events that will be later [Order, II-E.2]."""
+        for channel in part.publishes:
+            ts = clk - K - channel.back
+            self.outbox.warn(channel.name, ts)
+            if self.topology.readers[channel.name]:
+                channel.note(ts, clk)
+                self._unmeasured[channel.name] = channel
+
+    def _run(self, part: Part, horizon: int, position: int, clk: int, moved: bool) -> None:
         """Release up to the horizon and run the detector: first what is unsorted, then what is late, then in order."""
-        unit = self.wiring.units[index]
+        unit = part.unit
         reached = unit.horizon
-        if self._extras[index]:
-            extras = [event for _, event in sorted(self._extras[index], key=operator.itemgetter(0))]
-            self._extras[index] = []
-            self._feed(index, extras, reached + 1, position, clk)
-        if advanced and unit.overdue:
+        if unit.name in self._extras:
+            extras = sorted(self._extras.pop(unit.name), key=operator.itemgetter(0))
+            self._feed(part, [event for _, event in extras], reached + 1, position, clk)
+        if moved and unit.overdue:
             overdue = [entry[-1] for entry in sorted(unit.overdue)]
             unit.overdue = []
-            self._feed(index, overdue, reached + 1, position, clk)
+            self._feed(part, overdue, reached + 1, position, clk)
         released = unit.release(horizon)
         if released:
-            self._feed(index, [entry[-1] for entry in released], NEVER, position, clk)
+            self._feed(part, [entry[-1] for entry in released], NEVER, position, clk)
 
-    def _feed(self, index: int, events: list[Event], least: int, position: int, clk: int) -> None:
-        wiring = self.wiring
-        unit, runner = wiring.units[index], wiring.runners[index]
+    def _feed(self, part: Part, events: list[Event], least: int, position: int, clk: int) -> None:
         waits = [max(0, clk - event.ts) for event in events]
-        unit.count_wait(sum(waits), max(waits), len(events))
+        part.unit.count_wait(sum(waits), max(waits), len(events))
+        runner = part.runner
         found = runner.feed(events)
-        if len(runner.failures) > runner.noted:
-            wiring.note_failures(index, [position] * len(events))
+        if runner.failures:
+            self.outbox.fail(part, runner.take_failures(), [position] * len(events))
         for row, event in found:
-            channel = wiring.publish(index, event, max(events[row].ts, least), position, clk)
-            if wiring.readers[channel.name]:
+            channel = self.topology.derived[event.type]
+            channel.published(event, max(events[row].ts, least))
+            self.outbox.insert(part, event, position, clk)
+            if self.topology.readers[channel.name]:
                 channel.note(event.ts, clk)
+                self._unmeasured[channel.name] = channel
                 self._offer(event, channel, position)
 
+    # Without evidence.
+
     def flush(self) -> None:
-        """The end of the stream: everything that waits goes, level by level."""
-        clk = self.wiring.clk()
-        for index in range(len(self.wiring.units)):
-            self._run(index, FOREVER, self.wiring.position, clk, True)
+        """The end of the stream: everything that waits goes, level by level, where nothing comes from elsewhere."""
+        self._catch_up()
+        for part in self.topology.parts:
+            derived = [channel for channel in part.unit.inputs if isinstance(channel, DerivedChannel)]
+            if part.unit.horizon < FOREVER and all(channel.ended for channel in derived):
+                self._run(part, FOREVER, self.intake.position, self.intake.clk, True)
+                for channel in part.publishes:
+                    channel.ended = True
 
     def release_oldest(self, keep: int) -> None:
         """Let the oldest events go until at most ``keep`` wait for each detector: horizons move without evidence."""
-        wiring = self.wiring
-        clk = wiring.clk()
-        for index, unit in enumerate(wiring.units):
-            if len(unit.heap) > keep:
-                going = sorted(entry[0] for entry in unit.heap)[: len(unit.heap) - keep]
-                self._run(index, going[-1], wiring.position, clk, True)
-
-
-def _is_seq(seq: Any) -> bool:
-    return seq is None or (type(seq) is int and 0 <= seq <= MAX_TS)
-
-
-def _slot(channel: SensorChannel, source: Any) -> int | None:
-    """The number of a source, None if it cannot be one."""
-    try:
-        slot = channel.slots.get(source)
-    except TypeError:
-        return None
-    if slot is not None:
-        return slot
-    return channel.slot(source) if isinstance(source, str | int | None) else None
-
-
-def _plain_integers(event: Event) -> Event | None:
-    """The event with ts and seq as Python integers, if they are integers of some kind (NumPy's, say)."""
-    try:
-        ts = operator.index(event.ts)
-        seq = None if event.seq is None else operator.index(event.seq)
-    except TypeError:
-        return None
-    if isinstance(event.ts, bool) or isinstance(event.seq, bool) or not 0 <= ts <= MAX_TS or not _is_seq(seq):
-        return None
-    return Event.of(event.type, ts, event.source, seq, dict(event.payload))
+        self._catch_up()
+        for part in self.topology.parts:
+            heap = part.unit.heap
+            if len(heap) > keep:
+                going = sorted(entry[0] for entry in heap)[: len(heap) - keep]
+                self._run(part, going[-1], self.intake.position, self.intake.clk, True)
+        self._in_step = False

@@ -6,17 +6,19 @@ takes the least frontier of its channels.
 
 from __future__ import annotations
 
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from slackline.core.batch import Batch
 from slackline.core.event import NO_SEQ, Event, Source
 from slackline.ordering import delays, duplicates, frontier, readiness
-from slackline.ordering.constants import NEVER, POLICIES, SLACK
+from slackline.ordering.constants import FOREVER, NEVER, ORDERED, POLICIES, SLACK
 from slackline.ordering.store import ColumnStore
 
 Ints = npt.NDArray[np.int64]
@@ -39,21 +41,6 @@ class Evidence:
         return max(1, self.window // delays.BLOCKS)
 
 
-#: Sources that are numbers below this are looked up in an array.
-SMALL = 1 << 14
-
-
-@njit(cache=True)
-def look_up(numbers, slots):  # type: ignore[no-untyped-def]
-    """The slot of each number, -1 if it has none yet, and whether that occurs."""
-    found = np.empty(len(numbers), dtype=np.int64)
-    new = False
-    for i in range(len(numbers)):
-        found[i] = slots[numbers[i]]
-        new |= found[i] < 0
-    return found, new
-
-
 def source_key(source: Source) -> tuple[int, Any]:
     """Orders sources of any kind: nobody, numbers, names."""
     if source is None:
@@ -66,15 +53,16 @@ def total_order(event: Event) -> tuple[Any, ...]:
     return (event.ts, event.type, source_key(event.source), NO_SEQ if event.seq is None else event.seq)
 
 
-class Channel:
+class Channel(ABC):
     """What is known of one event type: its delays and K, and up to where nothing more is expected."""
 
     def __init__(self, name: str, rank: int, evidence: Evidence) -> None:
         self.name = name
-        self.rank = rank  # place among all types, by name: part of the total order
+        self.rank = rank  # place among all types, by name: part of the total order; moves when types are added
         self.evidence = evidence
         self.ints, self.floats = delays.empty_window()
         self.frontier = NEVER  # never used below a unit's horizon, which does not move back
+        self.as_of = NEVER  # the clock that the frontier has followed
         self.events = 0
 
     @property
@@ -86,6 +74,19 @@ class Channel:
     def K(self) -> int:
         """The slack that the recent delays of this type ask for."""
         return int(self.ints[delays.K])
+
+    @abstractmethod
+    def follow(self, position: int, clk: int) -> None:
+        """Let the frontier follow the clock, where nothing else has happened."""
+
+    @abstractmethod
+    def due(self, ts: int, clk: int) -> int:
+        """The clock at which the frontier, now below ``ts``, may reach it if nothing arrives; never too late."""
+
+    @property
+    def unmeasured(self) -> bool:
+        """Whether delays of events that arrived are measured when the clock moves next."""
+        return bool(self.ints[delays.WAITING])
 
     def stats(self) -> dict[str, Any]:
         """What users may want to know."""
@@ -105,6 +106,8 @@ class SensorChannel(Channel):
     def __init__(self, name: str, rank: int, evidence: Evidence, is_clock: bool) -> None:
         super().__init__(name, rank, evidence)
         self.is_clock = is_clock
+        #: With the number of a source it makes the source known to the clock; the same wherever the type is known.
+        self.key = (zlib.crc32(name.encode()) & 0x7FFF_FFFF) << 32
         self.slots: dict[Source, int] = {}
         self.names: list[Source] = []
         self.sources, self.tree = readiness.empty_sources(4)
@@ -112,7 +115,6 @@ class SensorChannel(Channel):
         self.duplicates = 0
         self.store = ColumnStore()
         self._ranks: Ints = np.empty(0, dtype=np.int64)
-        self._of_number: Ints = np.full(SMALL, -1, dtype=np.int64)  # slots of sources that are small numbers
 
     def slot(self, source: Source) -> int:
         """The number of a source; a new one gets the next."""
@@ -127,14 +129,19 @@ class SensorChannel(Channel):
                 self.seen = more
         return slot
 
-    def slots_of_numbers(self, numbers: Ints) -> Ints:
-        """The numbers of sources that are themselves small numbers; new ones are numbered in order of arrival."""
-        slots, new = look_up(numbers, self._of_number)
-        if new:
-            for number in dict.fromkeys(numbers[slots < 0].tolist()):
-                self._of_number[number] = self.slot(number)
-            slots, _ = look_up(numbers, self._of_number)
-        return slots
+    def slots_of(self, codes: Ints, values: Sequence[Source]) -> Ints:
+        """The numbers of the sources of many rows, given encoded; new ones are numbered in order of arrival."""
+        slots = np.full(len(values), -1, dtype=np.int64)
+        for code in np.flatnonzero(np.bincount(codes, minlength=len(values))).tolist():
+            slots[code] = self.slots.get(values[code], -1)
+        found = slots.take(codes)
+        new = codes[found < 0]
+        if len(new):
+            distinct, first = np.unique(new, return_index=True)
+            for code in distinct[np.argsort(first)].tolist():
+                slots[code] = self.slot(values[code])
+            found = slots.take(codes)
+        return found
 
     @property
     def ranks(self) -> Ints:
@@ -157,6 +164,24 @@ class SensorChannel(Channel):
             self.ints, self.floats, self.sources, self.tree, slot, ts, position, before, clk,
             self.is_clock, e.policy, e.margin, e.timeout, e.block, e.warmup,
         )  # fmt: skip
+        self.as_of = clk
+
+    def follow(self, position: int, clk: int) -> None:
+        if self.as_of != clk:
+            self.step(-1, 0, position, clk, clk)
+
+    def due(self, ts: int, clk: int) -> int:
+        if clk == NEVER:
+            return NEVER + 1  # when the clock begins
+        if self.frontier == NEVER:
+            return FOREVER  # warm-up ends by an arrival or at a known position
+        policy = self.evidence.policy
+        if policy == ORDERED:
+            return ts + 1
+        if policy == SLACK:
+            return ts + self.K
+        patience = frontier.patience_of(self.K, policy, self.evidence.timeout)
+        return min(ts + patience, readiness.next_change(self.sources, self.tree, clk, patience))
 
     def run(self, positions: Ints, slots: Ints, ts: Ints, first: int, before: int, clk: Ints) -> tuple[Ints, Ints]:
         """All positions of a chunk that starts at position ``first``: the frontier and K after each."""
@@ -166,7 +191,7 @@ class SensorChannel(Channel):
             self.ints, self.floats, self.sources, self.tree, positions, slots, ts, first, before, clk,
             self.is_clock, e.policy, e.margin, e.timeout, e.block, e.warmup, reached, slack,
         )  # fmt: skip
-        self.frontier = int(reached[-1])
+        self.frontier, self.as_of = int(reached[-1]), int(clk[-1])
         return reached, slack
 
     def stats(self) -> dict[str, Any]:
@@ -195,7 +220,6 @@ class SensorChannel(Channel):
         super().restore(state)
         self.names = state["names"]
         self.slots = {name: slot for slot, name in enumerate(self.names)}
-        self._of_number[:] = -1
         self.sources, self.tree, self.seen = state["sources"], state["tree"], state["seen"]
         self.duplicates = state["duplicates"]
         self.store.restore(state["store"])
@@ -211,10 +235,16 @@ class DerivedChannel(Channel):
     def __init__(self, name: str, rank: int, evidence: Evidence) -> None:
         super().__init__(name, rank, evidence)
         self.back = 0
+        self.ended = False  # whether the publisher has published its last
 
     @property
     def uses_slack(self) -> bool:
         return self.evidence.policy == SLACK
+
+    def published(self, event: Event, trigger_ts: int) -> None:
+        """The publisher has published something: news of how far it sets events back."""
+        self.events += 1
+        self.back = max(self.back, trigger_ts - event.ts)
 
     def note(self, ts: int, clk: int) -> None:
         """A derived (or pseudo) event arrived; it is measured when the clock moves next."""
@@ -227,10 +257,22 @@ class DerivedChannel(Channel):
 
     def progress(self, horizon: int, clk: int) -> None:
         """The publisher has processed everything up to its horizon; before it has begun nothing is known."""
+        self.as_of = clk
         if horizon == NEVER:
             self.frontier = NEVER
         else:
             self.frontier = clk - self.K if self.evidence.policy == SLACK else horizon - self.back
+
+    def follow(self, position: int, clk: int) -> None:
+        """As the publisher is elsewhere: by slack alone, if that counts."""
+        if self.as_of != clk:
+            self.as_of = clk
+            if self.uses_slack and self.frontier != NEVER:
+                self.frontier = clk - self.K
+
+    def due(self, ts: int, clk: int) -> int:
+        """By slack, if that counts; progress comes by itself."""
+        return ts + self.K if self.uses_slack and self.frontier != NEVER else FOREVER
 
     def run(self, positions: Ints, ts: Ints, before: int, clk: Ints) -> Ints:
         """All positions of a chunk: K after each."""
@@ -243,8 +285,8 @@ class DerivedChannel(Channel):
         return {**super().stats(), "back": self.back}
 
     def state(self) -> dict[str, Any]:
-        return {**super().state(), "back": self.back}
+        return {**super().state(), "back": self.back, "ended": self.ended}
 
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
-        self.back = state["back"]
+        self.back, self.ended = state["back"], state["ended"]

@@ -49,6 +49,13 @@ def _patience(ints, policy, timeout):  # type: ignore[no-untyped-def]
     return timeout
 
 
+def patience_of(slack: int, policy: int, timeout: int) -> int:
+    """How long a source may owe, as the loops have it."""
+    if policy == SLACK or timeout == NO_TIMEOUT:
+        return slack * (READY_PATIENCE if policy == READY else 1)
+    return timeout
+
+
 @njit(cache=True, inline="always")
 def _measure_arrival(ints, floats, slot, ts, before, clk, is_clock, margin, block):  # type: ignore[no-untyped-def]
     if slot >= 0:

@@ -201,3 +201,17 @@ def least_frontier(sources, tree, clk, patience):  # type: ignore[no-untyped-def
         row[TIMES_DISABLED] += 1
         _set(tree, node, FOREVER)
     return tree[1]
+
+
+def next_change(sources: npt.NDArray[np.int64], tree: npt.NDArray[np.int64], clk: int, patience: int) -> int:
+    """The clock at which ``least_frontier`` may give more than it does at ``clk``, if nothing arrives meanwhile."""
+    least = int(tree[1])
+    if least == FOREVER:
+        return FOREVER
+    if least >= clk - patience:
+        return least + patience + 1
+    node = 1
+    while node < len(sources):
+        node = 2 * node if tree[2 * node] == tree[node] else 2 * node + 1
+    row = sources[node - len(sources)]
+    return int(row[LAST]) + patience + FAILURES * int(row[LONGEST]) + 1

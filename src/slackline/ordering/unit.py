@@ -16,9 +16,9 @@ from slackline.core.event import NO_SEQ, Event
 from slackline.ordering.channel import Channel, SensorChannel, source_key
 from slackline.ordering.constants import FOREVER, NEVER
 
-#: (ts, type rank, source, seq, arrival, n-th of this position, event): sorts in the total order; the two counters
+#: (ts, type, source, seq, arrival, n-th of this position, event): sorts in the total order; the two counters
 #: before the event make all entries different, so that events are never compared.
-Entry = tuple[int, int, tuple[int, Any], int, int, int, Event]
+Entry = tuple[int, str, tuple[int, Any], int, int, int, Event]
 
 
 class Unit:
@@ -42,6 +42,11 @@ class Unit:
         self.wait_sum = 0
         self.wait_max = 0
 
+    @property
+    def ranks(self) -> dict[str, int]:
+        """The place of each input among the types."""
+        return {channel.name: channel.rank for channel in self.inputs}
+
     def sorts(self, channel: Channel) -> bool:
         """Whether events of this channel wait for their turn here."""
         return channel.name not in self.unsorted
@@ -50,7 +55,7 @@ class Unit:
         """An event as it sorts."""
         self._offered += 1
         seq = NO_SEQ if event.seq is None else event.seq
-        return (event.ts, channel.rank, source_key(event.source), seq, position, self._offered, event)
+        return (event.ts, channel.name, source_key(event.source), seq, position, self._offered, event)
 
     def wait(self, entry: Entry) -> None:
         """Let an event wait for the horizon."""
@@ -86,6 +91,22 @@ class Unit:
             if isinstance(channel, SensorChannel) and self.sorts(channel) and len(channel.store):
                 rows.append((channel, len(channel.store) - _covered(channel, self.horizon)))
         return rows
+
+    def row_entries(self) -> list[Entry]:
+        """The rows of the stores that we wait for, as events that sort."""
+        entries = []
+        for channel, waiting in self.stored():
+            if waiting:
+                rows = channel.batch(len(channel.store) - waiting, len(channel.store))
+                positions = channel.store.positions[-waiting:].tolist()
+                entries += [self.entry(event, channel, at) for event, at in zip(rows, positions, strict=True)]
+        return entries
+
+    def renumber(self, latest: int) -> None:
+        """Take what waits for having arrived at ``latest`` at the latest: elsewhere positions were others."""
+        self.heap = [(*entry[:4], min(entry[4], latest), *entry[5:]) for entry in self.heap]
+        self.overdue = [(*entry[:4], min(entry[4], latest), *entry[5:]) for entry in self.overdue]
+        heapq.heapify(self.heap)
 
     @property
     def buffered(self) -> int:

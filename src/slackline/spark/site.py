@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
 from slackline.engine import Engine, Output
 from slackline.spark.codec import ARRIVAL, NO_ARRIVAL, NO_KEY, NULL_SITE, placed, pushes
 from slackline.spark.rows import Rows
-from slackline.speculation.config import Clock, Speculation
 
 Saved = tuple[bytes | None, int, int, int, int, Any]
 
@@ -30,28 +28,15 @@ class Recipe:
     hierarchy: Hierarchy
     options: Mapping[str, Any] = field(default_factory=dict)
     stats: bool = True
-    clock: Clock = time.time
+    clock: Callable[[], float] = time.time
 
     def engine(self) -> Engine:
-        """A new engine. It reads no clock: see :meth:`Site.worked`."""
-        options = dict(self.options)
-        told = options.get("speculation")
-        if isinstance(told, Speculation):
-            options["speculation"] = _without_clock(told)
-        elif isinstance(told, Mapping):
-            options["speculation"] = {name: _without_clock(each) for name, each in told.items()}
-        return Engine(self.hierarchy, **options)
+        """A new engine. It reads no wall clock: see :meth:`Site.worked`."""
+        return Engine(self.hierarchy, now="host", **self.options)
 
-
-def _without_clock(told: Any) -> Any:
-    if not isinstance(told, Speculation):
-        return told  # the engine says what is wrong with it
-    if told.clock not in (None, time.monotonic):
-        raise ConfigError(
-            f"speculation with clock={told.clock!r}: on Spark no clock can be given, because the workers come and go. "
-            f"They measure by wall time; leave it out."
-        )
-    return replace(told, clock=None)
+    def load(self, saved: bytes) -> Engine:
+        """The engine of a checkpoint, with the options of this query."""
+        return Engine.load(saved, self.hierarchy, now="host", **self.options)
 
 
 class Site:
@@ -76,7 +61,7 @@ class Site:
         self.last = last
         self.engine: Engine | None = None
         if engine is not None:
-            self.engine = Engine.load(bytes(engine), recipe.hierarchy)
+            self.engine = recipe.load(bytes(engine))
         elif name != NULL_SITE:
             self.engine = recipe.engine()
 
@@ -113,8 +98,7 @@ class Site:
         return engine, self.rows, self.rejected, self.behind, self.changes, self.last
 
     def stats(self) -> dict[str, Any]:
-        """The engine's statistics and the site's own, as JSON takes them. Ask before :meth:`save`, which takes
-        detectors that ran ahead back to their horizons."""
+        """The engine's statistics and the site's own, as JSON takes them."""
         own = {"rows": self.rows, "rejected": self.rejected, "arrival_behind": self.behind, "changes": self.changes}
         return {**(self.engine.stats() if self.engine else {}), "site": own}
 

@@ -1,4 +1,4 @@
-"""How much to speculate: α set from load like a TCP window (seed 001, 4.4 and Algorithm 3; dissertation 4.4).
+"""How much to speculate: α set from load like a TCP window [Speculation, 4.4 and Algorithm 3; Thesis, 4.4].
 
 The *busy factor* is the share of time spent processing. Below the target zone there is CPU to spare and α is halved,
 which speculates more. Above it α goes back to 1 at once, and the α that was too small is remembered; from then on
@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-#: The target zone, the small step, and how often α is looked at (seconds): the figures of the paper.
+from slackline.core.errors import StateError
+
+#: The target zone, the small step, and how often α is looked at (seconds): the figures of [Speculation].
 LOWER, UPPER, STEP, INTERVAL = 0.8, 0.9, 0.05, 0.5
 
 #: Below this α counts as nothing: halving would go on for ever.
@@ -55,15 +57,22 @@ class Load:
     def worked(self, start: float, stop: float) -> float | None:
         """Work from ``start`` to ``stop``; the busy factor if an interval has passed, None otherwise."""
         if self.since is None or stop < self.since:  # the first, or a clock that was set back: counting starts here
-            self.since, self.busy = stop, 0.0
+            self.since, self.busy = float(stop), 0.0
             return None
         self.busy += max(0.0, stop - start)
         span = stop - self.since
         if span < INTERVAL:
             return None
         factor = self.busy / span
-        self.since, self.busy = stop, 0.0
+        self.since, self.busy = float(stop), 0.0
         return factor
 
     def state(self) -> dict[str, Any]:
         return {"since": self.since, "busy": self.busy}
+
+    @classmethod
+    def restored(cls, state: dict[str, Any]) -> Load:
+        load = cls(**state)
+        if not (load.since is None or type(load.since) is float) or type(load.busy) is not float:
+            raise StateError(f"the checkpoint is damaged: {state!r} is no time spent working. Restore an older one.")
+        return load

@@ -1,67 +1,129 @@
-"""Taking back what was said too early: all of it at once, or only what really changed (seed 001, 4.3).
+"""Taking back what was said too early: all of it at once, or only what really changed [Speculation, 4.3].
 
-*Full*: when the tail of a detector breaks, everything it published behind the break is taken back, by one counter,
-and those above start anew from there. *On demand*: the detector does its work again first; what comes out equal stays,
+*Full*: when the tail of a detector breaks, everything it published behind the break is taken back at once, and those
+above start anew from there. *On demand*: the detector does its work again first; what comes out equal stays,
 and when it is again in the state in which it was at a later snapshot, the rest need not be done at all.
 
 On demand sends fewer events up, but has to compare states and events. Which is cheaper depends on the detector: one
-that changes its state with every event compares in vain.
+that changes its state with every event compares in vain. So ``auto`` keeps the books of both.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from slackline.core.errors import StateError
+from slackline.core.event import Event
+from slackline.core.outcome import id_of
 
 #: How fast old costs are forgotten, and by how much the other technique must be better to be chosen.
 DECAY, BETTER = 0.99, 0.9
 
 
+class Full:
+    """Take back everything behind the break."""
+
+    name = "full"
+    #: Whether the work done again is compared with the old, to stop where nothing changed.
+    compares = False
+
+    @staticmethod
+    def taken_back(lost: Iterable[Event]) -> frozenset[str]:
+        """The ids that those above must take for gone."""
+        return frozenset(id_of(event) for event in lost)
+
+    @staticmethod
+    def cost(lost: int, changed: int, each: int) -> int:
+        """In events handled: all that was lost is taken back and sent again."""
+        return each * lost
+
+
+class OnDemand:
+    """Take back what came out otherwise, once it is known."""
+
+    name = "on_demand"
+    compares = True
+
+    @staticmethod
+    def taken_back(lost: Iterable[Event]) -> frozenset[str]:
+        return frozenset()
+
+    @staticmethod
+    def cost(lost: int, changed: int, each: int) -> int:
+        """Only what changed is taken back and sent again, but everything is compared."""
+        return each * changed + lost
+
+
+Technique = Full | OnDemand
+TECHNIQUES: dict[str, Technique] = {"full": Full(), "on_demand": OnDemand()}
+CHOICES = ("auto", *TECHNIQUES)
+
+
 @dataclass(slots=True)
-class Choice:
-    """Which technique a detector uses, and what both have cost or would have, in events handled.
+class Costs:
+    """What both techniques have cost a detector, or would have, in events handled."""
 
-    A break behind which ``lost`` events had been published, of which ``changed`` came out otherwise, costs full
-    retraction twice the lost, since each is taken back and sent again, and so does it to each of the detectors
-    ``above``; and on demand twice the changed, plus one for every event it compares.
+    recent: dict[str, float] = field(default_factory=lambda: dict.fromkeys(TECHNIQUES, 0.0))
+    total: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TECHNIQUES, 0))
+    spent: int = 0
+    touched: int = 0
 
-    >>> choice = Choice("auto")
-    >>> choice.account(lost=10, changed=1)
-    >>> choice.on_demand
-    True
+
+class Retraction:
+    """How one detector takes things back, and what that costs.
+
+    An event taken back or sent again bothers the detector's ``above`` detectors too, so it counts ``1 + above`` times.
+
+    >>> retraction = Retraction("auto")
+    >>> retraction.account(lost=10, changed=1)
+    >>> retraction.technique.name
+    'on_demand'
     >>> for _ in range(50):
-    ...     choice.account(lost=10, changed=10)
-    >>> choice.on_demand
-    False
+    ...     retraction.account(lost=10, changed=10)
+    >>> retraction.technique.name
+    'full'
     """
 
-    technique: str
-    on_demand: bool | None = None  # at first whatever the technique says
-    above: int = 0
-    full_cost: float = 0.0
-    on_demand_cost: float = 0.0
-    touched: int = 0
-    #: Costs since the beginning: what was spent, and what either technique alone would have.
-    spent: int = 0
-    spent_full: int = 0
-    spent_on_demand: int = 0
-
-    def __post_init__(self) -> None:
-        if self.on_demand is None:
-            self.on_demand = self.technique != "full"
+    def __init__(self, choice: str, above: int = 0) -> None:
+        self.choice = choice
+        self.above = above
+        self.technique: Technique = TECHNIQUES["full" if choice == "full" else "on_demand"]
+        self.costs = Costs()
 
     def account(self, lost: int, changed: int) -> None:
-        """A tail broke and was done again."""
-        each = 2 * (1 + self.above)
-        full, on_demand = each * lost, each * changed + lost
-        self.touched += 2 * (changed if self.on_demand else lost)
-        self.spent += on_demand if self.on_demand else full
-        self.spent_full += full
-        self.spent_on_demand += on_demand
-        self.full_cost = DECAY * self.full_cost + full
-        self.on_demand_cost = DECAY * self.on_demand_cost + on_demand
-        if self.technique == "auto":
-            ours, other = self.on_demand_cost, self.full_cost
-            if not self.on_demand:
-                ours, other = other, ours
-            if other < BETTER * ours:
-                self.on_demand = not self.on_demand
+        """A tail broke: ``lost`` events had been published behind the break, ``changed`` of them came out otherwise."""
+        each, costs = 2 * (1 + self.above), self.costs
+        for name, technique in TECHNIQUES.items():
+            cost = technique.cost(lost, changed, each)
+            costs.total[name] += cost
+            costs.recent[name] = DECAY * costs.recent[name] + cost
+        costs.spent += self.technique.cost(lost, changed, each)
+        costs.touched += 2 * (changed if self.technique.compares else lost)
+        if self.choice == "auto":
+            ours = costs.recent[self.technique.name]
+            best = min(TECHNIQUES, key=costs.recent.__getitem__)
+            if costs.recent[best] < BETTER * ours:
+                self.technique = TECHNIQUES[best]
+
+    def stats(self) -> dict[str, Any]:
+        return {
+            "touched": self.costs.touched,
+            "retraction": self.technique.name,
+            "retraction_cost": {"spent": self.costs.spent, **self.costs.total},
+        }
+
+    def state(self) -> dict[str, Any]:
+        return {"technique": self.technique.name, **asdict(self.costs)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint; with a technique of the user's choice, whatever it was then."""
+        costs = Costs(**{each.name: state[each.name] for each in fields(Costs)})
+        numbers = [*costs.recent.values(), *costs.total.values(), costs.spent, costs.touched]
+        known = costs.recent.keys() == costs.total.keys() == TECHNIQUES.keys() and state["technique"] in TECHNIQUES
+        if not known or not all(type(number) in (int, float) and number >= 0 for number in numbers):
+            raise StateError("the checkpoint is damaged: costs of retractions that are none. Restore an older one.")
+        self.costs = costs
+        if self.choice == "auto":
+            self.technique = TECHNIQUES[state["technique"]]

@@ -10,10 +10,11 @@ A share of s makes α into α**s: α = 0 is at once for everybody.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from slackline.core.hierarchy import Hierarchy
+from slackline.core.errors import StateError
 
 #: Nobody's share falls below this, so that a detector that becomes worth it is noticed.
 LEAST = 0.25
@@ -24,66 +25,49 @@ DECAY = 0.5
 
 
 @dataclass(slots=True)
-class Shares:
-    """For each detector, in the order of the hierarchy, its share.
+class Account:
+    """What one detector gains and costs, and the share it is given for that."""
 
-    ``below`` are the numbers of the detectors whose events lead to a detector.
-    """
+    share: float = 1.0
+    gained: float = 0.0
+    spent: float = 0.0
+    counted: int = 0
 
-    below: list[frozenset[int]]
-    share: list[float] = field(default_factory=list)
-    gained: list[float] = field(default_factory=list)
-    spent: list[float] = field(default_factory=list)
-    counted: list[int] = field(default_factory=list)
+    def gain(self, time: int) -> None:
+        """An event stayed, and was known so much earlier."""
+        self.gained += max(time, 0)
 
-    def __post_init__(self) -> None:
-        n = len(self.below)
-        self.share = [1.0] * n
-        self.gained, self.spent, self.counted = [0.0] * n, [0.0] * n, [0] * n
+    def spend(self, rows: int) -> None:
+        """The detector has processed so many rows ahead of its horizon, all in all."""
+        self.spent += rows - self.counted
+        self.counted = rows
 
-    @classmethod
-    def of(cls, hierarchy: Hierarchy) -> Shares:
-        """For the detectors of a hierarchy."""
-        number = {name: index for index, name in enumerate(hierarchy.names)}
-        below: list[frozenset[int]] = []
-        for name in hierarchy.names:
-            publishers = [hierarchy.publisher.get(kind) for kind in hierarchy.listens[name]]
-            direct = {number[publisher] for publisher in publishers if publisher is not None}
-            below.append(frozenset(direct.union(*(below[index] for index in direct))))
-        return cls(below)
-
-    def gain(self, index: int, time: int) -> None:
-        """An event of a detector stayed, and was known so much earlier."""
-        self.gained[index] += max(time, 0)
-
-    def spend(self, index: int, rows: int) -> None:
-        """A detector has processed so many rows ahead of its horizon, all in all."""
-        self.spent[index] += rows - self.counted[index]
-        self.counted[index] = rows
-
-    def alpha(self, index: int, alpha: float) -> float:
-        """The α of one detector."""
-        return alpha ** self.share[index] if alpha > 0 else 0.0
-
-    def weigh(self) -> None:
-        """Set the shares anew."""
-        total = sum(self.spent)
-        costly = [index for index, rows in enumerate(self.spent) if rows > CHEAP * total]
-        worth = {index: self.gained[index] / self.spent[index] for index in costly}
-        best = max(worth.values(), default=0.0)
-        self.share = [1.0] * len(self.below)
-        if best > 0:
-            for index, value in worth.items():
-                self.share[index] = max(LEAST, value / best)
-            for index, below in enumerate(self.below):
-                for lower in below:
-                    self.share[lower] = max(self.share[lower], self.share[index])
-        self.gained = [DECAY * value for value in self.gained]
-        self.spent = [DECAY * value for value in self.spent]
+    def alpha(self, alpha: float) -> float:
+        """The α of this detector."""
+        return alpha**self.share if alpha > 0 else 0.0
 
     def state(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("share", "gained", "spent", "counted")}
+        return asdict(self)
 
-    def restore(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            setattr(self, name, value)
+    @classmethod
+    def restored(cls, state: Mapping[str, Any]) -> Account:
+        account = cls(**state)
+        if not all(type(number) in (int, float) and number >= 0 for number in asdict(account).values()):
+            raise StateError(f"the checkpoint is damaged: {state!r} is no account. Restore an older one.")
+        return account
+
+
+def weigh(accounts: Mapping[str, Account], below: Mapping[str, Iterable[str]]) -> None:
+    """Set the shares anew; ``below`` names, for each detector, those whose events lead to it."""
+    total = sum(account.spent for account in accounts.values())
+    worth = {name: a.gained / a.spent for name, a in accounts.items() if a.spent > CHEAP * total}
+    best = max(worth.values(), default=0.0)
+    for name, account in accounts.items():
+        account.share = max(LEAST, worth[name] / best) if name in worth and best > 0 else 1.0
+    for name, account in accounts.items():
+        for lower in below[name]:
+            if lower in accounts:
+                accounts[lower].share = max(accounts[lower].share, account.share)
+    for account in accounts.values():
+        account.gained *= DECAY
+        account.spent *= DECAY

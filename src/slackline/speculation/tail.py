@@ -1,11 +1,12 @@
 """What a detector has processed ahead of its horizon: rows, what they caused, and snapshots to go back to.
 
-The tail is the part of the paper's buffer (seed 001, 4.1 and 4.2) from the horizon to the *already emitted pointer*:
+The tail is the part of the paper's buffer [Speculation, 4.1 and 4.2] from the horizon to the *already emitted pointer*:
 every step is a run of rows that the detector has seen, with the events it published for them and, before it, maybe a
 snapshot of its state. Rows that become certain are *committed*: they leave the tail together with what they caused.
 An earlier row that turns up *breaks* the tail: the steps behind it have to be done again.
 
-A row of a batch is known by its arrival position, an event by being equal.
+A row of a batch is known by its arrival position, an event by being equal. Events are called *broken* by their ids
+(:func:`~slackline.core.outcome.id_of`).
 """
 
 from __future__ import annotations
@@ -18,17 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from slackline.core.batch import Batch
-from slackline.core.event import Event, Source
+from slackline.core.event import Event
+from slackline.core.outcome import id_of
 
 Ints = npt.NDArray[np.int64]
 Found = list[tuple[int, Event]]
-
-#: What identifies a derived event: type, detector, counter.
-Name = tuple[str, Source, int | None]
-
-
-def name_of(event: Event) -> Name:
-    return (event.type, event.source, event.seq)
 
 
 class Snapshot(NamedTuple):
@@ -55,7 +50,7 @@ class Piece:
             return Piece(self.rows.slice(start, stop), None if self.keys is None else self.keys[start:stop])
         return Piece(self.rows[start:stop])
 
-    def same(self, start: int, other: Piece, there: int, broken: frozenset[Name]) -> int:
+    def same(self, start: int, other: Piece, there: int, broken: frozenset[str]) -> int:
         """How many rows from ``start`` on are those of ``other`` from ``there`` on, before one that is broken."""
         n = min(len(self) - start, len(other) - there)
         if isinstance(self.rows, Batch) or isinstance(other.rows, Batch):
@@ -67,7 +62,7 @@ class Piece:
             return int(differ[0]) if len(differ) else n
         for row in range(n):
             event = self.rows[start + row]
-            if event != other.rows[there + row] or (broken and name_of(event) in broken):
+            if event != other.rows[there + row] or (broken and id_of(event) in broken):
                 return row
         return n
 
@@ -111,7 +106,7 @@ class Tail:
             for _, event in step.found:
                 yield event
 
-    def matching(self, pieces: Sequence[Piece], broken: frozenset[Name] = frozenset()) -> int:
+    def matching(self, pieces: Sequence[Piece], broken: frozenset[str] = frozenset()) -> int:
         """How many rows of the tail are the first rows of ``pieces``."""
         return matching([step.piece for step in self.steps], pieces, broken)
 
@@ -151,12 +146,12 @@ class Tail:
 
     def way_back(self) -> tuple[Snapshot, list[Step]]:
         """The last snapshot at or before the tail's end, and the steps from there to the end."""
-        steps = [*self.behind, *self.steps]
-        for number in range(len(steps) - 1, -1, -1):
-            before = steps[number].before
-            if before is not None:
-                return before, steps[number:]
-        raise LookupError("a tail starts with a snapshot")
+        return _last_snapshot([*self.behind, *self.steps])
+
+    def horizon(self) -> tuple[Snapshot, list[Step]]:
+        """The last snapshot at or before the horizon, and the steps from there to it."""
+        first = self.steps[0].before
+        return (first, []) if first is not None else _last_snapshot(self.behind)
 
     def thin(self) -> None:
         """Forget every other snapshot; the first one stays, whatever comes it leads to all the rest."""
@@ -164,7 +159,15 @@ class Tail:
             step.before = None
 
 
-def matching(left: Sequence[Piece], right: Sequence[Piece], broken: frozenset[Name] = frozenset()) -> int:
+def _last_snapshot(steps: list[Step]) -> tuple[Snapshot, list[Step]]:
+    for number in range(len(steps) - 1, -1, -1):
+        before = steps[number].before
+        if before is not None:
+            return before, steps[number:]
+    raise LookupError("a tail starts with a snapshot")
+
+
+def matching(left: Sequence[Piece], right: Sequence[Piece], broken: frozenset[str] = frozenset()) -> int:
     """How many rows two sequences have in common at their beginning, however they are cut into pieces."""
     same = i = j = 0  # rows in common so far, and rows used up of the present pieces
     ours, theirs = iter(left), iter(right)

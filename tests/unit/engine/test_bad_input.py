@@ -27,7 +27,7 @@ def test_a_bad_time_stamp_is_quarantined_with_its_reason_and_the_rest_goes_on(fo
     found = push(target, form, [1, bad, 3]) + target.close()
     assert [output.event.ts for output in found] == [1, 3]
     [set_aside] = target.quarantined
-    assert "bad time stamp" in set_aside.detail and set_aside.position == 1
+    assert set_aside.reason == "bad time stamp" and set_aside.position == 1
     assert target.stats()["quarantined"] == {"bad time stamp": 1}
 
 
@@ -47,17 +47,21 @@ def test_a_derived_type_cannot_be_pushed(form: str) -> None:
     assert "published by detector 'Copy'" in target.quarantined[0].detail
 
 
-def test_what_is_no_event_is_quarantined() -> None:
+@pytest.mark.parametrize(
+    "wrong",
+    [{"type": "in", "ts": 1}, [{"type": "in", "ts": 1}], "kick", [sl.Event("in", 1), "kick"], [("in", 1)], [1], 7],
+)
+def test_what_is_no_event_is_wrong_use_and_nothing_is_taken(wrong: Any) -> None:
     target = engine()
-    target.push([sl.Event("in", 1), "kick", sl.Event("in", 2)])  # type: ignore[list-item]
-    assert "not an event: 'kick'" in target.quarantined[0].detail
-    assert [output.event.ts for output in target.close()] == [1, 2]
+    with pytest.raises(ConfigError, match=r"slackline\.Event\(type, ts"):
+        target.push(wrong)
+    assert target.stats()["arrivals"] == 0 and target.quarantined == []
 
 
 def test_a_source_of_another_kind_is_quarantined() -> None:
     target = engine()
     target.push([sl.Event("in", 1, source=[1]), sl.Event("in", 2, source=1.5)])  # type: ignore[arg-type]
-    assert ["bad source" in item.detail for item in target.quarantined] == [True, True]
+    assert [item.reason == "bad source" for item in target.quarantined] == [True, True]
 
 
 def test_a_table_without_time_stamps_is_an_error_that_lists_its_columns() -> None:
@@ -95,7 +99,8 @@ def test_one_sensor_type_needs_no_type_column() -> None:
 def test_a_null_type_is_quarantined() -> None:
     target = engine()
     target.push(table(ts=[1, 2], type=pa.array(["in", None])))
-    assert [item.detail for item in target.quarantined] == ["type is null"]
+    [item] = target.quarantined
+    assert item.reason == "unknown type" and "unknown type None" in item.detail
 
 
 def test_a_declared_field_that_is_missing_or_mistyped_is_an_error() -> None:
@@ -207,7 +212,7 @@ def test_the_declared_source_column_is_used_and_its_absence_is_an_error() -> Non
 def test_a_bad_sequence_number_is_quarantined(seq: Any) -> None:
     target = engine()
     target.push([sl.Event("in", 1, source="s", seq=seq)])
-    assert "bad sequence number" in target.quarantined[0].detail
+    assert target.quarantined[0].reason == "bad sequence number"
 
 
 def test_an_unhashable_type_is_quarantined() -> None:

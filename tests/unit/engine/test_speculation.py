@@ -151,7 +151,7 @@ def test_snapshots_are_bounded_and_their_spacing_grows() -> None:
     options = sl.Speculation(alpha=0, snapshot_every=1, max_snapshots=8)
     engine = engine_of(Sum(), speculation=options, timeout=3000)
     told_so_far = engine.push(stream(600))
-    runner = engine._wiring.runners[0]
+    runner = engine._topology.parts[0].runner
     assert len(runner.tail.snapshots) <= options.max_snapshots
     assert runner.spacing > 1
     plain = engine_of(Sum(), timeout=3000)
@@ -162,7 +162,7 @@ def test_snapshots_are_bounded_and_their_spacing_grows() -> None:
 def test_a_state_that_does_not_change_is_stored_once() -> None:
     engine = engine_of(Big(), speculation=sl.Speculation(alpha=0, snapshot_every=1))
     engine.push(stream(300))
-    states = [step.before.state for step in engine._wiring.runners[0].tail.snapshots]
+    states = [step.before.state for step in engine._topology.parts[0].runner.tail.snapshots]
     assert len(states) > 3
     assert len({id(state) for state in states}) == 1
 
@@ -182,7 +182,6 @@ def test_only_the_detectors_that_are_named_look_ahead() -> None:
         ({"retraction": "never"}, "retraction='never'"),
         ({"snapshot_every": 0}, "snapshot_every=0"),
         ({"max_snapshots": 1.5}, "max_snapshots=1.5"),
-        ({"clock": 7}, "clock=7"),
     ],
 )
 def test_an_impossible_option_names_itself(options: dict[str, Any], message: str) -> None:
@@ -199,7 +198,7 @@ def test_speculation_of_an_engine_is_checked(given: Any, message: str) -> None:
 
 
 class Hands:
-    """A clock that a test sets: so many seconds pass at each reading."""
+    """A wall clock that a test sets: so many seconds pass at each reading."""
 
     def __init__(self, *steps: float) -> None:
         self.now = 0.0
@@ -214,21 +213,21 @@ class Hands:
 
 @pytest.mark.parametrize(("idle", "busy", "expected"), [(0.9, 0.1, 0.0), (0.01, 0.99, 1.0)])
 def test_alpha_follows_the_load(idle: float, busy: float, expected: float) -> None:
-    clock = Hands(idle, busy)  # idle before a push, busy in it
-    engine = engine_of(Big(), speculation=sl.Speculation(alpha="auto", clock=clock))
+    now = Hands(idle, busy)  # idle before a push, busy in it
+    engine = engine_of(Big(), speculation=sl.Speculation(alpha="auto"), now=now)
     told(engine, stream())
     assert engine.stats()["detectors"]["Big"]["alpha"] == expected
 
 
 def test_alpha_goes_on_after_a_restart() -> None:
-    clock = Hands(0.9, 0.1)
+    now = Hands(0.9, 0.1)
     table = stream()
-    engine = engine_of(Big(), speculation=sl.Speculation(alpha="auto", clock=clock))
+    engine = engine_of(Big(), speculation=sl.Speculation(alpha="auto"), now=now)
     for start in range(0, 30, 10):
         engine.push(table.slice(start, 10))
     alpha = engine.stats()["detectors"]["Big"]["alpha"]
     assert 0 < alpha < 1
-    again = sl.Engine.load(engine.save(), sl.Hierarchy([Big()], clock="a"), clock=clock)
+    again = sl.Engine.load(engine.save(), sl.Hierarchy([Big()], clock="a"), now=now)
     assert again.stats()["detectors"]["Big"]["alpha"] == alpha
     for start in range(30, 60, 10):
         again.push(table.slice(start, 10))
@@ -261,11 +260,45 @@ def test_auto_chooses_what_costs_less(kind: type[sl.Detector], expected: str) ->
     assert engine.stats()["detectors"][kind.__name__]["retraction"] == expected
 
 
-def test_k_plus_is_what_an_early_event_lacks_to_its_true_delay() -> None:
-    """K = 6 and α = 1/3: an event is seen 2 after it happened instead of 6, so its K⁺ is 4 (seed 001, 4.1)."""
+def test_alpha_is_the_part_of_the_wait_that_is_waited() -> None:
+    """K = 7 and α = 1/3: an event is seen 3 after it happened instead of 7 [Speculation, 4.1]."""
     engine = engine_of(Sum(), policy="slack", margin=0, max_jump=None, speculation=sl.Speculation(alpha=1 / 3))
-    engine.push([sl.Event("a", ts=ts, source="s", value=1) for ts in (0, 10, 4, 20, 22)])  # 4 came 6 late
+    early = engine.push([sl.Event("a", ts=ts, source="s", value=1) for ts in (0, 10, 4, 20, 22)])  # 4 came 6 late
     assert engine.stats()["detectors"]["Sum"]["K"] == 6 + 1
-    ahead = engine._ahead
-    assert ahead is not None
-    assert ahead.early_horizon(0) - engine._wiring.units[0].horizon == ahead.k_plus(0) == 7 - 3
+    assert [output.event.ts for output in early if not output.final] == []
+    early = engine.push([sl.Event("a", ts=25, source="s", value=1)])
+    assert [(output.event.ts, output.final) for output in early] == [(20, False), (22, False)]
+
+
+def test_adaptive_alpha_without_a_wall_clock_is_an_error_that_names_one() -> None:
+    with pytest.raises(sl.SlacklineError, match=r"now=time\.monotonic"):
+        engine_of(Big(), speculation=sl.Speculation())
+    data = engine_of(Big(), speculation=sl.Speculation(), now="host").save()
+    with pytest.raises(sl.SlacklineError, match=r"now=time\.monotonic"):
+        sl.Engine.load(data, sl.Hierarchy([Big()], clock="a"))
+
+
+def test_saving_changes_nothing() -> None:
+    """The tail stays where it is: what was processed ahead is not processed again."""
+    options = sl.Speculation(alpha=0, snapshot_every=7)
+    table = stream()
+    for size in (1, 3, 10):
+        plain, saved = (engine_of(Sum(), speculation=options) for _ in range(2))
+        for start in range(0, len(table), size):
+            assert plain.push(table.slice(start, size)) == saved.push(table.slice(start, size))
+            data = saved.save()
+            assert data == saved.save() == sl.Engine.load(data, sl.Hierarchy([Sum()], clock="a")).save()
+            assert plain.stats() == saved.stats()
+        assert plain.close() == saved.close()
+
+
+def test_early_answers_are_settled_when_speculation_is_switched_off_at_a_restart() -> None:
+    table = stream()
+    engine = engine_of(Sum(), speculation=sl.Speculation(alpha=0))
+    outputs = engine.push(table.slice(0, 200))
+    assert any(not output.final for output in outputs)
+    again = sl.Engine.load(engine.save(), sl.Hierarchy([Sum()], clock="a"), speculation=None)
+    outputs += again.push(table.slice(200)) + again.close()
+    plain = engine_of(Sum())
+    assert held(outputs) == held(plain.push(table) + plain.close())
+    assert again.stats()["changed"]["speculation"][1] is None

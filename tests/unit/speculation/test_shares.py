@@ -1,18 +1,18 @@
 """Who speculates how much."""
 
 import slackline as sl
-from slackline.speculation.shares import LEAST, Shares
+from slackline.speculation.shares import LEAST, Account, weigh
 
 
 def weighed(gained: dict[str, int], spent: dict[str, int]) -> dict[str, float]:
     edges = [("Low", "a", "low"), ("High", "low", "high"), ("Leaf", "a", "leaf"), ("Other", "a", "other")]
     hierarchy = sl.Hierarchy([_detector(*edge) for edge in edges], clock="a")
-    shares = Shares.of(hierarchy)
-    for index, name in enumerate(hierarchy.names):
-        shares.gain(index, gained.get(name, 0))
-        shares.spend(index, spent.get(name, 0))
-    shares.weigh()
-    return dict(zip(hierarchy.names, shares.share, strict=True))
+    accounts = {name: Account() for name in hierarchy.names}
+    for name, account in accounts.items():
+        account.gain(gained.get(name, 0))
+        account.spend(spent.get(name, 0))
+    weigh(accounts, hierarchy.below)
+    return {name: account.share for name, account in accounts.items()}
 
 
 def _detector(name: str, listens: str, publishes: str) -> sl.Detector:
@@ -41,8 +41,9 @@ def test_nobody_is_shut_out() -> None:
 
 
 def test_alpha_of_a_share() -> None:
-    shares = Shares([frozenset(), frozenset()])
-    shares.share = [1.0, 0.5]
-    assert [shares.alpha(n, 0.25) for n in (0, 1)] == [0.25, 0.5]
-    assert [shares.alpha(n, 0.0) for n in (0, 1)] == [0.0, 0.0]
-    assert [shares.alpha(n, 1.0) for n in (0, 1)] == [1.0, 1.0]
+    whole, half = Account(), Account(share=0.5)
+    assert [(whole.alpha(alpha), half.alpha(alpha)) for alpha in (0.25, 0.0, 1.0)] == [
+        (0.25, 0.5),
+        (0.0, 0.0),
+        (1.0, 1.0),
+    ]

@@ -8,29 +8,19 @@ a result is used only if the detector saw the very same rows in the very same or
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from slackline.core.batch import Batch
 from slackline.core.codec import class_finder, decode, encode
 from slackline.core.detector import Detector
 from slackline.core.event import Event
-from slackline.engine.runner import Found, Runner, runs_of
+from slackline.core.outcome import id_of
+from slackline.running.runner import Found, Runner, counter
 from slackline.speculation.config import Speculation
-from slackline.speculation.retraction import Choice
-from slackline.speculation.tail import (
-    Ints,
-    Name,
-    Piece,
-    Snapshot,
-    Step,
-    Tail,
-    matching,
-    name_of,
-    place_of,
-    without,
-)
+from slackline.speculation.retraction import Retraction
+from slackline.speculation.tail import Ints, Piece, Snapshot, Step, Tail, matching, place_of, without
 
 #: After so many failed attempts in a row a detector speculates only every 2**LONGEST-th time.
 LONGEST = 6
@@ -43,7 +33,7 @@ class SpeculativeRunner(Runner):
         super().__init__(detector, name, guarded)
         self.options = options
         self.spacing = options.snapshot_every
-        self.choice = Choice(options.retraction)
+        self.retraction = Retraction(options.retraction)
         self.tail = Tail()
         self.broken: list[Step] = []  # of the tail as it was before this push, what has to be done again
         self._end: Snapshot | None = None  # the state at the end of what broke
@@ -77,7 +67,7 @@ class SpeculativeRunner(Runner):
 
     # Running ahead.
 
-    def ahead(self, pieces: Sequence[Piece], retracted: frozenset[Name]) -> None:
+    def ahead(self, pieces: Sequence[Piece], retracted: frozenset[str]) -> None:
         """Process ``pieces``, all that waits up to the early horizon, beyond what the tail has of them already.
 
         Events in ``retracted`` were taken back by their detector: what rests on them is done again.
@@ -94,7 +84,7 @@ class SpeculativeRunner(Runner):
             self._advance(left)
 
     def _advance(self, left: list[Piece]) -> None:
-        fits = self._where_old_work_fits(left) if self.choice.on_demand else {}
+        fits = self._where_old_work_fits(left) if self.retraction.technique.compares else {}
         done = 0
         while left:
             before = self._snapshot()
@@ -155,20 +145,11 @@ class SpeculativeRunner(Runner):
             self._pause = 2**self._stumbled - 1
             return None
 
-    def _found(self, rows: Batch | Sequence[Event]) -> Found:
-        if isinstance(rows, Batch):
-            if self.takes_batches:
-                return self._publications(rows)
-            rows = list(rows)
-        if self.takes_events:
-            return [(row, found) for row, event in enumerate(rows) for _, found in self._publications(event)]
-        return [(start + row, found) for start, run in runs_of(rows) for row, found in self._publications(run)]
-
     # Going back.
 
     def _break(self, n: int) -> None:
         """Something turned up behind the first ``n`` rows of the tail: the rest has to be done again."""
-        if self.choice.on_demand and not self.broken:
+        if self.retraction.technique.compares and not self.broken:
             self._end = self._snapshot()
         gone, again = self._go_back(n)
         self.broken = gone + self.broken
@@ -210,7 +191,7 @@ class SpeculativeRunner(Runner):
         """What was published ahead of the horizon, in order."""
         return list(self.tail.published())
 
-    def settle(self, final: Sequence[Event]) -> frozenset[Name]:
+    def settle(self, final: Sequence[Event]) -> frozenset[str]:
         """After a look ahead: account for what broke; under full retraction tell what is taken back.
 
         ``final`` is what became certain in this push.
@@ -219,27 +200,53 @@ class SpeculativeRunner(Runner):
             return frozenset()
         lost = [event for step in self.broken for _, event in step.found]
         kept = sum(len(step.found) for step in self._spared)
-        now = {name_of(event): event for event in (*final, *self.tail.published())}
-        changed = sum(now.get(name_of(event)) != event for event in lost)
-        full = not self.choice.on_demand
-        self.choice.account(len(lost) + kept, changed)
+        now = {id_of(event): event for event in (*final, *self.tail.published())}
+        changed = sum(now.get(id_of(event)) != event for event in lost)
+        taken_back = self.retraction.technique.taken_back(lost)
+        self.retraction.account(len(lost) + kept, changed)
         self.broken, self._spared, self._end = [], [], None
-        return frozenset(name_of(event) for event in lost) if full else frozenset()
+        return taken_back
+
+    def stats(self) -> dict[str, Any]:
+        return {
+            **super().stats(),
+            "ahead": len(self.tail),
+            "replays": self.replays,
+            "replayed": self.replayed,
+            "snapshots": self.snapshots,
+            "snapshot_bytes": self.tail.bytes,
+            "stumbles": self.stumbles,
+            **self.retraction.stats(),
+        }
+
+    # Checkpoints: the tail is not part of them; what was done ahead is done again afterwards.
+
+    def _at_horizon(self) -> tuple[int, bytes]:
+        if not self.tail.steps:
+            return super()._at_horizon()
+        snapshot, steps = self.tail.horizon()
+        if not steps:
+            return snapshot.published, snapshot.state
+        # Between two snapshots: a copy of the detector goes the way from the one to the horizon again.
+        other = Runner(copy.deepcopy(self.detector), self.name, guarded=False)
+        other.detector.restore(decode(snapshot.state, class_finder(other.detector), self.name))
+        found = [other._found(step.piece.rows) for step in steps]
+        return snapshot.published + sum(map(len, found)), encode(other.detector.snapshot(), self.name)
 
     _SAVED = ("spacing", "_pause", "_stumbled", "processed", "replays", "replayed", "snapshots", "stumbles")
 
     def state(self) -> dict[str, Any]:
-        """As saved: at the horizon. What was done ahead is done again after a restart, or after saving."""
-        if self.tail.steps:
-            self._go_back(0)
         ahead = {name: getattr(self, name) for name in self._SAVED}
-        return {**super().state(), "ahead": ahead, "choice": asdict(self.choice)}
+        return {**super().state(), "ahead": ahead, "retraction": self.retraction.state()}
 
-    def restore(self, state: dict[str, Any], detector_state: Any) -> None:
-        super().restore(state, detector_state)
-        for name, value in state["ahead"].items():
-            setattr(self, name, value)
-        self.choice = Choice(**state["choice"])
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        if "ahead" in state:  # else it did not speculate when the checkpoint was made
+            for name in self._SAVED:
+                setattr(self, name, counter(state["ahead"], name))
+            self.spacing = max(1, self.spacing)
+            self._stumbled, self._pause = min(self._stumbled, LONGEST), min(self._pause, 2**LONGEST)
+            self.retraction.restore(state["retraction"])
 
 
 def _rows(pieces: Sequence[Piece]) -> int:

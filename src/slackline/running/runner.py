@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from slackline.core.batch import Batch
-from slackline.core.codec import encode
+from slackline.core.codec import class_finder, decode, encode
 from slackline.core.detector import Detector
-from slackline.core.errors import NotAnEventError
+from slackline.core.errors import NotAnEventError, StateError
 from slackline.core.event import Event
-from slackline.core.time import MAX_TS
+from slackline.core.time import time_stamp
 from slackline.core.types import type_names
 
 #: Inputs after which the state kept for a restore is taken anew.
@@ -52,8 +52,8 @@ class Runner:
         self.guarded = guarded or self.takes_batches
         self.published = 0
         self.failed = 0
-        self.failures: list[Failure] = []
-        self.noted = 0  # of failures, those whose events were set aside
+        self.failures: list[Failure] = []  # of what was fed last; who feeds takes them
+        self._born = _attributes(detector)
         self._kept: Any = None
         self._since: list[Event | Batch] | None = None
         self._rows_since = 0
@@ -61,8 +61,8 @@ class Runner:
     def feed(self, rows: Batch | Sequence[Event], keys: Keys | None = None) -> Found:
         """What the detector publishes for events of one type (a batch) or of any types, with the row that caused it.
 
-        Failures are appended to ``failures``; their events are passed over. ``keys`` are the arrival positions of a
-        batch's rows, for a runner that looks ahead.
+        Whoever feeds takes the failures by :meth:`take_failures`; their events are passed over. ``keys`` are the
+        arrival positions of a batch's rows, for a runner that looks ahead.
         """
         if not isinstance(rows, Batch):
             return self._feed_rows(rows) if self.takes_events else self._feed_runs(rows)
@@ -73,6 +73,11 @@ class Runner:
         except Exception:
             self._restore()
             return self._feed_rows([rows.slice(row, row + 1) for row in range(len(rows))])
+
+    def take_failures(self) -> list[Failure]:
+        """The failures since the last call."""
+        taken, self.failures = self.failures, []
+        return taken
 
     def _feed_runs(self, events: Sequence[Event]) -> Found:
         """Events for a detector that takes batches: cut into runs of one type."""
@@ -142,15 +147,22 @@ class Runner:
                 f"detector {self.name!r} published an event of type {event.type!r} but announces only "
                 f"{sorted(self.publishes)}; add it to `publishes`."
             )
-        try:
-            ts = operator.index(event.ts)
-        except TypeError:
-            ts = -1
-        if not 0 <= ts <= MAX_TS:
+        ts = time_stamp(event.ts)
+        if ts is None:
             raise NotAnEventError(
                 f"detector {self.name!r} published {event!r}: its ts must be an integer from 0 to 2**62."
             )
         return event if type(event.ts) is int else Event.of(event.type, ts, None, None, dict(event.payload))
+
+    def _found(self, rows: Batch | Sequence[Event]) -> Found:
+        """What the detector publishes for rows, whatever it takes; raises what it raises."""
+        if isinstance(rows, Batch):
+            if self.takes_batches:
+                return self._publications(rows)
+            rows = list(rows)
+        if self.takes_events:
+            return [(row, found) for row, event in enumerate(rows) for _, found in self._publications(event)]
+        return [(start + row, found) for start, run in runs_of(rows) for row, found in self._publications(run)]
 
     # Guarding: a copy of the state, and what was fed since.
 
@@ -174,17 +186,51 @@ class Runner:
         except Exception:
             return -1
 
-    def state(self) -> dict[str, Any]:
-        return {
-            "published": self.published,
-            "failed": self.failed,
-            "detector": encode(self.detector.snapshot(), self.name),
-        }
+    def stats(self) -> dict[str, Any]:
+        return {"published": self.published, "failed": self.failed}
 
-    def restore(self, state: dict[str, Any], detector_state: Any) -> None:
-        self.published, self.failed = state["published"], state["failed"]
-        self.detector.restore(detector_state)
+    # Checkpoints.
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint holds; reading it changes nothing."""
+        published, detector = self._at_horizon()
+        return {"published": published, "failed": self.failed, "detector": detector, "born": sorted(self._born)}
+
+    def _at_horizon(self) -> tuple[int, bytes]:
+        """How much the detector has published for what is certain, and its state then."""
+        return self.published, encode(self.detector.snapshot(), self.name)
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint. Attributes that ``__init__`` sets only since it was made keep their defaults."""
+        self.published, self.failed = counter(state, "published"), counter(state, "failed")
+        kept = decode(state["detector"], class_finder(self.detector), self.name)
+        new = self._born.difference(state["born"])
+        if new and isinstance(kept, dict):
+            kept = {**{name: getattr(self.detector, name) for name in new}, **kept}
+        try:
+            self.detector.restore(kept)
+        except Exception as error:
+            raise StateError(
+                f"detector {self.name!r} does not take back its saved state ({type(error).__name__}: {error}); restore "
+                f"with the code that saved it, or let its restore() convert the old state."
+            ) from error
         self._since = None
+
+
+def counter(state: dict[str, Any], name: str) -> int:
+    """A count out of a checkpoint."""
+    value = state[name]
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise StateError(f"the checkpoint is damaged: {name}={value!r} is no count. Restore an older one.")
+    return value
+
+
+def _attributes(detector: Detector) -> frozenset[str]:
+    """The names of a detector's state, where it is its attributes; nothing where the user wrote ``snapshot``."""
+    own = type(detector)
+    if own.snapshot is not Detector.snapshot or own.restore is not Detector.restore:
+        return frozenset()
+    return frozenset(detector.snapshot())
 
 
 def runs_of(events: Sequence[Event]) -> Iterator[tuple[int, Batch]]:

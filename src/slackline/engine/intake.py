@@ -1,0 +1,260 @@
+"""The one way in: what is accepted, as which event, at which position, and what the clock says then.
+
+Whatever form arrivals have, a row is taken or refused by the same table of checks (:data:`CHECKS`), each with its form
+for a value and its form for a column; the first that objects gives the reason, and its words come from the form for
+values. What is taken is plain: time stamps, sequence numbers and sources as Python has them, and where the event type
+declares fields, just those, in their declared types.
+
+Reading arrivals changes nothing. Only when all of them have been read are they let in, so a push that raises has taken
+nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from slackline.core.errors import StateError
+from slackline.core.event import Event, Source
+from slackline.core.hierarchy import Hierarchy
+from slackline.core.time import MAX_TS, time_stamp, whole
+from slackline.core.types import EventType
+from slackline.engine.outbox import Outbox
+from slackline.engine.topology import Topology
+from slackline.ordering.channel import SensorChannel
+from slackline.ordering.clock import CLK, REJECTED, Clock
+from slackline.ordering.duplicates import is_duplicate
+
+UNKNOWN_TYPE, CLOCK_JUMP = "unknown type", "clock jump"
+_PLAIN_SOURCES = frozenset({str, int, type(None)})
+#: A type that nobody has declared.
+UNDECLARED = EventType("undeclared")
+
+
+class Check(NamedTuple):
+    """One reason to refuse an event: ``objection`` says what is wrong with it, None if nothing is.
+
+    The same for columns is in ``tables``, under the same reason.
+    """
+
+    reason: str
+    objection: Callable[[Event, EventType], str | None]
+
+
+def _time_stamp(event: Event, kind: EventType) -> str | None:
+    return None if time_stamp(event.ts) is not None else f"{event.ts!r} is not an integer from 0 to 2**62"
+
+
+def _sequence_number(event: Event, kind: EventType) -> str | None:
+    if event.seq is None or time_stamp(event.seq) is not None:
+        return None
+    return f"{event.seq!r} is not an integer from 0 to 2**62"
+
+
+def plain_source(source: Any) -> Source:
+    """A source as Python has it; TypeError if it cannot be one."""
+    if type(source) in _PLAIN_SOURCES:
+        return source
+    if isinstance(source, str):
+        return str(source)
+    if isinstance(source, int | np.integer) and not isinstance(source, bool):
+        return int(source)
+    raise TypeError(f"{source!r} is neither a string nor an integer")
+
+
+def _source(event: Event, kind: EventType) -> str | None:
+    try:
+        plain_source(event.source)
+    except TypeError as error:
+        return str(error)
+    return None
+
+
+def _known_source(event: Event, kind: EventType) -> str | None:
+    if kind.sources is None or plain_source(event.source) in kind.sources:
+        return None
+    return f"{event.source!r} is none of those that event type {kind.name!r} names"
+
+
+def _value(event: Event, kind: EventType) -> str | None:
+    for field, dtype in kind.fields.items():
+        try:
+            declared_value(event.payload.get(field), dtype)
+        except ValueError as error:
+            return f"field {field!r} {error}"
+    return None
+
+
+def _finite(event: Event, kind: EventType) -> str | None:
+    for field, dtype in kind.fields.items() if kind.finite else ():
+        if dtype.kind == "f" and not math.isfinite(declared_value(event.payload.get(field), dtype)):
+            return f"field {field!r} is {event.payload.get(field)!r}, not a finite number"
+    return None
+
+
+#: In the order in which they are asked.
+CHECKS = (
+    Check("bad time stamp", _time_stamp),
+    Check("bad sequence number", _sequence_number),
+    Check("bad source", _source),
+    Check("unknown source", _known_source),
+    Check("bad value", _value),
+    Check("not finite", _finite),
+)
+
+
+def declared_value(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A value in its declared type; ValueError if it has none there.
+
+    >>> declared_value(0.1, np.dtype("float32")), declared_value(None, np.dtype(float))
+    (0.10000000149011612, nan)
+    >>> declared_value(300, np.dtype("int8"))
+    Traceback (most recent call last):
+    ValueError: is 300, which int8 cannot hold
+    """
+    if dtype.kind == "O":
+        return value
+    if dtype.kind == "f":
+        if value is None:
+            return math.nan
+        if isinstance(value, int | float | np.number | np.bool_ | Decimal) and not isinstance(value, complex):
+            with np.errstate(over="ignore"):
+                return dtype.type(float(value)).item()
+    elif value is None:
+        raise ValueError(f"is missing, and {dtype} has no value for that")
+    else:
+        number = int(value) if isinstance(value, bool | np.bool_) else _integer(value)
+        low, high = (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+        if number is not None and low <= number <= high:
+            return bool(number) if dtype.kind == "b" else number
+    raise ValueError(f"is {value!r}, which {dtype} cannot hold")
+
+
+def _integer(value: Any) -> int | None:
+    return whole(value) if isinstance(value, int | np.integer) else None
+
+
+class Refusal(NamedTuple):
+    """Why an event is not taken."""
+
+    reason: str
+    detail: str
+
+
+def admitted(event: Event, kind: EventType) -> Event | Refusal:
+    """The event as it is taken, or why it is not."""
+    for check in CHECKS:
+        objection = check.objection(event, kind)
+        if objection is not None:
+            return Refusal(check.reason, objection)
+    payload = event.payload
+    if kind.fields:
+        values = {field: declared_value(payload.get(field), dtype) for field, dtype in kind.fields.items()}
+        payload = {field: value for field, value in values.items() if value is not None}
+    return Event.of(event.type, time_stamp(event.ts), plain_source(event.source), _plain(event.seq), dict(payload))  # type: ignore[arg-type]
+
+
+def as_refused(event: Event) -> Event:
+    """A refused event as it is set aside: its numbers as plain ones, where they are whole."""
+    try:
+        source = plain_source(event.source)
+    except TypeError:
+        source = event.source
+    return Event.of(event.type, _plain(event.ts), source, _plain(event.seq), dict(event.payload))
+
+
+def _plain(value: Any) -> Any:
+    number = whole(value)
+    return value if number is None else number
+
+
+class Intake:
+    """Lets arrivals in: numbers them, asks the checks, drops duplicates, moves the clock."""
+
+    def __init__(self, topology: Topology, outbox: Outbox, max_jump: int) -> None:
+        self.topology = topology
+        self.outbox = outbox
+        self.clock = Clock(max_jump)
+        self.position = 0
+        #: Arrivals up to the one that last moved the clock.
+        self.last_advance = 0
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        return self.topology.hierarchy
+
+    @property
+    def clk(self) -> int:
+        """Stream time as the compiled loops have it: NEVER before the first clock event."""
+        return int(self.clock.ints[CLK])
+
+    def kind(self, name: str) -> EventType:
+        """What is declared of a type."""
+        return self.hierarchy.types.get(name, UNDECLARED)
+
+    def take(self, event: Event) -> tuple[SensorChannel, int, Event] | None:
+        """Let one event in: its channel, the number of its source there, and the event as it is taken."""
+        position = self.position
+        self.position = position + 1
+        name: Any = event.type
+        channel = self.topology.sensors.get(name) if isinstance(name, str) else None
+        if channel is None:
+            self.outbox.quarantine(as_refused(event), *self.unknown(name), position)
+            return None
+        kind = self.hierarchy.types.get(name)
+        ts, seq, source = event.ts, event.seq, event.source
+        if (
+            (kind is not None and kind.demanding)
+            or type(source) not in _PLAIN_SOURCES
+            or type(ts) is not int
+            or not 0 <= ts <= MAX_TS
+            or not (seq is None or (type(seq) is int and 0 <= seq <= MAX_TS))
+        ):
+            taken = admitted(event, kind or UNDECLARED)
+            if isinstance(taken, Refusal):
+                self.outbox.quarantine(as_refused(event), *taken, position)
+                return None
+            event, ts, seq, source = taken, taken.ts, taken.seq, taken.source
+        slot = channel.slot(source)
+        if seq is not None and is_duplicate(channel.seen, slot, seq):
+            channel.duplicates += 1
+            return None
+        before = self.clk
+        fate = self.clock.tick(ts, channel.is_clock, channel.key | slot)
+        if fate == REJECTED:
+            self.outbox.quarantine(event, CLOCK_JUMP, jump(ts, before), position)
+            return None
+        channel.events += 1
+        if self.clk > before:
+            self.last_advance = position + 1
+        return channel, slot, event
+
+    def follow(self, clk: int) -> int:
+        """Let the clock follow that of another engine; stream time then."""
+        if clk > self.clk:
+            self.clock.ints[CLK] = clk
+            self.last_advance = self.position
+        return self.clk
+
+    def unknown(self, name: Any) -> Refusal:
+        """Why an event of this type cannot be taken."""
+        return Refusal(UNKNOWN_TYPE, self.hierarchy.unknown_type(name))
+
+    def state(self) -> dict[str, Any]:
+        return {"clock": self.clock.state(), "position": self.position, "last_advance": self.last_advance}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.clock.restore(state["clock"])
+        self.position, self.last_advance = state["position"], state["last_advance"]
+        for number in (self.position, self.last_advance):
+            if type(number) is not int or not 0 <= number <= MAX_TS:
+                raise StateError(f"the checkpoint is damaged: {number!r} arrivals. Restore an older one.")
+
+
+def jump(ts: int, clk: int) -> str:
+    """What is said of a time stamp that the clock does not believe."""
+    return f"ts {ts} is absurdly far ahead of the clock at {clk} (see max_jump)"

@@ -1,0 +1,155 @@
+"""What comes out of an engine: found, late and quarantined events, failures of detectors, and news for other engines.
+
+Parts are run level by level, but what they find comes out in the order of arrival positions. Nobody else keeps results.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from slackline.core.errors import DetectorError, StateError
+from slackline.core.event import Event
+from slackline.core.outcome import Late, News, Output, Quarantined, id_of
+from slackline.ordering.channel import total_order
+from slackline.ordering.constants import NEVER
+from slackline.running.part import Part
+from slackline.running.runner import Failure
+
+RAISED = "detector raised"
+
+
+class Outbox:
+    """Collects results, sorts them, and gives them away."""
+
+    def __init__(self) -> None:
+        self._found: list[tuple[int, int, Output]] = []  # with position and rank of the detector, to sort by
+        self._late: list[tuple[int, int, Late]] = []
+        self._quarantined: list[tuple[int, Quarantined]] = []
+        self._failures: list[tuple[str, Failure]] = []
+        #: How many events were quarantined in all, by reason.
+        self.reasons: Counter[str] = Counter()
+        #: Events and warnings of the types that other engines listen to, until they are told.
+        self._unsent: dict[str, tuple[list[Event], list[int]]] = {}
+
+    # In.
+
+    def insert(self, part: Part, event: Event, position: int, clk: int) -> None:
+        """A detector has found something that is certain."""
+        detected_at = event.ts if clk == NEVER else clk
+        output = Output("insert", id_of(event), event, True, detected_at, part.name)
+        self._found.append((position, part.rank, output))
+        if event.type in self._unsent:
+            self._unsent[event.type][0].append(event)
+
+    def warn(self, kind: str, ts: int) -> None:
+        """Events of a type may be as late as one of this time stamp would be."""
+        if kind in self._unsent:
+            self._unsent[kind][1].append(ts)
+
+    def export(self, kinds: Iterable[str]) -> None:
+        """Keep news of these types from now on, and of no others."""
+        self._unsent = {kind: self._unsent.get(kind, ([], [])) for kind in kinds}
+
+    def divert(self, part: Part, event: Event, horizon: int, position: int) -> None:
+        """An event came too late for a detector."""
+        self._late.append((position, part.rank, Late(event, horizon - event.ts, part.name, position)))
+
+    def quarantine(self, event: Event, reason: str, detail: str, position: int, detector: str | None = None) -> None:
+        """An event cannot be taken."""
+        self._quarantined.append((position, Quarantined(event, reason, detail, detector, position)))
+        self.reasons[reason] += 1
+
+    def fail(self, part: Part, failures: Iterable[Failure], positions: Any) -> None:
+        """A detector raised on events; ``positions`` are those of the rows it was fed."""
+        for failure in failures:
+            detail = f"{part.name} raised {type(failure.cause).__name__}: {failure.cause}"
+            self.quarantine(failure.event, RAISED, detail, int(positions[failure.row]), part.name)
+            self._failures.append((part.name, failure))
+
+    # Out.
+
+    def take(self) -> list[Output]:
+        """What was found since the last call, in the order of positions."""
+        self._found.sort(key=lambda item: item[:2])
+        taken, self._found = [output for *_, output in self._found], []
+        return taken
+
+    def take_failure(self) -> DetectorError | None:
+        """The first failure since the last call, as the error to raise."""
+        failures, self._failures = self._failures, []
+        if not failures:
+            return None
+        name, first = failures[0]
+        alike = sum(other == name for other, _ in failures)
+        return DetectorError(name, first.event, first.state_size, first.cause, alike)
+
+    @property
+    def exported(self) -> frozenset[str]:
+        """The types of which news is kept."""
+        return frozenset(self._unsent)
+
+    def unsent(self, kinds: Iterable[str]) -> dict[str, tuple[list[Event], list[int]]]:
+        """Events and warnings of some types that nobody was told yet."""
+        return {kind: self._unsent.get(kind, ([], [])) for kind in kinds}
+
+    def send_again(self, news: Iterable[News]) -> None:
+        """Keep news that another engine had kept."""
+        for item in news:
+            if item.type in self._unsent:
+                self._unsent[item.type] = list(item.events), list(item.warnings)
+
+    def take_news(self, kind: str) -> tuple[tuple[Event, ...], tuple[int, ...]]:
+        """Events and warnings of a type since the last call."""
+        events, warnings = self._unsent[kind]
+        self._unsent[kind] = [], []
+        return tuple(events), tuple(warnings)
+
+    @property
+    def held(self) -> dict[str, int]:
+        """How much lies here until somebody collects it."""
+        unsent = sum(len(events) for events, _ in self._unsent.values())
+        return {"late": len(self._late), "quarantined": len(self._quarantined), "unsent": unsent}
+
+    @property
+    def late(self) -> list[Late]:
+        by_event = sorted(self._late, key=lambda entry: total_order(entry[2].event))
+        return [item for *_, item in sorted(by_event, key=lambda entry: entry[:2])]
+
+    @property
+    def quarantined(self) -> list[Quarantined]:
+        return [item for _, item in sorted(self._quarantined, key=lambda entry: entry[0])]
+
+    def drain(self) -> tuple[list[Late], list[Quarantined]]:
+        """Give away what was set aside."""
+        taken = self.late, self.quarantined
+        self._late, self._quarantined = [], []
+        return taken
+
+    # Checkpoints. Between two pushes nothing that was found is left.
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "late": [(position, rank, tuple(late)) for position, rank, late in self._late],
+            "quarantined": [(position, tuple(item)) for position, item in self._quarantined],
+            "reasons": dict(self.reasons),
+            "unsent": dict(self._unsent),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._late = [(position, rank, Late(*late)) for position, rank, late in state["late"]]
+        self._quarantined = [(position, Quarantined(*item)) for position, item in state["quarantined"]]
+        self.reasons = Counter(state["reasons"])
+        for kind, (events, warnings) in state["unsent"].items():
+            if kind in self._unsent:
+                self._unsent[kind] = list(events), list(warnings)
+        items: list[Any] = [*self._late, *self._quarantined]
+        whole = [number for *numbers, _ in items for number in numbers] + [late.lateness for *_, late in self._late]
+        if (
+            not all(isinstance(item.event, Event) for *_, item in items)
+            or not all(type(number) is int for number in (*whole, *self.reasons.values()))
+            or not all(type(text) is str for text in self.reasons)
+            or not all(type(late.event.ts) is int for *_, late in self._late)
+        ):
+            raise StateError("the checkpoint is damaged: what it has set aside are no events. Restore an older one.")

@@ -1,0 +1,302 @@
+"""Tables in: find the columns, ask the intake's checks of whole columns at once, sort the rows by type.
+
+A table is refused as a whole (SchemaError) if it lacks a column or has one in which no value can be right, such as a
+text for a time stamp. All else is a matter of single rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from slackline.core.batch import Column
+from slackline.core.errors import SchemaError
+from slackline.core.event import NO_SEQ, Event, Source
+from slackline.core.types import EventType
+from slackline.engine import arrow
+from slackline.engine.intake import CHECKS, CLOCK_JUMP, UNDECLARED, Intake, Refusal, as_refused, jump
+from slackline.ordering.channel import SensorChannel
+from slackline.ordering.duplicates import duplicates
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class Lot:
+    """The rows of one type in a table: their positions in it, and their columns."""
+
+    channel: SensorChannel
+    rows: Ints
+    ts: Ints
+    slots: Ints
+    seq: Ints
+    columns: dict[str, Column]
+
+    def keep(self, mask: Mask) -> None:
+        """Keep some of the rows."""
+        self.rows, self.ts, self.slots, self.seq = (a[mask] for a in (self.rows, self.ts, self.slots, self.seq))
+        self.columns = {field: column[mask] for field, column in self.columns.items()}
+
+
+class Refused(NamedTuple):
+    """A row that is not taken."""
+
+    row: int
+    event: Event
+    refusal: Refusal
+
+
+class _Table:
+    """A table being read. Nothing of the engine changes."""
+
+    def __init__(self, intake: Intake, table: pa.Table) -> None:
+        names = table.column_names
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise SchemaError(f"the table has several columns called {twice}; name each column differently.")
+        self.intake = intake
+        self.columns = {name: arrow.plain(table[name]) for name in names}
+        self.refused: list[Refused] = []
+        self.types = self._types()
+        self.ts, self.good_ts = arrow.whole_numbers(self._checked("ts", _is_numeric, "time stamps are whole numbers"))
+        self.seq: Ints | None = None
+        if "seq" in names:
+            seq = self._checked("seq", _is_numeric, "sequence numbers are whole numbers")
+            self.seq, self.good_seq = arrow.whole_numbers(seq)
+            if seq.null_count:
+                absent = seq.is_null().to_numpy(zero_copy_only=False)
+                self.seq = np.where(absent, NO_SEQ, self.seq)
+                self.good_seq |= absent
+        self.sources: dict[str, tuple[Ints, Sequence[Source]]] = {}
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+    def column(self, name: str, what: str) -> pa.ChunkedArray:
+        if name not in self.columns:
+            raise SchemaError(f"the table has no column {name!r} ({what}); its columns are {list(self.columns)}.")
+        return self.columns[name]
+
+    def _checked(self, name: str, is_right: Callable[[pa.DataType], bool], what: str) -> pa.ChunkedArray:
+        column = self.column(name, what)
+        if not is_right(column.type) and not pa.types.is_null(column.type):
+            hint = f" Cast it first, e.g. table.set_column(i, {name!r}, column.cast('int64'))."
+            raise SchemaError(f"column {name!r} is of type {column.type}; {what}.{hint}")
+        return column
+
+    def _types(self) -> tuple[Ints, Sequence[Any]] | None:
+        """The encoded types of the rows, if the table has any."""
+        sensors = self.intake.topology.sensors
+        if "type" in self.columns:
+            return arrow.encoded(self._checked("type", _is_text, "event types are strings"))
+        if len(sensors) > 1:
+            raise SchemaError(
+                f"the table has no column 'type', but the hierarchy has several sensor types {sorted(sensors)}; "
+                f"add a column 'type' with the event type of each row. Columns: {list(self.columns)}."
+            )
+        return None
+
+    def source_of(self, kind: EventType) -> str:
+        """Where the sources are: in the declared column, or in ``source`` (as Spark's pipeline names it)."""
+        return kind.source if kind.source in self.columns else "source"
+
+    def encoded_sources(self, name: str) -> tuple[Ints, Sequence[Source]]:
+        """The sources in a column, encoded; no column is a table of nobody's events."""
+        if name not in self.sources:
+            if name in self.columns:
+                self.sources[name] = arrow.encoded_sources(self.columns[name])
+            else:
+                self.sources[name] = np.zeros(len(self), dtype=np.int64), [None]
+        return self.sources[name]
+
+    def event(self, row: int, name: Any) -> Event:
+        """A row as the event that it stands for."""
+        values = {field: arrow.value(column[row]) for field, column in self.columns.items()}
+        values.pop("type", None)
+        kind = self.intake.kind(name) if isinstance(name, str) else UNDECLARED
+        source = values.pop(self.source_of(kind), None)
+        ts, seq = values.pop("ts"), values.pop("seq", None)
+        payload = {field: value for field, value in values.items() if value is not None}
+        return as_refused(Event.of(name, ts, source, seq, payload))
+
+    def rows_by_type(self) -> list[tuple[SensorChannel, Ints]]:
+        """The rows of each type that is known here; the rest is refused."""
+        sensors = self.intake.topology.sensors
+        if self.types is None:
+            return [(channel, np.arange(len(self))) for channel in sensors.values()]
+        found = []
+        codes, values = self.types
+        for code, name in enumerate(values):
+            mine = np.flatnonzero(codes == code)
+            if name in sensors:
+                found.append((sensors[name], mine))
+            else:
+                refusal = self.intake.unknown(name) if len(mine) else None
+                self.refused += [Refused(row, self.event(row, name), refusal) for row in mine.tolist() if refusal]
+        return found
+
+    def check_schema(self, kind: EventType, name: str) -> None:
+        """Refuse a table in which no row of a type can be right."""
+        source = self.source_of(kind)
+        if kind.source != "source" and source not in self.columns:
+            self.column(kind.source, f"the source of event type {name!r}")
+        if source in self.columns:
+            self._checked(source, _is_source, "sources are strings or integers")
+        for field, dtype in kind.fields.items():
+            column = self.column(field, f"a field of event type {name!r}")
+            if dtype.kind != "O" and not _fits(column.type, dtype):
+                raise SchemaError(
+                    f"column {field!r} is of type {column.type}, but event type {name!r} declares it as {dtype}; "
+                    f"cast the column, or declare the field otherwise."
+                )
+
+    def lot(self, channel: SensorChannel, rows: Ints) -> tuple[Lot, Ints, Sequence[Source]]:
+        """The rows of a type that pass the checks, still without the numbers of their sources: these come along."""
+        kind = self.intake.kind(channel.name)
+        source = self.source_of(kind)
+        fields: dict[str, arrow.Cast] = {}
+        for field, dtype in kind.fields.items():
+            fields[field] = arrow.declared(self.columns[field], rows, dtype)
+        good = self._passing(channel.name, kind, rows, fields)
+        columns = {field: cast.values for field, cast in fields.items()}
+        if not good.all():
+            rows = rows[good]
+            columns = {field: column[good] for field, column in columns.items()}
+        if not kind.fields:
+            own = {"ts", "type", "seq", source}
+            for field, column in self.columns.items():
+                if field not in own and len(rows) and column.null_count < len(column):
+                    columns[field] = arrow.undeclared(column, rows)
+        codes, values = self.encoded_sources(source)
+        seq = np.full(len(rows), NO_SEQ, dtype=np.int64) if self.seq is None else _taken(self.seq, rows)
+        lot = Lot(channel, rows, _taken(self.ts, rows), np.empty(0, dtype=np.int64), seq, columns)
+        return lot, _taken(codes, rows), values
+
+    def _passing(self, name: str, kind: EventType, rows: Ints, fields: dict[str, arrow.Cast]) -> Mask:
+        """Which rows pass all checks; the rest is refused, each for the first reason there is."""
+        passing = np.ones(len(rows), dtype=np.bool_)
+        for check in CHECKS:
+            good = _COLUMN_CHECKS[check.reason](self, kind, rows, fields)
+            if good is None or good.all():
+                continue
+            for row in rows[passing & ~good].tolist():
+                event = self.event(row, name)
+                self.refused.append(
+                    Refused(row, event, Refusal(check.reason, check.objection(event, kind) or check.reason))
+                )
+            passing &= good
+        return passing
+
+
+def read(intake: Intake, table: pa.Table) -> tuple[dict[str, Lot], Ints]:
+    """Let a table in: its rows by type, and the clock after each of its positions. Raises before anything changed."""
+    rows = _Table(intake, table)
+    present = rows.rows_by_type()
+    for channel, _ in present:
+        rows.check_schema(intake.kind(channel.name), channel.name)
+    made = [rows.lot(channel, mine) for channel, mine in present]
+    # Nothing below raises.
+    position = intake.position
+    for refused in sorted(rows.refused):
+        intake.outbox.quarantine(refused.event, *refused.refusal, position + refused.row)
+    keys, is_clock = np.full(len(rows), -1, dtype=np.int64), np.zeros(len(rows), dtype=np.bool_)
+    lots = {}
+    for lot, codes, values in made:
+        channel = lot.channel
+        lot.slots = channel.slots_of(codes, values)
+        repeated = duplicates(channel.seen, lot.slots, lot.seq)
+        if repeated.any():
+            channel.duplicates += int(repeated.sum())
+            lot.keep(~repeated)
+        keys[lot.rows] = channel.key | lot.slots
+        is_clock[lot.rows] = channel.is_clock
+        lots[channel.name] = lot
+    clk = np.empty(len(rows), dtype=np.int64)
+    rejected = intake.clock.run(rows.ts, is_clock, keys, clk)
+    for lot in lots.values() if len(rejected) else ():
+        jumped = np.isin(lot.rows, rejected)
+        for row in lot.rows[jumped].tolist():
+            event = rows.event(row, lot.channel.name)
+            intake.outbox.quarantine(event, CLOCK_JUMP, jump(int(rows.ts[row]), int(clk[row])), position + row)
+        lot.keep(~jumped)
+    return lots, clk
+
+
+# The checks of the intake, for columns: which rows pass, None for all. Sources were checked with the schema.
+
+_ColumnCheck = Callable[[_Table, EventType, Ints, dict[str, arrow.Cast]], Mask | None]
+
+
+def _good_ts(table: _Table, kind: EventType, rows: Ints, fields: dict[str, arrow.Cast]) -> Mask | None:
+    return _taken(table.good_ts, rows)
+
+
+def _good_seq(table: _Table, kind: EventType, rows: Ints, fields: dict[str, arrow.Cast]) -> Mask | None:
+    return None if table.seq is None else _taken(table.good_seq, rows)
+
+
+def _any_source(table: _Table, kind: EventType, rows: Ints, fields: dict[str, arrow.Cast]) -> Mask | None:
+    return None
+
+
+def _known_source(table: _Table, kind: EventType, rows: Ints, fields: dict[str, arrow.Cast]) -> Mask | None:
+    if kind.sources is None:
+        return None
+    codes, values = table.encoded_sources(table.source_of(kind))
+    return np.array([value in kind.sources for value in values], dtype=np.bool_)[_taken(codes, rows)]
+
+
+def _good_values(table: _Table, kind: EventType, rows: Ints, fields: dict[str, arrow.Cast]) -> Mask | None:
+    masks = [cast.fits for cast in fields.values() if cast.fits is not None]
+    return np.logical_and.reduce(masks) if masks else None
+
+
+def _finite(table: _Table, kind: EventType, rows: Ints, fields: dict[str, arrow.Cast]) -> Mask | None:
+    numbers = [cast.values for cast in fields.values() if cast.values.dtype.kind == "f"]
+    if not kind.finite or not numbers:
+        return None
+    # A sum is finite only if all its terms are (and then some: an overflow is looked at again, one by one).
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(sum(float(np.sum(column)) for column in numbers)):
+            return None
+    return np.all([np.isfinite(column) for column in numbers], axis=0)
+
+
+_COLUMN_CHECKS: dict[str, _ColumnCheck] = {
+    "bad time stamp": _good_ts,
+    "bad sequence number": _good_seq,
+    "bad source": _any_source,
+    "unknown source": _known_source,
+    "bad value": _good_values,
+    "not finite": _finite,
+}
+
+
+def _taken(array: Column, rows: Ints) -> Column:
+    """Some rows of an array; rows are in order, so all of them are the array itself."""
+    return array if len(rows) == len(array) else array.take(rows)
+
+
+def _is_numeric(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind))
+
+
+def _is_source(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or _is_text(kind))
+
+
+def _fits(kind: pa.DataType, dtype: np.dtype[Any]) -> bool:
+    """Whether a column may hold values of a declared type."""
+    if pa.types.is_null(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return True
+    return dtype.kind == "f" and _is_numeric(kind)

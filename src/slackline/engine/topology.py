@@ -1,0 +1,165 @@
+"""Who listens to whom, of the detectors that run here.
+
+The hierarchy says how an application's detectors are connected; the topology, which of them run in this engine, and
+what is known here of each event type. Parts come and go (:meth:`Topology.add`, :meth:`Topology.remove`). A type whose
+publisher runs elsewhere has a channel all the same: what it needs to know comes from there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slackline.core.errors import StateError
+from slackline.core.hierarchy import Hierarchy
+from slackline.core.types import type_names
+from slackline.ordering.channel import Channel, DerivedChannel, Evidence, SensorChannel
+from slackline.running.part import Part
+from slackline.running.runner import Runner
+
+
+class Topology:
+    """Channels by type, parts in the order of the hierarchy, and who reads what."""
+
+    def __init__(self, hierarchy: Hierarchy, evidence: Evidence) -> None:
+        self.evidence = evidence
+        self.sensors: dict[str, SensorChannel] = {}
+        self.derived: dict[str, DerivedChannel] = {}
+        self.parts: list[Part] = []
+        #: By type: the parts that listen to it; and those that may hear of it, through others too.
+        self.readers: dict[str, list[Part]] = {}
+        self.above: dict[str, tuple[Part, ...]] = {}
+        self.extend(hierarchy)
+
+    def extend(self, hierarchy: Hierarchy) -> None:
+        """Take the types of a hierarchy, which has at least those there were."""
+        self.hierarchy = hierarchy
+        names = sorted({*hierarchy.sensor_types, *hierarchy.publisher})
+        for rank, name in enumerate(names):
+            channel: Channel | None = self.sensors.get(name) or self.derived.get(name)
+            if channel is not None:
+                channel.rank = rank
+            elif name in hierarchy.publisher:
+                self.derived[name] = DerivedChannel(name, rank, self.evidence)
+                self.derived[name].back = hierarchy.sets_back[hierarchy.publisher[name]]
+            else:
+                self.sensors[name] = SensorChannel(name, rank, self.evidence, name in hierarchy.clock)
+        self._connect()
+
+    def channel(self, name: str) -> Channel:
+        return self.sensors[name] if name in self.sensors else self.derived[name]
+
+    def part(self, name: str) -> Part | None:
+        """The part of a detector, if it runs here."""
+        return next((part for part in self.parts if part.name == name), None)
+
+    def make(self, runner: Runner) -> Part:
+        """A part for a detector of the hierarchy, which does not run here yet."""
+        detector = runner.detector
+        inputs = [self.channel(kind) for kind in dict.fromkeys(type_names(detector.listens))]
+        inputs.sort(key=lambda channel: channel.rank)
+        return Part(runner, inputs, [self.derived[kind] for kind in dict.fromkeys(type_names(detector.publishes))])
+
+    def add(self, *parts: Part) -> None:
+        """Let parts run here."""
+        self.parts += parts
+        self._connect()
+
+    def remove(self, part: Part) -> None:
+        """Let a detector run here no longer."""
+        self.parts.remove(part)
+        self._connect()
+
+    def _connect(self) -> None:
+        place = {name: rank for rank, name in enumerate(self.hierarchy.names)}
+        for part in self.parts:
+            part.rank = place[part.name]
+            part.unit.inputs.sort(key=lambda channel: channel.rank)
+        self.parts.sort()
+        publisher = {channel.name: part for part in self.parts for channel in part.publishes}
+        self.readers = {name: [] for name in (*self.sensors, *self.derived)}
+        for part in self.parts:
+            for channel in part.unit.inputs:
+                self.readers[channel.name].append(part)
+            part.connect(publisher)
+        above: dict[str, tuple[Part, ...]] = {}
+        for name in (*self.sensors, *self.derived):
+            self._listeners(name, above)
+        self.above = above
+        # Whoever hears of every clock type is looked at whenever the clock moves; the others need an alarm.
+        always = set.intersection(*(set(above[name]) for name in self.hierarchy.clock))
+        for part in self.parts:
+            part.always = part in always
+
+    def _listeners(self, name: str, above: dict[str, tuple[Part, ...]]) -> tuple[Part, ...]:
+        if name not in above:
+            found = set(self.readers[name])
+            for part in self.readers[name]:
+                for channel in part.publishes:
+                    found.update(self._listeners(channel.name, above))
+            above[name] = tuple(sorted(found))
+        return above[name]
+
+    def listened_elsewhere(self) -> list[str]:
+        """The types published here to which detectors listen that run elsewhere."""
+        here = {part.name for part in self.parts}
+        wanted = {kind for name, kinds in self.hierarchy.listens.items() if name not in here for kind in kinds}
+        return [channel.name for part in self.parts for channel in part.publishes if channel.name in wanted]
+
+    # What is asked of all.
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether anything waits as columns."""
+        return any(len(sensor.store) for sensor in self.sensors.values())
+
+    def rows_to_objects(self) -> None:
+        """Let the rows that wait as columns wait as events, since events are about to come one by one."""
+        if self.has_rows:
+            for part in self.parts:
+                for entry in part.unit.row_entries():
+                    part.unit.wait(entry)
+            for sensor in self.sensors.values():
+                sensor.store.clear()
+
+    def settle(self, position: int, clk: int) -> None:
+        """Let all horizons follow the clock."""
+        for part in self.parts:
+            part.settle(position, clk)
+        for sensor in self.sensors.values():
+            sensor.follow(position, clk)
+
+    @property
+    def buffered(self) -> int:
+        """How many events wait in front of the detector with the most; events are shared by those who wait."""
+        return max([part.unit.buffered for part in self.parts], default=0)
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "sensors": {name: channel.state() for name, channel in self.sensors.items()},
+            "derived": {name: channel.state() for name, channel in self.derived.items()},
+            "units": {part.name: part.unit.state() for part in self.parts},
+            "runners": {part.name: part.runner.state() for part in self.parts},
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        saved, here = sorted({*state["sensors"], *state["derived"]}), sorted(self.readers)
+        if saved != here:
+            raise StateError(
+                f"the state was saved with the event types {saved}, the hierarchy given has {here}; load it with the "
+                f"hierarchy it was saved with, or start anew."
+            )
+        for name, sensor in self.sensors.items():
+            sensor.restore(state["sensors"][name])
+        for name, derived in self.derived.items():
+            derived.restore(state["derived"][name])
+        for part in self.parts:
+            part.unit.restore(state["units"][part.name])
+            part.runner.restore(state["runners"][part.name])
+
+    def check_invariants(self) -> None:
+        """What must hold between any two pushes; tests call it."""
+        for part in self.parts:
+            part.unit.check_invariants()
+            assert all(lower.rank < part.rank for lower in part.below), f"{part.name} runs before what it listens to"
+        for channel in self.derived.values():
+            assert channel.back >= 0, f"{channel.name}: set back by less than nothing"

@@ -1,0 +1,102 @@
+"""A part of an engine: one detector with its waiting room, its runner and the types it publishes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slackline.core.event import Event
+from slackline.core.types import type_names
+from slackline.ordering.channel import Channel, DerivedChannel, SensorChannel, total_order
+from slackline.ordering.constants import FOREVER, NEVER
+from slackline.ordering.unit import Unit
+from slackline.running.runner import Runner
+
+
+class Part:
+    """One detector at work.
+
+    Its horizon follows the clock only when somebody asks (:meth:`settle`): while nothing waits, and nothing arrives for
+    it, that makes no difference to anybody, and so many detectors cost no more than few.
+    """
+
+    __slots__ = ("alarm", "always", "as_of", "below", "follows", "publishes", "rank", "runner", "unit")
+
+    def __init__(self, runner: Runner, inputs: list[Channel], publishes: list[DerivedChannel]) -> None:
+        self.runner = runner
+        self.unit = Unit(runner.name, inputs, frozenset(type_names(runner.detector.unsorted)))
+        self.publishes = publishes
+        #: The place in the hierarchy's order, wherever the others run.
+        self.rank = 0
+        #: Of the awaited inputs: the parts that publish them, and the channels that follow the clock by themselves.
+        self.below: list[Part] = []
+        self.follows: list[Channel] = []
+        #: The clock up to which the horizon was brought; whether each move of the clock finds us anyway; and if not,
+        #: the clock at which something may be due.
+        self.as_of = NEVER
+        self.always = False
+        self.alarm = FOREVER
+
+    def __lt__(self, other: Part) -> bool:
+        return self.rank < other.rank
+
+    @property
+    def name(self) -> str:
+        return self.runner.name
+
+    def connect(self, publisher: dict[str, Part]) -> None:
+        """Know the parts of this engine by the types they publish."""
+        awaited = self.unit.awaited
+        self.below = list({id(p): p for c in awaited if (p := publisher.get(c.name)) is not None}.values())
+        self.follows = [c for c in awaited if isinstance(c, SensorChannel) or c.name not in publisher]
+
+    def settle(self, position: int, clk: int) -> None:
+        """Let the horizon follow the clock, where nothing else has happened: so nothing that waits is due."""
+        if self.as_of != clk:
+            self.look(position, clk)
+            self.unit.horizon = self.unit.next_horizon()
+            self.tell(clk)
+
+    def look(self, position: int, clk: int) -> None:
+        """Let everything that the horizon rests on follow the clock."""
+        for part in self.below:
+            part.settle(position, clk)
+        for channel in self.follows:
+            channel.follow(position, clk)
+
+    def tell(self, clk: int) -> None:
+        """Announce to those who listen that everything up to the horizon was processed."""
+        self.as_of = clk
+        for channel in self.publishes:
+            channel.progress(self.unit.horizon, clk)
+
+    def due(self, ts: int, clk: int) -> int:
+        """The clock at which the horizon may reach ``ts``, if nothing arrives meanwhile; never too late."""
+        latest = NEVER
+        for channel in self.unit.awaited:
+            if channel.frontier < ts:
+                at = channel.due(ts, clk)
+                if isinstance(channel, DerivedChannel) and not channel.uses_slack:
+                    publisher = next((part for part in self.below if channel in part.publishes), None)
+                    at = FOREVER if publisher is None else publisher.due(ts + channel.back, clk)
+                latest = max(latest, at)
+        return latest
+
+    def set_alarm(self, clk: int) -> bool:
+        """Set the alarm for what waits; says whether it is another one."""
+        before, unit = self.alarm, self.unit
+        self.alarm = FOREVER
+        if unit.overdue:
+            self.alarm = clk + 1
+        elif unit.heap:
+            self.alarm = max(clk + 1, self.due(unit.heap[0][0], clk))
+        return self.alarm != before
+
+    def waiting(self) -> list[Event]:
+        """The events that wait, in the order in which they will be seen."""
+        events = [entry[-1] for entry in sorted([*self.unit.heap, *self.unit.overdue])]
+        for channel, n in self.unit.stored():
+            events += channel.batch(len(channel.store) - n, len(channel.store))
+        return sorted(events, key=total_order)
+
+    def stats(self) -> dict[str, Any]:
+        return {**self.unit.stats(), **self.runner.stats()}

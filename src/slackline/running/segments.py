@@ -1,0 +1,60 @@
+"""Rows on their way to a detector: segments of one kind, merged into the order in which they are due."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from slackline.core.batch import Batch
+from slackline.core.event import Event
+
+Ints = npt.NDArray[np.int64]
+
+#: Among what is due at one position: first what is unsorted, then what is late, then what is in order.
+UNSORTED, OVERDUE, IN_ORDER = 0, 1, 2
+
+
+@dataclass(slots=True)
+class Segment:
+    """Rows for one detector, in their order, with the position at which each is due and what orders them there."""
+
+    kind: int
+    rows: Batch | list[Event]
+    ts: Ints
+    at: Ints
+    ranks: Ints
+    order: Ints
+    keys: Ints | None = None  # arrival positions of stored rows
+
+
+def segment_of(
+    kind: int, rows: Batch | list[Event], rank: int, ts: Ints, at: Ints, keys: Ints | None = None
+) -> Segment:
+    """Rows of one type as a segment."""
+    # Unsorted events of one position keep the order of their arrival, whatever their time stamps.
+    order = np.zeros_like(ts) if kind == UNSORTED else ts
+    return Segment(kind, rows, ts, at, np.full(len(at), rank, dtype=np.int64), order, keys)
+
+
+def merged(segments: list[Segment]) -> list[tuple[Segment, int, int]]:
+    """The segments merged into the order in which their rows are due, as slices."""
+    if len(segments) == 1:
+        return [(segments[0], 0, len(segments[0].at))]
+    if not segments:
+        return []
+    at = np.concatenate([segment.at for segment in segments])
+    order = np.concatenate([segment.order for segment in segments])
+    ranks = np.concatenate([segment.ranks for segment in segments])
+    kinds = np.concatenate([np.full(len(segment.at), segment.kind) for segment in segments])
+    origin = np.concatenate([np.full(len(segment.at), number) for number, segment in enumerate(segments)])
+    origin = origin[np.lexsort((ranks, order, kinds, at))]
+    starts = np.concatenate(([0], np.flatnonzero(np.diff(origin)) + 1))
+    ends = np.concatenate((starts[1:], [len(origin)]))
+    taken = [0] * len(segments)
+    runs = []
+    for number, length in zip(origin[starts].tolist(), (ends - starts).tolist(), strict=True):
+        runs.append((segments[number], taken[number], taken[number] + length))
+        taken[number] += length
+    return runs

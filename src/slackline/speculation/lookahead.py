@@ -1,0 +1,239 @@
+"""Looking ahead: after each push, let the detectors run on what is probably complete [Speculation, 4].
+
+The early horizon of a unit is ``clk - α·(clk - horizon)``: under slack, where the horizon is ``clk - K``, the paper's
+``ts + α·K <= clk``; under frontiers, α of the wait for sources that are behind. Part after part, from the lowest level
+up, what waits up to there is handed to the detector, together with what the levels below have published ahead. What
+comes out is compared with what was announced before, and the difference comes out: *retract* and *insert*. When the
+horizon itself gets there, it is announced again as *final*.
+
+This happens at the end of a push, so nothing is announced that the same push already contradicts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from slackline.core.errors import StateError
+from slackline.core.event import Event
+from slackline.core.hierarchy import Hierarchy
+from slackline.core.outcome import Output, id_of
+from slackline.ordering.channel import SensorChannel
+from slackline.ordering.constants import NEVER
+from slackline.ordering.unit import Entry, Unit
+from slackline.running.part import Part
+from slackline.running.segments import IN_ORDER, Segment, merged, segment_of
+from slackline.speculation.ahead import SpeculativeRunner
+from slackline.speculation.alpha import Controller, Load
+from slackline.speculation.shares import Account, weigh
+from slackline.speculation.tail import Piece
+
+
+class Early(NamedTuple):
+    """An event that was announced and is not final yet, and stream time then."""
+
+    event: Event
+    at: int
+
+
+class LookAhead:
+    """What has been announced ahead of the horizons, and how far to look."""
+
+    def __init__(self, hierarchy: Hierarchy) -> None:
+        self.hierarchy = hierarchy
+        #: Per detector, by id: what was announced and is not final yet.
+        self.early: dict[str, dict[str, Early]] = {}
+        self.accounts: dict[str, Account] = {}
+        self.controller = Controller()
+        self.load = Load()
+
+    def join(self, part: Part) -> None:
+        """A part may look ahead from now on."""
+        if isinstance(part.runner, SpeculativeRunner):
+            self.early.setdefault(part.name, {})
+            self.accounts.setdefault(part.name, Account())
+            part.runner.retraction.above = sum(part.name in below for below in self.hierarchy.below.values())
+
+    def leave(self, name: str) -> None:
+        """A part has gone."""
+        self.early.pop(name, None)
+        self.accounts.pop(name, None)
+
+    def alpha(self, part: Part) -> float:
+        if not isinstance(part.runner, SpeculativeRunner):
+            return 1.0
+        alpha = part.runner.options.alpha
+        return self.accounts[part.name].alpha(self.controller.alpha) if isinstance(alpha, str) else float(alpha)
+
+    def early_horizon(self, part: Part, clk: int) -> int:
+        """Up to where the detector may look."""
+        unit, alpha = part.unit, self.alpha(part)
+        if clk == NEVER or alpha >= 1:
+            return unit.horizon
+        # While plain buffering does not dare to begin, its horizon is where K would put it.
+        plain = clk - unit.largest_slack() if unit.horizon == NEVER else unit.horizon
+        return max(unit.horizon, clk - math.ceil(alpha * max(clk - plain, 0)))
+
+    def run(self, parts: Sequence[Part], finals: list[Output], clk: int, position: int) -> list[Output]:
+        """Look ahead after a push that made ``finals`` certain; returns everything that comes out of the push."""
+        if not self.early:
+            return finals
+        certain: dict[str, list[Output]] = {}
+        for output in finals:
+            certain.setdefault(output.detector, []).append(output)
+        taken_back: frozenset[str] = frozenset()
+        tentative: dict[str, list[Event]] = {}
+        changes = _Changes(clk)
+        for part in parts:
+            if part.name not in self.early:
+                continue
+            runner, mine = part.runner, certain.get(part.name, [])
+            ahead: list[Event] = []
+            gone: frozenset[str] = frozenset()
+            if isinstance(runner, SpeculativeRunner):  # else it did once, and what it announced then is settled
+                limit = self.early_horizon(part, clk)
+                runner.ahead(_pending(part.unit, limit, tentative, position), taken_back)
+                gone = runner.settle([output.event for output in mine])
+                ahead = runner.tentative()
+            for event in ahead:
+                tentative.setdefault(event.type, []).append(event)
+            taken_back |= gone
+            account = self.accounts[part.name]
+            self.early[part.name] = changes.of(part.name, self.early[part.name], ahead, mine, gone, account)
+        return changes.outputs(finals)
+
+    # How busy we are.
+
+    def worked(self, parts: Sequence[Part], start: float, stop: float) -> float | None:
+        """A push took from ``start`` to ``stop``: adapt α when it is time. The busy factor, if it was."""
+        busy = self.load.worked(start, stop)
+        if busy is not None:
+            self.controller.adapt(busy)
+            for part in parts:
+                if isinstance(part.runner, SpeculativeRunner):
+                    self.accounts[part.name].spend(part.runner.processed)
+            weigh(self.accounts, self.hierarchy.below)
+        return busy
+
+    # Checkpoints.
+
+    def state(self) -> dict[str, Any]:
+        controller = self.controller
+        return {
+            "detectors": {name: self.state_of(name) for name in self.early},
+            "alpha": controller.alpha,
+            "last_minimum": controller.last_minimum,
+            "slow": controller.slow,
+            "load": self.load.state(),
+        }
+
+    def state_of(self, name: str) -> dict[str, Any]:
+        """What is known of one detector: the early answers that are not settled, and its account."""
+        return {
+            "early": [(id, *early) for id, early in self.early[name].items()],
+            "account": self.accounts[name].state(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        for name, saved in state["detectors"].items():
+            self.early[name], self.accounts[name] = self.restored_of(saved)
+        numbers = (state["alpha"], state["last_minimum"])
+        if not all(type(number) in (int, float) and 0 <= number <= 1 for number in numbers):
+            raise StateError(f"the checkpoint is damaged: α is {numbers!r}. Restore an older one.")
+        self.controller = Controller(*numbers, bool(state["slow"]))
+        self.load = Load.restored(state["load"])
+
+    @staticmethod
+    def restored_of(state: Mapping[str, Any]) -> tuple[dict[str, Early], Account]:
+        """What ``state_of`` gave of one detector."""
+        early = {id: Early(event, at) for id, event, at in state["early"]}
+        for id, (event, at) in early.items():
+            if type(event) is not Event or type(at) is not int or id_of(event) != id:
+                raise StateError(f"the checkpoint is damaged: {id!r} names no early answer. Restore an older one.")
+        return early, Account.restored(state["account"])
+
+    def forget_time(self) -> None:
+        """Seconds are those of another clock from now on."""
+        self.load = Load()
+
+
+class _Changes:
+    """The changelog of a push: first what is taken back, then what is certain, then what is new and is not."""
+
+    def __init__(self, clk: int) -> None:
+        self.clk = clk
+        self.retracted: list[Output] = []
+        self.inserted: list[Output] = []
+        self.confirmed: set[str] = set()
+
+    def of(
+        self,
+        name: str,
+        before: dict[str, Early],
+        ahead: Sequence[Event],
+        certain: Sequence[Output],
+        gone: frozenset[str],
+        account: Account,
+    ) -> dict[str, Early]:
+        """Compare what one detector has announced with what it says now; what is announced and not final then."""
+        now = {id_of(event): event for event in ahead}
+        final = {output.id: output.event for output in certain}
+        still: dict[str, Early] = {}
+        for id, early in before.items():
+            if id not in gone and final.get(id) == early.event:
+                self.confirmed.add(id)
+                account.gain(self.clk - early.at)
+            elif id not in gone and id not in final and now.get(id) == early.event:
+                still[id] = early
+            else:
+                self.retracted.append(Output("retract", id, early.event, False, self.clk, name))
+        for id, event in now.items():
+            if id not in still:
+                self.inserted.append(Output("insert", id, event, False, self.clk, name))
+        return {id: still.get(id) or Early(event, self.clk) for id, event in now.items()}
+
+    def outputs(self, finals: Sequence[Output]) -> list[Output]:
+        certain = [output._replace(op="final") if output.id in self.confirmed else output for output in finals]
+        return self.retracted + certain + self.inserted
+
+
+def _pending(unit: Unit, limit: int, tentative: Mapping[str, Sequence[Event]], position: int) -> list[Piece]:
+    """All that waits up to the early horizon, in order."""
+    if limit <= unit.horizon:
+        return []
+    entries: list[Entry] = [entry for entry in unit.heap if entry[0] <= limit]
+    segments: list[Segment] = []
+    for channel in unit.inputs:
+        if not unit.sorts(channel):
+            continue
+        for event in tentative.get(channel.name, ()):
+            if unit.horizon < event.ts <= limit:
+                entries.append(unit.entry(event, channel, position))
+        if isinstance(channel, SensorChannel) and len(channel.store):
+            _stored(unit, channel, limit, entries, segments)
+    entries.sort()
+    if not segments:
+        return [Piece([entry[-1] for entry in entries])] if entries else []
+    if entries:
+        rank = unit.ranks
+        ts = np.array([entry[0] for entry in entries], dtype=np.int64)
+        ranks = np.array([rank[entry[1]] for entry in entries], dtype=np.int64)
+        events = [entry[-1] for entry in entries]
+        segments.append(Segment(IN_ORDER, events, ts, np.zeros_like(ts), ranks, ts, None))
+    return [Piece(s.rows, s.keys).part(start, stop) for s, start, stop in merged(segments)]
+
+
+def _stored(unit: Unit, channel: SensorChannel, limit: int, entries: list[Entry], segments: list[Segment]) -> None:
+    store = channel.store
+    start, stop = np.searchsorted(store.ts, (unit.horizon, limit), side="right").tolist()
+    if start == stop:
+        return
+    batch, positions = channel.batch(start, stop), store.positions[start:stop]
+    if any(entry[1] == channel.name for entry in unit.heap):  # the same type also waits as objects
+        entries += [unit.entry(event, channel, at) for event, at in zip(batch, positions.tolist(), strict=True)]
+        return
+    ts = batch.ts
+    segments.append(segment_of(IN_ORDER, batch, channel.rank, ts, np.zeros_like(ts), positions.copy()))
