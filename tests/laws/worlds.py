@@ -84,8 +84,11 @@ class World:
     clock: tuple[str, ...]
     events: tuple[sl.Event, ...]
 
-    def hierarchy(self) -> sl.Hierarchy:
+    def hierarchy(self, declared: bool = False) -> sl.Hierarchy:
+        """Fresh detectors; with ``declared`` they say from the start how far they set events back."""
         detectors = [STYLES[p.style](p.name, p.listens, p.unsorted, p.every, p.set_back) for p in self.plans]
+        for detector in detectors if declared else ():
+            detector.sets_back = 2 * detector.set_back
         return sl.Hierarchy(detectors, clock=self.clock)
 
     def __repr__(self) -> str:
@@ -204,9 +207,11 @@ def push_piece(engine: sl.Engine, piece: tuple[sl.Event, ...], form: str) -> lis
     return engine.push(table(piece) if form == "table" else list(piece))
 
 
-def run(world: World, pieces: list[tuple[int, str]], options: dict[str, Any], restart: bool = False) -> Result:
+def run(
+    world: World, pieces: list[tuple[int, str]], options: dict[str, Any], restart: bool = False, declared: bool = False
+) -> Result:
     """Push the world's stream piece by piece; with ``restart`` the engine is saved and loaded between pieces."""
-    engine = sl.Engine(world.hierarchy(), **options)
+    engine = sl.Engine(world.hierarchy(declared), **options)
     result = Result([], [], [], {}, [])
     start = 0
     for size, form in pieces:

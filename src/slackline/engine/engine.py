@@ -153,6 +153,8 @@ class Engine:
         self._stepwise, self._columnar = Stepwise(*ways), Columnar(*ways)
         self._lookahead = LookAhead(hierarchy)
         self._closed = False
+        #: How many events more may come, or be found, before it must be looked whether too many wait.
+        self._room = -1
         self._beyond_limit = False
         taken = hierarchy.take_detectors() if detectors is None else {name: hierarchy.fresh(name) for name in names}
         self._topology.add(*(self._topology.make(self._runner(name, taken[name])) for name in taken))
@@ -172,6 +174,7 @@ class Engine:
             lookahead.join(part)
         self._outbox.export(topology.listened_elsewhere())
         self._stepwise.fall_behind()
+        self._room = -1
 
     @property
     def hierarchy(self) -> Hierarchy:
@@ -213,6 +216,7 @@ class Engine:
         return self._lookahead.worked(self._topology.parts, start, stop)
 
     def _push(self, arrivals: list[Event] | pa.Table) -> list[Output]:
+        self._room -= len(arrivals)
         if isinstance(arrivals, pa.Table):
             self._columnar.push(arrivals)
             self._stepwise.fall_behind()
@@ -243,10 +247,12 @@ class Engine:
 
     def _finish(self) -> list[Output]:
         """Collect the outputs of a push; raise what went wrong in it."""
-        topology, intake, limit = self._topology, self._intake, self._options.max_buffered
-        if self._options.overflow == "release" and topology.buffered > limit:
-            self._stepwise.release_oldest(limit)
+        topology, intake = self._topology, self._intake
         outputs = self._outbox.take()
+        self._room -= len(outputs)
+        if self._room < 0 and self._options.overflow == "release" and topology.buffered > self._options.max_buffered:
+            self._stepwise.release_oldest(self._options.max_buffered)
+            outputs += self._outbox.take()
         outputs = self._lookahead.run(topology.parts, outputs, intake.clk, intake.position)
         failure = self._outbox.take_failure()
         error: SlacklineError | None = failure if self._options.on_error == "fail" else None
@@ -271,7 +277,10 @@ class Engine:
             if held["unsent"]:
                 cause = f"{held['unsent']} events for other engines were not collected: call engine.news(). " + cause
             return BufferLimitError(sum(held.values()), limit, cause)
+        if self._room >= 0:
+            return None
         buffered = self._topology.buffered
+        self._room = limit - buffered
         return BufferLimitError(buffered, limit, self._why_waiting()) if buffered > limit else None
 
     def _refuse_unless_clock(self, arrivals: list[Event] | pa.Table) -> None:

@@ -3,7 +3,7 @@
 A detector travels with everything that it needs elsewhere: its state, the events that wait for it, its horizon, what is
 known of the delays and the publishers of its inputs, how far it sets events back, and the early answers that are not
 settled. Who takes it over knows at least as much of its inputs as the one who gave it away: of each type, the knowledge
-that rests on more events is kept.
+that rests on more experience is kept.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _learns(topology: Topology, name: str, known: dict[str, Any]) -> Channel | N
     else:
         other = DerivedChannel(name, ours.rank, ours.evidence)
     _learn(other, known)
-    return ours if other.events > ours.events else None
+    return ours if other.experience > ours.experience else None
 
 
 def _learn(channel: Channel, known: dict[str, Any]) -> None:

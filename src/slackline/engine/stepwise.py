@@ -40,6 +40,7 @@ class Stepwise:
         self._alarms: list[tuple[int, Part]] = []
         self._unmeasured: dict[str, Channel] = {}
         self._in_step = False
+        self._ended = False
 
     def fall_behind(self) -> None:
         """Somebody else has moved the parts on."""
@@ -91,11 +92,11 @@ class Stepwise:
         self._evaluate(parts, position, clk, moved)
 
     def receive(self, news: Sequence[News]) -> None:
-        """Take news of types whose detectors run elsewhere. It comes with the last arrival here."""
+        """Take news of types whose detectors run elsewhere. It comes with the last arrival here, or with the end."""
         if not self._in_step:
             self._catch_up()
         intake, topology = self.intake, self.topology
-        position, before = max(0, intake.position - 1), intake.clk
+        position, before = intake.position - (not self._ended), intake.clk
         clk = intake.follow(max((item.clk for item in news), default=NEVER))
         moved = clk > before
         woken = self._concerned(None, moved, clk)
@@ -223,6 +224,7 @@ class Stepwise:
     def flush(self) -> None:
         """The end of the stream: everything that waits goes, level by level, where nothing comes from elsewhere."""
         self._catch_up()
+        self._ended = True
         for part in self.topology.parts:
             derived = [channel for channel in part.unit.inputs if isinstance(channel, DerivedChannel)]
             if part.unit.horizon < FOREVER and all(channel.ended for channel in derived):

@@ -84,6 +84,11 @@ class Channel(ABC):
         """The clock at which the frontier, now below ``ts``, may reach it if nothing arrives; never too late."""
 
     @property
+    def experience(self) -> int:
+        """On how much that which is known of this type rests: events, and delays measured or about to be."""
+        return self.events + int(self.ints[delays.MEASURED]) + int(self.ints[delays.WAITING])
+
+    @property
     def unmeasured(self) -> bool:
         """Whether delays of events that arrived are measured when the clock moves next."""
         return bool(self.ints[delays.WAITING])
