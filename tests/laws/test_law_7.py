@@ -1,4 +1,4 @@
-"""Law 7, in one process: a hierarchy over several engines, with detectors that move, gives the outputs of one engine."""
+"""Law 7 in one process: a hierarchy over several engines, with detectors that move, gives the outputs of one."""
 
 from __future__ import annotations
 

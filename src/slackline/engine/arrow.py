@@ -40,8 +40,11 @@ def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
         chunks = [pc.run_end_decode(chunk) for chunk in column.chunks]
         return plain(pa.chunked_array(chunks, kind.value_type))
     if pa.types.is_dictionary(kind):
-        texts = pa.types.is_string(kind.value_type) or pa.types.is_large_string(kind.value_type)
-        return column if texts else plain(column.cast(kind.value_type))
+        if pa.types.is_string(kind.value_type) or pa.types.is_large_string(kind.value_type):
+            return column
+        chunks = [plain(pa.chunked_array([chunk.dictionary])).take(chunk.indices) for chunk in column.chunks]
+        none = plain(pa.chunked_array([], kind.value_type))
+        return pa.chunked_array([part for chunk in chunks for part in chunk.chunks], none.type)
     if pa.types.is_string_view(kind):
         return column.cast(pa.large_string())
     if pa.types.is_binary_view(kind):

@@ -134,3 +134,60 @@ def test_the_first_engine_runs_the_given_detectors_and_others_run_copies() -> No
     first.push([sl.Event("in", 5)])
     assert detector.last == sl.Event("in", 5)
     assert second.detectors["Hoarder"].last is None
+
+
+def test_an_attribute_that_is_new_since_the_checkpoint_has_its_default() -> None:
+    class Grown(Hoarder):
+        name = "Hoarder"
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.added = [7]
+
+        def on_event(self, event: sl.Event):
+            self.added.append(event.ts)
+            yield event.derive("out", added=list(self.added))
+
+    engine = sl.Engine(hierarchy(), policy="slack")
+    engine.push([sl.Event("in", 1), sl.Event("in", 2)])
+    again = sl.Engine.load(engine.save(), hierarchy(Grown()))
+    assert [output.event["added"] for output in again.push([sl.Event("in", 3)])] == [[7, 3]]
+    assert again.detectors["Hoarder"].number == 1.5 and list(again.detectors["Hoarder"].recent) == [2, 1, 2]
+
+
+def test_an_attribute_that_was_deleted_stays_deleted() -> None:
+    class Once(sl.Detector):
+        listens, publishes = ("in",), ("out",)
+
+        def __init__(self) -> None:
+            self.pending = True
+
+        def on_event(self, event: sl.Event):
+            if hasattr(self, "pending"):
+                del self.pending
+                yield event.derive("out")
+
+    engine = sl.Engine(hierarchy(Once()), policy="slack")
+    assert len(engine.push([sl.Event("in", 1)])) == 1
+    again = sl.Engine.load(engine.save(), hierarchy(Once()))
+    assert again.push([sl.Event("in", 2)]) == []
+
+
+def test_options_that_are_given_take_effect_after_a_restart_and_are_told() -> None:
+    engine = sl.Engine(hierarchy(), policy="slack", margin=0, late="divert")
+    engine.push([sl.Event("in", ts, source="s") for ts in (10, 20, 15, 30)])
+    again = sl.Engine.load(engine.save(), hierarchy(), policy="slack", margin=9.0, late="deliver")
+    assert again.stats()["changed"] == {"margin": [0, 9.0], "late": ["divert", "deliver"]}
+    assert again.stats()["options"]["margin"] == 9.0
+    again.push([sl.Event("in", ts, source="s") for ts in (40, 33, 50)])
+    engine.push([sl.Event("in", ts, source="s") for ts in (40, 33, 50)])
+    assert again.stats()["types"]["in"]["K"] > engine.stats()["types"]["in"]["K"]
+    assert sl.Engine.load(again.save(), hierarchy()).stats()["changed"] == {}
+
+
+def test_a_policy_cannot_change_at_a_restart_and_an_unknown_option_is_named() -> None:
+    data = sl.Engine(hierarchy(), policy="slack").save()
+    with pytest.raises(StateError, match="policy='slack', and policy='auto' is given"):
+        sl.Engine.load(data, hierarchy(), policy="auto")
+    with pytest.raises(sl.SlacklineError, match=r"no options \['marign'\]"):
+        sl.Engine.load(data, hierarchy(), marign=1)
