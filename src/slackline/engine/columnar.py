@@ -73,9 +73,6 @@ class Columnar:
         for channel in topology.sensors.values():
             units = [part.unit for part in topology.readers[channel.name]]
             channel.store.drop_through(min((u.horizon for u in units if u.sorts(channel)), default=FOREVER))
-        if len(chunk.advances):
-            intake.last_advance = first + int(chunk.advances[-1]) + 1
-        intake.position += len(clk)
 
     def flush(self) -> None:
         """The end of the stream: everything that waits goes, level by level."""

@@ -268,15 +268,13 @@ class Engine:
 
     def _full(self) -> BufferLimitError | None:
         """The error to raise when more waits, or lies set aside, than allowed."""
-        limit, held = self._options.max_buffered, self._outbox.held
-        if sum(held.values()) > limit:
-            cause = (
-                f"{held['late']} late and {held['quarantined']} quarantined events were not collected. "
-                f"Call engine.drain() now and then."
-            )
-            if held["unsent"]:
-                cause = f"{held['unsent']} events for other engines were not collected: call engine.news(). " + cause
-            return BufferLimitError(sum(held.values()), limit, cause)
+        limit, (late, quarantined, unsent) = self._options.max_buffered, self._outbox.held
+        held = late + quarantined + unsent
+        if held > limit:
+            cause = f"{late} late and {quarantined} quarantined events were not collected: call engine.drain()."
+            if unsent:
+                cause = f"{unsent} events for other engines were not collected: call engine.news(). " + cause
+            return BufferLimitError(held, limit, cause)
         if self._room >= 0:
             return None
         buffered = self._topology.buffered
@@ -294,7 +292,7 @@ class Engine:
             types = set(arrivals["type"].to_pylist() if has_type else self._topology.sensors)
         else:
             types = {event.type for event in arrivals if isinstance(event.type, str)}
-        drained = sum(self._outbox.held.values()) <= self._options.max_buffered
+        drained = sum(self._outbox.held) <= self._options.max_buffered
         if not (types & set(self.hierarchy.clock) and drained):
             raise full
 

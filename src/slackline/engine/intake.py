@@ -17,6 +17,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from slackline.core.errors import StateError
 from slackline.core.event import Event, Source
@@ -26,8 +27,13 @@ from slackline.core.types import EventType
 from slackline.engine.outbox import Outbox
 from slackline.engine.topology import Topology
 from slackline.ordering.channel import SensorChannel
-from slackline.ordering.clock import CLK, REJECTED, Clock
+from slackline.ordering.clock import ADVANCED, CLK, REJECTED, Clock
+from slackline.ordering.constants import NEVER
 from slackline.ordering.duplicates import is_duplicate
+from slackline.ordering.frontier import rises
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 UNKNOWN_TYPE, CLOCK_JUMP = "unknown type", "clock jump"
 _PLAIN_SOURCES = frozenset({str, int, type(None)})
@@ -179,6 +185,8 @@ class Intake:
         self.topology = topology
         self.outbox = outbox
         self.clock = Clock(max_jump)
+        #: Stream time as the compiled loops have it: NEVER before the first clock event.
+        self.clk = NEVER
         self.position = 0
         #: Arrivals up to the one that last moved the clock.
         self.last_advance = 0
@@ -186,11 +194,6 @@ class Intake:
     @property
     def hierarchy(self) -> Hierarchy:
         return self.topology.hierarchy
-
-    @property
-    def clk(self) -> int:
-        """Stream time as the compiled loops have it: NEVER before the first clock event."""
-        return int(self.clock.ints[CLK])
 
     def kind(self, name: str) -> EventType:
         """What is declared of a type."""
@@ -223,20 +226,30 @@ class Intake:
         if seq is not None and is_duplicate(channel.seen, slot, seq):
             channel.duplicates += 1
             return None
-        before = self.clk
         fate = self.clock.tick(ts, channel.is_clock, channel.key | slot)
         if fate == REJECTED:
-            self.outbox.quarantine(event, CLOCK_JUMP, jump(ts, before), position)
+            self.outbox.quarantine(event, CLOCK_JUMP, jump(ts, self.clk), position)
             return None
         channel.events += 1
-        if self.clk > before:
+        if fate == ADVANCED:
+            self.clk = ts
             self.last_advance = position + 1
         return channel, slot, event
+
+    def take_rows(self, ts: Ints, is_clock: Mask, keys: Ints) -> tuple[Ints, Ints]:
+        """Let rows in that passed the checks: the clock after each, and those that it does not believe."""
+        clk = np.empty(len(ts), dtype=np.int64)
+        rejected = self.clock.run(ts, is_clock, keys, clk)
+        first, self.position = self.position, self.position + len(ts)
+        moved = rises(clk, self.clk)
+        if len(moved):
+            self.clk, self.last_advance = int(clk[-1]), first + int(moved[-1]) + 1
+        return clk, rejected
 
     def follow(self, clk: int) -> int:
         """Let the clock follow that of another engine; stream time then."""
         if clk > self.clk:
-            self.clock.ints[CLK] = clk
+            self.clk = self.clock.ints[CLK] = clk
             self.last_advance = self.position
         return self.clk
 
@@ -249,6 +262,7 @@ class Intake:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self.clock.restore(state["clock"])
+        self.clk = int(self.clock.ints[CLK])
         self.position, self.last_advance = state["position"], state["last_advance"]
         for number in (self.position, self.last_advance):
             if type(number) is not int or not 0 <= number <= MAX_TS:

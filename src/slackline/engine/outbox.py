@@ -72,15 +72,17 @@ class Outbox:
 
     def take(self) -> list[Output]:
         """What was found since the last call, in the order of positions."""
+        if not self._found:
+            return []
         self._found.sort(key=lambda item: item[:2])
         taken, self._found = [output for *_, output in self._found], []
         return taken
 
     def take_failure(self) -> DetectorError | None:
         """The first failure since the last call, as the error to raise."""
-        failures, self._failures = self._failures, []
-        if not failures:
+        if not self._failures:
             return None
+        failures, self._failures = self._failures, []
         name, first = failures[0]
         alike = sum(other == name for other, _ in failures)
         return DetectorError(name, first.event, first.state_size, first.cause, alike)
@@ -107,10 +109,10 @@ class Outbox:
         return tuple(events), tuple(warnings)
 
     @property
-    def held(self) -> dict[str, int]:
-        """How much lies here until somebody collects it."""
-        unsent = sum(len(events) for events, _ in self._unsent.values())
-        return {"late": len(self._late), "quarantined": len(self._quarantined), "unsent": unsent}
+    def held(self) -> tuple[int, int, int]:
+        """How many late, quarantined and unsent events lie here until somebody collects them."""
+        unsent = sum([len(events) for events, _ in self._unsent.values()]) if self._unsent else 0
+        return len(self._late), len(self._quarantined), unsent
 
     @property
     def late(self) -> list[Late]:

@@ -217,8 +217,7 @@ def read(intake: Intake, table: pa.Table) -> tuple[dict[str, Lot], Ints]:
         keys[lot.rows] = channel.key | lot.slots
         is_clock[lot.rows] = channel.is_clock
         lots[channel.name] = lot
-    clk = np.empty(len(rows), dtype=np.int64)
-    rejected = intake.clock.run(rows.ts, is_clock, keys, clk)
+    clk, rejected = intake.take_rows(rows.ts, is_clock, keys)
     for lot in lots.values() if len(rejected) else ():
         jumped = np.isin(lot.rows, rejected)
         for row in lot.rows[jumped].tolist():

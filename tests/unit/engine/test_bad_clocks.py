@@ -82,7 +82,7 @@ def test_overflow_release_lets_the_oldest_go(form: str) -> None:
 
 def test_set_aside_events_that_nobody_collects_count_against_the_limit() -> None:
     target = engine(max_buffered=10)
-    with pytest.raises(BufferLimitError, match=r"Call engine.drain\(\)"):
+    with pytest.raises(BufferLimitError, match=r"call engine.drain\(\)"):
         push(target, "events", [-1] * 11)
     assert len(target.drain()[1]) == 11
     push(target, "events", [1])
