@@ -110,7 +110,7 @@ class Columnar:
         if lot:
             channel.events += len(rows)
             if any(self.wiring.units[i].sorts(channel) for i in self.wiring.readers[channel.name]):
-                channel.store.add(ts, slots, lot.seq, rows + chunk.first, lot.columns, channel.ranks)
+                channel.store.add(ts, slots, lot.seq, rows + chunk.first, lot.columns, channel.ranks_of)
 
     def _unit(self, index: int, chunk: Chunk) -> None:
         """One detector through the chunk: its horizon, its rows, what it publishes."""
@@ -173,10 +173,10 @@ class Columnar:
             batch, positions = batch.take(kept), positions[kept]
         if not len(batch):
             return
-        if any(entry[1] == channel.rank for entry in unit.heap):
+        if any(entry.type == channel.name for entry in unit.heap):
             # The same type also waits as objects (pushed as such): let the heap settle their order.
             for event, position in zip(batch, positions.tolist(), strict=True):
-                unit.wait(unit.entry(event, channel, position))
+                unit.wait(unit.entry(event, position))
             return
         at = release_positions(batch.ts, positions - chunk.first, horizon)
         segments.append(segment_of(IN_ORDER, batch, channel.rank, batch.ts, at, positions))
@@ -197,7 +197,7 @@ class Columnar:
         for position, event in arrived:
             reached = int(previous[position])
             if event.ts > reached:
-                unit.wait(unit.entry(event, channel, chunk.first + position))
+                unit.wait(unit.entry(event, chunk.first + position))
             else:
                 self._late(index, event, channel, reached, position, chunk)
 
@@ -213,7 +213,7 @@ class Columnar:
         unit = self.wiring.units[index]
         unit.late += 1
         if self.wiring.settings.deliver_late:
-            unit.overdue.append(unit.entry(event, channel, chunk.first + position))
+            unit.overdue.append(unit.entry(event, chunk.first + position))
         else:
             self.wiring.divert(index, event, reached, chunk.first + position)
 
@@ -221,11 +221,11 @@ class Columnar:
     def _take_waiting(unit: Unit, horizon: Ints, chunk: Chunk, segments: list[Segment]) -> None:
         released = unit.release(int(horizon[-1]))
         if released:
-            ts = np.array([entry[0] for entry in released], dtype=np.int64)
-            arrived = np.array([entry[4] for entry in released], dtype=np.int64) - chunk.first
-            ranks = np.array([entry[1] for entry in released], dtype=np.int64)
+            ts = np.array([entry.ts for entry in released], dtype=np.int64)
+            arrived = np.array([entry.position for entry in released], dtype=np.int64) - chunk.first
+            ranks = np.array(unit.ranks_of(released), dtype=np.int64)
             at = release_positions(ts, arrived, horizon)
-            segments.append(Segment(IN_ORDER, [entry[-1] for entry in released], ts, at, ranks, ts))
+            segments.append(Segment(IN_ORDER, [entry.event for entry in released], ts, at, ranks, ts))
 
     @staticmethod
     def _take_overdue(unit: Unit, chunk: Chunk, segments: list[Segment]) -> None:
@@ -233,7 +233,7 @@ class Columnar:
         due: list[tuple[int, Entry]] = []
         kept: list[Entry] = []
         for entry in unit.overdue:
-            k = int(np.searchsorted(chunk.advances, entry[4] - chunk.first))
+            k = int(np.searchsorted(chunk.advances, entry.position - chunk.first))
             if k < len(chunk.advances):
                 due.append((int(chunk.advances[k]), entry))
             else:
@@ -241,10 +241,10 @@ class Columnar:
         unit.overdue = kept
         if due:
             due.sort()
-            ts = np.array([entry[0] for _, entry in due], dtype=np.int64)
-            ranks = np.array([entry[1] for _, entry in due], dtype=np.int64)
+            ts = np.array([entry.ts for _, entry in due], dtype=np.int64)
+            ranks = np.array(unit.ranks_of([entry for _, entry in due]), dtype=np.int64)
             at = np.array([position for position, _ in due], dtype=np.int64)
-            segments.append(Segment(OVERDUE, [entry[-1] for _, entry in due], ts, at, ranks, ts))
+            segments.append(Segment(OVERDUE, [entry.event for _, entry in due], ts, at, ranks, ts))
 
     # Running the detector.
 
@@ -303,7 +303,7 @@ class Columnar:
         positions = np.concatenate((warnings, np.array([position for position, _ in published], dtype=np.int64)))
         ts = np.concatenate(
             (
-                chunk.clk[warnings] - slack[warnings] - backs_then,
+                np.maximum(chunk.clk[warnings] - slack[warnings], NEVER) - backs_then,
                 np.array([event.ts for _, event in published], dtype=np.int64),
             )
         )

@@ -294,8 +294,8 @@ class Engine:
             entries = list(unit.heap) + list(unit.overdue)
             for channel, n in unit.stored():
                 rows = channel.batch(len(channel.store) - n, len(channel.store))
-                entries += [unit.entry(event, channel, 0) for event in rows]
-            waiting[unit.name] = [entry[-1] for entry in sorted(entries)]
+                entries += [unit.entry(event, 0) for event in rows]
+            waiting[unit.name] = [entry.event for entry in sorted(entries)]
         return waiting
 
     def stats(self) -> dict[str, Any]:

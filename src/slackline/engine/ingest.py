@@ -13,16 +13,18 @@ import pyarrow.compute as pc
 
 from slackline.core.batch import Column, object_column
 from slackline.core.errors import SchemaError
-from slackline.core.event import NO_SEQ, Event, Source
+from slackline.core.event import NO_SEQ, Event
 from slackline.core.time import MAX_TS
 from slackline.core.types import EventType
 from slackline.engine.stepwise import BAD_TS, JUMP
 from slackline.engine.wiring import NOT_FINITE, UNKNOWN_SOURCE, Wiring
-from slackline.ordering.channel import SMALL, SensorChannel
-from slackline.ordering.duplicates import duplicates
+from slackline.ordering.channel import SensorChannel
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+
+#: Sources that are numbers below this need no dictionary.
+SMALL = 1 << 14
 
 
 @dataclass(slots=True)
@@ -50,7 +52,7 @@ def read(wiring: Wiring, table: pa.Table) -> tuple[dict[str, Lot], Ints]:
     lots = {}
     for channel, mine in _rows_by_type(wiring, table, types, good):
         lot = _lot(wiring, table, channel, np.flatnonzero(mine), ts)
-        found = duplicates(channel.seen, lot.slots, lot.seq)
+        found = channel.are_duplicates(lot.slots, lot.seq)
         if found.any():
             channel.duplicates += int(found.sum())
             lot.keep(~found)
@@ -243,20 +245,9 @@ def _slots(table: pa.Table, channel: SensorChannel, rows: Ints, source: str) -> 
         if len(rows) < len(numbers):
             numbers = numbers[rows]
         if numbers.min() >= 0 and numbers.max() < SMALL:
-            return channel.slots_of_numbers(numbers)
+            return channel.slots_of(numbers.astype(np.int64, copy=False), range(int(numbers.max()) + 1))
     codes, values = _encoded(column)
-    mine = codes if len(rows) == len(codes) else codes[rows]
-    slots = np.full(len(values), -1, dtype=np.int64)
-    new: list[tuple[int, int, Source]] = []
-    for code in np.flatnonzero(np.bincount(mine, minlength=len(values))).tolist():
-        known = channel.slots.get(values[code])
-        if known is None:
-            new.append((int(np.argmax(mine == code)), code, values[code]))
-        else:
-            slots[code] = known
-    for _, code, value in sorted(new):
-        slots[code] = channel.slot(value)
-    return slots[mine]
+    return channel.slots_of(codes if len(rows) == len(codes) else codes[rows], values)
 
 
 def _sequence_numbers(table: pa.Table, rows: Ints) -> tuple[Ints, Mask | None]:

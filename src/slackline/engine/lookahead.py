@@ -109,23 +109,23 @@ class LookAhead:
         unit, limit = self.wiring.units[index], self.early_horizon(index)
         if limit <= unit.horizon:
             return []
-        entries: list[Entry] = [entry for entry in unit.heap if entry[0] <= limit]
+        entries: list[Entry] = [entry for entry in unit.heap if entry.ts <= limit]
         segments: list[Segment] = []
         for channel in unit.inputs:
             if not unit.sorts(channel):
                 continue
             for event in tentative.get(channel.name, ()):
                 if unit.horizon < event.ts <= limit:
-                    entries.append(unit.entry(event, channel, self.wiring.position))
+                    entries.append(unit.entry(event, self.wiring.position))
             if isinstance(channel, SensorChannel) and len(channel.store):
                 self._stored(unit, channel, limit, entries, segments)
         entries.sort()
         if not segments:
-            return [Piece([entry[-1] for entry in entries])] if entries else []
+            return [Piece([entry.event for entry in entries])] if entries else []
         if entries:
-            ts = np.array([entry[0] for entry in entries], dtype=np.int64)
-            ranks = np.array([entry[1] for entry in entries], dtype=np.int64)
-            events = [entry[-1] for entry in entries]
+            ts = np.array([entry.ts for entry in entries], dtype=np.int64)
+            ranks = np.array(unit.ranks_of(entries), dtype=np.int64)
+            events = [entry.event for entry in entries]
             segments.append(Segment(IN_ORDER, events, ts, np.zeros_like(ts), ranks, ts, None))
         return [Piece(s.rows, s.keys).part(start, stop) for s, start, stop in merged(segments)]
 
@@ -136,8 +136,8 @@ class LookAhead:
         if start == stop:
             return
         batch, positions = channel.batch(start, stop), store.positions[start:stop]
-        if any(entry[1] == channel.rank for entry in unit.heap):  # the same type also waits as objects
-            entries += [unit.entry(event, channel, at) for event, at in zip(batch, positions.tolist(), strict=True)]
+        if any(entry.type == channel.name for entry in unit.heap):  # the same type also waits as objects
+            entries += [unit.entry(event, at) for event, at in zip(batch, positions.tolist(), strict=True)]
             return
         ts = batch.ts
         segments.append(segment_of(IN_ORDER, batch, channel.rank, ts, np.zeros_like(ts), positions.copy()))

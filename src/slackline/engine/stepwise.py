@@ -16,7 +16,6 @@ from slackline.engine.wiring import Wiring
 from slackline.ordering.channel import Channel, SensorChannel
 from slackline.ordering.clock import ADVANCED, CLK, REJECTED
 from slackline.ordering.constants import FOREVER, NEVER
-from slackline.ordering.duplicates import is_duplicate
 from slackline.ordering.frontier import turning_points
 
 BAD_TS = "bad time stamp: {!r} is not an integer from 0 to 2**62"
@@ -72,7 +71,7 @@ class Stepwise:
         if slot is None:
             wiring.quarantine(event, f"bad source: {event.source!r} is neither a string nor an integer", position)
             return REJECTED
-        if seq is not None and is_duplicate(channel.seen, slot, seq):
+        if seq is not None and channel.is_duplicate(slot, seq):
             channel.duplicates += 1
             return REJECTED
         clock = wiring.clock
@@ -109,11 +108,11 @@ class Stepwise:
             if unit.unsorted and not unit.sorts(channel):
                 self._extras[index].append((channel.rank, event))
             elif event.ts > unit.horizon:
-                unit.wait(unit.entry(event, channel, position))
+                unit.wait(unit.entry(event, position))
             else:
                 unit.late += 1
                 if wiring.settings.deliver_late:
-                    unit.overdue.append(unit.entry(event, channel, position))
+                    unit.overdue.append(unit.entry(event, position))
                 else:
                     wiring.divert(index, event, unit.horizon, position)
 
@@ -150,12 +149,12 @@ class Stepwise:
             self._extras[index] = []
             self._feed(index, extras, reached + 1, position, clk)
         if advanced and unit.overdue:
-            overdue = [entry[-1] for entry in sorted(unit.overdue)]
+            overdue = [entry.event for entry in sorted(unit.overdue)]
             unit.overdue = []
             self._feed(index, overdue, reached + 1, position, clk)
         released = unit.release(horizon)
         if released:
-            self._feed(index, [entry[-1] for entry in released], NEVER, position, clk)
+            self._feed(index, [entry.event for entry in released], NEVER, position, clk)
 
     def _feed(self, index: int, events: list[Event], least: int, position: int, clk: int) -> None:
         wiring = self.wiring
@@ -183,7 +182,7 @@ class Stepwise:
         clk = wiring.clk()
         for index, unit in enumerate(wiring.units):
             if len(unit.heap) > keep:
-                going = sorted(entry[0] for entry in unit.heap)[: len(unit.heap) - keep]
+                going = sorted(entry.ts for entry in unit.heap)[: len(unit.heap) - keep]
                 self._run(index, going[-1], wiring.position, clk, True)
 
 

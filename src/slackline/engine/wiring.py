@@ -134,7 +134,7 @@ class Wiring:
                     store = channel.store
                     rows = channel.batch(len(store) - waiting, len(store))
                     for event, position in zip(rows, store.positions[-waiting:].tolist(), strict=True):
-                        unit.wait(unit.entry(event, channel, position))
+                        unit.wait(unit.entry(event, position))
         for sensor in self.sensors.values():
             sensor.store.clear()
 

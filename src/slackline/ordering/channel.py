@@ -6,6 +6,7 @@ takes the least frontier of its channels.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from numba import njit
 from slackline.core.batch import Batch
 from slackline.core.event import NO_SEQ, Event, Source
 from slackline.ordering import delays, duplicates, frontier, readiness
-from slackline.ordering.constants import NEVER, POLICIES, SLACK
+from slackline.ordering.constants import FOREVER, NEVER, POLICIES, SLACK
 from slackline.ordering.store import ColumnStore
 
 Ints = npt.NDArray[np.int64]
@@ -36,22 +37,26 @@ class Evidence:
     @property
     def block(self) -> int:
         """Measurements that fill one block of the window of delays."""
-        return max(1, self.window // delays.BLOCKS)
+        return min(max(1, self.window // delays.BLOCKS), FOREVER)
 
-
-#: Sources that are numbers below this are looked up in an array.
-SMALL = 1 << 14
+    def rules(self, is_clock: bool) -> npt.NDArray[Any]:
+        """The same for the compiled code, for a type that is a clock or not."""
+        return frontier.rules_of(self.policy, self.margin, self.timeout, self.block, self.warmup, is_clock)
 
 
 @njit(cache=True)
-def look_up(numbers, slots):  # type: ignore[no-untyped-def]
-    """The slot of each number, -1 if it has none yet, and whether that occurs."""
-    found = np.empty(len(numbers), dtype=np.int64)
-    new = False
-    for i in range(len(numbers)):
-        found[i] = slots[numbers[i]]
-        new |= found[i] < 0
-    return found, new
+def first_met(codes, n):  # type: ignore[no-untyped-def]
+    """The distinct codes (below ``n``) in the order of their first appearance."""
+    met = np.zeros(n, dtype=np.bool_)
+    found = np.empty(min(n, len(codes)), dtype=np.int64)
+    count = 0
+    for i in range(len(codes)):
+        code = codes[i]
+        if not met[code]:
+            met[code] = True
+            found[count] = code
+            count += 1
+    return found[:count]
 
 
 def source_key(source: Source) -> tuple[int, Any]:
@@ -64,6 +69,20 @@ def source_key(source: Source) -> tuple[int, Any]:
 def total_order(event: Event) -> tuple[Any, ...]:
     """What orders events: time stamp, type, source, sequence number."""
     return (event.ts, event.type, source_key(event.source), NO_SEQ if event.seq is None else event.seq)
+
+
+def _ranked(sources: Sequence[Source]) -> Ints:
+    """The place of each in the order of sources."""
+    order = sorted(range(len(sources)), key=[source_key(source) for source in sources].__getitem__)
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks
+
+
+#: What a channel begins with; all but the first two are never written to, so channels share them.
+_NO_SOURCES, _NO_TREE = readiness.empty_sources(readiness.FEWEST)
+_NOTHING_SEEN = duplicates.empty_seen(0)
+_NO_RANKS: Ints = np.empty(0, dtype=np.int64)
 
 
 class Channel:
@@ -107,43 +126,90 @@ class SensorChannel(Channel):
         self.is_clock = is_clock
         self.slots: dict[Source, int] = {}
         self.names: list[Source] = []
-        self.sources, self.tree = readiness.empty_sources(4)
-        self.seen = duplicates.empty_seen(4)
+        self.sources, self.tree = _NO_SOURCES.copy(), _NO_TREE.copy()
+        self.seen = _NOTHING_SEEN  # grows with the first sequence number of a source
         self.duplicates = 0
         self.store = ColumnStore()
-        self._ranks: Ints = np.empty(0, dtype=np.int64)
-        self._of_number: Ints = np.full(SMALL, -1, dtype=np.int64)  # slots of sources that are small numbers
+        self._rules = evidence.rules(is_clock)
+        self._ranks = _NO_RANKS  # in the order of sources, of those that were there when it was made
+        self._sorted_since = 0  # sources that were put in order without it, since
 
     def slot(self, source: Source) -> int:
         """The number of a source; a new one gets the next."""
         slot = self.slots.get(source)
-        if slot is None:
-            slot = self.slots[source] = len(self.names)
-            self.names.append(source)
-            if slot == len(self.sources):
-                self.sources, self.tree = readiness.grown(self.sources, self.tree)
-                more = duplicates.empty_seen(len(self.sources))
-                more[:slot] = self.seen
-                self.seen = more
-        return slot
+        return self.number([source]) if slot is None else slot
 
-    def slots_of_numbers(self, numbers: Ints) -> Ints:
-        """The numbers of sources that are themselves small numbers; new ones are numbered in order of arrival."""
-        slots, new = look_up(numbers, self._of_number)
+    def number(self, sources: Sequence[Source]) -> int:
+        """Number new sources in the order given; the number of the first of them."""
+        first = len(self.names)
+        self.names.extend(sources)
+        n = len(self.names)
+        self.slots.update(zip(sources, range(first, n), strict=True))
+        if n > len(self.sources):
+            self.sources, self.tree = readiness.with_room(self.sources, first, n)
+        else:
+            self.sources[first:n] = readiness.UNKNOWN
+        return first
+
+    def slots_of(self, codes: Ints, values: Sequence[Source]) -> Ints:
+        """The number of the source of each row, ``codes`` saying which of ``values`` it is.
+
+        New sources are numbered in the order of their first row. Values that no row has are not looked at.
+
+        >>> channel = SensorChannel("a", 0, Evidence(), is_clock=True)
+        >>> channel.slots_of(np.array([2, 0, 2]), ["x", "y", "z"]), channel.names
+        (array([0, 1, 0]), ['z', 'x'])
+        """
+        met = first_met(codes, len(values))
+        known = self.slots
+        new: list[Source] = []
+        slots = []
+        following = len(self.names)
+        for code in met.tolist():
+            source = values[code]
+            slot = known.get(source)
+            if slot is None:
+                slot = known[source] = following + len(new)
+                new.append(source)
+            slots.append(slot)
         if new:
-            for number in dict.fromkeys(numbers[slots < 0].tolist()):
-                self._of_number[number] = self.slot(number)
-            slots, _ = look_up(numbers, self._of_number)
-        return slots
+            self.number(new)
+        slot_of = np.empty(len(values), dtype=np.int64)
+        slot_of[met] = slots
+        return slot_of.take(codes)
 
-    @property
-    def ranks(self) -> Ints:
-        """The place of each source in the order of sources."""
-        if len(self._ranks) != len(self.names):
-            order = sorted(range(len(self.names)), key=lambda slot: source_key(self.names[slot]))
-            self._ranks = np.empty(len(order), dtype=np.int64)
-            self._ranks[order] = np.arange(len(order))
-        return self._ranks
+    def ranks_of(self, slots: Ints) -> Ints:
+        """For each row, given by its source's number, the place of its source in the order of sources."""
+        known = len(self.names)
+        if len(self._ranks) < known:
+            # To put all in order whenever one is new would cost the square of their number. So only those of the rows
+            # are, until that was as much work as it is to do it for all.
+            mine, rows = np.unique(slots, return_inverse=True)
+            self._sorted_since += len(mine)
+            if self._sorted_since < known:
+                return _ranked([self.names[slot] for slot in mine.tolist()]).take(rows)
+            self._ranks, self._sorted_since = _ranked(self.names), 0
+        return self._ranks.take(slots)
+
+    def is_duplicate(self, slot: int, seq: int) -> bool:
+        """Whether this number of this source was seen; it has been now."""
+        if slot >= len(self.seen):
+            self._make_room_for_numbers()
+        return bool(duplicates.is_duplicate(self.seen, slot, seq))
+
+    def are_duplicates(self, slots: Ints, seqs: Ints) -> npt.NDArray[np.bool_]:
+        """The same for the rows of a chunk, in order of arrival."""
+        if len(self.seen) < len(self.names):
+            if not len(seqs) or seqs.max() < 0:  # nobody numbers events
+                return np.zeros(len(seqs), dtype=np.bool_)
+            self._make_room_for_numbers()
+        found: npt.NDArray[np.bool_] = duplicates.duplicates(self.seen, slots, seqs)
+        return found
+
+    def _make_room_for_numbers(self) -> None:
+        more = duplicates.empty_seen(len(self.sources))
+        more[: len(self.seen)] = self.seen
+        self.seen = more
 
     def batch(self, start: int, stop: int) -> Batch:
         """Rows of the store as a batch, without copying."""
@@ -152,19 +218,16 @@ class SensorChannel(Channel):
 
     def step(self, slot: int, ts: int, position: int, before: int, clk: int) -> None:
         """One position: an arrival (``slot >= 0``), a move of the clock, or both."""
-        e = self.evidence
         self.frontier = frontier.step(
-            self.ints, self.floats, self.sources, self.tree, slot, ts, position, before, clk,
-            self.is_clock, e.policy, e.margin, e.timeout, e.block, e.warmup,
-        )  # fmt: skip
+            self.ints, self.floats, self.sources, self.tree, self._rules, slot, ts, position, before, clk
+        )
 
     def run(self, positions: Ints, slots: Ints, ts: Ints, first: int, before: int, clk: Ints) -> tuple[Ints, Ints]:
         """All positions of a chunk that starts at position ``first``: the frontier and K after each."""
-        e = self.evidence
         reached, slack = np.empty(len(clk), dtype=np.int64), np.empty(len(clk), dtype=np.int64)
         frontier.run(
-            self.ints, self.floats, self.sources, self.tree, positions, slots, ts, first, before, clk,
-            self.is_clock, e.policy, e.margin, e.timeout, e.block, e.warmup, reached, slack,
+            self.ints, self.floats, self.sources, self.tree, self._rules, positions, slots, ts, first, before, clk,
+            reached, slack,
         )  # fmt: skip
         self.frontier = int(reached[-1])
         return reached, slack
@@ -184,9 +247,8 @@ class SensorChannel(Channel):
         return {
             **super().state(),
             "names": self.names,
-            "sources": self.sources,
-            "tree": self.tree,
-            "seen": self.seen,
+            "sources": self.sources[: len(self.names)],
+            "seen": self.seen[: len(self.names)],
             "duplicates": self.duplicates,
             "store": self.store.state(),
         }
@@ -194,9 +256,11 @@ class SensorChannel(Channel):
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
         self.names = state["names"]
-        self.slots = {name: slot for slot, name in enumerate(self.names)}
-        self._of_number[:] = -1
-        self.sources, self.tree, self.seen = state["sources"], state["tree"], state["seen"]
+        n = len(self.names)
+        self.slots = dict(zip(self.names, range(n), strict=True))
+        self.sources, self.tree = readiness.with_room(state["sources"], n, n)
+        self.seen = state["seen"]
+        self._ranks, self._sorted_since = _NO_RANKS, 0
         self.duplicates = state["duplicates"]
         self.store.restore(state["store"])
 
@@ -218,7 +282,7 @@ class DerivedChannel(Channel):
 
     def note(self, ts: int, clk: int) -> None:
         """A derived (or pseudo) event arrived; it is measured when the clock moves next."""
-        delays.note(self.ints, self.floats, ts, clk)
+        delays.note(self.ints, self.floats, max(ts, NEVER), clk)
 
     def tick(self, before: int, clk: int) -> None:
         """The clock moved."""

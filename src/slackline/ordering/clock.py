@@ -1,4 +1,4 @@
-"""Stream time (seed 000, II-E.1; dissertation 3.3.1).
+"""Stream time [Order, II-E.1; Thesis, 3.3.1].
 
 ``clk`` is the running maximum of the time stamps of designated event types. It cannot run back, so one absurd
 time stamp would flush everything that is buffered and make all that follows late. Therefore a clock event more
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from slackline.ordering.constants import NEVER
+from slackline.ordering.constants import FOREVER, NEVER
 
 AUTO_STEPS = 10_000
 AUTO_AFTER = 16
@@ -33,6 +33,8 @@ STOOD, ADVANCED, REJECTED = 0, 1, 2
 
 CLK, STEPS, FAR_RUN, FAR_KEY, FAR_MIXED, FIRST_KEY, MANY_KEYS = range(7)
 
+_START: npt.NDArray[np.int64] = np.array([NEVER, 0, 0, 0, 0, NEVER, 0], dtype=np.int64)
+
 
 class Clock:
     """The clock's state, and its scalar use; ``run`` is the same for a chunk of arrivals."""
@@ -40,8 +42,8 @@ class Clock:
     __slots__ = ("ints", "max_jump", "mean_step")
 
     def __init__(self, max_jump: int = JUMP_AUTO) -> None:
-        self.max_jump = max_jump
-        self.ints: npt.NDArray[np.int64] = np.array([NEVER, 0, 0, 0, 0, NEVER, 0], dtype=np.int64)
+        self.max_jump = min(max_jump, FOREVER)
+        self.ints: npt.NDArray[np.int64] = _START.copy()
         self.mean_step: npt.NDArray[np.float64] = np.zeros(1)
 
     @property

@@ -1,4 +1,4 @@
-"""Ordering units: what stands in front of one detector (seed 000, II-E.3; dissertation 3.3.4 and 3.3.7).
+"""Ordering units: what stands in front of one detector [Order, II-E.3; Thesis, 3.3.4 and 3.3.7].
 
 A unit releases every waiting event with ``ts <= horizon`` in the total order ``(ts, type, source, seq)``. Its horizon
 is the least frontier of its channels and never moves back. An event that arrives at or below the horizon is late.
@@ -10,15 +10,34 @@ has its horizon as a pointer.
 from __future__ import annotations
 
 import heapq
-from typing import Any
+from typing import Any, NamedTuple
 
 from slackline.core.event import NO_SEQ, Event
 from slackline.ordering.channel import Channel, SensorChannel, source_key
 from slackline.ordering.constants import FOREVER, NEVER
 
-#: (ts, type rank, source, seq, arrival, n-th of this position, event): sorts in the total order; the two counters
-#: before the event make all entries different, so that events are never compared.
-Entry = tuple[int, int, tuple[int, Any], int, int, int, Event]
+
+class Entry(NamedTuple):
+    """A waiting event: sorts in the total order.
+
+    The two counters before the event make all entries different, so that events are never compared.
+    """
+
+    ts: int
+    type: str
+    source: tuple[int, Any]  # as ``source_key`` orders it
+    seq: int
+    position: int  # at which it arrived
+    nth: int  # of all that were offered to its unit
+    event: Event
+
+
+_new = tuple.__new__  # half the time of Entry(...)
+
+
+def _entry(position: int, nth: int, event: Event) -> Entry:
+    seq = NO_SEQ if event.seq is None else event.seq
+    return _new(Entry, (event.ts, event.type, source_key(event.source), seq, position, nth, event))
 
 
 class Unit:
@@ -46,15 +65,19 @@ class Unit:
         """Whether events of this channel wait for their turn here."""
         return channel.name not in self.unsorted
 
-    def entry(self, event: Event, channel: Channel, position: int) -> Entry:
+    def entry(self, event: Event, position: int) -> Entry:
         """An event as it sorts."""
         self._offered += 1
-        seq = NO_SEQ if event.seq is None else event.seq
-        return (event.ts, channel.rank, source_key(event.source), seq, position, self._offered, event)
+        return _entry(position, self._offered, event)
 
     def wait(self, entry: Entry) -> None:
         """Let an event wait for the horizon."""
         heapq.heappush(self.heap, entry)
+
+    def ranks_of(self, entries: list[Entry]) -> list[int]:
+        """For each entry the place of its type among all types."""
+        rank_of = {channel.name: channel.rank for channel in self.inputs}
+        return [rank_of[entry.type] for entry in entries]
 
     def next_horizon(self) -> int:
         """Where the horizon may move: the least frontier of the inputs, but never back."""
@@ -69,7 +92,7 @@ class Unit:
         self.horizon = horizon
         released = []
         heap = self.heap
-        while heap and heap[0][0] <= horizon:
+        while heap and heap[0].ts <= horizon:
             released.append(heapq.heappop(heap))
         return released
 
@@ -94,7 +117,7 @@ class Unit:
 
     def check_invariants(self) -> None:
         """What must hold between any two pushes; tests call it."""
-        assert all(entry[0] > self.horizon for entry in self.heap), f"{self.name}: waiting below the horizon"
+        assert all(entry.ts > self.horizon for entry in self.heap), f"{self.name}: waiting below the horizon"
         assert NEVER <= self.horizon <= FOREVER
         for channel, _ in self.stored():
             ts = channel.store.ts
@@ -111,14 +134,20 @@ class Unit:
             "wait_max": self.wait_max,
         }
 
-    _SAVED = ("horizon", "K", "heap", "overdue", "_offered", "delivered", "late", "wait_sum", "wait_max")
+    _SAVED = ("horizon", "K", "_offered", "delivered", "late", "wait_sum", "wait_max")
 
     def state(self) -> dict[str, Any]:
-        return {field: getattr(self, field) for field in self._SAVED}
+        saved: dict[str, Any] = {field: getattr(self, field) for field in self._SAVED}
+        # What an entry holds more follows from its event.
+        saved["heap"] = [(entry.position, entry.nth, entry.event) for entry in sorted(self.heap)]
+        saved["overdue"] = [(entry.position, entry.nth, entry.event) for entry in self.overdue]
+        return saved
 
     def restore(self, state: dict[str, Any]) -> None:
         for field in self._SAVED:
             setattr(self, field, state[field])
+        self.heap = [_entry(*waiting) for waiting in state["heap"]]  # sorted, so it is a heap
+        self.overdue = [_entry(*waiting) for waiting in state["overdue"]]
 
 
 def _covered(channel: SensorChannel, horizon: int) -> int:
