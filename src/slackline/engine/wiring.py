@@ -160,17 +160,17 @@ class Wiring:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
+        self.position, self.last_advance = state["position"], state["last_advance"]
         self.clock.restore(state["clock"])
         for name, sensor in self.sensors.items():
-            sensor.restore(state["sensors"][name])
+            sensor.restore(state["sensors"][name], self.position)
         for name, derived in self.derived.items():
-            derived.restore(state["derived"][name])
+            derived.restore(state["derived"][name], self.position)
         for unit, runner in zip(self.units, self.runners, strict=True):
-            unit.restore(state["units"][unit.name])
+            unit.restore(state["units"][unit.name], self.position)
             saved = state["runners"][runner.name]
             detector_state = decode(saved["detector"], class_finder(runner.detector), runner.name)
             runner.restore(saved, detector_state)
-        self.position, self.last_advance = state["position"], state["last_advance"]
         self.late = [(p, i, Late(*late)) for p, i, late in state["late"]]
         self.quarantined = [(p, Quarantined(*item)) for p, item in state["quarantined"]]
         self.reasons = Counter(state["reasons"])

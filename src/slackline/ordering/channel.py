@@ -16,7 +16,7 @@ from numba import njit
 
 from slackline.core.batch import Batch
 from slackline.core.event import NO_SEQ, Event, Source
-from slackline.ordering import delays, duplicates, frontier, readiness
+from slackline.ordering import checked, delays, duplicates, frontier, readiness
 from slackline.ordering.constants import FOREVER, NEVER, POLICIES, SLACK
 from slackline.ordering.store import ColumnStore
 
@@ -113,9 +113,13 @@ class Channel:
     def state(self) -> dict[str, Any]:
         return {"ints": self.ints, "floats": self.floats, "frontier": self.frontier, "events": self.events}
 
-    def restore(self, state: dict[str, Any]) -> None:
-        self.ints, self.floats = state["ints"], state["floats"]
-        self.frontier, self.events = state["frontier"], state["events"]
+    def restore(self, state: dict[str, Any], arrivals: int) -> None:
+        """Go on from what ``state`` gave, after so many arrivals."""
+        what = f"type {self.name!r}"
+        self.ints = checked.ints(state, what, "ints", (delays.INTS,), delays.LEAST, delays.MOST)
+        self.floats = checked.floats(state, what, "floats", delays.FLOATS)
+        self.frontier = checked.number(state, what, "frontier", -(2**63), FOREVER)
+        self.events = checked.number(state, what, "events")
 
 
 class SensorChannel(Channel):
@@ -253,16 +257,24 @@ class SensorChannel(Channel):
             "store": self.store.state(),
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
-        super().restore(state)
-        self.names = state["names"]
+    def restore(self, state: dict[str, Any], arrivals: int) -> None:
+        super().restore(state, arrivals)
+        what = f"type {self.name!r}"
+        self.names = checked.items(state, what, "names")
         n = len(self.names)
+        if not all(issubclass(kind, Source) for kind in set(map(type, self.names))):
+            raise checked.wrong(f"{what}.names", "holds what cannot be a source")
         self.slots = dict(zip(self.names, range(n), strict=True))
-        self.sources, self.tree = readiness.with_room(state["sources"], n, n)
-        self.seen = state["seen"]
+        sources = checked.ints(state, what, "sources", (n, readiness.FIELDS), readiness.LEAST, readiness.MOST)
+        if len(self.slots) != n or not readiness.are_possible(sources):
+            raise checked.wrong(f"{what}.sources", "do not fit together")
+        self.sources, self.tree = readiness.with_room(sources, n, n)
+        self.seen = checked.ints(state, what, "seen", (None, duplicates.WORDS + 1), duplicates.LEAST, duplicates.MOST)
+        if len(self.seen) > n:
+            raise checked.wrong(f"{what}.seen", f"is of more than the {n} sources")
         self._ranks, self._sorted_since = _NO_RANKS, 0
-        self.duplicates = state["duplicates"]
-        self.store.restore(state["store"])
+        self.duplicates = checked.number(state, what, "duplicates")
+        self.store.restore(checked.entry(state, what, "store"), f"{what}.store", n, arrivals)
 
 
 class DerivedChannel(Channel):
@@ -309,6 +321,6 @@ class DerivedChannel(Channel):
     def state(self) -> dict[str, Any]:
         return {**super().state(), "back": self.back}
 
-    def restore(self, state: dict[str, Any]) -> None:
-        super().restore(state)
-        self.back = state["back"]
+    def restore(self, state: dict[str, Any], arrivals: int) -> None:
+        super().restore(state, arrivals)
+        self.back = checked.number(state, f"type {self.name!r}", "back", 0, FOREVER + 1)

@@ -18,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from slackline.core.time import MAX_TS
+from slackline.ordering import checked
 from slackline.ordering.constants import FOREVER, NEVER
 
 AUTO_STEPS = 10_000
@@ -34,6 +36,8 @@ STOOD, ADVANCED, REJECTED = 0, 1, 2
 CLK, STEPS, FAR_RUN, FAR_KEY, FAR_MIXED, FIRST_KEY, MANY_KEYS = range(7)
 
 _START: npt.NDArray[np.int64] = np.array([NEVER, 0, 0, 0, 0, NEVER, 0], dtype=np.int64)
+_LEAST: npt.NDArray[np.int64] = np.array([NEVER, 0, 0, 0, 0, NEVER, 0], dtype=np.int64)
+_MOST: npt.NDArray[np.int64] = np.array([MAX_TS, 2**62, 2**62, 2**62, 1, 2**62, 1], dtype=np.int64)
 
 
 class Clock:
@@ -68,10 +72,14 @@ class Clock:
         return np.flatnonzero(rejected)
 
     def state(self) -> dict[str, Any]:
-        return {"ints": self.ints, "mean_step": self.mean_step, "max_jump": self.max_jump}
+        return {"ints": self.ints, "mean_step": self.mean_step}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.ints, self.mean_step, self.max_jump = state["ints"], state["mean_step"], state["max_jump"]
+        """Go on from what ``state`` gave; ``max_jump`` is an option and stays as it is."""
+        ints = checked.ints(state, "clock", "ints", (len(_START),), _LEAST, _MOST)
+        if NEVER < ints[CLK] < 0:
+            raise checked.wrong("clock.ints", "holds a time stamp below 0")
+        self.ints, self.mean_step = ints, checked.floats(state, "clock", "mean_step", 1)
 
 
 @njit(cache=True)

@@ -44,6 +44,15 @@ _UNMEASURED: npt.NDArray[np.int64] = np.zeros(INTS, dtype=np.int64)
 _UNMEASURED[[CLOSED_MAX, OPEN_MAX, OPEN_START, *range(BLOCK_MAX, BLOCK_MAX + BLOCKS)]] = NEVER
 
 
+#: Between which numbers each is, whatever was measured.
+LEAST: npt.NDArray[np.int64] = np.zeros(INTS, dtype=np.int64)
+MOST: npt.NDArray[np.int64] = np.full(INTS, 2**62, dtype=np.int64)
+LEAST[[WAITING_MIN, WAITING_BASE, CLOSED_MAX, OPEN_MAX, OPEN_START, *range(BLOCK_MAX, BLOCK_MAX + BLOCKS)]] = NEVER
+MOST[[CLOSED_MAX, OPEN_MAX, *range(BLOCK_MAX, BLOCK_MAX + BLOCKS)]] = 2**62 - NEVER  # of a pseudo event
+MOST[[K, MARGIN]] = FOREVER
+MOST[HEAD] = BLOCKS - 1
+
+
 def empty_window() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """The state of a type that nothing was measured of."""
     return _UNMEASURED.copy(), np.zeros(FLOATS)

@@ -16,6 +16,11 @@ SPAN = 64 * WORDS
 #: Where a row keeps the highest number, inverted (``~n``): so a row of zeros has seen nothing.
 HIGHEST = WORDS
 
+#: Between which numbers each is, whatever was seen.
+LEAST: npt.NDArray[np.int64] = np.full(WORDS + 1, -(2**63), dtype=np.int64)
+MOST: npt.NDArray[np.int64] = np.full(WORDS + 1, 2**63 - 1, dtype=np.int64)
+MOST[HIGHEST] = 0
+
 
 def empty_seen(capacity: int) -> npt.NDArray[np.int64]:
     """Nothing seen: per source the bits of its recent numbers, and the highest number."""

@@ -57,6 +57,13 @@ FIELDS = BLOCK_MAX + BLOCKS
 UNKNOWN: Ints = np.zeros(FIELDS, dtype=np.int64)
 UNKNOWN[[LAST, PREVIOUS]] = NEVER
 UNKNOWN[[OPEN_MIN, *range(BLOCK_MIN, BLOCK_MAX)]] = FOREVER
+#: Between which numbers each is, whatever came.
+LEAST: Ints = np.zeros(FIELDS, dtype=np.int64)
+MOST: Ints = np.full(FIELDS, MAX_TS, dtype=np.int64)
+LEAST[[LAST, PREVIOUS]] = NEVER
+LEAST[HELD] = -1
+MOST[[OPEN_MIN, *range(BLOCK_MIN, BLOCK_MAX)]] = FOREVER
+MOST[[OPEN_N, HEAD, DISABLED]] = BLOCK - 1, BLOCKS - 1, 1
 #: The least number of sources that there is room for.
 FEWEST = 4
 
@@ -78,6 +85,13 @@ def with_room(sources: Ints, known: int, wanted: int) -> tuple[Ints, Ints]:
     more[:known] = sources[:known]
     more[known:wanted] = UNKNOWN
     return more, tree_over(more, known)
+
+
+def are_possible(sources: Ints) -> bool:
+    """Whether the gaps of each fit together, so that what is computed of them is defined."""
+    shortest, plausible = sources[:, SHORTEST], sources[:, PLAUSIBLE]
+    regular = (plausible <= shortest) & (shortest <= sources[:, LONGEST])
+    return bool((regular | (plausible == 0)).all())
 
 
 @njit(cache=True, inline="always")

@@ -15,6 +15,9 @@ import numpy.typing as npt
 from numba import njit
 
 from slackline.core.batch import Column, object_column
+from slackline.core.event import NO_SEQ
+from slackline.core.time import MAX_TS
+from slackline.ordering import checked
 
 Ints = npt.NDArray[np.int64]
 
@@ -88,13 +91,26 @@ class ColumnStore:
             "ts": self.ts, "slots": self.slots, "seq": self.seq, "positions": self.positions, "columns": columns,
         }  # fmt: skip
 
-    def restore(self, state: dict[str, Any]) -> None:
-        self.ts, self.slots, self.seq = state["ts"], state["slots"], state["seq"]
-        self.positions = state["positions"]
-        self.columns = {
-            field: object_column(column) if isinstance(column, list) else column
-            for field, column in state["columns"].items()
-        }
+    def restore(self, state: dict[str, Any], what: str, sources: int, arrivals: int) -> None:
+        """Go on from what ``state`` gave; there are so many sources, and so many events have arrived."""
+        ts = checked.ints(state, what, "ts", (None,), 0, MAX_TS)
+        n = len(ts)
+        if (ts[1:] < ts[:-1]).any():
+            raise checked.wrong(f"{what}.ts", "is not in order")
+        self.ts = ts
+        self.slots = checked.ints(state, what, "slots", (n,), 0, sources - 1)
+        self.seq = checked.ints(state, what, "seq", (n,), NO_SEQ, 2**63 - 1)
+        self.positions = checked.ints(state, what, "positions", (n,), 0, arrivals - 1)
+        columns = checked.entry(state, what, "columns")
+        if type(columns) is not dict:
+            raise checked.wrong(f"{what}.columns", "is no dict")
+        self.columns = {}
+        for field, column in columns.items():
+            if type(column) is list:
+                column = object_column(column)
+            if type(field) is not str or type(column) is not np.ndarray or column.shape != (n,):
+                raise checked.wrong(f"{what}.columns[{field!r}]", f"is no column of {n} rows")
+            self.columns[field] = column
 
 
 def _absent(n: int) -> Column:

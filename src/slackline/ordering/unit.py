@@ -12,7 +12,9 @@ from __future__ import annotations
 import heapq
 from typing import Any, NamedTuple
 
-from slackline.core.event import NO_SEQ, Event
+from slackline.core.event import NO_SEQ, Event, Source
+from slackline.core.time import time_stamp
+from slackline.ordering import checked
 from slackline.ordering.channel import Channel, SensorChannel, source_key
 from slackline.ordering.constants import FOREVER, NEVER
 
@@ -134,7 +136,8 @@ class Unit:
             "wait_max": self.wait_max,
         }
 
-    _SAVED = ("horizon", "K", "_offered", "delivered", "late", "wait_sum", "wait_max")
+    _COUNTERS = ("_offered", "delivered", "late", "wait_max")
+    _SAVED = ("horizon", "K", "wait_sum", *_COUNTERS)
 
     def state(self) -> dict[str, Any]:
         saved: dict[str, Any] = {field: getattr(self, field) for field in self._SAVED}
@@ -143,11 +146,39 @@ class Unit:
         saved["overdue"] = [(entry.position, entry.nth, entry.event) for entry in self.overdue]
         return saved
 
-    def restore(self, state: dict[str, Any]) -> None:
-        for field in self._SAVED:
-            setattr(self, field, state[field])
-        self.heap = [_entry(*waiting) for waiting in state["heap"]]  # sorted, so it is a heap
-        self.overdue = [_entry(*waiting) for waiting in state["overdue"]]
+    def restore(self, state: dict[str, Any], arrivals: int) -> None:
+        """Go on from what ``state`` gave, after so many arrivals."""
+        what = f"unit {self.name!r}"
+        self.horizon = checked.number(state, what, "horizon", NEVER, FOREVER)
+        self.K = checked.number(state, what, "K", 0, FOREVER)
+        for field in self._COUNTERS:
+            setattr(self, field, checked.number(state, what, field))
+        self.wait_sum = checked.number(state, what, "wait_sum", 0, 2**200)
+        types = frozenset(channel.name for channel in self.inputs)
+        heap, overdue = (
+            [self._restored(item, f"{what}.{name}", types, arrivals) for item in checked.items(state, what, name)]
+            for name in ("heap", "overdue")
+        )
+        if len({entry.nth for entry in (*heap, *overdue)}) < len(heap) + len(overdue):
+            raise checked.wrong(what, "holds two events of the same number")
+        if any(entry.ts <= self.horizon for entry in heap):
+            raise checked.wrong(f"{what}.heap", "holds an event that the horizon has passed")
+        heap.sort()  # a sorted list is a heap
+        self.heap, self.overdue = heap, overdue
+
+    def _restored(self, item: Any, what: str, types: frozenset[str], arrivals: int) -> Entry:
+        if type(item) is not tuple or len(item) != 3:
+            raise checked.wrong(what, "holds what is no waiting event")
+        position, nth, event = item
+        if type(event) is not Event or type(event.type) is not str or event.type not in types:
+            raise checked.wrong(what, "holds what is no event of a type that is listened to")
+        if time_stamp(event.ts) is None or type(event.ts) is not int or not isinstance(event.source, Source):
+            raise checked.wrong(what, f"holds {event!r}, whose ts or source cannot be")
+        if event.seq is not None and type(event.seq) is not int:
+            raise checked.wrong(what, f"holds {event!r}, whose seq cannot be")
+        if type(position) is not int or not 0 <= position <= arrivals or type(nth) is not int or nth > self._offered:
+            raise checked.wrong(what, f"holds {event!r} with a position or number that cannot be")
+        return _entry(position, nth, event)
 
 
 def _covered(channel: SensorChannel, horizon: int) -> int:
