@@ -6,11 +6,7 @@ The stream of Figure 3(b)/4 as the text tells it: A0 A2 C1 A4 B3 C5 A6 B10 A11 B
 
 from __future__ import annotations
 
-import numpy as np
-import pytest
-
 import slackline as sl
-from slackline.ordering.delays import jitter_delays
 
 
 class NearKick(sl.Detector):
@@ -178,12 +174,6 @@ def test_the_clock_dilemma_is_solved_by_one_type_of_one_delay() -> None:
     engine = dilemma(clock=("A",))
     assert engine.detectors["Orders"].seen[-2:] == ["Y50", "X55"]
     assert [late.event.ts for late in engine.late] == [0]  # Y0, at the very start, before any measurement
-
-
-@pytest.mark.parametrize(("arrivals", "ts", "expected"), [((13, 14), (12, 9), 4), ((13, 14), (12, 13), 0)])
-def test_the_jitter_example(arrivals: tuple[int, int], ts: tuple[int, int], expected: int) -> None:
-    """IV-A: (12-9)+(14-13) = 4; there are no negative jitter delays."""
-    assert jitter_delays(np.array(ts), np.array(arrivals)).tolist()[1] == expected
 
 
 def test_a_growing_K_reaches_the_level_above_before_a_late_event_does() -> None:

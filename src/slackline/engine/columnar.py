@@ -94,7 +94,7 @@ class Columnar:
         if lot:
             channel.events += len(rows)
             if any(part.unit.sorts(channel) for part in self.topology.readers[channel.name]):
-                channel.store.add(ts, slots, lot.seq, rows + chunk.first, lot.columns, channel.ranks)
+                channel.store.add(ts, slots, lot.seq, rows + chunk.first, lot.columns, channel.ranks_of, lot.fields)
 
     def _elsewhere(self, channel: DerivedChannel, chunk: Chunk) -> None:
         """A type whose publisher runs elsewhere: during a chunk there is no news of it."""
@@ -174,10 +174,10 @@ class Columnar:
             batch, positions = batch.take(kept), positions[kept]
         if not len(batch):
             return
-        if any(entry[1] == channel.name for entry in unit.heap):
+        if any(entry.type == channel.name for entry in unit.heap):
             # The same type also waits as objects (pushed as such): let the heap settle their order.
             for event, position in zip(batch, positions.tolist(), strict=True):
-                unit.wait(unit.entry(event, channel, position))
+                unit.wait(unit.entry(event, position))
             return
         at = release_positions(batch.ts, positions - chunk.first, horizon)
         segments.append(segment_of(IN_ORDER, batch, channel.rank, batch.ts, at, positions))
@@ -198,14 +198,14 @@ class Columnar:
         for position, event in arrived:
             reached = int(previous[position])
             if event.ts > reached:
-                unit.wait(unit.entry(event, channel, chunk.first + position))
+                unit.wait(unit.entry(event, chunk.first + position))
             else:
                 self._late(part, event, channel, reached, position, chunk)
 
     def _late(self, part: Part, event: Event, channel: Channel, reached: int, position: int, chunk: Chunk) -> None:
         part.unit.late += 1
         if self.deliver_late:
-            part.unit.overdue.append(part.unit.entry(event, channel, chunk.first + position))
+            part.unit.overdue.append(part.unit.entry(event, chunk.first + position))
         else:
             self.outbox.divert(part, event, reached, chunk.first + position)
 
@@ -213,12 +213,11 @@ class Columnar:
     def _take_waiting(unit: Unit, horizon: Ints, chunk: Chunk, segments: list[Segment]) -> None:
         released = unit.release(int(horizon[-1]))
         if released:
-            ts = np.array([entry[0] for entry in released], dtype=np.int64)
-            arrived = np.array([entry[4] for entry in released], dtype=np.int64) - chunk.first
-            rank = unit.ranks
-            ranks = np.array([rank[entry[1]] for entry in released], dtype=np.int64)
+            ts = np.array([entry.ts for entry in released], dtype=np.int64)
+            arrived = np.array([entry.position for entry in released], dtype=np.int64) - chunk.first
+            ranks = np.array(unit.ranks_of(released), dtype=np.int64)
             at = release_positions(ts, arrived, horizon)
-            segments.append(Segment(IN_ORDER, [entry[-1] for entry in released], ts, at, ranks, ts))
+            segments.append(Segment(IN_ORDER, [entry.event for entry in released], ts, at, ranks, ts))
 
     @staticmethod
     def _take_overdue(unit: Unit, chunk: Chunk, segments: list[Segment]) -> None:
@@ -226,7 +225,7 @@ class Columnar:
         due: list[tuple[int, Entry]] = []
         kept: list[Entry] = []
         for entry in unit.overdue:
-            k = int(np.searchsorted(chunk.advances, entry[4] - chunk.first))
+            k = int(np.searchsorted(chunk.advances, entry.position - chunk.first))
             if k < len(chunk.advances):
                 due.append((int(chunk.advances[k]), entry))
             else:
@@ -234,11 +233,10 @@ class Columnar:
         unit.overdue = kept
         if due:
             due.sort()
-            ts = np.array([entry[0] for _, entry in due], dtype=np.int64)
-            rank = unit.ranks
-            ranks = np.array([rank[entry[1]] for _, entry in due], dtype=np.int64)
+            ts = np.array([entry.ts for _, entry in due], dtype=np.int64)
+            ranks = np.array(unit.ranks_of([entry for _, entry in due]), dtype=np.int64)
             at = np.array([position for position, _ in due], dtype=np.int64)
-            segments.append(Segment(OVERDUE, [entry[-1] for _, entry in due], ts, at, ranks, ts))
+            segments.append(Segment(OVERDUE, [entry.event for _, entry in due], ts, at, ranks, ts))
 
     # Running the detector.
 
@@ -291,7 +289,9 @@ class Columnar:
         # The pseudo event of a growing K knows only what was set back before its position.
         growths = np.array([position for position, _ in backs], dtype=np.int64)
         known = np.array([back for _, back in backs], dtype=np.int64)
-        warned = chunk.clk[warnings] - slack[warnings] - known[np.searchsorted(growths, warnings) - 1]
+        warned = (
+            np.maximum(chunk.clk[warnings] - slack[warnings], NEVER) - known[np.searchsorted(growths, warnings) - 1]
+        )
         for ts in warned.tolist():
             self.outbox.warn(channel.name, ts)
         if not self.topology.readers[channel.name]:

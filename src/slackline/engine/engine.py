@@ -459,9 +459,8 @@ class Engine:
         running = list(state["topology"]["units"])
         engine = cls.__new__(cls)
         engine._start(hierarchy, options, now, None if running == list(hierarchy.names) else running)
-        engine._topology.restore(state["topology"])
         engine._intake.restore(state["intake"])
-        engine._intake.clock.max_jump = options.jump
+        engine._topology.restore(state["topology"], engine._intake.position)
         engine._outbox.restore(state["outbox"])
         engine._lookahead.restore(state["lookahead"])
         if callable(now):

@@ -19,17 +19,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from slackline.core.errors import StateError
 from slackline.core.event import Event, Source
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import MAX_TS, time_stamp, whole
 from slackline.core.types import EventType
 from slackline.engine.outbox import Outbox
 from slackline.engine.topology import Topology
+from slackline.ordering import checked
 from slackline.ordering.channel import SensorChannel
 from slackline.ordering.clock import ADVANCED, CLK, REJECTED, Clock
 from slackline.ordering.constants import NEVER
-from slackline.ordering.duplicates import is_duplicate
 from slackline.ordering.frontier import rises
 
 Ints = npt.NDArray[np.int64]
@@ -223,7 +222,7 @@ class Intake:
                 return None
             event, ts, seq, source = taken, taken.ts, taken.seq, taken.source
         slot = channel.slot(source)
-        if seq is not None and is_duplicate(channel.seen, slot, seq):
+        if seq is not None and channel.is_duplicate(slot, seq):
             channel.duplicates += 1
             return None
         fate = self.clock.tick(ts, channel.is_clock, channel.key | slot)
@@ -263,10 +262,8 @@ class Intake:
     def restore(self, state: Mapping[str, Any]) -> None:
         self.clock.restore(state["clock"])
         self.clk = int(self.clock.ints[CLK])
-        self.position, self.last_advance = state["position"], state["last_advance"]
-        for number in (self.position, self.last_advance):
-            if type(number) is not int or not 0 <= number <= MAX_TS:
-                raise StateError(f"the checkpoint is damaged: {number!r} arrivals. Restore an older one.")
+        self.position = checked.number(state, "intake", "position")
+        self.last_advance = checked.number(state, "intake", "last_advance", 0, self.position)
 
 
 def jump(ts: int, clk: int) -> str:

@@ -15,10 +15,13 @@ from slackline.core import codec
 from slackline.core.detector import Detector
 from slackline.core.errors import ConfigError, StateError
 from slackline.core.outcome import News
+from slackline.core.time import MAX_TS
 from slackline.engine.intake import Intake
 from slackline.engine.outbox import Outbox
 from slackline.engine.topology import Topology
+from slackline.ordering import checked
 from slackline.ordering.channel import Channel, DerivedChannel, SensorChannel
+from slackline.ordering.constants import NEVER
 from slackline.ordering.store import ColumnStore
 from slackline.running.part import Part
 from slackline.running.runner import Runner
@@ -61,16 +64,16 @@ def packed(topology: Topology, outbox: Outbox, lookahead: LookAhead, intake: Int
     part = topology.part(name)
     if part is None:
         raise ConfigError(f"detector {name!r} does not run here; these do: {[each.name for each in topology.parts]}.")
-    unit = part.unit.state()
     state = {
         "name": name,
-        "unit": {**unit, "heap": sorted([*unit["heap"], *part.unit.row_entries()])},
+        "unit": part.unit.state(part.unit.row_entries()),
         "runner": part.runner.state(),
         "early": lookahead.state_of(name) if isinstance(part.runner, SpeculativeRunner) else None,
         "inputs": {channel.name: _knowledge(channel) for channel in part.unit.inputs},
         "publishes": {channel.name: _knowledge(channel) for channel in part.publishes},
         "unsent": outbox.unsent([channel.name for channel in part.publishes]),
         "clk": intake.clk,
+        "arrivals": intake.position,
     }
     return codec.dump(KIND, VERSION, state, where=name)
 
@@ -97,8 +100,8 @@ def unpack(
         knowledge = [*state["inputs"].items(), *state["publishes"].items()]
         taken = [(channel, known) for name, known in knowledge if (channel := _learns(topology, name, known))]
         early = lookahead.restored_of(state["early"]) if state["early"] is not None else None
-        unsent = {kind: (list(events), list(warnings)) for kind, (events, warnings) in state["unsent"].items()}
-        clk = int(state["clk"])
+        unsent = outbox.checked_unsent(state["unsent"], [channel.name for channel in part.publishes])
+        clk = checked.number(state, "detector", "clk", NEVER, MAX_TS)
     except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise StateError(f"these bytes do not hold a detector of this hierarchy ({error!r}).") from error
     topology.rows_to_objects()
@@ -124,7 +127,7 @@ def _part(topology: Topology, state: dict[str, Any], runner_of: Callable[[str, D
     if topology.part(name) is not None:
         raise ConfigError(f"detector {name!r} runs in this engine already.")
     part = topology.make(runner_of(name, topology.hierarchy.fresh(name)))
-    part.unit.restore(state["unit"])
+    part.unit.restore(state["unit"], checked.number(state, "detector", "arrivals"))
     part.runner.restore(state["runner"])
     return part
 
@@ -141,4 +144,5 @@ def _learns(topology: Topology, name: str, known: dict[str, Any]) -> Channel | N
 
 
 def _learn(channel: Channel, known: dict[str, Any]) -> None:
-    channel.restore({**known, "store": ColumnStore().state()} if isinstance(channel, SensorChannel) else known)
+    known = {**known, "store": ColumnStore().state()} if isinstance(channel, SensorChannel) else known
+    channel.restore(known, arrivals=0)

@@ -9,9 +9,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from slackline.core.errors import DetectorError, StateError
+from slackline.core.errors import DetectorError
 from slackline.core.event import Event
 from slackline.core.outcome import Late, News, Output, Quarantined, id_of
+from slackline.core.time import MAX_TS
+from slackline.ordering import checked
 from slackline.ordering.channel import total_order
 from slackline.ordering.constants import NEVER
 from slackline.running.part import Part
@@ -140,18 +142,41 @@ class Outbox:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        self._late = [(position, rank, Late(*late)) for position, rank, late in state["late"]]
-        self._quarantined = [(position, Quarantined(*item)) for position, item in state["quarantined"]]
-        self.reasons = Counter(state["reasons"])
-        for kind, (events, warnings) in state["unsent"].items():
-            if kind in self._unsent:
-                self._unsent[kind] = list(events), list(warnings)
-        items: list[Any] = [*self._late, *self._quarantined]
-        whole = [number for *numbers, _ in items for number in numbers] + [late.lateness for *_, late in self._late]
-        if (
-            not all(isinstance(item.event, Event) for *_, item in items)
-            or not all(type(number) is int for number in (*whole, *self.reasons.values()))
-            or not all(type(text) is str for text in self.reasons)
-            or not all(type(late.event.ts) is int for *_, late in self._late)
-        ):
-            raise StateError("the checkpoint is damaged: what it has set aside are no events. Restore an older one.")
+        what = "what was set aside"
+        self._late = [(p, rank, _late(item, what)) for p, rank, item in checked.items(state, what, "late")]
+        aside = checked.items(state, what, "quarantined")
+        self._quarantined = [(position, _quarantined(item, what)) for position, item in aside]
+        self.reasons = Counter(checked.entry(state, what, "reasons"))
+        for kind, unsent in self.checked_unsent(checked.entry(state, what, "unsent"), self._unsent).items():
+            self._unsent[kind] = unsent
+        numbers = [*(n for *pair, _ in self._late for n in pair), *(p for p, _ in self._quarantined)]
+        words = all(type(reason) is str for reason in self.reasons)
+        if not words or not all(type(number) is int for number in (*numbers, *self.reasons.values())):
+            raise checked.wrong(what, "is not counted right")
+
+    @staticmethod
+    def checked_unsent(state: Any, kinds: Iterable[str]) -> dict[str, tuple[list[Event], list[int]]]:
+        """Unsent events and warnings of these types, from a checkpoint."""
+        unsent = {}
+        for kind in kinds:
+            events, warnings = map(list, state.get(kind, ((), ())))
+            whole = [event for event in events if type(event) is Event and event.type == kind and type(event.ts) is int]
+            if len(whole) < len(events) or not all(type(ts) is int and NEVER <= ts <= MAX_TS for ts in warnings):
+                raise checked.wrong(f"news of type {kind!r}", "is none")
+            unsent[kind] = events, warnings
+        return unsent
+
+
+def _late(item: Any, what: str) -> Late:
+    late = Late(*item)
+    if type(late.event) is not Event or type(late.event.ts) is not int or type(late.lateness) is not int:
+        raise checked.wrong(what, "holds what is no late event")
+    total_order(late.event)
+    return late
+
+
+def _quarantined(item: Any, what: str) -> Quarantined:
+    quarantined = Quarantined(*item)
+    if type(quarantined.event) is not Event or type(quarantined.reason) is not str:
+        raise checked.wrong(what, "holds what is no quarantined event")
+    return quarantined

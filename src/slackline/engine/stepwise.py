@@ -153,11 +153,11 @@ class Stepwise:
             if unit.unsorted and not unit.sorts(channel):
                 self._extras.setdefault(unit.name, []).append((channel.rank, event))
             elif event.ts > unit.horizon:
-                unit.wait(unit.entry(event, channel, position))
+                unit.wait(unit.entry(event, position))
             else:
                 unit.late += 1
                 if self.deliver_late:
-                    unit.overdue.append(unit.entry(event, channel, position))
+                    unit.overdue.append(unit.entry(event, position))
                 else:
                     self.outbox.divert(part, event, unit.horizon, position)
 
@@ -182,7 +182,7 @@ class Stepwise:
     def _warn(self, part: Part, K: int, clk: int) -> None:
         """K grew: a pseudo event tells the levels above, ahead of the events that will be later [Order, II-E.2]."""
         for channel in part.publishes:
-            ts = clk - K - channel.back
+            ts = max(clk - K, NEVER) - channel.back
             self.outbox.warn(channel.name, ts)
             if self.topology.readers[channel.name]:
                 channel.note(ts, clk)
@@ -196,12 +196,12 @@ class Stepwise:
             extras = sorted(self._extras.pop(unit.name), key=operator.itemgetter(0))
             self._feed(part, [event for _, event in extras], reached + 1, position, clk)
         if moved and unit.overdue:
-            overdue = [entry[-1] for entry in sorted(unit.overdue)]
+            overdue = [entry.event for entry in sorted(unit.overdue)]
             unit.overdue = []
             self._feed(part, overdue, reached + 1, position, clk)
         released = unit.release(horizon)
         if released:
-            self._feed(part, [entry[-1] for entry in released], NEVER, position, clk)
+            self._feed(part, [entry.event for entry in released], NEVER, position, clk)
 
     def _feed(self, part: Part, events: list[Event], least: int, position: int, clk: int) -> None:
         waits = [max(0, clk - event.ts) for event in events]
@@ -238,6 +238,6 @@ class Stepwise:
         for part in self.topology.parts:
             heap = part.unit.heap
             if len(heap) > keep:
-                going = sorted(entry[0] for entry in heap)[: len(heap) - keep]
+                going = sorted(entry.ts for entry in heap)[: len(heap) - keep]
                 self._run(part, going[-1], self.intake.position, self.intake.clk, True)
         self._in_step = False

@@ -21,7 +21,6 @@ from slackline.core.types import EventType
 from slackline.engine import arrow
 from slackline.engine.intake import CHECKS, CLOCK_JUMP, UNDECLARED, Intake, Refusal, as_refused, jump
 from slackline.ordering.channel import SensorChannel
-from slackline.ordering.duplicates import duplicates
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -37,6 +36,7 @@ class Lot:
     slots: Ints
     seq: Ints
     columns: dict[str, Column]
+    fields: Sequence[str]  # the order of all columns, also of those that are left out as they have no value
 
     def keep(self, mask: Mask) -> None:
         """Keep some of the rows."""
@@ -175,7 +175,7 @@ class _Table:
                     columns[field] = arrow.undeclared(column, rows)
         codes, values = self.encoded_sources(source)
         seq = np.full(len(rows), NO_SEQ, dtype=np.int64) if self.seq is None else _taken(self.seq, rows)
-        lot = Lot(channel, rows, _taken(self.ts, rows), np.empty(0, dtype=np.int64), seq, columns)
+        lot = Lot(channel, rows, _taken(self.ts, rows), np.empty(0, dtype=np.int64), seq, columns, list(self.columns))
         return lot, _taken(codes, rows), values
 
     def _passing(self, name: str, kind: EventType, rows: Ints, fields: dict[str, arrow.Cast]) -> Mask:
@@ -210,7 +210,7 @@ def read(intake: Intake, table: pa.Table) -> tuple[dict[str, Lot], Ints]:
     for lot, codes, values in made:
         channel = lot.channel
         lot.slots = channel.slots_of(codes, values)
-        repeated = duplicates(channel.seen, lot.slots, lot.seq)
+        repeated = channel.are_duplicates(lot.slots, lot.seq)
         if repeated.any():
             channel.duplicates += int(repeated.sum())
             lot.keep(~repeated)

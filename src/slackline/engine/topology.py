@@ -141,7 +141,7 @@ class Topology:
             "runners": {part.name: part.runner.state() for part in self.parts},
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Any], arrivals: int) -> None:
         saved, here = sorted({*state["sensors"], *state["derived"]}), sorted(self.readers)
         if saved != here:
             raise StateError(
@@ -149,11 +149,11 @@ class Topology:
                 f"hierarchy it was saved with, or start anew."
             )
         for name, sensor in self.sensors.items():
-            sensor.restore(state["sensors"][name])
+            sensor.restore(state["sensors"][name], arrivals)
         for name, derived in self.derived.items():
-            derived.restore(state["derived"][name])
+            derived.restore(state["derived"][name], arrivals)
         for part in self.parts:
-            part.unit.restore(state["units"][part.name])
+            part.unit.restore(state["units"][part.name], arrivals)
             part.runner.restore(state["runners"][part.name])
 
     def check_invariants(self) -> None:

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
 from slackline.core.batch import Batch
 from slackline.core.event import NO_SEQ, Event, Source
-from slackline.ordering import delays, duplicates, frontier, readiness
+from slackline.ordering import checked, delays, duplicates, frontier, readiness
 from slackline.ordering.constants import FOREVER, NEVER, ORDERED, POLICIES, SLACK
 from slackline.ordering.store import ColumnStore
 
@@ -38,7 +39,26 @@ class Evidence:
     @property
     def block(self) -> int:
         """Measurements that fill one block of the window of delays."""
-        return max(1, self.window // delays.BLOCKS)
+        return min(max(1, self.window // delays.BLOCKS), FOREVER)
+
+    def rules(self, is_clock: bool) -> npt.NDArray[Any]:
+        """The same for the compiled code, for a type that is a clock or not."""
+        return frontier.rules_of(self.policy, self.margin, self.timeout, self.block, self.warmup, is_clock)
+
+
+@njit(cache=True)
+def first_met(codes, n):  # type: ignore[no-untyped-def]
+    """The distinct codes (below ``n``) in the order of their first appearance."""
+    met = np.zeros(n, dtype=np.bool_)
+    found = np.empty(min(n, len(codes)), dtype=np.int64)
+    count = 0
+    for i in range(len(codes)):
+        code = codes[i]
+        if not met[code]:
+            met[code] = True
+            found[count] = code
+            count += 1
+    return found[:count]
 
 
 def source_key(source: Source) -> tuple[int, Any]:
@@ -51,6 +71,20 @@ def source_key(source: Source) -> tuple[int, Any]:
 def total_order(event: Event) -> tuple[Any, ...]:
     """What orders events: time stamp, type, source, sequence number."""
     return (event.ts, event.type, source_key(event.source), NO_SEQ if event.seq is None else event.seq)
+
+
+def _ranked(sources: Sequence[Source]) -> Ints:
+    """The place of each in the order of sources."""
+    order = sorted(range(len(sources)), key=[source_key(source) for source in sources].__getitem__)
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks
+
+
+#: What a channel begins with; all but the first two are never written to, so channels share them.
+_NO_SOURCES, _NO_TREE = readiness.empty_sources(readiness.FEWEST)
+_NOTHING_SEEN = duplicates.empty_seen(0)
+_NO_RANKS: Ints = np.empty(0, dtype=np.int64)
 
 
 class Channel(ABC):
@@ -100,9 +134,14 @@ class Channel(ABC):
     def state(self) -> dict[str, Any]:
         return {"ints": self.ints, "floats": self.floats, "frontier": self.frontier, "events": self.events}
 
-    def restore(self, state: dict[str, Any]) -> None:
-        self.ints, self.floats = state["ints"], state["floats"]
-        self.frontier, self.events = state["frontier"], state["events"]
+    def restore(self, state: dict[str, Any], arrivals: int) -> None:
+        """Go on from what ``state`` gave, after so many arrivals."""
+        what = f"type {self.name!r}"
+        self.ints = checked.ints(state, what, "ints", (delays.INTS,), delays.LEAST, delays.MOST)
+        self.floats = checked.floats(state, what, "floats", delays.FLOATS)
+        self.frontier = checked.number(state, what, "frontier", -(2**63), FOREVER)
+        self.events = checked.number(state, what, "events")
+        self.as_of = NEVER
 
 
 class SensorChannel(Channel):
@@ -112,50 +151,93 @@ class SensorChannel(Channel):
         super().__init__(name, rank, evidence)
         self.is_clock = is_clock
         #: With the number of a source it makes the source known to the clock; the same wherever the type is known.
-        self.key = (zlib.crc32(name.encode()) & 0x7FFF_FFFF) << 32
+        self.key = (zlib.crc32(name.encode()) & 0x3FFF_FFFF) << 32
         self.slots: dict[Source, int] = {}
         self.names: list[Source] = []
-        self.sources, self.tree = readiness.empty_sources(4)
-        self.seen = duplicates.empty_seen(4)
+        self.sources, self.tree = _NO_SOURCES.copy(), _NO_TREE.copy()
+        self.seen = _NOTHING_SEEN  # grows with the first sequence number of a source
         self.duplicates = 0
         self.store = ColumnStore()
-        self._ranks: Ints = np.empty(0, dtype=np.int64)
+        self._rules = evidence.rules(is_clock)
+        self._ranks = _NO_RANKS  # in the order of sources, of those that were there when it was made
+        self._sorted_since = 0  # sources that were put in order without it, since
 
     def slot(self, source: Source) -> int:
         """The number of a source; a new one gets the next."""
         slot = self.slots.get(source)
-        if slot is None:
-            slot = self.slots[source] = len(self.names)
-            self.names.append(source)
-            if slot == len(self.sources):
-                self.sources, self.tree = readiness.grown(self.sources, self.tree)
-                more = duplicates.empty_seen(len(self.sources))
-                more[:slot] = self.seen
-                self.seen = more
-        return slot
+        return self.number([source]) if slot is None else slot
+
+    def number(self, sources: Sequence[Source]) -> int:
+        """Number new sources in the order given; the number of the first of them."""
+        first = len(self.names)
+        self.names.extend(sources)
+        n = len(self.names)
+        self.slots.update(zip(sources, range(first, n), strict=True))
+        if n > len(self.sources):
+            self.sources, self.tree = readiness.with_room(self.sources, first, n)
+        else:
+            self.sources[first:n] = readiness.UNKNOWN
+        return first
 
     def slots_of(self, codes: Ints, values: Sequence[Source]) -> Ints:
-        """The numbers of the sources of many rows, given encoded; new ones are numbered in order of arrival."""
-        slots = np.full(len(values), -1, dtype=np.int64)
-        for code in np.flatnonzero(np.bincount(codes, minlength=len(values))).tolist():
-            slots[code] = self.slots.get(values[code], -1)
-        found = slots.take(codes)
-        new = codes[found < 0]
-        if len(new):
-            distinct, first = np.unique(new, return_index=True)
-            for code in distinct[np.argsort(first)].tolist():
-                slots[code] = self.slot(values[code])
-            found = slots.take(codes)
+        """The number of the source of each row, ``codes`` saying which of ``values`` it is.
+
+        New sources are numbered in the order of their first row. Values that no row has are not looked at.
+
+        >>> channel = SensorChannel("a", 0, Evidence(), is_clock=True)
+        >>> channel.slots_of(np.array([2, 0, 2]), ["x", "y", "z"]), channel.names
+        (array([0, 1, 0]), ['z', 'x'])
+        """
+        met = first_met(codes, len(values))
+        known = self.slots
+        new: list[Source] = []
+        slots = []
+        following = len(self.names)
+        for code in met.tolist():
+            source = values[code]
+            slot = known.get(source)
+            if slot is None:
+                slot = known[source] = following + len(new)
+                new.append(source)
+            slots.append(slot)
+        if new:
+            self.number(new)
+        slot_of = np.empty(len(values), dtype=np.int64)
+        slot_of[met] = slots
+        return slot_of.take(codes)
+
+    def ranks_of(self, slots: Ints) -> Ints:
+        """For each row, given by its source's number, the place of its source in the order of sources."""
+        known = len(self.names)
+        if len(self._ranks) < known:
+            # To put all in order whenever one is new would cost the square of their number. So only those of the rows
+            # are, until that was as much work as it is to do it for all.
+            mine, rows = np.unique(slots, return_inverse=True)
+            self._sorted_since += len(mine)
+            if self._sorted_since < known:
+                return _ranked([self.names[slot] for slot in mine.tolist()]).take(rows)
+            self._ranks, self._sorted_since = _ranked(self.names), 0
+        return self._ranks.take(slots)
+
+    def is_duplicate(self, slot: int, seq: int) -> bool:
+        """Whether this number of this source was seen; it has been now."""
+        if slot >= len(self.seen):
+            self._make_room_for_numbers()
+        return bool(duplicates.is_duplicate(self.seen, slot, seq))
+
+    def are_duplicates(self, slots: Ints, seqs: Ints) -> npt.NDArray[np.bool_]:
+        """The same for the rows of a chunk, in order of arrival."""
+        if len(self.seen) < len(self.names):
+            if not len(seqs) or seqs.max() < 0:  # nobody numbers events
+                return np.zeros(len(seqs), dtype=np.bool_)
+            self._make_room_for_numbers()
+        found: npt.NDArray[np.bool_] = duplicates.duplicates(self.seen, slots, seqs)
         return found
 
-    @property
-    def ranks(self) -> Ints:
-        """The place of each source in the order of sources."""
-        if len(self._ranks) != len(self.names):
-            order = sorted(range(len(self.names)), key=lambda slot: source_key(self.names[slot]))
-            self._ranks = np.empty(len(order), dtype=np.int64)
-            self._ranks[order] = np.arange(len(order))
-        return self._ranks
+    def _make_room_for_numbers(self) -> None:
+        more = duplicates.empty_seen(len(self.sources))
+        more[: len(self.seen)] = self.seen
+        self.seen = more
 
     def batch(self, start: int, stop: int) -> Batch:
         """Rows of the store as a batch, without copying."""
@@ -164,11 +246,9 @@ class SensorChannel(Channel):
 
     def step(self, slot: int, ts: int, position: int, before: int, clk: int) -> None:
         """One position: an arrival (``slot >= 0``), a move of the clock, or both."""
-        e = self.evidence
         self.frontier = frontier.step(
-            self.ints, self.floats, self.sources, self.tree, slot, ts, position, before, clk,
-            self.is_clock, e.policy, e.margin, e.timeout, e.block, e.warmup,
-        )  # fmt: skip
+            self.ints, self.floats, self.sources, self.tree, self._rules, slot, ts, position, before, clk
+        )
         self.as_of = clk
 
     def follow(self, position: int, clk: int) -> None:
@@ -180,21 +260,21 @@ class SensorChannel(Channel):
             return NEVER + 1  # when the clock begins
         if self.frontier == NEVER:
             return FOREVER  # warm-up ends by an arrival or at a known position
-        policy = self.evidence.policy
-        if policy == ORDERED:
+        e = self.evidence
+        if e.policy == ORDERED:
             return ts + 1
-        if policy == SLACK:
+        if e.policy == SLACK:
             return ts + self.K
-        patience = frontier.patience_of(self.K, policy, self.evidence.timeout)
+        rules = frontier.Rules(e.policy, e.margin, e.timeout, e.block, e.warmup, self.is_clock)
+        patience = int(frontier.patience_of.py_func(self.ints, rules))
         return min(ts + patience, readiness.next_change(self.sources, self.tree, clk, patience))
 
     def run(self, positions: Ints, slots: Ints, ts: Ints, first: int, before: int, clk: Ints) -> tuple[Ints, Ints]:
         """All positions of a chunk that starts at position ``first``: the frontier and K after each."""
-        e = self.evidence
         reached, slack = np.empty(len(clk), dtype=np.int64), np.empty(len(clk), dtype=np.int64)
         frontier.run(
-            self.ints, self.floats, self.sources, self.tree, positions, slots, ts, first, before, clk,
-            self.is_clock, e.policy, e.margin, e.timeout, e.block, e.warmup, reached, slack,
+            self.ints, self.floats, self.sources, self.tree, self._rules, positions, slots, ts, first, before, clk,
+            reached, slack,
         )  # fmt: skip
         self.frontier, self.as_of = int(reached[-1]), int(clk[-1])
         return reached, slack
@@ -214,20 +294,30 @@ class SensorChannel(Channel):
         return {
             **super().state(),
             "names": self.names,
-            "sources": self.sources,
-            "tree": self.tree,
-            "seen": self.seen,
+            "sources": self.sources[: len(self.names)],
+            "seen": self.seen[: len(self.names)],
             "duplicates": self.duplicates,
             "store": self.store.state(),
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
-        super().restore(state)
-        self.names = state["names"]
-        self.slots = {name: slot for slot, name in enumerate(self.names)}
-        self.sources, self.tree, self.seen = state["sources"], state["tree"], state["seen"]
-        self.duplicates = state["duplicates"]
-        self.store.restore(state["store"])
+    def restore(self, state: dict[str, Any], arrivals: int) -> None:
+        super().restore(state, arrivals)
+        what = f"type {self.name!r}"
+        self.names = checked.items(state, what, "names")
+        n = len(self.names)
+        if not all(issubclass(kind, Source) for kind in set(map(type, self.names))):
+            raise checked.wrong(f"{what}.names", "holds what cannot be a source")
+        self.slots = dict(zip(self.names, range(n), strict=True))
+        sources = checked.ints(state, what, "sources", (n, readiness.FIELDS), readiness.LEAST, readiness.MOST)
+        if len(self.slots) != n or not readiness.are_possible(sources):
+            raise checked.wrong(f"{what}.sources", "do not fit together")
+        self.sources, self.tree = readiness.with_room(sources, n, n)
+        self.seen = checked.ints(state, what, "seen", (None, duplicates.WORDS + 1), duplicates.LEAST, duplicates.MOST)
+        if len(self.seen) > n:
+            raise checked.wrong(f"{what}.seen", f"is of more than the {n} sources")
+        self._ranks, self._sorted_since = _NO_RANKS, 0
+        self.duplicates = checked.number(state, what, "duplicates")
+        self.store.restore(checked.entry(state, what, "store"), f"{what}.store", n, arrivals)
 
 
 class DerivedChannel(Channel):
@@ -253,7 +343,7 @@ class DerivedChannel(Channel):
 
     def note(self, ts: int, clk: int) -> None:
         """A derived (or pseudo) event arrived; it is measured when the clock moves next."""
-        delays.note(self.ints, self.floats, ts, clk)
+        delays.note(self.ints, self.floats, max(ts, NEVER), clk)
 
     def tick(self, before: int, clk: int) -> None:
         """The clock moved."""
@@ -292,6 +382,7 @@ class DerivedChannel(Channel):
     def state(self) -> dict[str, Any]:
         return {**super().state(), "back": self.back, "ended": self.ended}
 
-    def restore(self, state: dict[str, Any]) -> None:
-        super().restore(state)
-        self.back, self.ended = state["back"], state["ended"]
+    def restore(self, state: dict[str, Any], arrivals: int) -> None:
+        super().restore(state, arrivals)
+        self.back = checked.number(state, f"type {self.name!r}", "back", 0, FOREVER + 1)
+        self.ended = checked.entry(state, f"type {self.name!r}", "ended") is True

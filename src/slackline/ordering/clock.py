@@ -1,4 +1,4 @@
-"""Stream time (seed 000, II-E.1; dissertation 3.3.1).
+"""Stream time [Order, II-E.1; Thesis, 3.3.1].
 
 ``clk`` is the running maximum of the time stamps of designated event types. It cannot run back, so one absurd
 time stamp would flush everything that is buffered and make all that follows late. Therefore a clock event more
@@ -18,7 +18,9 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from slackline.ordering.constants import NEVER
+from slackline.core.time import MAX_TS
+from slackline.ordering import checked
+from slackline.ordering.constants import FOREVER, NEVER
 
 AUTO_STEPS = 10_000
 AUTO_AFTER = 16
@@ -33,6 +35,10 @@ STOOD, ADVANCED, REJECTED = 0, 1, 2
 
 CLK, STEPS, FAR_RUN, FAR_KEY, FAR_MIXED, FIRST_KEY, MANY_KEYS = range(7)
 
+_START: npt.NDArray[np.int64] = np.array([NEVER, 0, 0, 0, 0, NEVER, 0], dtype=np.int64)
+_LEAST: npt.NDArray[np.int64] = np.array([NEVER, 0, 0, 0, 0, NEVER, 0], dtype=np.int64)
+_MOST: npt.NDArray[np.int64] = np.array([MAX_TS, 2**62, 2**62, 2**62, 1, 2**62, 1], dtype=np.int64)
+
 
 class Clock:
     """The clock's state, and its scalar use; ``run`` is the same for a chunk of arrivals."""
@@ -40,8 +46,8 @@ class Clock:
     __slots__ = ("ints", "max_jump", "mean_step")
 
     def __init__(self, max_jump: int = JUMP_AUTO) -> None:
-        self.max_jump = max_jump
-        self.ints: npt.NDArray[np.int64] = np.array([NEVER, 0, 0, 0, 0, NEVER, 0], dtype=np.int64)
+        self.max_jump = min(max_jump, FOREVER)
+        self.ints: npt.NDArray[np.int64] = _START.copy()
         self.mean_step: npt.NDArray[np.float64] = np.zeros(1)
 
     @property
@@ -66,10 +72,14 @@ class Clock:
         return np.flatnonzero(rejected)
 
     def state(self) -> dict[str, Any]:
-        return {"ints": self.ints, "mean_step": self.mean_step, "max_jump": self.max_jump}
+        return {"ints": self.ints, "mean_step": self.mean_step}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.ints, self.mean_step, self.max_jump = state["ints"], state["mean_step"], state["max_jump"]
+        """Go on from what ``state`` gave; ``max_jump`` is an option and stays as it is."""
+        ints = checked.ints(state, "clock", "ints", (len(_START),), _LEAST, _MOST)
+        if NEVER < ints[CLK] < 0:
+            raise checked.wrong("clock.ints", "holds a time stamp below 0")
+        self.ints, self.mean_step = ints, checked.floats(state, "clock", "mean_step", 1)
 
 
 @njit(cache=True)

@@ -1,11 +1,17 @@
-"""Values that stand for "nothing yet" in the integer time domain, shared by the compiled loops."""
+"""Values that stand for "nothing yet" in the integer time domain, shared by the compiled loops.
+
+Time stamps go from 0 to ``MAX_TS`` = 2**62. K, time-outs and margins saturate at ``FOREVER``: a larger one could not
+wait for longer. So the sum or difference of two of them fits 64 bits, and the kernels form no others.
+"""
 
 from __future__ import annotations
 
+from slackline.core.time import MAX_TS
+
 #: Below every time stamp: no clock yet, a frontier without evidence. Its distance to any time stamp still fits 64 bits.
 NEVER = -(2**61)
-#: Above every time stamp: a source that holds nobody up, the horizon after the end of the stream.
-FOREVER = 2**62 + 1
+#: Above every time stamp: a source that holds nobody up, the horizon after the end of the stream, the largest K.
+FOREVER = MAX_TS + 1
 
 #: Frontier evidence, as the compiled loops know the policies.
 SLACK, READY, AUTO, ORDERED = 0, 1, 2, 3

@@ -1,4 +1,4 @@
-"""Measured delays of one event type, and the slack K they ask for (seed 000, II-E.2; dissertation 3.3.2).
+"""Measured delays of one event type, and the slack K they ask for [Order, II-E.2; Thesis, 3.3.2].
 
 The delay of an event is ``clk`` at the first clock update after it arrived, minus its time stamp. An event of a clock
 type is its own update: it moves the clock and has no delay, or it comes when the clock is further already and is
@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from slackline.ordering.constants import NEVER
+from slackline.ordering.constants import FOREVER, NEVER
 
 BLOCKS = 32
 
@@ -40,17 +40,28 @@ BLOCK_SQ = BLOCK_SUM + BLOCKS
 FLOATS = BLOCK_SQ + BLOCKS
 
 
+_UNMEASURED: npt.NDArray[np.int64] = np.zeros(INTS, dtype=np.int64)
+_UNMEASURED[[CLOSED_MAX, OPEN_MAX, OPEN_START, *range(BLOCK_MAX, BLOCK_MAX + BLOCKS)]] = NEVER
+
+
+#: Between which numbers each is, whatever was measured.
+LEAST: npt.NDArray[np.int64] = np.zeros(INTS, dtype=np.int64)
+MOST: npt.NDArray[np.int64] = np.full(INTS, 2**62, dtype=np.int64)
+LEAST[[WAITING_MIN, WAITING_BASE, CLOSED_MAX, OPEN_MAX, OPEN_START, *range(BLOCK_MAX, BLOCK_MAX + BLOCKS)]] = NEVER
+MOST[[CLOSED_MAX, OPEN_MAX, *range(BLOCK_MAX, BLOCK_MAX + BLOCKS)]] = 2**62 - NEVER  # of a pseudo event
+MOST[[K, MARGIN]] = FOREVER
+MOST[HEAD] = BLOCKS - 1
+
+
 def empty_window() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """The state of a type that nothing was measured of."""
-    ints = np.zeros(INTS, dtype=np.int64)
-    ints[CLOSED_MAX] = ints[OPEN_MAX] = ints[OPEN_START] = NEVER
-    ints[BLOCK_MAX : BLOCK_MAX + BLOCKS] = NEVER
-    return ints, np.zeros(FLOATS)
+    return _UNMEASURED.copy(), np.zeros(FLOATS)
 
 
 @njit(cache=True, inline="always")
 def note(ints, floats, ts, clk):  # type: ignore[no-untyped-def]
     """An event (or a pseudo event) arrived; the next clock update will tell its delay."""
+    ts = max(ts, NEVER)
     if ints[WAITING] == 0:
         ints[WAITING_BASE] = ts if clk == NEVER else clk
         ints[WAITING_MIN] = ts
@@ -97,8 +108,9 @@ def _set_slack(ints, floats, n, longest, clk, margin, block):  # type: ignore[no
     largest = max(ints[OPEN_MAX], ints[CLOSED_MAX], 0)
     if ints[MEASURED] >= ints[MARGIN_DUE]:
         _set_margin(ints, floats, margin)
-    ints[K] = largest + ints[MARGIN]
-    if ints[OPEN_N] >= block and 2 * (clk - ints[OPEN_START]) >= largest:
+    ints[K] = min(largest, FOREVER - ints[MARGIN]) + ints[MARGIN]
+    spanned = clk - ints[OPEN_START]
+    if ints[OPEN_N] >= block and spanned >= largest - spanned:
         _close_block(ints, floats, clk)
 
 
@@ -108,7 +120,8 @@ def _set_margin(ints, floats, margin):  # type: ignore[no-untyped-def]
     total = ints[OPEN_N] + ints[CLOSED_N]
     mean = (floats[OPEN_SUM] + floats[CLOSED_SUM]) / total
     variance = max(0.0, (floats[OPEN_SQ] + floats[CLOSED_SQ]) / total - mean * mean)
-    ints[MARGIN] = math.ceil(margin * math.sqrt(variance))
+    wanted = margin * math.sqrt(variance)
+    ints[MARGIN] = math.ceil(wanted) if wanted < FOREVER else FOREVER
     ints[MARGIN_DUE] = ints[MEASURED] + (1 if ints[MEASURED] < 256 else 16)
 
 
@@ -135,16 +148,3 @@ def _close_block(ints, floats, clk):  # type: ignore[no-untyped-def]
         ints[CLOSED_N] += ints[BLOCK_N + b]
         floats[CLOSED_SUM] += floats[BLOCK_SUM + b]
         floats[CLOSED_SQ] += floats[BLOCK_SQ + b]
-
-
-def jitter_delays(ts: npt.NDArray[np.int64], arrival: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """How much longer each position was under way than the quickest before it (seed 000, IV-A).
-
-    The largest difference of occurrence times to an earlier arrival, plus the difference of the arrival times; never
-    negative. It is what an ordering unit on the lowest level has to wait at least.
-
-    >>> jitter_delays(np.array([12, 9]), np.array([13, 14])).tolist()
-    [0, 4]
-    """
-    way = arrival - ts
-    return way - np.minimum.accumulate(way)

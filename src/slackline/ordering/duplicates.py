@@ -13,14 +13,18 @@ from numba import njit
 WORDS = 16
 SPAN = 64 * WORDS
 
+#: Where a row keeps the highest number, inverted (``~n``): so a row of zeros has seen nothing.
 HIGHEST = WORDS
+
+#: Between which numbers each is, whatever was seen.
+LEAST: npt.NDArray[np.int64] = np.full(WORDS + 1, -(2**63), dtype=np.int64)
+MOST: npt.NDArray[np.int64] = np.full(WORDS + 1, 2**63 - 1, dtype=np.int64)
+MOST[HIGHEST] = 0
 
 
 def empty_seen(capacity: int) -> npt.NDArray[np.int64]:
     """Nothing seen: per source the bits of its recent numbers, and the highest number."""
-    seen = np.zeros((capacity, WORDS + 1), dtype=np.int64)
-    seen[:, HIGHEST] = -1
-    return seen
+    return np.zeros((capacity, WORDS + 1), dtype=np.int64)
 
 
 @njit(cache=True)
@@ -29,22 +33,26 @@ def is_duplicate(seen, slot, seq):  # type: ignore[no-untyped-def]
     if seq < 0:
         return False
     row = seen[slot]
-    highest = row[HIGHEST]
-    if highest - seq >= SPAN:
-        return False
+    highest = ~row[HIGHEST]
     bit = seq % SPAN
     mask = np.int64(1) << (bit & 63)
-    if seq <= highest:
+    # From here on neither is negative, so that differences do not overflow, whatever the numbers.
+    if highest < 0:
+        row[:WORDS] = 0
+    elif seq <= highest:
+        if highest - seq >= SPAN:
+            return False
         known = (row[bit >> 6] & mask) != 0
         row[bit >> 6] |= mask
         return known
-    if seq - highest >= SPAN:
+    elif seq - highest >= SPAN:
         row[:WORDS] = 0
     else:
-        for skipped in range(highest + 1, seq):
-            row[skipped % SPAN >> 6] &= ~(np.int64(1) << (skipped % SPAN & 63))
+        for n in range(1, seq - highest):
+            skipped = (highest + n) % SPAN
+            row[skipped >> 6] &= ~(np.int64(1) << (skipped & 63))
     row[bit >> 6] |= mask
-    row[HIGHEST] = seq
+    row[HIGHEST] = ~seq
     return False
 
 

@@ -1,4 +1,5 @@
-"""The frontier of one sensor type from position to position: slack, readiness, or both (DESIGN.md section 2).
+"""The frontier of one sensor type from position to position: slack, readiness, or both
+(``docs/concepts/frontiers.md``).
 
 Slack says ``clk - K``. Readiness says what the slowest live source has reached. Either suffices, so the frontier is
 the greater; under ``ready`` the time-out is ``READY_PATIENCE`` times K, so that it acts only on sources that
@@ -17,7 +18,11 @@ into chunks cannot make a difference (law 3).
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import Any, NamedTuple
+
 import numpy as np
+import numpy.typing as npt
 from numba import njit
 
 from slackline.ordering.constants import FOREVER, NEVER, ORDERED, READY, SLACK
@@ -31,6 +36,51 @@ KNOWN = 8
 #: After so many times the warm-up no type is waited for any more.
 RARE = 32
 
+Ints = npt.NDArray[np.int64]
+
+#: How frontiers are found, as it gets into the compiled code: an array of one record. To pass each number by itself
+#: would cost more at every step; to pass a tuple, twice as much.
+RULES = np.dtype(
+    [("policy", "i8"), ("margin", "f8"), ("timeout", "i8"), ("block", "i8"), ("warmup", "i8"), ("is_clock", "?")]
+)
+
+
+class Rules(NamedTuple):
+    """The same inside the compiled code."""
+
+    policy: int
+    margin: float
+    timeout: int
+    block: int
+    warmup: int
+    is_clock: bool
+
+
+class Moment(NamedTuple):
+    """One position: an arrival of this type (``slot >= 0``), a move of the clock from ``before``, or both."""
+
+    slot: int
+    ts: int
+    position: int
+    before: int
+    clk: int
+
+
+@lru_cache(maxsize=64)
+def rules_of(policy: int, margin: float, timeout: int, block: int, warmup: int, is_clock: bool) -> npt.NDArray[Any]:
+    """The rules as ``step`` and ``run`` take them; what is larger than any time stamp saturates."""
+    # RARE times the warm-up must fit 64 bits.
+    numbers = (policy, margin, min(timeout, FOREVER), min(block, FOREVER), min(warmup, FOREVER // RARE), is_clock)
+    rules = np.array([numbers], dtype=RULES)
+    rules.setflags(write=False)
+    return rules
+
+
+@njit(cache=True, inline="always")
+def _unpacked(rules):  # type: ignore[no-untyped-def]
+    r = rules[0]
+    return Rules(r["policy"], r["margin"], r["timeout"], r["block"], r["warmup"], r["is_clock"])
+
 
 @njit(cache=True, inline="always")
 def _is_cold(ints, position, warmup):  # type: ignore[no-untyped-def]
@@ -43,29 +93,25 @@ def turning_points(warmup: int) -> tuple[int, int]:
 
 
 @njit(cache=True, inline="always")
-def _patience(ints, policy, timeout):  # type: ignore[no-untyped-def]
-    if policy == SLACK or timeout == NO_TIMEOUT:
-        return ints[K] * (READY_PATIENCE if policy == READY else 1)
-    return timeout
-
-
-def patience_of(slack: int, policy: int, timeout: int) -> int:
-    """How long a source may owe, as the loops have it."""
-    if policy == SLACK or timeout == NO_TIMEOUT:
-        return slack * (READY_PATIENCE if policy == READY else 1)
-    return timeout
+def patience_of(ints, rules):  # type: ignore[no-untyped-def]
+    """How long a source may owe."""
+    if rules.policy == SLACK or rules.timeout == NO_TIMEOUT:
+        return min(ints[K], FOREVER // READY_PATIENCE) * READY_PATIENCE if rules.policy == READY else ints[K]
+    return rules.timeout
 
 
 @njit(cache=True, inline="always")
-def _measure_arrival(ints, floats, slot, ts, before, clk, is_clock, margin, block):  # type: ignore[no-untyped-def]
-    if slot >= 0:
-        if is_clock:
+def _measure_arrival(ints, floats, moment, rules):  # type: ignore[no-untyped-def]
+    clk, before = moment.clk, moment.before
+    if moment.slot >= 0:
+        if rules.is_clock:
             # Where the clock stood still for it: the next one that is as late must not be late, hence the one more.
-            measure_itself(ints, floats, 0 if clk > before else clk + 1 - ts, clk, margin, block)
+            delay = 0 if clk > before else clk + 1 - moment.ts
+            measure_itself(ints, floats, delay, clk, rules.margin, rules.block)
         else:
-            note(ints, floats, ts, before)
+            note(ints, floats, moment.ts, before)
     if clk > before:
-        measure(ints, floats, clk, margin, block)
+        measure(ints, floats, clk, rules.margin, rules.block)
 
 
 @njit(cache=True, inline="always")
@@ -74,69 +120,58 @@ def _before(clk):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="always")
-def _slack_step(  # type: ignore[no-untyped-def]
-    ints, floats, slot, ts, position, before, clk, is_clock, margin, block, warmup
-):
-    _measure_arrival(ints, floats, slot, ts, before, clk, is_clock, margin, block)
-    return NEVER if clk == NEVER or _is_cold(ints, position, warmup) else clk - ints[K]
+def _slack_step(ints, floats, moment, rules):  # type: ignore[no-untyped-def]
+    _measure_arrival(ints, floats, moment, rules)
+    cold = moment.clk == NEVER or _is_cold(ints, moment.position, rules.warmup)
+    return NEVER if cold else moment.clk - ints[K]
 
 
 @njit(cache=True, inline="always")
-def _ready_step(  # type: ignore[no-untyped-def]
-    ints, floats, sources, tree, slot, ts, position, before, clk, is_clock, policy, margin, timeout, block, warmup
-):
-    if slot >= 0:
-        overdue = NEVER if before == NEVER else before - _patience(ints, policy, timeout)
-        arrive(sources, tree, slot, ts, overdue)
-    _measure_arrival(ints, floats, slot, ts, before, clk, is_clock, margin, block)
-    patience = _patience(ints, policy, timeout)
-    frontier = NEVER if clk == NEVER else clk - patience
-    ready = least_frontier(sources, tree, clk, patience)
+def _ready_step(ints, floats, sources, tree, moment, rules):  # type: ignore[no-untyped-def]
+    if moment.slot >= 0:
+        overdue = NEVER if moment.before == NEVER else moment.before - patience_of(ints, rules)
+        arrive(sources, tree, moment.slot, moment.ts, overdue)
+    _measure_arrival(ints, floats, moment, rules)
+    patience = patience_of(ints, rules)
+    frontier = NEVER if moment.clk == NEVER else moment.clk - patience
+    ready = least_frontier(sources, tree, moment.clk, patience)
     if ready != FOREVER:
         frontier = max(frontier, ready)
-    return NEVER if _is_cold(ints, position, warmup) else frontier
+    return NEVER if _is_cold(ints, moment.position, rules.warmup) else frontier
 
 
 @njit(cache=True)
-def step(  # type: ignore[no-untyped-def]
-    ints, floats, sources, tree, slot, ts, position, before, clk, is_clock, policy, margin, timeout, block, warmup
-):
+def step(ints, floats, sources, tree, rules, slot, ts, position, before, clk):  # type: ignore[no-untyped-def]
     """One position: an arrival of this type (``slot >= 0``), a move of the clock from ``before``, or both."""
-    if policy == ORDERED:
+    moment, r = Moment(slot, ts, position, before, clk), _unpacked(rules)
+    if r.policy == ORDERED:
         return _before(clk)
-    if policy == SLACK:
-        return _slack_step(ints, floats, slot, ts, position, before, clk, is_clock, margin, block, warmup)
-    return _ready_step(
-        ints, floats, sources, tree, slot, ts, position, before, clk, is_clock, policy, margin, timeout, block, warmup
-    )
+    if r.policy == SLACK:
+        return _slack_step(ints, floats, moment, r)
+    return _ready_step(ints, floats, sources, tree, moment, r)
 
 
 @njit(cache=True)
 def run(  # type: ignore[no-untyped-def]
-    ints, floats, sources, tree, positions, slots, ts, first, before, clk, is_clock, policy, margin, timeout, block,
-    warmup, frontier, slack,
-):  # fmt: skip
+    ints, floats, sources, tree, rules, positions, slots, ts, first, before, clk, frontier, slack
+):
     """All positions of a chunk that starts at ``first``: fills ``frontier`` and ``slack`` (K)."""
-    if policy == ORDERED:
+    r = _unpacked(rules)
+    if r.policy == ORDERED:
         for p in range(len(clk)):
             frontier[p] = _before(clk[p])
             slack[p] = 0
         return
     # Two loops, since the one for slack is twice as fast without the other's code in it.
-    if policy == SLACK:
-        _run_slack(
-            ints, floats, positions, slots, ts, first, before, clk, is_clock, margin, block, warmup, frontier, slack
-        )
+    if r.policy == SLACK:
+        _run_slack(ints, floats, r, positions, slots, ts, first, before, clk, frontier, slack)
     else:
-        _run_ready(
-            ints, floats, sources, tree, positions, slots, ts, first, before, clk, is_clock, policy, margin, timeout,
-            block, warmup, frontier, slack,
-        )  # fmt: skip
+        _run_ready(ints, floats, sources, tree, r, positions, slots, ts, first, before, clk, frontier, slack)
 
 
 @njit(cache=True)
 def _run_slack(  # type: ignore[no-untyped-def]
-    ints, floats, positions, slots, ts, first, before, clk, is_clock, margin, block, warmup, frontier, slack
+    ints, floats, rules, positions, slots, ts, first, before, clk, frontier, slack
 ):
     arrival = 0
     for p in range(len(clk)):
@@ -144,16 +179,15 @@ def _run_slack(  # type: ignore[no-untyped-def]
         if arrival < len(positions) and positions[arrival] == p:
             slot, stamp = slots[arrival], ts[arrival]
             arrival += 1
-        frontier[p] = _slack_step(ints, floats, slot, stamp, first + p, before, clk[p], is_clock, margin, block, warmup)
+        frontier[p] = _slack_step(ints, floats, Moment(slot, stamp, first + p, before, clk[p]), rules)
         before = clk[p]
         slack[p] = ints[K]
 
 
 @njit(cache=True)
 def _run_ready(  # type: ignore[no-untyped-def]
-    ints, floats, sources, tree, positions, slots, ts, first, before, clk, is_clock, policy, margin, timeout, block,
-    warmup, frontier, slack,
-):  # fmt: skip
+    ints, floats, sources, tree, rules, positions, slots, ts, first, before, clk, frontier, slack
+):
     arrival = 0
     reached = NEVER
     for p in range(len(clk)):
@@ -162,12 +196,9 @@ def _run_ready(  # type: ignore[no-untyped-def]
             slot, stamp = slots[arrival], ts[arrival]
             arrival += 1
         position = first + p
-        turns = position == warmup or position == RARE * warmup
+        turns = position == rules.warmup or position == RARE * rules.warmup
         if slot >= 0 or clk[p] > before or p == 0 or turns:
-            reached = _ready_step(
-                ints, floats, sources, tree, slot, stamp, position, before, clk[p], is_clock, policy, margin, timeout,
-                block, warmup,
-            )  # fmt: skip
+            reached = _ready_step(ints, floats, sources, tree, Moment(slot, stamp, position, before, clk[p]), rules)
         before = clk[p]
         frontier[p] = reached
         slack[p] = ints[K]

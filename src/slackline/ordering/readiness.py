@@ -1,4 +1,4 @@
-"""Which sources still owe an event (seed 002, IV).
+"""Which sources still owe an event [Sync, IV].
 
 A source that delivers in order has nothing older than its last event to come, and if its gaps are regular, nothing
 until the smallest plausible gap has passed: its frontier is ``last + gap - 1``. The frontier of a type is the least
@@ -25,13 +25,16 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from slackline.core.time import MAX_TS
 from slackline.ordering.constants import FOREVER, NEVER
+
+Ints = npt.NDArray[np.int64]
 
 BLOCK = 16
 BLOCKS = 4
 #: Gaps to see before the first one is trusted.
 ENOUGH = 4
-#: Missed usual gaps, after the time-out, that disable a source (MS of seed 002).
+#: Missed usual gaps, after the time-out, that disable a source (MS of [Sync]).
 FAILURES = 3
 #: Leaps that nothing filled in before a source's leaps are taken for losses.
 LOSSES = 3
@@ -42,33 +45,53 @@ DISORDERLY = 3 * ONE
 TRUST = 960
 
 (
-    LAST, PREVIOUS, EVENTS, OPEN_MIN, OPEN_MAX, OPEN_N, HEAD, DISORDER, DISABLED, SKIPPED, TIMES_DISABLED,
-    MISSING, HELD, LOST, SHORTEST, LONGEST, PLAUSIBLE,
-) = range(17)  # fmt: skip
-BLOCK_MIN = 17
+    LAST, PREVIOUS, OPEN_MIN, OPEN_MAX, OPEN_N, HEAD, DISORDER, DISABLED, SKIPPED, TIMES_DISABLED, MISSING, HELD,
+    LOST, SHORTEST, LONGEST, PLAUSIBLE,
+) = range(16)  # fmt: skip
+BLOCK_MIN = 16
 BLOCK_MAX = BLOCK_MIN + BLOCKS
 FIELDS = BLOCK_MAX + BLOCKS
 
 
-def empty_sources(capacity: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+#: The row of a source of which nothing is known.
+UNKNOWN: Ints = np.zeros(FIELDS, dtype=np.int64)
+UNKNOWN[[LAST, PREVIOUS]] = NEVER
+UNKNOWN[[OPEN_MIN, *range(BLOCK_MIN, BLOCK_MAX)]] = FOREVER
+#: Between which numbers each is, whatever came.
+LEAST: Ints = np.zeros(FIELDS, dtype=np.int64)
+MOST: Ints = np.full(FIELDS, MAX_TS, dtype=np.int64)
+LEAST[[LAST, PREVIOUS]] = NEVER
+LEAST[HELD] = -1
+MOST[[OPEN_MIN, *range(BLOCK_MIN, BLOCK_MAX)]] = FOREVER
+MOST[[OPEN_N, HEAD, DISABLED]] = BLOCK - 1, BLOCKS - 1, 1
+#: The least number of sources that there is room for.
+FEWEST = 4
+
+
+def empty_sources(capacity: int) -> tuple[Ints, Ints]:
     """Sources of which nothing is known, and the tree over their frontiers; capacity is a power of two."""
-    sources = np.zeros((capacity, FIELDS), dtype=np.int64)
-    sources[:, LAST] = sources[:, PREVIOUS] = NEVER
-    sources[:, OPEN_MIN] = sources[:, BLOCK_MIN:BLOCK_MAX] = FOREVER
-    return sources, np.full(2 * capacity, FOREVER, dtype=np.int64)
+    return np.tile(UNKNOWN, (capacity, 1)), np.full(2 * capacity, FOREVER, dtype=np.int64)
 
 
-def grown(
-    sources: npt.NDArray[np.int64], tree: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The same sources with twice the capacity."""
-    capacity = len(sources)
-    more, bigger = empty_sources(2 * capacity)
-    more[:capacity] = sources
-    bigger[2 * capacity : 3 * capacity] = tree[capacity:]
-    for node in range(2 * capacity - 1, 0, -1):
-        bigger[node] = min(bigger[2 * node], bigger[2 * node + 1])
-    return more, bigger
+def with_room(sources: Ints, known: int, wanted: int) -> tuple[Ints, Ints]:
+    """The first ``known`` of these sources and room for ``wanted``, and the tree over them.
+
+    Those that are new are UNKNOWN. What is beyond them is not set, and takes no memory as long as it is not.
+    """
+    capacity = FEWEST
+    while capacity < wanted:
+        capacity *= 2
+    more = np.empty((capacity, FIELDS), dtype=np.int64)
+    more[:known] = sources[:known]
+    more[known:wanted] = UNKNOWN
+    return more, tree_over(more, known)
+
+
+def are_possible(sources: Ints) -> bool:
+    """Whether the gaps of each fit together, so that what is computed of them is defined."""
+    shortest, plausible = sources[:, SHORTEST], sources[:, PLAUSIBLE]
+    regular = (plausible <= shortest) & (shortest <= sources[:, LONGEST])
+    return bool((regular | (plausible == 0)).all())
 
 
 @njit(cache=True, inline="always")
@@ -79,7 +102,6 @@ def arrive(sources, tree, slot, ts, overdue):  # type: ignore[no-untyped-def]
     if row[DISABLED] == 1 or tree[leaf] < overdue:
         row[SKIPPED] += 1
         row[DISABLED] = 0
-    row[EVENTS] += 1
     if row[LAST] == NEVER:
         row[LAST] = ts
     else:
@@ -92,7 +114,7 @@ def arrive(sources, tree, slot, ts, overdue):  # type: ignore[no-untyped-def]
             over = _leapt_over(row, gap) if row[LOST] < LOSSES else 0
             if over > 0:
                 if row[MISSING] == 0:
-                    row[HELD] = row[LAST] + row[PLAUSIBLE] - 1
+                    row[HELD] = _reach(row)
                 row[MISSING] += over
             else:
                 _learn_gap(row, gap)
@@ -106,12 +128,32 @@ def arrive(sources, tree, slot, ts, overdue):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="always")
+def _reach(row):  # type: ignore[no-untyped-def]
+    """Up to where a source owes nothing after its last event."""
+    return min(row[LAST] + row[PLAUSIBLE] - 1, MAX_TS)
+
+
+@njit(cache=True, inline="always")
 def _frontier(row):  # type: ignore[no-untyped-def]
     if row[DISORDER] >= DISORDERLY:
         return NEVER
     if row[MISSING] > 0:
         return row[HELD]
-    return row[LAST] + row[PLAUSIBLE] - 1
+    return _reach(row)
+
+
+@njit(cache=True)
+def tree_over(sources, known):  # type: ignore[no-untyped-def]
+    """The tree over the frontiers of the first ``known`` sources."""
+    capacity = len(sources)
+    tree = np.full(2 * capacity, FOREVER, dtype=np.int64)
+    for slot in range(known):
+        row = sources[slot]
+        if row[LAST] != NEVER and row[DISABLED] == 0:
+            tree[capacity + slot] = _frontier(row)
+    for node in range(capacity - 1, 0, -1):
+        tree[node] = min(tree[2 * node], tree[2 * node + 1])
+    return tree
 
 
 @njit(cache=True, inline="always")
@@ -119,7 +161,7 @@ def _leapt_over(row, gap):  # type: ignore[no-untyped-def]
     """How many events a regular source (no gap twice another) has leapt over with this gap."""
     longest = row[LONGEST]
     shortest = row[SHORTEST]
-    if gap <= longest or row[PLAUSIBLE] == 0 or longest >= 2 * shortest:
+    if gap <= longest or row[PLAUSIBLE] == 0 or longest - shortest >= shortest:
         return 0
     middle = (shortest + longest) // 2
     return (gap + middle // 2) // middle - 1
@@ -158,7 +200,7 @@ def _sum_up(row):  # type: ignore[no-untyped-def]
         elif gap < second:
             second = gap
         longest = max(longest, row[BLOCK_MAX + b])
-    if second < FOREVER and 2 * least < second:
+    if second < FOREVER and least < second - least:
         least = second
     row[LONGEST] = longest
     row[SHORTEST] = least
@@ -195,7 +237,8 @@ def least_frontier(sources, tree, clk, patience):  # type: ignore[no-untyped-def
             row[LOST] += 1
             _set(tree, node, _frontier(row))
             continue
-        if clk - row[LAST] <= patience + FAILURES * row[LONGEST]:
+        # No gap is longer than 2**62, so three of 2**61 are more than can have passed.
+        if clk - row[LAST] - patience <= FAILURES * min(row[LONGEST], MAX_TS // 2):
             break
         row[DISABLED] = 1
         row[TIMES_DISABLED] += 1
@@ -203,7 +246,7 @@ def least_frontier(sources, tree, clk, patience):  # type: ignore[no-untyped-def
     return tree[1]
 
 
-def next_change(sources: npt.NDArray[np.int64], tree: npt.NDArray[np.int64], clk: int, patience: int) -> int:
+def next_change(sources: Ints, tree: Ints, clk: int, patience: int) -> int:
     """The clock at which ``least_frontier`` may give more than it does at ``clk``, if nothing arrives meanwhile."""
     least = int(tree[1])
     if least == FOREVER:
@@ -214,4 +257,4 @@ def next_change(sources: npt.NDArray[np.int64], tree: npt.NDArray[np.int64], clk
     while node < len(sources):
         node = 2 * node if tree[2 * node] == tree[node] else 2 * node + 1
     row = sources[node - len(sources)]
-    return int(row[LAST]) + patience + FAILURES * int(row[LONGEST]) + 1
+    return int(row[LAST]) + patience + FAILURES * min(int(row[LONGEST]), MAX_TS // 2) + 1

@@ -48,8 +48,7 @@ def replay(
     evidence = Evidence(POLICIES[policy], margin, window, NO_TIMEOUT if timeout is None else timeout, warmup)
     channel = SensorChannel("event", 0, evidence, is_clock=True)
     n = len(ts)
-    for number in range(int(source.max(initial=-1)) + 1):
-        channel.slot(number)
+    channel.number(range(int(source.max(initial=-1)) + 1))
     clk = np.empty(n, dtype=np.int64)
     Clock(JUMP_OFF).run(ts, np.ones(n, dtype=np.bool_), source, clk)
     positions = np.arange(n)

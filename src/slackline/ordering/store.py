@@ -1,5 +1,5 @@
 """The columns of one sensor type that are still waiting, stored once and shared by all units that read them
-(dissertation 3.3.7).
+[Thesis, 3.3.7].
 
 Rows are kept in the total order of the type: time stamp, source, sequence number, arrival. A unit that releases up to
 its horizon takes a contiguous slice; rows below the least horizon of all its readers are dropped.
@@ -7,6 +7,7 @@ its horizon takes a contiguous slice; rows below the least horizon of all its re
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,15 @@ import numpy.typing as npt
 from numba import njit
 
 from slackline.core.batch import Column, object_column
+from slackline.core.event import NO_SEQ
+from slackline.core.time import MAX_TS
+from slackline.ordering import checked
 
 Ints = npt.NDArray[np.int64]
+
+
+#: The columns of an empty store: nothing writes into columns, they are replaced.
+_NO_ROWS: Ints = np.empty(0, dtype=np.int64)
 
 
 class ColumnStore:
@@ -27,17 +35,30 @@ class ColumnStore:
         self.clear()
 
     def clear(self) -> None:
-        self.ts: Ints = np.empty(0, dtype=np.int64)
-        self.slots: Ints = np.empty(0, dtype=np.int64)
-        self.seq: Ints = np.empty(0, dtype=np.int64)
-        self.positions: Ints = np.empty(0, dtype=np.int64)
+        """Forget all rows."""
+        self.ts = self.slots = self.seq = self.positions = _NO_ROWS
         self.columns: dict[str, Column] = {}
 
     def __len__(self) -> int:
         return len(self.ts)
 
-    def add(self, ts: Ints, slots: Ints, seq: Ints, positions: Ints, columns: dict[str, Column], ranks: Ints) -> None:
-        """Sort new rows in; ``ranks`` orders the sources."""
+    def add(
+        self,
+        ts: Ints,
+        slots: Ints,
+        seq: Ints,
+        positions: Ints,
+        columns: dict[str, Column],
+        ranks_of: Callable[[Ints], Ints],
+        fields: Sequence[str] = (),
+    ) -> None:
+        """Sort new rows in.
+
+        ``fields`` is the order of all columns, also of those that have no value in these rows and are left out.
+
+        ``ranks_of`` gives for rows, of which it gets the slots, the places of their sources in the order of sources. It
+        is asked only if rows of several sources have the same time stamp.
+        """
         kept = len(self)
         ts = np.concatenate((self.ts, ts))
         slots = np.concatenate((self.slots, slots))
@@ -45,10 +66,15 @@ class ColumnStore:
         positions = np.concatenate((self.positions, positions))
         order = stable_order(ts)
         ts = ts.take(order)  # take is about twice as fast as indexing
-        settle_ties(order, ts, ranks.take(slots), seq, positions)
+        ties = find_ties(order, ts, slots)
+        if ties != NO_TIES:
+            settle_ties(order, ts, ranks_of(slots) if ties == BETWEEN_SOURCES else slots, seq, positions)
         added = len(ts) - kept
         merged = {}
-        for field in dict.fromkeys((*self.columns, *columns)):
+        there = self.columns.keys() | columns.keys()
+        for field in dict.fromkeys((*fields, *self.columns, *columns)):
+            if field not in there:
+                continue
             old = self.columns[field] if field in self.columns else _absent(kept)
             new = columns[field] if field in columns else _absent(added)
             merged[field] = _joined(old, new).take(order)
@@ -71,13 +97,26 @@ class ColumnStore:
             "ts": self.ts, "slots": self.slots, "seq": self.seq, "positions": self.positions, "columns": columns,
         }  # fmt: skip
 
-    def restore(self, state: dict[str, Any]) -> None:
-        self.ts, self.slots, self.seq = state["ts"], state["slots"], state["seq"]
-        self.positions = state["positions"]
-        self.columns = {
-            field: object_column(column) if isinstance(column, list) else column
-            for field, column in state["columns"].items()
-        }
+    def restore(self, state: dict[str, Any], what: str, sources: int, arrivals: int) -> None:
+        """Go on from what ``state`` gave; there are so many sources, and so many events have arrived."""
+        ts = checked.ints(state, what, "ts", (None,), 0, MAX_TS)
+        n = len(ts)
+        if (ts[1:] < ts[:-1]).any():
+            raise checked.wrong(f"{what}.ts", "is not in order")
+        self.ts = ts
+        self.slots = checked.ints(state, what, "slots", (n,), 0, sources - 1)
+        self.seq = checked.ints(state, what, "seq", (n,), NO_SEQ, 2**63 - 1)
+        self.positions = checked.ints(state, what, "positions", (n,), 0, arrivals - 1)
+        columns = checked.entry(state, what, "columns")
+        if type(columns) is not dict:
+            raise checked.wrong(f"{what}.columns", "is no dict")
+        self.columns = {}
+        for field, column in columns.items():
+            if type(column) is list:
+                column = object_column(column)
+            if type(field) is not str or type(column) is not np.ndarray or column.shape != (n,):
+                raise checked.wrong(f"{what}.columns[{field!r}]", f"is no column of {n} rows")
+            self.columns[field] = column
 
 
 def _absent(n: int) -> Column:
@@ -89,7 +128,7 @@ def _joined(old: Column, new: Column) -> Column:
         return new
     if not len(new):
         return old
-    if old.dtype != new.dtype and object in (old.dtype, new.dtype):
+    if old.dtype != new.dtype:  # an integer may not become a float because a later table has floats
         return np.concatenate((object_column(old.tolist()), object_column(new.tolist())))
     return np.concatenate((old, new))
 
@@ -130,21 +169,69 @@ def stable_order(ts):  # type: ignore[no-untyped-def]
     return order
 
 
+NO_TIES, WITHIN_SOURCES, BETWEEN_SOURCES = 0, 1, 2
+#: So many rows of one time stamp are put in order one by one; more are merged from such pieces.
+SHORT = 16
+
+
+@njit(cache=True)
+def find_ties(order, ts, slots):  # type: ignore[no-untyped-def]
+    """Whether sorted rows have equal time stamps: none, only rows of one source each, or those of several."""
+    found = NO_TIES
+    for i in range(1, len(ts)):
+        if ts[i] == ts[i - 1]:
+            if slots[order[i]] != slots[order[i - 1]]:
+                return BETWEEN_SOURCES
+            found = WITHIN_SOURCES
+    return found
+
+
 @njit(cache=True)
 def settle_ties(order, ts, ranks, seq, positions):  # type: ignore[no-untyped-def]
     """Put rows of equal time stamp into the order of source, sequence number and arrival."""
+    spare = order[:0]
     start = 0
     for end in range(1, len(ts) + 1):
         if end < len(ts) and ts[end] == ts[start]:
             continue
-        for i in range(start + 1, end):
-            row = order[i]
-            j = i - 1
-            while j >= start and _after(order[j], row, ranks, seq, positions):
-                order[j + 1] = order[j]
-                j -= 1
-            order[j + 1] = row
+        for piece in range(start, end, SHORT):
+            _insert_in_order(order, piece, min(piece + SHORT, end), ranks, seq, positions)
+        if end - start > SHORT:
+            if len(spare) == 0:
+                spare = np.empty_like(order)
+            _merge_pieces(order, spare, start, end, ranks, seq, positions)
         start = end
+
+
+@njit(cache=True)
+def _insert_in_order(order, start, end, ranks, seq, positions):  # type: ignore[no-untyped-def]
+    for i in range(start + 1, end):
+        row = order[i]
+        j = i - 1
+        while j >= start and _after(order[j], row, ranks, seq, positions):
+            order[j + 1] = order[j]
+            j -= 1
+        order[j + 1] = row
+
+
+@njit(cache=True)
+def _merge_pieces(order, spare, start, end, ranks, seq, positions):  # type: ignore[no-untyped-def]
+    """Merge sort of what is sorted in pieces of SHORT."""
+    width = SHORT
+    while width < end - start:
+        for left in range(start, end, 2 * width):
+            middle = min(left + width, end)
+            right = min(left + 2 * width, end)
+            i, j = left, middle
+            for k in range(left, right):
+                if j == right or (i < middle and not _after(order[i], order[j], ranks, seq, positions)):
+                    spare[k] = order[i]
+                    i += 1
+                else:
+                    spare[k] = order[j]
+                    j += 1
+        order[start:end] = spare[start:end]
+        width *= 2
 
 
 @njit(cache=True)

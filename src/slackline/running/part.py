@@ -88,12 +88,12 @@ class Part:
         if unit.overdue:
             self.alarm = clk + 1
         elif unit.heap:
-            self.alarm = max(clk + 1, self.due(unit.heap[0][0], clk))
+            self.alarm = max(clk + 1, self.due(unit.heap[0].ts, clk))
         return self.alarm != before
 
     def waiting(self) -> list[Event]:
         """The events that wait, in the order in which they will be seen."""
-        events = [entry[-1] for entry in sorted([*self.unit.heap, *self.unit.overdue])]
+        events = [entry.event for entry in sorted([*self.unit.heap, *self.unit.overdue])]
         for channel, n in self.unit.stored():
             events += channel.batch(len(channel.store) - n, len(channel.store))
         return sorted(events, key=total_order)

@@ -18,6 +18,7 @@ from slackline.core.errors import NotAnEventError, StateError
 from slackline.core.event import Event
 from slackline.core.time import time_stamp
 from slackline.core.types import type_names
+from slackline.ordering import checked
 
 #: Inputs after which the state kept for a restore is taken anew.
 GUARD_EVERY = 256
@@ -202,9 +203,11 @@ class Runner:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint. Attributes that ``__init__`` sets only since it was made keep their defaults."""
-        self.published, self.failed = counter(state, "published"), counter(state, "failed")
+        what = f"detector {self.name!r}"
+        self.published = checked.number(state, what, "published")
+        self.failed = checked.number(state, what, "failed")
         kept = decode(state["detector"], class_finder(self.detector), self.name)
-        new = self._born.difference(state["born"])
+        new = self._born.difference(checked.items(state, what, "born"))
         if new and isinstance(kept, dict):
             kept = {**{name: getattr(self.detector, name) for name in new}, **kept}
         try:
@@ -215,14 +218,6 @@ class Runner:
                 f"with the code that saved it, or let its restore() convert the old state."
             ) from error
         self._since = None
-
-
-def counter(state: dict[str, Any], name: str) -> int:
-    """A count out of a checkpoint."""
-    value = state[name]
-    if type(value) is not int or not 0 <= value < 2**63:
-        raise StateError(f"the checkpoint is damaged: {name}={value!r} is no count. Restore an older one.")
-    return value
 
 
 def _attributes(detector: Detector) -> frozenset[str]:

@@ -17,7 +17,8 @@ from slackline.core.codec import class_finder, decode, encode
 from slackline.core.detector import Detector
 from slackline.core.event import Event
 from slackline.core.outcome import id_of
-from slackline.running.runner import Found, Runner, counter
+from slackline.ordering import checked
+from slackline.running.runner import Found, Runner
 from slackline.speculation.config import Speculation
 from slackline.speculation.retraction import Retraction
 from slackline.speculation.tail import Ints, Piece, Snapshot, Step, Tail, matching, place_of, without
@@ -243,7 +244,7 @@ class SpeculativeRunner(Runner):
         super().restore(state)
         if "ahead" in state:  # else it did not speculate when the checkpoint was made
             for name in self._SAVED:
-                setattr(self, name, counter(state["ahead"], name))
+                setattr(self, name, checked.number(state["ahead"], f"detector {self.name!r}", name))
             self.spacing = max(1, self.spacing)
             self._stumbled, self._pause = min(self._stumbled, LONGEST), min(self._pause, 2**LONGEST)
             self.retraction.restore(state["retraction"])

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slackline.core.errors import StateError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import Output, id_of
+from slackline.ordering import checked
 from slackline.ordering.channel import SensorChannel
 from slackline.ordering.constants import NEVER
 from slackline.ordering.unit import Entry, Unit
@@ -142,7 +142,7 @@ class LookAhead:
             self.early[name], self.accounts[name] = self.restored_of(saved)
         numbers = (state["alpha"], state["last_minimum"])
         if not all(type(number) in (int, float) and 0 <= number <= 1 for number in numbers):
-            raise StateError(f"the checkpoint is damaged: α is {numbers!r}. Restore an older one.")
+            raise checked.wrong("lookahead.alpha", f"is {numbers!r}")
         self.controller = Controller(*numbers, bool(state["slow"]))
         self.load = Load.restored(state["load"])
 
@@ -152,7 +152,7 @@ class LookAhead:
         early = {id: Early(event, at) for id, event, at in state["early"]}
         for id, (event, at) in early.items():
             if type(event) is not Event or type(at) is not int or id_of(event) != id:
-                raise StateError(f"the checkpoint is damaged: {id!r} names no early answer. Restore an older one.")
+                raise checked.wrong("lookahead", "holds what is no early answer")
         return early, Account.restored(state["account"])
 
     def forget_time(self) -> None:
@@ -204,24 +204,23 @@ def _pending(unit: Unit, limit: int, tentative: Mapping[str, Sequence[Event]], p
     """All that waits up to the early horizon, in order."""
     if limit <= unit.horizon:
         return []
-    entries: list[Entry] = [entry for entry in unit.heap if entry[0] <= limit]
+    entries: list[Entry] = [entry for entry in unit.heap if entry.ts <= limit]
     segments: list[Segment] = []
     for channel in unit.inputs:
         if not unit.sorts(channel):
             continue
         for event in tentative.get(channel.name, ()):
             if unit.horizon < event.ts <= limit:
-                entries.append(unit.entry(event, channel, position))
+                entries.append(unit.entry(event, position))
         if isinstance(channel, SensorChannel) and len(channel.store):
             _stored(unit, channel, limit, entries, segments)
     entries.sort()
     if not segments:
-        return [Piece([entry[-1] for entry in entries])] if entries else []
+        return [Piece([entry.event for entry in entries])] if entries else []
     if entries:
-        rank = unit.ranks
-        ts = np.array([entry[0] for entry in entries], dtype=np.int64)
-        ranks = np.array([rank[entry[1]] for entry in entries], dtype=np.int64)
-        events = [entry[-1] for entry in entries]
+        ts = np.array([entry.ts for entry in entries], dtype=np.int64)
+        ranks = np.array(unit.ranks_of(entries), dtype=np.int64)
+        events = [entry.event for entry in entries]
         segments.append(Segment(IN_ORDER, events, ts, np.zeros_like(ts), ranks, ts, None))
     return [Piece(s.rows, s.keys).part(start, stop) for s, start, stop in merged(segments)]
 
@@ -232,8 +231,8 @@ def _stored(unit: Unit, channel: SensorChannel, limit: int, entries: list[Entry]
     if start == stop:
         return
     batch, positions = channel.batch(start, stop), store.positions[start:stop]
-    if any(entry[1] == channel.name for entry in unit.heap):  # the same type also waits as objects
-        entries += [unit.entry(event, channel, at) for event, at in zip(batch, positions.tolist(), strict=True)]
+    if any(entry.type == channel.name for entry in unit.heap):  # the same type also waits as objects
+        entries += [unit.entry(event, at) for event, at in zip(batch, positions.tolist(), strict=True)]
         return
     ts = batch.ts
     segments.append(segment_of(IN_ORDER, batch, channel.rank, ts, np.zeros_like(ts), positions.copy()))

@@ -1,10 +1,14 @@
-"""Mutations of a saved engine, each tried out; run as a program, since a compiled loop that goes wrong takes its process
-with it. Prints what went wrong, one line each, with the number that repeats it: ``python hostile.py FIRST COUNT``."""
+"""Mutations of a saved engine, each tried out: ``python hostile.py FIRST COUNT``.
+
+A program of its own, since a compiled loop that goes wrong takes its process with it. Prints what went wrong, one line
+each, with the number that repeats it.
+"""
 
 from __future__ import annotations
 
 import random
 import sys
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -81,7 +85,24 @@ def leaves(tree: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 def mutated(value: Any, rng: random.Random) -> Any:
     """Something else in its place."""
-    choices: list[Any] = [None, True, -1, 0, 1, 2**62, 2**63 - 1, -(2**63), 2**70, 0.5, float("nan"), "x", b"x", [], {}, ()]
+    choices: list[Any] = [
+        None,
+        True,
+        -1,
+        0,
+        1,
+        2**62,
+        2**63 - 1,
+        -(2**63),
+        2**70,
+        0.5,
+        float("nan"),
+        "x",
+        b"x",
+        [],
+        {},
+        (),
+    ]
     if isinstance(value, np.ndarray):
         flat = value.copy().reshape(-1)
         if len(flat):
@@ -130,10 +151,8 @@ def trial(tree: Any, number: int) -> str | None:
         return f"{number} {path}: load raised {error!r}"
     try:
         for rows in (events(120, 160), events(160, 200)):
-            try:
+            with suppress(sl.SlacklineError):  # closed, over its limit, or a detector whose state is odd
                 engine.push(rows if number % 2 else table(rows))
-            except sl.SlacklineError:
-                pass  # closed, over its limit, or a detector whose state is odd: said in words
         engine.stats()
         engine.save()
         engine.close()

@@ -1,4 +1,4 @@
-"""A saved state that was tampered with, checksum and all, is refused or works: it never crashes, hangs or raises raw."""
+"""A saved state that was tampered with, checksum and all, is refused or works: it never crashes or hangs."""
 
 from __future__ import annotations
 

@@ -30,3 +30,24 @@ def test_bits_of_numbers_long_gone_do_not_make_new_ones_duplicates() -> None:
 
 def test_events_without_number_are_never_duplicates() -> None:
     assert not duplicates(empty_seen(1), np.zeros(3, dtype=np.int64), np.full(3, -1)).any()
+
+
+LIMIT = 2**63 - 1
+
+
+@given(
+    st.lists(
+        st.integers(0, LIMIT)
+        | st.integers(0, 3).map(lambda below: LIMIT - below)
+        | st.integers(0, 2 * SPAN).map(lambda above: 2**62 - SPAN + above),
+        max_size=50,
+    )
+)
+def test_any_number_that_fits_64_bits_is_taken_and_ends(numbers: list[int]) -> None:
+    found = duplicates(empty_seen(1), np.zeros(len(numbers), dtype=np.int64), np.array(numbers, dtype=np.int64))
+    highest, seen = -1, set()
+    for number, duplicate in zip(numbers, found.tolist(), strict=True):
+        assert duplicate == (number in seen and highest - number < SPAN)
+        if highest - number < SPAN:
+            seen.add(number)
+        highest = max(highest, number)

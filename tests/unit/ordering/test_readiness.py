@@ -136,13 +136,13 @@ def test_a_source_that_keeps_stepping_back_gives_no_evidence() -> None:
 def test_the_tree_gives_the_least_of_its_leaves_also_after_growing(arrivals: list[tuple[int, int]], grow: bool) -> None:
     sources = Sources(16)
     if grow:
-        sources.rows, sources.tree = r.grown(sources.rows, sources.tree)
+        sources.rows, sources.tree = r.with_room(sources.rows, len(sources.rows), 2 * len(sources.rows))
     now = 0
     for source, step in arrivals:
         now += step
         sources.send(source, now)
     if not grow:
-        sources.rows, sources.tree = r.grown(sources.rows, sources.tree)
+        sources.rows, sources.tree = r.with_room(sources.rows, len(sources.rows), 2 * len(sources.rows))
     assert sources.frontier() == min(sources.tree[len(sources.rows) :], default=FOREVER)
 
 

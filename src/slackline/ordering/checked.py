@@ -1,0 +1,88 @@
+"""Reading saved state: nothing gets into the compiled loops, which check no bounds, that they could not have left.
+
+A state's bytes have a checksum, but whoever can write bytes can write the checksum. So each number and array is
+checked for what it is, its shape and its range; whatever is wrong is a StateError that names it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from slackline.core.errors import StateError
+from slackline.ordering.constants import FOREVER
+
+#: No counter gets there.
+MANY = 2**62
+
+Bound = int | npt.NDArray[np.int64]
+
+
+def wrong(what: str, why: str) -> StateError:
+    """The error to raise for a part of the state."""
+    return StateError(
+        f"the saved state is not valid: {what} {why}. It is damaged, or was not made by Slackline. "
+        f"Restore an older state, or begin with a new one."
+    )
+
+
+def entry(state: Any, what: str, name: str) -> Any:
+    """One entry of a part of the state."""
+    try:
+        return state[name]
+    except (KeyError, TypeError, IndexError):
+        raise wrong(f"{what}.{name}", "is missing") from None
+
+
+def number(state: Any, what: str, name: str, least: int = 0, most: int = MANY) -> int:
+    """A whole number within bounds."""
+    value = entry(state, what, name)
+    if type(value) is not int or not least <= value <= most:
+        raise wrong(f"{what}.{name}", f"is {_short(value)} and must be a whole number from {least} to {most}")
+    return value
+
+
+def ints(
+    state: Any, what: str, name: str, shape: tuple[int | None, ...], least: Bound, most: Bound
+) -> npt.NDArray[np.int64]:
+    """An array of whole numbers within bounds, which are the same for all, or given for each along the last axis."""
+    value = _array(state, what, name, np.int64, shape)
+    if value.size and not ((value >= least) & (value <= most)).all():
+        raise wrong(f"{what}.{name}", "holds a number out of bounds")
+    return value
+
+
+def floats(state: Any, what: str, name: str, size: int) -> npt.NDArray[np.float64]:
+    """An array of finite numbers."""
+    value = _array(state, what, name, np.float64, (size,))
+    if not np.isfinite(value).all():
+        raise wrong(f"{what}.{name}", "holds a number that is not finite")
+    return value
+
+
+def items(state: Any, what: str, name: str, most: int = FOREVER) -> list[Any]:
+    """A list."""
+    value = entry(state, what, name)
+    if type(value) is not list or len(value) > most:
+        raise wrong(f"{what}.{name}", f"is {_short(value)} and must be a list")
+    return value
+
+
+def _array(state: Any, what: str, name: str, dtype: Any, shape: tuple[int | None, ...]) -> npt.NDArray[Any]:
+    value = entry(state, what, name)
+    if type(value) is not np.ndarray or value.dtype != dtype or not value.flags.carray:
+        raise wrong(f"{what}.{name}", f"is {_short(value)} and must be an array of {np.dtype(dtype)}")
+    if len(value.shape) != len(shape) or any(n is not None and n != m for n, m in zip(shape, value.shape, strict=True)):
+        expected = tuple("any" if n is None else n for n in shape)
+        raise wrong(f"{what}.{name}", f"has the shape {value.shape} and must have {expected}")
+    return value
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype}"
+    if isinstance(value, int) and not isinstance(value, bool) and -(2**64) < value < 2**64:
+        return str(value)
+    return f"a {type(value).__name__}"
