@@ -13,15 +13,16 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from slackline.core import check
 from slackline.core.errors import ConfigError
 from slackline.core.event import Event
 from slackline.streams import parquet
 from slackline.streams.adapter import RecordStream
 from slackline.streams.backoff import Sleep, logger
 from slackline.streams.errors import AdapterError
+from slackline.streams.growing import CHUNK, FileChange, GrowingFile, check_regular
 from slackline.streams.lines import Line, Lines
 from slackline.streams.rows import CsvRows
-from slackline.streams.tail import CHUNK, Change, Tail, check_regular
 
 _CSV = (".csv",)
 _JSON = (".jsonl", ".ndjson", ".jsonlines")
@@ -72,10 +73,8 @@ class FileStream(RecordStream):
                 f"{self._path} is no folder: a Parquet file is complete or unreadable, it cannot grow. Follow the "
                 f"folder into which the files are moved."
             )
-        if not poll > 0:
-            raise ConfigError(f"poll={poll!r} cannot be; it must be a time in seconds above 0.")
         self._follow = follow
-        self._poll = poll
+        self._poll = check.positive("poll", poll)
         self._sleep = sleep
         self._reopened = 0
 
@@ -132,15 +131,15 @@ class FileStream(RecordStream):
 
     async def _growing(self) -> Any:
         """The events of a file that grows, as they come."""
-        tail = Tail(self._path)
+        tail = GrowingFile(self._path)
         cursor = _Cursor(self)
         try:
             while True:
                 data = await _in_thread(tail.read)
-                if isinstance(data, Change):
+                if isinstance(data, FileChange):
                     logger.warning("stream %r: %s: %s; reading from its start", self.name, self._path, data.value)
                     self._reopened += 1
-                    yield cursor.end() if data is Change.REPLACED else cursor.cut_off()
+                    yield cursor.end() if data is FileChange.REPLACED else cursor.cut_off()
                     cursor = _Cursor(self)
                 elif data:
                     yield await _in_thread(partial(cursor.take, data))

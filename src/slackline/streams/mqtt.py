@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
+from slackline.core import check
 from slackline.core.errors import ConfigError
 from slackline.core.event import Event
 from slackline.streams.adapter import RecordStream
@@ -79,8 +80,7 @@ class MqttStream(RecordStream):
                 f"for all that follow, as in a/#."
             )
         super().__init__(name or topic, ts, type, type_field, seq, unit)
-        if not 1 <= in_flight <= 0xFFFF:
-            raise ConfigError(f"in_flight={in_flight!r} cannot be; MQTT allows 1 to {0xFFFF}.")
+        check.whole_number("in_flight", in_flight, 1, 0xFFFF)  # as MQTT allows
         self.many = name is None and ("+" in topic or "#" in topic)
         #: The type of an event is its topic's, too, where each topic is a stream.
         self._typed = type is not None or type_field is not None

@@ -80,7 +80,10 @@ def test_arrow_time_stamps_beyond_the_unit_are_rejected(tmp_path: Path, resoluti
     pq.write_table(pa.table({"ts": pa.array(moments, pa.timestamp(resolution))}), tmp_path / "a.parquet")
     found, stream = read(tmp_path / "a.parquet", unit="ns")
     assert [event.ts for event in found] == [946_684_800 * 10**9]
-    assert ["absurdly large" in each.reason for each in stream.rejected] == [True, False]
+    assert [each.reason for each in stream.rejected] == [
+        "the time stamp 19880899200000000000 is not a whole number from 0 to 2**62",
+        "the time stamp -1000000000 is not a whole number from 0 to 2**62",
+    ]
     assert len(read(tmp_path / "a.parquet", unit="s")[0]) == 2
 
 
@@ -89,7 +92,7 @@ def test_an_arrow_time_stamp_just_before_1970_is_not_rounded_into_it(tmp_path: P
     pq.write_table(pa.table({"ts": times}), tmp_path / "a.parquet")
     found, stream = read(tmp_path / "a.parquet", unit="ms")
     assert [event.ts for event in found] == [1]
-    assert "negative" in stream.rejected[0].reason
+    assert "-1 is not a whole number" in stream.rejected[0].reason
 
 
 def test_bad_lines_are_rejected_with_their_places_and_the_stream_goes_on(tmp_path: Path) -> None:

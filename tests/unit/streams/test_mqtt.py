@@ -265,5 +265,5 @@ def test_more_in_flight_than_the_protocol_allows_is_refused(in_flight: int) -> N
 
 def test_without_its_package_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "aiomqtt", None)  # importing it fails now
-    with pytest.raises(MissingPackageError, match=r"pip install 'slackline\[streams\]'"):
+    with pytest.raises(MissingPackageError, match=r"pip install 'slackline-streams\[streams\]'"):
         MqttStream("host", "topic", ts="ts")
