@@ -79,3 +79,15 @@ def converted(time: int, given: str, wanted: str) -> int:
     (1, 3000000000)
     """
     return time * PER_SECOND[wanted] // PER_SECOND[given]
+
+
+def converted_column(times: NDArray[np.int64], given: str, wanted: str) -> NDArray[np.int64]:
+    """:func:`converted` for a column. What cannot be a time stamp in the wanted unit stays one that cannot.
+
+    >>> converted_column(np.array([-1, 3, 2**61]), "s", "ms") <= MAX_TS
+    array([ True,  True, False])
+    """
+    factor = PER_SECOND[wanted] // PER_SECOND[given]
+    if not factor:
+        return times // (PER_SECOND[given] // PER_SECOND[wanted])
+    return np.clip(times, -1, MAX_TS // factor + 1) * factor

@@ -102,7 +102,8 @@ class FileStream(RecordStream):
                 yield events
         except (pa.ArrowException, OSError, EOFError, zlib.error) as cause:
             raise AdapterError(
-                f"cannot read {path}: {cause}. Check that the file is there, is complete, and is what its name says."
+                f"cannot read {path}: {str(cause).rstrip('.')}. Check that the file is there, is complete, and is what "
+                f"its name says."
             ) from cause
         finally:
             pieces.close()
@@ -157,6 +158,7 @@ class FileStream(RecordStream):
             while data := file.read(CHUNK):
                 yield cursor.take(data)
         yield cursor.end()
+        cursor.check_header()
 
     def _pieces_of_rows(self, path: Path) -> Generator[list[Event], None, None]:
         check_regular(path)
@@ -189,6 +191,11 @@ class _Cursor:
         """The event in a last line without a newline, if there is one."""
         rest = self._lines.rest()
         return [] if rest is None else self._events([rest])
+
+    def check_header(self) -> None:
+        """The file has ended. Raise if it should have had a header."""
+        if self._rows is not None:
+            self._rows.check_header()
 
     def cut_off(self) -> list[Event]:
         """The file was cut short: what was read of its last line is of no use."""

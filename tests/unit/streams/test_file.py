@@ -17,7 +17,7 @@ import pytest
 from tests.unit.streams.helpers import all_of, points, run, some_of, until
 
 import slackline as sl
-from slackline.core.errors import ConfigError, SchemaError
+from slackline.core.errors import ConfigError, SchemaError, SlacklineError
 from slackline.streams import AdapterError, FileStream, Junction
 
 POLL = 0.005
@@ -300,3 +300,30 @@ def test_a_stream_can_be_read_again_from_its_start(tmp_path: Path) -> None:
     stream = FileStream(tmp_path / "a.csv", ts="ts")
     assert [event.ts for event in run(some_of(stream, 2))] == [1, 2]
     assert [event.ts for event in run(all_of(stream))] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", b"", "a.csv has no header: the file is empty"),
+        ("a.csv.gz", b"", "a.csv.gz has no header"),
+        ("a.csv", bytes(range(256)), "a.csv has no header: line 1 is no line of CSV"),
+        ("a.csv", "ts,gr\u00f6\u00dfe\n1,2\n".encode("latin-1"), "a.csv has no header: line 1 is no line of CSV"),
+        ("a.csv", "ts\n1\n".encode("utf-16"), "a.csv has no header: line 1"),
+        ("a.csv.gz", gzip.compress(b"ts\n1\n" * 1_000)[:-9], "cannot read .*end-of-stream"),
+        ("a.csv.gz", b"ts\n1\n", "cannot read .*Not a gzipped file"),
+        ("a.parquet", b"", "cannot read .*0 bytes"),
+        ("a.parquet", b"PAR1" + bytes(100), "cannot read .*Parquet magic bytes"),
+    ],
+)
+def test_a_file_that_is_not_what_its_name_says_ends_its_stream_with_a_reason(
+    tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(SlacklineError, match=message):
+        read(tmp_path / name)
+
+
+def test_a_file_of_json_lines_may_be_empty(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b"")
+    assert read(tmp_path / "a.jsonl")[0] == []
