@@ -40,10 +40,10 @@ def sync(
     ] = None,
     unit: Annotated[Literal["us", "ms", "ns", "s"], typer.Option(help="Unit of all times.")] = "us",
     max_delay: Annotated[
-        int | None, typer.Option(min=0, help="Let an event go that waited longer; in --unit. For ever unless given.")
+        int | None, typer.Option(min=0, help="Let an event go that waited longer; in --unit. No limit unless given.")
     ] = None,
     max_failures: Annotated[
-        int, typer.Option(min=1, help="After so many time-outs nobody waits for a stream, until it delivers again.")
+        int, typer.Option(min=1, help="After so many time-outs a stream is disabled until it delivers again.")
     ] = 3,
     out: Annotated[
         Path | None,

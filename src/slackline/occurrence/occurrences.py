@@ -88,7 +88,7 @@ class Occurrences(Detector):
 
     def __init__(self, *types: str, state: str = "state", silence: int | None = None, overlaps: int = 8) -> None:
         if not types:
-            raise ConfigError("Occurrences needs the event types that tell states, e.g. Occurrences('door', 'lamp').")
+            raise ConfigError("Occurrences needs the event types that carry states, e.g. Occurrences('door', 'lamp').")
         if silence is not None:
             check.whole_number("silence", silence, 1)
         self.listens = types  # type: ignore[misc]
@@ -151,13 +151,13 @@ class Occurrences(Detector):
 
     def _told(self, event: Event) -> tuple[Device, State]:
         if event.source is None:
-            raise NotAStateError(f"{event!r} has no source, so nobody is in its state. Give each device a source.")
+            raise NotAStateError(f"{event!r} has no source: whose state is it? Give each device a source.")
         state: Any = self.state_of(event)
         if isinstance(state, np.generic):
             state = state.item()
         if not isinstance(state, str | int | float) or (isinstance(state, float) and not isfinite(state)):
             raise NotAStateError(
-                f"a state is a str, bool, int or finite float; {event!r} tells {state!r}. Round numbers to few "
+                f"a state is a str, bool, int or finite float; {event!r} has {state!r}. Round numbers to few "
                 f"states, and name what is unknown, in a subclass with its own state_of."
             )
         return event.source, state

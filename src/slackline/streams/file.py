@@ -70,7 +70,7 @@ class FileStream(RecordStream):
             raise ConfigError(f"{self._path.name} is compressed and cannot be followed; follow the plain file.")
         if follow and self._kind == "parquet" and not self._path.is_dir():
             raise ConfigError(
-                f"{self._path} is no folder: a Parquet file is complete or unreadable, it cannot grow. Follow the "
+                f"{self._path} is not a folder: a Parquet file is complete or unreadable, it cannot grow. Follow the "
                 f"folder into which the files are moved."
             )
         self._follow = follow

@@ -15,7 +15,7 @@ CHUNK = 1 << 18
 def check_regular(path: Path) -> None:
     """Raise OSError unless it is a regular file: to open a pipe may block for ever, and its thread with it."""
     if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError("it is no regular file, but a folder, a pipe or a device")
+        raise OSError("it is not a regular file, but a folder, a pipe or a device")
 
 
 class FileChange(Enum):

@@ -111,12 +111,12 @@ class Junction:
         if self._state == "ended":
             raise ClosedError("the junction has ended; make a new one.")
         if not isinstance(adapter, Adapter):
-            raise ConfigError(f"{adapter!r} is no adapter: it needs a name and an asynchronous iterator of events.")
+            raise ConfigError(f"{adapter!r} is not an adapter: it needs a name and an asynchronous iterator of events.")
         reading = OpenAdapter(adapter)
         if reading.many and self._max_delay is None:
             raise ConfigError(
                 f"adapter {adapter.name!r} carries many streams, which come and go unannounced; give max_delay, so "
-                f"that a stream that falls silent does not hold up the others for ever."
+                f"that a stream that falls silent does not stall the others."
             )
         if adapter.name in self._reading or self._sync.has(adapter.name):
             raise ConfigError(f"two streams are called {adapter.name!r}; give each a name of its own (name=...).")
@@ -237,7 +237,7 @@ class Junction:
 
     def _take(self, reading: OpenAdapter, event: Event) -> None:
         if not isinstance(event, Event):
-            raise AdapterError(f"adapter {reading.name!r} gave {event!r}, which is no event.")
+            raise AdapterError(f"adapter {reading.name!r} gave {event!r}, which is not an event.")
         source = event.source
         if source is None and not reading.many:
             event = Event.of(event.type, event.ts, reading.name, event.seq, dict(event.payload))
@@ -326,7 +326,7 @@ class Junction:
         elif reading.cancelled_as is not None:
             reading.state = reading.cancelled_as
         else:
-            error = AdapterError(f"adapter {reading.name!r} raised CancelledError, but nobody had cancelled it.")
+            error = AdapterError(f"adapter {reading.name!r} raised CancelledError, but was not cancelled.")
         if error is not None:
             reading.state, reading.error = "failed", error
             logger.error("stream %r failed: %s: %s", reading.name, type(error).__name__, error)

@@ -76,7 +76,7 @@ class MqttStream(RecordStream):
         require("MqttStream", "aiomqtt")
         if not _is_filter(topic):
             raise ConfigError(
-                f"topic={topic!r:.100} is no topic and no filter: `+` stands for a whole level, as in a/+/b, and `#` "
+                f"topic={topic!r:.100} is neither a topic nor a filter: `+` stands for a whole level, as in a/+/b, and `#` "
                 f"for all that follow, as in a/#."
             )
         super().__init__(name or topic, ts, type, type_field, seq, unit)

@@ -138,7 +138,7 @@ def _number_in(text: str, unit: str) -> int | float | None:
     if not text:
         return None
     if len(text) > 64:
-        raise BadRecordError(f"{text[:20]!r}... is no time stamp")
+        raise BadRecordError(f"{text[:20]!r}... is not a time stamp")
     if _INTEGER.fullmatch(text):
         return int(text)
     if _NUMBER.fullmatch(text):
@@ -202,7 +202,7 @@ def object_of(text: bytes | str) -> dict[str, Any]:
     try:
         record = _json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
-        raise BadRecordError(f"no JSON: {cause}") from cause
+        raise BadRecordError(f"not JSON: {cause}") from cause
     if not isinstance(record, dict):
         raise BadRecordError(f"a JSON object is expected, not {type(record).__name__}")
     return record

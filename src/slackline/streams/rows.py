@@ -41,7 +41,7 @@ class CsvRows:
             except ValueError as bad:
                 if self._columns is None:
                     raise SchemaError(
-                        f"{self._where} has no header: line {number} is no line of CSV ({bad}). Check that the file is "
+                        f"{self._where} has no header: line {number} is not CSV ({bad}). Check that the file is "
                         f"what its name says, and in UTF-8."
                     ) from bad
                 self._rejects.add(f"line {number}", str(bad), line or b"")
@@ -78,7 +78,7 @@ def _fields(line: bytes | None) -> list[str]:
     try:
         return next(csv.reader([text], strict=True))
     except csv.Error as cause:
-        raise ValueError(f"no CSV: {cause}") from cause
+        raise ValueError(f"not CSV: {cause}") from cause
 
 
 def check_columns(there: list[str], wanted: Iterable[str], where: str) -> None:

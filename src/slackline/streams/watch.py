@@ -48,7 +48,7 @@ class Watch:
         self._looked = self._now()
         disabled = {name for name in self._sync.streams if self._sync.is_disabled(name)}
         for name in sorted(disabled - self._disabled):
-            logger.warning("stream %r owed too often and is disabled: nobody waits for it until it is back", name)
+            logger.warning("stream %r timed out too often and is disabled until it delivers again", name)
         for name in sorted(self._disabled - disabled):
             logger.info("stream %r is back", name)
         self._disabled = disabled
@@ -59,7 +59,7 @@ class Watch:
             self._moved, self._progress = False, self._now()
         elif idle >= self._patience:
             logger.warning(
-                "nothing has gone out for %.3g s: %d events wait for %s. Give max_delay to go on without it",
+                "nothing has gone out for %.3g s: %d events wait for %s. Give max_delay to go on without such streams",
                 idle,
                 self._sync.waiting,
                 ", ".join(map(repr, self._sync.owing())),

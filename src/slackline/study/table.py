@@ -144,11 +144,11 @@ def _header(path: Path) -> list[str]:
         lines = file.read(_BLOCK).removeprefix(codecs.BOM_UTF8).splitlines()
     line = next(filter(None, lines), b"")
     if not line or b"\0" in line:
-        raise _unreadable(path, "its first line is no text" if line else "the file is empty")
+        raise _unreadable(path, "its first line is not text" if line else "the file is empty")
     try:
         return next(csv.reader([line.decode()]))
     except csv.Error as cause:
-        raise _unreadable(path, f"its first line is no header: {cause}") from cause
+        raise _unreadable(path, f"its first line is not a header: {cause}") from cause
 
 
 def _is_utf8(path: Path) -> bool:
@@ -234,7 +234,7 @@ def _texts(column: pa.ChunkedArray) -> Iterator[str | None]:
 
 def _no_times(column: pa.ChunkedArray, name: str, unit: str, path: Path) -> SchemaError:
     return SchemaError(
-        f"column {name!r} of {path.name} holds {column.type}, no times. Give integers in {unit} (or another "
+        f"column {name!r} of {path.name} holds {column.type}, not times. Give integers in {unit} (or another "
         f"--unit), or time stamps."
     )
 
@@ -248,7 +248,7 @@ def read_codes(column: pa.ChunkedArray, name: str, path: Path) -> tuple[Ints, li
         chunks = column.dictionary_encode().unify_dictionaries().chunks
     except pa.ArrowException as cause:
         raise SchemaError(
-            f"column {name!r} of {path.name} holds {column.type}, no names. Give strings or integers."
+            f"column {name!r} of {path.name} holds {column.type}, not names. Give strings or integers."
         ) from cause
     if not chunks:
         return np.zeros(0, np.int64), []

@@ -133,8 +133,8 @@ class StreamStats:
     """What was counted of a stream. Times are in the unit of the synchroniser's ``now``, and 0 without it.
 
     ``received = released + late + quarantined + waiting``. ``backwards`` events came behind one of their own stream,
-    ``repeated`` ones at the time stamp of the last. ``failures`` is how many events timed out because this stream
-    owed them something. ``held_up`` events went out when this stream delivered: it was the last they waited for.
+    ``repeated`` ones at the time stamp of the last. ``failures`` is how many events timed out waiting for this
+    stream. ``held_up`` events went out when this stream delivered: it was the last they waited for.
     """
 
     received: int

@@ -69,7 +69,7 @@ class Synchroniser:
         if max_delay is not None and now is None:
             raise ConfigError(f"max_delay={max_delay!r} needs the time to measure it by: pass now=time.monotonic, say.")
         if isinstance(streams, str) or not isinstance(streams, Iterable):
-            raise ConfigError(f"streams={streams!r} is no list of names; give one.")
+            raise ConfigError(f"streams={streams!r} is not valid; it must be a list of names.")
         self._method = METHODS[method]()
         self._now = now
         self._roster = Roster()
@@ -208,7 +208,7 @@ class Synchroniser:
             sync = cls(**options, now=now)
             sync._restore(state)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-            raise StateError(f"these bytes are no synchroniser: {error!r}.") from error
+            raise StateError(f"these bytes are not a saved synchroniser: {error!r}.") from error
         return sync
 
     def check_invariants(self) -> None:
@@ -338,7 +338,7 @@ class Synchroniser:
                 self._options.max_waiting,
                 f"they wait for {', '.join(map(repr, self.owing()))}.",
                 option="max_waiting",
-                remedy="Give max_delay, remove() who owes, or raise max_waiting.",
+                remedy="Give max_delay, remove() the streams that lag behind, or raise max_waiting.",
             )
 
     def _check_aside(self) -> None:

@@ -157,7 +157,6 @@ def test_markup_in_a_name_is_only_a_name(tmp_path):
     "change",
     [
         ["--unit", "hours"],
-        ["--method", "magic"],
         ["--max-delay", "-1"],
         ["--max-failures", "0"],
         ["--out", "ordered.xlsx"],

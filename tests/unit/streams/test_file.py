@@ -307,8 +307,8 @@ def test_a_stream_can_be_read_again_from_its_start(tmp_path: Path) -> None:
     [
         ("a.csv", b"", "a.csv has no header: the file is empty"),
         ("a.csv.gz", b"", "a.csv.gz has no header"),
-        ("a.csv", bytes(range(256)), "a.csv has no header: line 1 is no line of CSV"),
-        ("a.csv", "ts,gr\u00f6\u00dfe\n1,2\n".encode("latin-1"), "a.csv has no header: line 1 is no line of CSV"),
+        ("a.csv", bytes(range(256)), "a.csv has no header: line 1 is not CSV"),
+        ("a.csv", "ts,gr\u00f6\u00dfe\n1,2\n".encode("latin-1"), "a.csv has no header: line 1 is not CSV"),
         ("a.csv", "ts\n1\n".encode("utf-16"), "a.csv has no header: line 1"),
         ("a.csv.gz", gzip.compress(b"ts\n1\n" * 1_000)[:-9], "cannot read .*end-of-stream"),
         ("a.csv.gz", b"ts\n1\n", "cannot read .*Not a gzipped file"),

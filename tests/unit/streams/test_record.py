@@ -63,7 +63,7 @@ def test_a_time_of_day_is_turned_into_the_unit(unit: str, ts: int) -> None:
         ("noon", "neither an integer nor"),
         ("1_000", "neither an integer nor"),
         ("nan", "neither an integer nor"),
-        ("9" * 5000, "no time stamp"),
+        ("9" * 5000, "not a time stamp"),
         ("2024-13-01", "neither an integer nor"),
     ],
 )

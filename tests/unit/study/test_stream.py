@@ -154,7 +154,7 @@ def test_lists_are_no_names(tmp_path):
 
 
 def test_words_are_no_times(tmp_path):
-    with pytest.raises(SchemaError, match=r"'ts' of stream\.csv holds string, no times"):
+    with pytest.raises(SchemaError, match=r"'ts' of stream\.csv holds string, not times"):
         load_stream(csv(tmp_path, "arrival,ts,source\n1,noon,a\n"), **COLUMNS)
 
 

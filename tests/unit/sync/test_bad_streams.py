@@ -190,10 +190,10 @@ def test_what_is_set_aside_is_bounded_too_and_drained() -> None:
         ({"max_delay": "5", "now": WallTime()}, "max_delay='5' is not valid"),
         ({"max_failures": 0}, "max_failures=0 is not valid"),
         ({"max_waiting": True}, "max_waiting=True is not valid"),
-        ({"streams": "abc"}, "streams='abc' is no list of names"),
-        ({"streams": 5}, "streams=5 is no list of names"),
-        ({"streams": [""]}, "a stream is named by a string; got ''"),
-        ({"streams": [3]}, "a stream is named by a string; got 3"),
+        ({"streams": "abc"}, "streams='abc' is not valid; it must be a list of names"),
+        ({"streams": 5}, "streams=5 is not valid; it must be a list of names"),
+        ({"streams": [""]}, "a stream is named by a string that is not empty; got ''"),
+        ({"streams": [3]}, "a stream is named by a string that is not empty; got 3"),
     ],
 )
 def test_options_that_cannot_work_are_refused(options: dict[str, Any], message: str) -> None:
