@@ -76,8 +76,8 @@ class MqttStream(RecordStream):
         require("MqttStream", "aiomqtt")
         if not _is_filter(topic):
             raise ConfigError(
-                f"topic={topic!r:.100} is neither a topic nor a filter: `+` stands for a whole level, as in a/+/b, and `#` "
-                f"for all that follow, as in a/#."
+                f"topic={topic!r:.100} is neither a topic nor a filter: `+` stands for a whole level, as in a/+/b, and "
+                f"`#` for all that follow, as in a/#."
             )
         super().__init__(name or topic, ts, type, type_field, seq, unit)
         check.whole_number("in_flight", in_flight, 1, 0xFFFF)  # as MQTT allows

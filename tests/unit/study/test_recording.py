@@ -162,7 +162,7 @@ def truncated_gzip(folder):
     [
         (lambda folder: write(folder, "b.csv", ""), "cannot read"),
         (lambda folder: write(folder, "b.csv", "tz,at\n1,1\n"), "Did you mean 'tz'"),
-        (lambda folder: write(folder, "b.csv", "ts,at\nnoon,1\n"), "no times"),
+        (lambda folder: write(folder, "b.csv", "ts,at\nnoon,1\n"), "not times"),
         (lambda folder: write(folder, "b.jsonl", '{"ts": 1, "at": 1}\n{"ts": 2, "a'), "cannot read"),
         (truncated_parquet, "cannot read"),
         (truncated_gzip, "Truncated"),
