@@ -141,7 +141,7 @@ class Synchroniser:
         """
         if self._closed:
             raise ClosedError("push after close(): the streams have ended. Make a new synchroniser for others.")
-        arrived = _listed(events)
+        arrived = [events] if isinstance(events, Event) else _listed(events)
         out: list[Event] = []
         self._failed.clear()
         taken = 0
@@ -251,16 +251,14 @@ class Synchroniser:
         if ts is not event.ts:  # 7.0 and np.int64(7) are 7
             event = Event.of(event.type, ts, event.source, event.seq, dict(event.payload))
         now = self._time()
-        if ts >= self._reached[0] and self._is_full(stream):
-            # What the method holds longer than it must goes out. It may be newer than this event.
-            self._release(self._method.sweep(), now, out, None)
+        if stream.waiting and len(self._method) >= self._options.max_waiting:
+            self._make_room(stream, ts, now, out)
         if ts < self._reached[0]:
             self._check_aside()
             stream.hear(ts)
             stream.late += 1
             self.late.append(Late(event, self._reached[0] - ts))
         else:
-            self._check_room(stream)
             self._insert(event, ts, stream, now, out)
         self._time_out(now, out)
 
@@ -327,15 +325,18 @@ class Synchroniser:
             stream.times_disabled += 1
             self._mask(stream, now, out)
 
-    def _is_full(self, stream: Stream) -> bool:
-        """Is there no room for another event of a stream? One of which nothing waits may be the one that is owed."""
-        return stream.waiting > 0 and len(self._method) >= self._options.max_waiting
+    def _make_room(self, stream: Stream, ts: int, now: float, out: list[Event]) -> None:
+        """Too many wait. Let those go that the method holds longer than it must, or refuse the event that came.
 
-    def _check_room(self, stream: Stream) -> None:
-        if self._is_full(stream):
+        What goes may be newer than that event, which is late then and needs no room.
+        """
+        if ts >= self._reached[0]:
+            self._release(self._method.sweep(), now, out, None)
+        waiting, limit = len(self._method), self._options.max_waiting
+        if ts >= self._reached[0] and stream.waiting and waiting >= limit:
             raise BufferLimitError(
-                len(self._method),
-                self._options.max_waiting,
+                waiting,
+                limit,
                 f"they wait for {', '.join(map(repr, self.owing()))}.",
                 option="max_waiting",
                 remedy="Give max_delay, remove() the streams that lag behind, or raise max_waiting.",
@@ -350,8 +351,6 @@ class Synchroniser:
 
 def _listed(events: Any) -> list[Event]:
     """The events, before any is taken: what gives them may raise."""
-    if isinstance(events, Event):
-        return [events]
     if isinstance(events, Iterable):
         return list(events)
     raise ConfigError(f"push() takes an event or several; got a {type(events).__name__}: {events!r}.")
