@@ -163,7 +163,7 @@ def test_a_file_of_an_unknown_kind_is_refused(tmp_path: Path, name: str) -> None
 def test_what_cannot_grow_cannot_be_followed(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="compressed"):
         FileStream(tmp_path / "a.csv.gz", ts="ts", follow=True)
-    with pytest.raises(ConfigError, match="no folder"):
+    with pytest.raises(ConfigError, match="not a folder"):
         FileStream(tmp_path / "a.parquet", ts="ts", follow=True)
 
 
@@ -286,10 +286,10 @@ def test_what_is_no_regular_file_is_refused(tmp_path: Path, name: str) -> None:
     writer = os.open(tmp_path / name, os.O_RDWR)
     unblock = threading.Timer(5, os.close, [writer])  # should somebody read all the same, it ends
     unblock.start()
-    with pytest.raises(AdapterError, match="no regular file"):
+    with pytest.raises(AdapterError, match="not a regular file"):
         read(tmp_path / name)
     if name == "a.csv":
-        with pytest.raises(AdapterError, match="no regular file"):
+        with pytest.raises(AdapterError, match="not a regular file"):
             run(some_of(follow(tmp_path / name), 1))
     unblock.cancel()
     os.close(writer)

@@ -89,7 +89,7 @@ def test_no_streams_no_sink_and_no_adapter_are_refused() -> None:
         Junction([], print)
     with pytest.raises(ConfigError, match="it must be a function"):
         Junction([Listed("a", [])], None)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="no adapter"):
+    with pytest.raises(ConfigError, match="not an adapter"):
         Junction([[1, 2]], print)  # type: ignore[list-item]
 
 
