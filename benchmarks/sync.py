@@ -1,4 +1,4 @@
-"""The tests of seed 002: what synchronising many streams costs, by four methods.
+"""The tests of [Sync]: what synchronising many streams costs, by four methods.
 
     slackline bench sync --json
 
@@ -8,7 +8,7 @@ of Figure 2), ``runs`` (a list of ``streams, delayed, method, visited, seconds, 
 longer the next best took there, at least) and ``growth`` (frontier's time per event with the most streams over that
 with 16, without delays, and the ratio of the logarithms of these numbers, which it should not exceed).
 
-As in the document all streams have the same throughput and 10,000 events are made: one per tick, the streams in
+As in [Sync] all streams have the same throughput and 10,000 events are made: one per tick, the streams in
 turn. Without delay they arrive as they occur, with 1 to 1500 streams; ``delayed`` is how many of the first streams are
 late (2, or 1 if there is only one), with 1 to 256 streams: the first by 100 ticks, the second by 200.
 
@@ -39,7 +39,7 @@ from slackline.sync import METHODS, Synchroniser
 #: Figure 2: which stream an event is of, and in which order the events arrive. The picture's order did not survive in
 #: the text. Of the 720,720 orders in which every stream delivers in order this is the only one that gives the tree of
 #: Figure 3 when event 9 arrives, has event 4 arrive ninth (counted from 0) right behind 1 and 2, and gives all six
-#: numbers of Table I with the counting rules below, which the document does not give either.
+#: numbers of Table I with the counting rules below, which [Sync] does not give either.
 STREAM_OF = {6: 1, 7: 1, 11: 1, 0: 2, 1: 2, 2: 2, 4: 2, 9: 2, 3: 3, 5: 3, 8: 3, 10: 4, 12: 4}
 ARRIVALS = (6, 0, 3, 10, 5, 7, 8, 1, 2, 4, 9, 12, 11)
 #: The event with which processing begins (III-A).
@@ -83,7 +83,7 @@ def _positive(text: str) -> int:
 
 
 def figure2() -> dict[str, Any]:
-    """Table I as counted here, and as the document has it."""
+    """Table I as counted here, and as [Sync] has it."""
     return {
         "binary_tree": binary_tree(),
         "indexed_list": indexed_list(),
@@ -205,7 +205,7 @@ def _time(arrivals: list[Event], streams: int, method: str) -> tuple[float, int]
 def _held(arrivals: list[Event], streams: int, method: str) -> float:
     """For how many arrivals an event is kept, on average."""
     now = 0
-    sync = Synchroniser(map(_name, range(streams)), method=method, clock=lambda: now)
+    sync = Synchroniser(map(_name, range(streams)), method=method, now=lambda: now)
     for now, event in enumerate(arrivals):  # noqa: B007
         sync.push(event)
     sync.close()
@@ -238,7 +238,7 @@ def _case(run: dict[str, Any]) -> tuple[int, int]:
 
 def _print(figures: dict[str, Any]) -> None:
     console = Console()
-    table = Table(title="Table I on the stream of Figure 2: counted here (in the document)", title_justify="left")
+    table = Table(title="Table I on the stream of Figure 2: counted here (in the paper)", title_justify="left")
     table.add_column("")
     for name in TABLE_1:
         table.add_column(name.replace("_", " "), justify="right")

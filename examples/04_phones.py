@@ -21,7 +21,8 @@ import pyarrow.csv
 
 import slackline as sl
 from slackline import data
-from slackline.sync import Dependencies, Occurrences, Synchroniser, Transitions
+from slackline.occurrence import Dependencies, Occurrences, Transitions
+from slackline.sync import Synchroniser
 
 INTERVAL = 500  # ms between two events of a phone
 
@@ -51,7 +52,7 @@ def in_step(table: pa.Table) -> tuple[list[sl.Event], Synchroniser]:
     """A recording in order, as a synchroniser gives it that lives through the arrivals."""
     now = 0
     # A phone that is 3 s behind has failed: the others go on. That is six of its events.
-    sync = Synchroniser(sorted(set(table["source"].to_pylist())), max_delay=6 * INTERVAL, clock=lambda: now)
+    sync = Synchroniser(sorted(set(table["source"].to_pylist())), max_delay=6 * INTERVAL, now=lambda: now)
     events: list[sl.Event] = []
     for row in table.to_pylist():
         now, ts = row["arrival_ms"], row["ts_ms"]

@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 import slackline as sl
+from slackline.occurrence import Dependencies, Dependency, Occurrences, Transitions
 from slackline.sim.building import HOUR, MINUTE, SECOND, Building, Change, building
-from slackline.sync import Dependencies, Dependency, Occurrences, Synchroniser, Transitions
+from slackline.sync import Synchroniser
 
 MAX_LAG = 40 * SECOND
 
@@ -23,9 +24,9 @@ def in_step(day: Building) -> tuple[list[sl.Event], Synchroniser]:
     now = 0
     # Every device tells its state once a minute, and the gateway adds up to 20 s: who is 90 s behind has failed.
     names = [device.name for device in day.devices]
-    sync = Synchroniser(names, max_delay=90 * SECOND, clock=lambda: now)
+    sync = Synchroniser(names, max_delay=90 * SECOND, now=lambda: now)
     events: list[sl.Event] = []
-    for now, event in zip(day.arrivals, day.events, strict=True):  # noqa: B007 (the clock reads it)
+    for now, event in zip(day.arrivals, day.events, strict=True):  # noqa: B007 (the synchroniser reads it)
         events += sync.push(event)
     return events + sync.close(), sync
 

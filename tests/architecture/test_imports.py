@@ -24,7 +24,7 @@ RANKS: tuple[tuple[str, ...], ...] = (
     ("host",),
     (ROOT, "testing", "checks"),
     ("node",),
-    ("sim", "streams"),
+    ("sim", "streams", "occurrence"),
     ("spark", "soccer", "study"),
     ("report",),
     ("cli",),
@@ -38,7 +38,7 @@ MAY_USE_HELPERS = {"cli"}
 ONLY_IN = {"pyspark": {"spark"}}
 
 # Machines without I/O: time, randomness and hosts come in as arguments.
-PURE = {"core", "ordering", "speculation", "sync", "engine", "node"}
+PURE = {"core", "ordering", "speculation", "sync", "occurrence", "engine", "node"}
 IMPURE_MODULES = {"asyncio", "multiprocessing", "random", "socket", "threading", "time"}
 CLOCK_READINGS = {"now", "today", "utcnow"}
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from slackline.core.errors import BufferLimitError
 from slackline.core.event import Event
 from slackline.sync import METHODS, Synchroniser
 
@@ -88,10 +89,10 @@ class Run:
 def run(world: World, method: str, restart: int | None = None) -> Run:
     now = 0
 
-    def clock() -> int:
+    def time() -> int:
         return now
 
-    sync = Synchroniser(world.streams, method=method, clock=clock, **world.options)
+    sync = Synchroniser(world.streams, method=method, now=time, **world.options)
     out: list[Event] = []
     marks = []
     for i, (what, now, thing) in enumerate(world.steps):  # noqa: B007
@@ -106,7 +107,7 @@ def run(world: World, method: str, restart: int | None = None) -> Run:
         sync.check_invariants()
         marks.append(len(out))
         if i == restart:
-            sync = Synchroniser.load(sync.save(), clock=clock)
+            sync = Synchroniser.load(sync.save(), now=time)
             sync.check_invariants()
     out += sync.close()
     sync.check_invariants()
@@ -123,6 +124,27 @@ def test_what_goes_out_is_in_order_and_nothing_is_lost(method: str, world: World
     done = run(world, method)
     assert [e.ts for e in done.out] == sorted(e.ts for e in done.out)
     assert sorted(map(repr, done.out + done.late)) == sorted(map(repr, pushed(world)))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(world=worlds(in_order=False, changes=False, patience=False), most=st.integers(1, 8))
+def test_what_goes_out_at_the_limit_of_waiting_events_is_in_order_and_nothing_is_lost(
+    method: str, world: World, most: int
+) -> None:
+    sync = Synchroniser(world.streams, method=method, max_waiting=most)
+    out: list[Event] = []
+    refused: list[Event] = []
+    for event in pushed(world):
+        try:
+            out += sync.push(event)
+        except BufferLimitError as error:
+            out += error.outputs
+            refused += error.refused
+        sync.check_invariants()
+    out += sync.close()
+    late = [late.event for late in sync.late]
+    assert [e.ts for e in out] == sorted(e.ts for e in out)
+    assert sorted(map(repr, out + late + refused)) == sorted(map(repr, pushed(world)))
 
 
 @given(world=worlds(patience=False))

@@ -14,7 +14,7 @@ from rich.table import Table
 from slackline.cli.failure import reports_errors
 from slackline.core.errors import SlacklineError
 from slackline.report import Scale, params_text, share_text, study_page, verdict
-from slackline.study import PolicyResult, Stream, StudyResult, load_stream
+from slackline.study import PolicyResult, RecordedStream, StudyResult, load_stream
 from slackline.study import study as run_study
 
 
@@ -32,7 +32,7 @@ def study(
     type: Annotated[
         str | None, typer.Option(help="Column of event types; each type of a source counts as a source.")
     ] = None,
-    unit: Annotated[Literal["us", "ms", "ns"], typer.Option(help="Unit of both times.")] = "us",
+    unit: Annotated[Literal["us", "ms", "ns", "s"], typer.Option(help="Unit of both times.")] = "us",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the figures as JSON, waits in the stream's unit.")
     ] = False,
@@ -56,7 +56,7 @@ def study(
         _print(result, file.name)
 
 
-def _with_progress(stream: Stream, console: Console) -> StudyResult:
+def _with_progress(stream: RecordedStream, console: Console) -> StudyResult:
     columns = (TextColumn("{task.description:>12}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("reading", total=None)

@@ -15,7 +15,7 @@ from rich.table import Table
 from slackline.cli.failure import reports_errors
 from slackline.core.errors import ConfigError, SlacklineError
 from slackline.report import SyncWords, sync_page
-from slackline.study import Columns, SyncResult, load_recording, synchronise_recording, write_ordered
+from slackline.study import ColumnNames, SyncResult, load_recording, synchronise_recording, write_ordered
 from slackline.study.recording import Keep
 from slackline.study.table import CSV, ending_of
 
@@ -38,15 +38,12 @@ def sync(
     source: Annotated[
         str | None, typer.Option(help="Column that names the stream of a row, if a file holds several.")
     ] = None,
-    unit: Annotated[Literal["us", "ms", "ns"], typer.Option(help="Unit of all times.")] = "us",
-    method: Annotated[
-        Literal["frontier", "balanced", "method2", "method1"], typer.Option(help="How waiting events are kept.")
-    ] = "frontier",
+    unit: Annotated[Literal["us", "ms", "ns", "s"], typer.Option(help="Unit of all times.")] = "us",
     max_delay: Annotated[
-        int | None, typer.Option(min=0, help="Let an event go that waited longer; in --unit. For ever unless given.")
+        int | None, typer.Option(min=0, help="Let an event go that waited longer; in --unit. No limit unless given.")
     ] = None,
     max_failures: Annotated[
-        int, typer.Option(min=1, help="After so many time-outs nobody waits for a stream, until it delivers again.")
+        int, typer.Option(min=1, help="After so many time-outs a stream is disabled until it delivers again.")
     ] = 3,
     out: Annotated[
         Path | None,
@@ -62,14 +59,13 @@ def sync(
         task = bar.add_task("reading", total=None)
         recording = load_recording(
             files,
-            Columns(ts, arrival, source, unit),
+            ColumnNames(ts, arrival, source, unit),
             keep=keep,
             progress=lambda name, done, total: bar.update(task, description=name, completed=done, total=total),
         )
         bar.update(task, description="synchronising", completed=0, total=len(recording.stream))
         result = synchronise_recording(
             recording,
-            method=method,
             max_delay=max_delay,
             max_failures=max_failures,
             progress=lambda done: bar.update(task, completed=done),

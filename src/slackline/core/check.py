@@ -15,15 +15,16 @@ def one_of(option: str, value: Any, allowed: Iterable[str]) -> None:
         raise ConfigError(f"{option}={value!r} is unknown; choose one of {allowed}.")
 
 
-def whole_number(option: str, value: Any, least: int) -> int:
-    """The value, if it is a whole number of at least ``least``.
+def whole_number(option: str, value: Any, least: int, most: int | None = None) -> int:
+    """The value, if it is a whole number within the bounds.
 
     >>> whole_number("window", 0, 1)
     Traceback (most recent call last):
     slackline.core.errors.ConfigError: window=0 is not valid; it must be a whole number of at least 1.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ConfigError(f"{option}={value!r} is not valid; it must be a whole number of at least {least}.")
+    inside = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    if not inside or not (most is None or value <= most):
+        raise ConfigError(f"{option}={value!r} is not valid; it must be a whole number {_bounds(least, most)}.")
     return value
 
 
@@ -31,6 +32,18 @@ def number(option: str, value: Any, least: float, most: float | None = None) -> 
     """The value, if it is a number within the bounds (so no NaN)."""
     inside = isinstance(value, int | float) and not isinstance(value, bool) and value >= least
     if not inside or not (most is None or value <= most):
-        bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
-        raise ConfigError(f"{option}={value!r} is not valid; it must be a number {bounds}.")
+        raise ConfigError(f"{option}={value!r} is not valid; it must be a number {_bounds(least, most)}.")
     return float(value)
+
+
+def positive(option: str, value: Any, most: float | None = None) -> float:
+    """The value, if it is a number above 0 and at most ``most`` (so no NaN)."""
+    inside = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+    if not inside or not (most is None or value <= most):
+        bounds = "" if most is None else f" and at most {most}"
+        raise ConfigError(f"{option}={value!r} is not valid; it must be a number above 0{bounds}.")
+    return float(value)
+
+
+def _bounds(least: float, most: float | None) -> str:
+    return f"of at least {least}" if most is None else f"from {least} to {most}"

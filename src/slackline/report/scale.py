@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from slackline.study import UNITS, PolicyResult, StudyResult
+from slackline.core.time import PER_SECOND
+from slackline.study import PolicyResult, StudyResult
 
 _NAMES = {"ns": "ns", "us": "µs", "ms": "ms", "s": "s"}
-_PER_SECOND = UNITS | {"s": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,11 @@ class Scale:
     def of(cls, values: Iterable[float | None], unit: str) -> Scale:
         """The largest unit that leaves the middle one of the values at one or more."""
         known = sorted(v for v in values if v)
-        middle = known[len(known) // 2] / UNITS[unit] if known else 1e-3
-        name = next((n for n in ("s", "ms", "us") if middle * _PER_SECOND[n] >= (20 if n == "s" else 1)), "ns")
-        if _PER_SECOND[name] > UNITS[unit]:
+        middle = known[len(known) // 2] / PER_SECOND[unit] if known else 1e-3
+        name = next((n for n in ("s", "ms", "us") if middle * PER_SECOND[n] >= (20 if n == "s" else 1)), "ns")
+        if PER_SECOND[name] > PER_SECOND[unit]:
             name = unit
-        return cls(_NAMES[name], _PER_SECOND[name] / UNITS[unit])
+        return cls(_NAMES[name], PER_SECOND[name] / PER_SECOND[unit])
 
     @classmethod
     def of_study(cls, result: StudyResult) -> Scale:

@@ -20,9 +20,10 @@ import pyarrow.compute as pc
 
 from slackline.core.errors import StateError
 from slackline.core.event import Event
+from slackline.core.outcome import Late, Quarantined
 from slackline.core.time import MAX_TS
 from slackline.spark.codec import ARRIVAL, NO_ARRIVAL, NO_KEY, NULL_SITE, SITE, decode, encode, joined, placed, pushes
-from slackline.sync import Late, Quarantined, Synchroniser
+from slackline.sync import Synchroniser
 
 #: The column with the rows' numbers, while they wait.
 NR = "__slackline_nr"
@@ -33,7 +34,7 @@ STATE_BYTES = 2**30
 Saved = tuple[bytes | None, bytes | None, int, int, int]
 
 
-class Clock:
+class StreamClock:
     """The greatest time stamp so far."""
 
     def __init__(self, now: int) -> None:
@@ -51,11 +52,11 @@ class Weave:
     options: Mapping[str, Any] = field(default_factory=dict)
     arrival: bool = False
 
-    def synchroniser(self, saved: bytes | None, clock: Clock) -> Synchroniser:
-        """A new synchroniser, or the saved one, whose options are those it was saved with."""
+    def synchroniser(self, saved: bytes | None, clock: StreamClock) -> Synchroniser:
+        """A new synchroniser, or the saved one with the options of now."""
         if saved is None:
-            return Synchroniser(self.streams, clock=clock, **self.options)
-        sync = Synchroniser.load(bytes(saved), clock=clock)
+            return Synchroniser(self.streams, now=clock, **self.options)
+        sync = Synchroniser.load(bytes(saved), now=clock, **self.options)
         if set(sync.streams) != set(self.streams):
             raise StateError(
                 f"the checkpoint is of the streams {sorted(sync.streams)}, the query has {sorted(self.streams)}. Give "
@@ -76,7 +77,7 @@ class Loom:
         #: Rows numbered so far, and rows put in order so far.
         self.rows = rows
         self.position = position
-        self._clock = Clock(now)
+        self._clock = StreamClock(now)
         self._sync = None if site == NULL_SITE else recipe.synchroniser(sync, self._clock)
         #: The rows that wait, by their numbers; None before the first.
         self._held = None if held is None else decode(held)
@@ -157,7 +158,9 @@ class Loom:
         if late:
             yield self._out("late", take(e.event for e in late), lateness=[e.lateness for e in late])
         if aside:
-            yield self._out("quarantine", take(e.event for e in aside), reason=[e.reason for e in aside])
+            yield self._out(
+                "quarantine", take(e.event for e in aside), reason=[f"{e.reason}: {e.detail}" for e in aside]
+            )
         self._held = rows.filter(pa.array(waits)) if waits.any() else None
 
     def _out(self, kind: str, rows: pa.Table, **given: Sequence[int | str]) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Many DataFrames in, one stream in order out: the synchroniser of seed 002 on the runtime of ``detect``."""
+"""Many DataFrames in, one stream in order out: the synchroniser of [Sync] on the runtime of ``detect``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slackline.spark.batch import weaver
 from slackline.spark.codec import SITE
 from slackline.spark.columns import column, key_back
 from slackline.spark.keyed import packed, stateful, whole
-from slackline.spark.loom import Clock, Weave
+from slackline.spark.loom import StreamClock, Weave
 from slackline.spark.processor import LoomProcessor, unpack
 from slackline.spark.session import check
 from slackline.spark.union import Names, Union, output_schema
@@ -26,7 +26,6 @@ def synchronise(
     ts: Names,
     arrival: Names | None = None,
     key: Names | None = None,
-    method: str = "frontier",
     max_delay: float | None = None,
     max_failures: int = 3,
     max_waiting: int = 1_000_000,
@@ -53,13 +52,12 @@ def synchronise(
     union = Union(streams, ts, arrival, key)
     check(union.sample.sparkSession, streaming=union.sample.isStreaming)
     options = {
-        "method": method,
         "max_delay": max_delay,
         "max_failures": max_failures,
         "max_waiting": max_waiting,
     }
     recipe = Weave(tuple(streams), options, arrival is not None)
-    recipe.synchroniser(None, Clock(0))  # so that wrong options and names show here and now
+    recipe.synchroniser(None, StreamClock(0))  # so that wrong options and names show here and now
     prepared = union.prepare()
     schema = output_schema(prepared)
     packets = packed(prepared, ["stream"])

@@ -1,6 +1,6 @@
-"""Streams from files, web servers and brokers, in step: adapters, an output queue and a feeder (seed 002, Figure 1).
+"""Streams from files, web servers and brokers, in step: adapters, an output queue and a feeder [Sync, Figure 1].
 
-A host: it reads clocks, files and sockets. HTTP and MQTT need the extra ``slackline[streams]``.
+A host: it reads wall time, files and sockets. HTTP and MQTT need the extra ``streams``.
 """
 
 from slackline.streams.adapter import Adapter

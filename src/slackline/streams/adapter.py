@@ -1,4 +1,4 @@
-"""What a stream adapter is (seed 002, Figure 1), and what those of this package have in common."""
+"""What a stream adapter is [Sync, Figure 1], and what those of this package have in common."""
 
 from __future__ import annotations
 

@@ -18,7 +18,9 @@ class MissingPackageError(SlacklineError, ImportError):
 
     def __init__(self, user: str, package: str):
         self.package = package
-        super().__init__(f"{user} needs the package {package!r}: install it with `pip install 'slackline[streams]'`.")
+        super().__init__(
+            f"{user} needs the package {package!r}, of the extra 'streams': pip install 'slackline-streams[streams]'."
+        )
 
 
 class SinkError(SlacklineError):

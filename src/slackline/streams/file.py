@@ -13,15 +13,16 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from slackline.core import check
 from slackline.core.errors import ConfigError
 from slackline.core.event import Event
 from slackline.streams import parquet
 from slackline.streams.adapter import RecordStream
 from slackline.streams.backoff import Sleep, logger
 from slackline.streams.errors import AdapterError
+from slackline.streams.growing import CHUNK, FileChange, GrowingFile, check_regular
 from slackline.streams.lines import Line, Lines
 from slackline.streams.rows import CsvRows
-from slackline.streams.tail import CHUNK, Change, Tail, check_regular
 
 _CSV = (".csv",)
 _JSON = (".jsonl", ".ndjson", ".jsonlines")
@@ -69,13 +70,11 @@ class FileStream(RecordStream):
             raise ConfigError(f"{self._path.name} is compressed and cannot be followed; follow the plain file.")
         if follow and self._kind == "parquet" and not self._path.is_dir():
             raise ConfigError(
-                f"{self._path} is no folder: a Parquet file is complete or unreadable, it cannot grow. Follow the "
+                f"{self._path} is not a folder: a Parquet file is complete or unreadable, it cannot grow. Follow the "
                 f"folder into which the files are moved."
             )
-        if not poll > 0:
-            raise ConfigError(f"poll={poll!r} cannot be; it must be a time in seconds above 0.")
         self._follow = follow
-        self._poll = poll
+        self._poll = check.positive("poll", poll)
         self._sleep = sleep
         self._reopened = 0
 
@@ -103,7 +102,8 @@ class FileStream(RecordStream):
                 yield events
         except (pa.ArrowException, OSError, EOFError, zlib.error) as cause:
             raise AdapterError(
-                f"cannot read {path}: {cause}. Check that the file is there, is complete, and is what its name says."
+                f"cannot read {path}: {str(cause).rstrip('.')}. Check that the file is there, is complete, and is what "
+                f"its name says."
             ) from cause
         finally:
             pieces.close()
@@ -132,15 +132,15 @@ class FileStream(RecordStream):
 
     async def _growing(self) -> Any:
         """The events of a file that grows, as they come."""
-        tail = Tail(self._path)
+        tail = GrowingFile(self._path)
         cursor = _Cursor(self)
         try:
             while True:
                 data = await _in_thread(tail.read)
-                if isinstance(data, Change):
+                if isinstance(data, FileChange):
                     logger.warning("stream %r: %s: %s; reading from its start", self.name, self._path, data.value)
                     self._reopened += 1
-                    yield cursor.end() if data is Change.REPLACED else cursor.cut_off()
+                    yield cursor.end() if data is FileChange.REPLACED else cursor.cut_off()
                     cursor = _Cursor(self)
                 elif data:
                     yield await _in_thread(partial(cursor.take, data))
@@ -158,6 +158,7 @@ class FileStream(RecordStream):
             while data := file.read(CHUNK):
                 yield cursor.take(data)
         yield cursor.end()
+        cursor.check_header()
 
     def _pieces_of_rows(self, path: Path) -> Generator[list[Event], None, None]:
         check_regular(path)
@@ -190,6 +191,11 @@ class _Cursor:
         """The event in a last line without a newline, if there is one."""
         rest = self._lines.rest()
         return [] if rest is None else self._events([rest])
+
+    def check_header(self) -> None:
+        """The file has ended. Raise if it should have had a header."""
+        if self._rows is not None:
+            self._rows.check_header()
 
     def cut_off(self) -> list[Event]:
         """The file was cut short: what was read of its last line is of no use."""

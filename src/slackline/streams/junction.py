@@ -1,4 +1,4 @@
-"""The junction: many adapters, one synchroniser, one output queue, one feeder, one sink (seed 002, Figure 1)."""
+"""The junction: many adapters, one synchroniser, one output queue, one feeder, one sink [Sync, Figure 1]."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import Any
 
+from slackline.core import check
 from slackline.core.errors import ClosedError, ConfigError
 from slackline.core.event import Event
+from slackline.core.outcome import Late, Quarantined
+from slackline.core.time import Now
 from slackline.streams.adapter import Adapter
 from slackline.streams.backoff import Sleep, logger
-from slackline.streams.clock import Clock, PausableClock
-from slackline.streams.credit import Credit, Reading
+from slackline.streams.credit import Credit, OpenAdapter
 from slackline.streams.errors import AdapterError, SinkError
+from slackline.streams.now import PausableNow
 from slackline.streams.output import Feeder, OutputQueue, Sink
 from slackline.streams.stats import AdapterStats, JunctionStats
 from slackline.streams.watch import Watch
-from slackline.sync import Late, Quarantined, Synchroniser
+from slackline.sync import Synchroniser
 
 #: So many events that were set aside are kept; all are counted.
 KEPT = 1_000
@@ -37,12 +39,12 @@ class Junction:
 
     ``streams``    adapters (:class:`~slackline.streams.Adapter`), each with a name of its own.
     ``sink``       called with a list of events, in order; a plain function or a coroutine function.
-    ``method``, ``max_delay``, ``max_failures``  as in :class:`~slackline.sync.Synchroniser`. With ``max_delay`` (in
+    ``max_delay``, ``max_failures``  as in :class:`~slackline.sync.Synchroniser`. With ``max_delay`` (in
                    seconds) nobody waits longer for a silent stream; without it a silent stream holds up all the others,
                    and a warning is logged every ``patience`` seconds.
     ``queue``      how many events may lie in the output queue before the streams are no longer read.
     ``ahead``      how many events of one stream may wait for the others before it is no longer read.
-    ``on_aside``   called with each :class:`~slackline.sync.Late` and :class:`~slackline.sync.Quarantined` event. The
+    ``on_aside``   called with each :class:`~slackline.Late` and :class:`~slackline.Quarantined` event. The
                    newest are also kept in ``late`` and ``quarantined``.
 
     At most ``queue + streams * (ahead + 1)`` events are in memory at a time, besides what adapters have read in
@@ -55,45 +57,42 @@ class Junction:
         streams: Iterable[Adapter],
         sink: Sink,
         *,
-        method: str = "frontier",
         max_delay: float | None = None,
         max_failures: int = 3,
         queue: int = 10_000,
         ahead: int = 1_000,
         on_aside: Aside | None = None,
         patience: float = 30.0,
-        clock: Clock = time.monotonic,
+        now: Now = time.monotonic,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        _check_count("queue", queue)
-        _check_count("ahead", ahead)
+        check.whole_number("queue", queue, 1)
+        check.whole_number("ahead", ahead, 1)
+        check.positive("patience", patience)
         if not callable(sink):
-            raise ConfigError(f"sink={sink!r} cannot be called; give a function that takes a list of events.")
-        if not patience > 0:
-            raise ConfigError(f"patience={patience!r} cannot be; it must be a time in seconds above 0.")
+            raise ConfigError(f"sink={sink!r} is not valid; it must be a function that takes a list of events.")
         self.late: deque[Late] = deque(maxlen=KEPT)
         self.quarantined: deque[Quarantined] = deque(maxlen=KEPT)
-        self._clock = PausableClock(clock)
+        self._now = PausableNow(now)
         # The credit is the bound: the synchroniser's own would only come in between.
         self._sync = Synchroniser(
-            method=method,
             max_delay=max_delay,
             max_failures=max_failures,
-            clock=self._clock,
+            now=self._now,
             max_waiting=sys.maxsize,
         )
-        self._queue = OutputQueue(queue, self._clock)
-        self._feeder = Feeder(self._queue, sink, self._clock)
-        self._credit = Credit(ahead, method in ("method1", "method2"), self._sync.owing)
-        self._watch = Watch(self._sync, self._clock, sleep, max_delay, patience)
+        self._queue = OutputQueue(queue, self._now)
+        self._feeder = Feeder(self._queue, sink, self._now)
+        self._credit = Credit(ahead, self._sync.owing)
+        self._watch = Watch(self._sync, self._now, sleep, max_delay, patience)
         self._max_delay = max_delay
         self._on_aside = on_aside
         self._aside_error: Exception | None = None
         self._counts = {Late: 0, Quarantined: 0}
         #: All adapters, those that are being read, and whose each stream is.
-        self._adapters: dict[str, Reading] = {}
-        self._reading: dict[str, Reading] = {}
-        self._owner: dict[str, Reading] = {}
+        self._adapters: dict[str, OpenAdapter] = {}
+        self._reading: dict[str, OpenAdapter] = {}
+        self._owner: dict[str, OpenAdapter] = {}
         self._state = "new"
         self._loop: asyncio.AbstractEventLoop | None = None
         self._over = asyncio.Event()
@@ -112,12 +111,12 @@ class Junction:
         if self._state == "ended":
             raise ClosedError("the junction has ended; make a new one.")
         if not isinstance(adapter, Adapter):
-            raise ConfigError(f"{adapter!r} is no adapter: it needs a name and an asynchronous iterator of events.")
-        reading = Reading(adapter)
+            raise ConfigError(f"{adapter!r} is not an adapter: it needs a name and an asynchronous iterator of events.")
+        reading = OpenAdapter(adapter)
         if reading.many and self._max_delay is None:
             raise ConfigError(
                 f"adapter {adapter.name!r} carries many streams, which come and go unannounced; give max_delay, so "
-                f"that a stream that falls silent does not hold up the others for ever."
+                f"that a stream that falls silent does not stall the others."
             )
         if adapter.name in self._reading or self._sync.has(adapter.name):
             raise ConfigError(f"two streams are called {adapter.name!r}; give each a name of its own (name=...).")
@@ -210,12 +209,12 @@ class Junction:
 
     # Reading.
 
-    def _start(self, reading: Reading) -> None:
+    def _start(self, reading: OpenAdapter) -> None:
         reading.task = asyncio.create_task(self._read(reading))
         # No part of the task itself: one that is cancelled before its first step would never come to it.
         reading.task.add_done_callback(partial(self._done, reading))
 
-    async def _read(self, reading: Reading) -> None:
+    async def _read(self, reading: OpenAdapter) -> None:
         """Read an adapter to its end."""
         events = aiter(reading.adapter)
         taken = 0
@@ -236,9 +235,9 @@ class Junction:
             if hasattr(events, "aclose"):
                 await events.aclose()
 
-    def _take(self, reading: Reading, event: Event) -> None:
+    def _take(self, reading: OpenAdapter, event: Event) -> None:
         if not isinstance(event, Event):
-            raise AdapterError(f"adapter {reading.name!r} gave {event!r}, which is no event.")
+            raise AdapterError(f"adapter {reading.name!r} gave {event!r}, which is not an event.")
         source = event.source
         if source is None and not reading.many:
             event = Event.of(event.type, event.ts, reading.name, event.seq, dict(event.payload))
@@ -246,7 +245,7 @@ class Junction:
             self._join_unannounced(reading, source)
         self._release(self._sync.push(event), reading)
 
-    def _join_unannounced(self, reading: Reading, source: object) -> None:
+    def _join_unannounced(self, reading: OpenAdapter, source: object) -> None:
         if not reading.many or not isinstance(source, str) or not source:
             raise AdapterError(
                 f"adapter {reading.name!r} gave an event of source {source!r}; an adapter's events are of the source "
@@ -265,13 +264,13 @@ class Junction:
         logger.info("stream %r joins by adapter %r", source, reading.name)
         self._join(reading, source)
 
-    def _join(self, reading: Reading, stream: str) -> None:
+    def _join(self, reading: OpenAdapter, stream: str) -> None:
         self._sync.add(stream)
         reading.streams.add(stream)
         reading.waiting += self._sync.waiting_of(stream)  # left from an adapter that had it before
         self._owner[stream] = reading
 
-    def _release(self, events: list[Event], took: Reading | None = None) -> None:
+    def _release(self, events: list[Event], took: OpenAdapter | None = None) -> None:
         """What the synchroniser gave goes to the queue, what it set aside to its place; credit is settled."""
         if took is not None:
             took.waiting += 1
@@ -285,9 +284,9 @@ class Junction:
             self._credit.went_out()
         if took is not None:
             self._excuse_if_full(took)
-            self._credit.check(took, self._reading.values())
+            self._credit.check(took)
 
-    def _excuse_if_full(self, reading: Reading) -> None:
+    def _excuse_if_full(self, reading: OpenAdapter) -> None:
         """So much of an adapter waits that what its own streams owe cannot be read: it is not waited for.
 
         This is no failure of theirs, and they are not disabled. What they still say about that time is late.
@@ -319,36 +318,36 @@ class Junction:
 
     # Leaving.
 
-    def _done(self, reading: Reading, task: asyncio.Task[None]) -> None:
+    def _done(self, reading: OpenAdapter, task: asyncio.Task[None]) -> None:
         """An adapter has ended, failed, or was cancelled."""
         error: BaseException | None = None
         if not task.cancelled():
             reading.state, error = "ended", task.exception()
-        elif reading.told is not None:
-            reading.state = reading.told
+        elif reading.cancelled_as is not None:
+            reading.state = reading.cancelled_as
         else:
-            error = AdapterError(f"adapter {reading.name!r} raised CancelledError, but nobody had cancelled it.")
+            error = AdapterError(f"adapter {reading.name!r} raised CancelledError, but was not cancelled.")
         if error is not None:
             reading.state, reading.error = "failed", error
             logger.error("stream %r failed: %s: %s", reading.name, type(error).__name__, error)
         self._leave(reading)
 
-    async def _cancel(self, readings: Collection[Reading], state: str) -> None:
+    async def _cancel(self, readings: Collection[OpenAdapter], state: str) -> None:
         """Read them no longer."""
         tasks = [reading.task for reading in readings if reading.task is not None]
         for reading in readings:
-            reading.told = state
+            reading.cancelled_as = state
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
 
-    def _leave(self, reading: Reading) -> None:
+    def _leave(self, reading: OpenAdapter) -> None:
         """An adapter is not read any longer: nobody waits for its streams."""
         del self._reading[reading.name]
         for stream in sorted(reading.streams):
             self._release(self._sync.remove(stream))
-        self._credit.left(reading, self._reading.values())
+        self._credit.let_go(reading)
         if not self._reading:
             self._over.set()
 
@@ -356,11 +355,6 @@ class Junction:
         """Read nothing more; all that waits goes to the queue."""
         await self._cancel(list(self._reading.values()), "stopped")
         self._release(self._sync.close())
-
-
-def _check_count(option: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError(f"{option}={value!r} cannot be; it must be a whole number of at least 1.")
 
 
 def _counts(adapter: Adapter) -> Mapping[str, int]:

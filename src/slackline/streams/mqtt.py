@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
+from slackline.core import check
 from slackline.core.errors import ConfigError
 from slackline.core.event import Event
 from slackline.streams.adapter import RecordStream
@@ -75,12 +76,11 @@ class MqttStream(RecordStream):
         require("MqttStream", "aiomqtt")
         if not _is_filter(topic):
             raise ConfigError(
-                f"topic={topic!r:.100} is no topic and no filter: `+` stands for a whole level, as in a/+/b, and `#` "
-                f"for all that follow, as in a/#."
+                f"topic={topic!r:.100} is neither a topic nor a filter: `+` stands for a whole level, as in a/+/b, and "
+                f"`#` for all that follow, as in a/#."
             )
         super().__init__(name or topic, ts, type, type_field, seq, unit)
-        if not 1 <= in_flight <= 0xFFFF:
-            raise ConfigError(f"in_flight={in_flight!r} cannot be; MQTT allows 1 to {0xFFFF}.")
+        check.whole_number("in_flight", in_flight, 1, 0xFFFF)  # as MQTT allows
         self.many = name is None and ("+" in topic or "#" in topic)
         #: The type of an event is its topic's, too, where each topic is a stream.
         self._typed = type is not None or type_field is not None

@@ -1,4 +1,4 @@
-"""The output queue and the feeder (seed 002, IV-D): they absorb bursts, within a bound.
+"""The output queue and the feeder [Sync, IV-D]: they absorb bursts, within a bound.
 
 What the synchroniser releases is queued; the feeder gives it to the sink. Putting never waits, so nothing is lost by a
 task that is cancelled half way; instead the streams are not read while the queue is full. What the sink is working on
@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any
 
 from slackline.core.event import Event
-from slackline.streams.clock import PausableClock
+from slackline.streams.now import PausableNow
 
 #: Takes events, in order; a coroutine function or a plain one. What it returns otherwise is ignored.
 Sink = Callable[[list[Event]], Awaitable[object] | object]
@@ -24,14 +24,14 @@ Sink = Callable[[list[Event]], Awaitable[object] | object]
 class OutputQueue:
     """Events on their way to the sink. It is full with ``bound`` events; a release may still overfill it.
 
-    The clock stands still while the queue is full: then nobody reads, and no stream is to blame.
+    Time stands still while the queue is full: then nobody reads, and no stream is to blame.
     """
 
-    def __init__(self, bound: int, clock: PausableClock) -> None:
+    def __init__(self, bound: int, now: PausableNow) -> None:
         self.bound = bound
         #: The most events that were ever in it.
         self.peak = 0
-        self._clock = clock
+        self._now = now
         self._events: deque[Event] = deque()
         self._room = asyncio.Event()
         self._room.set()
@@ -54,7 +54,7 @@ class OutputQueue:
         self._something.set()
         if len(self._events) >= self.bound and self._room.is_set():
             self._room.clear()
-            self._clock.pause()
+            self._now.pause()
 
     async def room(self) -> None:
         """Wait until it is not full."""
@@ -79,20 +79,20 @@ class OutputQueue:
             self._something.clear()
         if len(self._events) < self.bound and not self._room.is_set():
             self._room.set()
-            self._clock.resume()
+            self._now.resume()
 
 
 class Feeder:
     """Takes events from the queue and gives them to the sink, as many as there are but at most half a queue at once."""
 
-    def __init__(self, queue: OutputQueue, sink: Sink, clock: PausableClock) -> None:
+    def __init__(self, queue: OutputQueue, sink: Sink, now: PausableNow) -> None:
         #: How many events the sink took.
         self.fed = 0
         #: What the sink was given last, if it raised.
         self.failed_on: list[Event] = []
         self._queue = queue
         self._sink = sink
-        self._clock = clock
+        self._now = now
 
     async def run(self) -> None:
         """Until the queue is closed and empty. Raises what the sink raises."""
@@ -100,8 +100,8 @@ class Feeder:
         while events := await self._queue.next(most):
             given = list(events)
             try:
-                # A sink that is no coroutine holds up everything, and so the clock.
-                with self._clock.paused():
+                # A sink that is no coroutine holds up everything, and so the time.
+                with self._now.paused():
                     result: Any = self._sink(given)
                 if inspect.isawaitable(result):
                     await result

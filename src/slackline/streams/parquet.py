@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slackline.streams.record import UNITS
+from slackline.core.time import converted
 from slackline.streams.rows import check_columns
 
 SUFFIXES = (".parquet", ".pq")
@@ -37,7 +37,7 @@ def _records(batch: pa.RecordBatch, ts: str, unit: str) -> list[dict[str, Any]]:
         # In Python's integers: in those of Arrow a far time of a fine unit would become a near one.
         for row in rows:
             if row[ts] is not None:
-                row[ts] = row[ts] * UNITS[kind.unit] // UNITS[unit]
+                row[ts] = converted(row[ts], kind.unit, unit)
     return rows
 
 

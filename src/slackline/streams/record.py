@@ -16,12 +16,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from slackline.core import check
 from slackline.core.errors import ConfigError
 from slackline.core.event import Event
-from slackline.core.time import MAX_TS
+from slackline.core.time import A_TIME_STAMP, PER_SECOND, converted, time_stamp
 
-#: Units of time, in nanoseconds.
-UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 #: So many rejected records are kept; all are counted.
 KEPT = 100
 #: So many characters of a rejected record are kept.
@@ -91,8 +90,7 @@ class Fields:
     unit: str = "us"
 
     def __post_init__(self) -> None:
-        if self.unit not in UNITS:
-            raise ConfigError(f"unit={self.unit!r} is unknown; choose one of {', '.join(UNITS)}.")
+        check.one_of("unit", self.unit, PER_SECOND)
         names = [name for name in (self.ts, self.type_field, self.seq) if name is not None]
         for name in [*names, self.type]:
             check_name(name, "a field or type")
@@ -114,58 +112,46 @@ class Fields:
 
 
 def time_of(value: Any, unit: str = "us") -> int:
-    """A time stamp: a non-negative integer.
+    """The time stamp that a record gives; see :mod:`slackline.core.time`.
 
-    Integers stay as they are, also as text or as a floating-point number without a fraction. ISO 8601 text and
-    ``datetime`` become integers in ``unit`` since 1970; without a time zone they are UTC.
+    Numbers stay as they are, also as text. ISO 8601 text and ``datetime`` become whole numbers of ``unit`` since 1970;
+    without a time zone they are UTC.
 
     >>> time_of("1970-01-01T00:00:01.5+00:00"), time_of(12.0), time_of("12")
     (1500000, 12, 12)
     """
-    kind = type(value)
-    if kind is int:
-        ts = value
-    elif kind is float:
-        ts = _integral(value)
-    elif kind is str:
-        ts = _time_in_text(value.strip(), unit)
-    elif isinstance(value, datetime):
-        ts = _since_epoch(value, unit)
-    else:
-        raise BadRecordError("the time stamp is missing" if value is None else f"{value!r} is no time stamp")
-    if not 0 <= ts <= MAX_TS:
-        raise BadRecordError(f"the time stamp {ts} is {'negative' if ts < 0 else 'absurdly large'}")
+    number = _number_in(value.strip(), unit) if isinstance(value, str) else value
+    if isinstance(number, datetime):
+        number = _since_epoch(number, unit)
+    if number is None:
+        raise BadRecordError("the time stamp is missing")
+    if isinstance(number, float) and EXACT < abs(number) < math.inf:
+        raise BadRecordError(f"the time stamp {number!r} has lost digits as a floating-point number")
+    ts = time_stamp(number)
+    if ts is None:
+        raise BadRecordError(f"the time stamp {number!r:.64} is not {A_TIME_STAMP}")
     return ts
 
 
-def _time_in_text(text: str, unit: str) -> int:
+def _number_in(text: str, unit: str) -> int | float | None:
+    """The number or the ISO 8601 time in a text; None if it is empty."""
     if not text:
-        raise BadRecordError("the time stamp is missing")
+        return None
     if len(text) > 64:
-        raise BadRecordError(f"{text[:20]!r}... is no time stamp")
+        raise BadRecordError(f"{text[:20]!r}... is not a time stamp")
     if _INTEGER.fullmatch(text):
         return int(text)
     if _NUMBER.fullmatch(text):
-        return _integral(float(text))
+        return float(text)
     try:
         return _since_epoch(datetime.fromisoformat(text), unit)
     except (ValueError, OverflowError) as cause:
         raise BadRecordError(f"{text!r} is neither an integer nor a time in ISO 8601") from cause
 
 
-def _integral(value: float) -> int:
-    if not math.isfinite(value):
-        raise BadRecordError(f"the time stamp is {value}")
-    if value != math.floor(value):
-        raise BadRecordError(f"the time stamp {value!r} has a fraction; give whole numbers of a smaller unit")
-    if abs(value) > EXACT:
-        raise BadRecordError(f"the time stamp {value!r} has lost digits as a floating-point number")
-    return int(value)
-
-
 def _since_epoch(moment: datetime, unit: str) -> int:
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return ((moment - _EPOCH) // _MICROSECOND) * 1_000 // UNITS[unit]
+    return converted((moment - _EPOCH) // _MICROSECOND, "us", unit)
 
 
 def _sequence_number(value: Any) -> int | None:
@@ -173,9 +159,10 @@ def _sequence_number(value: Any) -> int | None:
         if not value:
             return None
         value = int(value) if _INTEGER.fullmatch(value) and len(value) < 20 else value
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_TS:
-        raise BadRecordError(f"{value!r} is no sequence number")
-    return value
+    number = time_stamp(value)
+    if number is None:
+        raise BadRecordError(f"the sequence number {value!r:.64} is not {A_TIME_STAMP}")
+    return number
 
 
 def value_of(text: str) -> Any:
@@ -215,7 +202,7 @@ def object_of(text: bytes | str) -> dict[str, Any]:
     try:
         record = _json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
-        raise BadRecordError(f"no JSON: {cause}") from cause
+        raise BadRecordError(f"not JSON: {cause}") from cause
     if not isinstance(record, dict):
         raise BadRecordError(f"a JSON object is expected, not {type(record).__name__}")
     return record

@@ -36,7 +36,14 @@ class CsvRows:
                 continue
             try:
                 fields = _fields(line)
+                if self._columns is None and "\0" in fields[0]:
+                    raise ValueError("it holds NUL bytes")
             except ValueError as bad:
+                if self._columns is None:
+                    raise SchemaError(
+                        f"{self._where} has no header: line {number} is not CSV ({bad}). Check that the file is "
+                        f"what its name says, and in UTF-8."
+                    ) from bad
                 self._rejects.add(f"line {number}", str(bad), line or b"")
                 continue
             if self._columns is None:
@@ -49,6 +56,11 @@ class CsvRows:
                 for name in self._payload:
                     record[name] = value_of(record[name])
                 yield number, record
+
+    def check_header(self) -> None:
+        """Raise if there was none: the file has ended."""
+        if self._columns is None:
+            raise SchemaError(f"{self._where} has no header: the file is empty.")
 
     def _header(self, fields: list[str]) -> list[str]:
         columns = [field.strip() for field in fields]
@@ -66,7 +78,7 @@ def _fields(line: bytes | None) -> list[str]:
     try:
         return next(csv.reader([text], strict=True))
     except csv.Error as cause:
-        raise ValueError(f"no CSV: {cause}") from cause
+        raise ValueError(f"not CSV: {cause}") from cause
 
 
 def check_columns(there: list[str], wanted: Iterable[str], where: str) -> None:
@@ -83,4 +95,4 @@ def check_there(there: list[str], wanted: Iterable[str], where: str) -> None:
         if name not in there:
             close = difflib.get_close_matches(name, there, 1, 0.5)
             hint = f" Did you mean {close[0]!r}?" if close else ""
-            raise SchemaError(f"{where} has no column {name!r}; it has {', '.join(there)}.{hint}")
+            raise SchemaError(f"{where} has no column {name!r}; it has {', '.join(there) or 'none'}.{hint}")

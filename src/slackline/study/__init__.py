@@ -2,21 +2,20 @@
 
 from slackline.study.compare import PolicyResult, StudyResult, study
 from slackline.study.ordered import write_ordered
-from slackline.study.recording import Columns, Recording, load_recording
-from slackline.study.stream import Stream, load_stream
+from slackline.study.recording import ColumnNames, SyncRecording, load_recording
+from slackline.study.stream import RecordedStream, load_stream
 from slackline.study.sync import synchronise_recording
 from slackline.study.sync_result import StreamResult, SyncResult, WaitFigures
-from slackline.study.table import UNITS, StreamError
+from slackline.study.table import StreamError
 
 __all__ = [
-    "UNITS",
-    "Columns",
+    "ColumnNames",
     "PolicyResult",
-    "Recording",
-    "Stream",
+    "RecordedStream",
     "StreamError",
     "StreamResult",
     "StudyResult",
+    "SyncRecording",
     "SyncResult",
     "WaitFigures",
     "load_recording",

@@ -1,4 +1,4 @@
-"""One recorded stream under every policy, side by side (DESIGN.md section 2)."""
+"""One recorded stream under every policy, side by side (docs/concepts/frontiers.md)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from slackline.core.time import converted
 from slackline.ordering.replay import replay
 from slackline.study.clairvoyant import clairvoyant
 from slackline.study.fixed import fixed, smallest_bound
 from slackline.study.max_slack import max_slack
-from slackline.study.outcome import Outcome, Waits, measure
+from slackline.study.outcome import Outcome, PolicyFigures, measure
 from slackline.study.quantile import quantile
-from slackline.study.stream import UNITS, Stream
+from slackline.study.stream import RecordedStream
 
 #: Time-outs of `auto`, in milliseconds; the same numbers are among the fixed bounds.
 TIMEOUTS_MS = (100, 200, 400, 1_000, 2_000)
@@ -36,7 +37,7 @@ class PolicyResult:
 
     policy: str
     params: dict[str, Any]
-    waits: Waits
+    waits: PolicyFigures
 
     @property
     def is_default(self) -> bool:
@@ -56,7 +57,7 @@ class StudyResult:
     late_share: float
     unit: str
     warnings: tuple[str, ...]
-    clairvoyant: Waits
+    clairvoyant: PolicyFigures
     policies: tuple[PolicyResult, ...]
 
     @property
@@ -78,7 +79,7 @@ class StudyResult:
         }
 
 
-def study(stream: Stream, progress: Progress | None = None) -> StudyResult:
+def study(stream: RecordedStream, progress: Progress | None = None) -> StudyResult:
     """Run the stream under every policy."""
 
     def run(case: _Case, done: int, total: int) -> PolicyResult:
@@ -109,12 +110,12 @@ class _Case:
     run: Callable[[], Outcome]
 
 
-def _adaptive(stream: Stream) -> Iterator[_Case]:
+def _adaptive(stream: RecordedStream) -> Iterator[_Case]:
     """Every policy that measures instead of taking a bound; the default first."""
-    per_ms = UNITS[stream.unit] // 1_000
     yield _replayed(stream, "auto", {})
-    for timeout in TIMEOUTS_MS:
-        yield _replayed(stream, "auto", {"timeout": timeout * per_ms})
+    timeouts = [converted(timeout, "ms", stream.unit) for timeout in TIMEOUTS_MS]
+    for timeout in filter(None, timeouts):  # some are less than one of the unit
+        yield _replayed(stream, "auto", {"timeout": timeout})
     yield _replayed(stream, "ready", {})
     for margin in MARGINS:
         yield _replayed(stream, "slack", {"margin": margin})
@@ -127,7 +128,7 @@ def _adaptive(stream: Stream) -> Iterator[_Case]:
     yield _Case("max_slack", {}, partial(max_slack, stream.ts))
 
 
-def _replayed(stream: Stream, policy: str, params: dict[str, Any]) -> _Case:
+def _replayed(stream: RecordedStream, policy: str, params: dict[str, Any]) -> _Case:
     def run() -> Outcome:
         outcome = replay(stream.ts, stream.source, policy=policy, **params)
         return Outcome(outcome.release, outcome.late)
@@ -135,11 +136,10 @@ def _replayed(stream: Stream, policy: str, params: dict[str, Any]) -> _Case:
     return _Case(policy, params, run)
 
 
-def _bounds(stream: Stream, late: int) -> list[int]:
+def _bounds(stream: RecordedStream, late: int) -> list[int]:
     """Fixed bounds worth showing: round ones, and those that hindsight chooses, also to match the default."""
-    per_ms = UNITS[stream.unit] // 1_000
     enough = smallest_bound(stream.ts, 0)
-    chosen = {bound * per_ms for bound in BOUNDS_MS if bound * per_ms <= enough}
+    chosen = {bound for ms in BOUNDS_MS if (bound := converted(ms, "ms", stream.unit)) <= enough}
     chosen |= {smallest_bound(stream.ts, int(share * len(stream))) for share in LATE_TARGETS}
     chosen |= {smallest_bound(stream.ts, late)}
     return sorted(chosen)

@@ -56,10 +56,14 @@ def _common(one: pa.DataType | None, other: pa.DataType) -> pa.DataType | None:
     """A type that holds what both hold without a loss; None if only text does."""
     if one is None or one == other:
         return one
-    if {pa.types.is_integer(one), pa.types.is_integer(other)} == {True, False} and not (
-        pa.types.is_null(one) or pa.types.is_null(other)
-    ):
+    if pa.types.is_null(one) or pa.types.is_null(other):
+        return other if pa.types.is_null(one) else one
+    if pa.types.is_integer(one) != pa.types.is_integer(other):
         return None  # large integers would lose digits
+    if pa.types.is_uint64(one) and pa.types.is_signed_integer(other):
+        return None
+    if pa.types.is_uint64(other) and pa.types.is_signed_integer(one):
+        return None
     try:
         schemas = [pa.schema([("", one)]), pa.schema([("", other)])]
         return pa.unify_schemas(schemas, promote_options="permissive").field(0).type

@@ -1,6 +1,6 @@
 """When a policy released each event of a recorded stream, and how long that took.
 
-All policies are judged alike (DESIGN.md section 1): the **horizon** after each arrival never moves back; an
+All policies are judged alike (docs/concepts/ordering.md): the **horizon** after each arrival never moves back; an
 event is **late** if it arrives at or below the horizon of the arrival before it; any other event is released
 at the first position, its own or a later one, whose horizon covers it. Its **wait** is the arrival time at
 that position minus its own. Late events have no wait. What only the end of the stream releases waits until
@@ -27,7 +27,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
+class PolicyFigures:
     """Late share, and waits in the stream's own unit; None where every event was late."""
 
     late_share: float
@@ -52,13 +52,13 @@ def under_horizon(ts: Ints, horizon: Ints) -> Outcome:
     return Outcome(release, late)
 
 
-def measure(arrival: Ints, outcome: Outcome) -> Waits:
+def measure(arrival: Ints, outcome: Outcome) -> PolicyFigures:
     """Late share and waits of an outcome; ``arrival`` must not decrease."""
     on_time = np.flatnonzero(~outcome.late)
     late_share = float(np.mean(outcome.late))
     if len(on_time) == 0:
-        return Waits(late_share, None, None, None, None)
+        return PolicyFigures(late_share, None, None, None, None)
     released = np.minimum(outcome.release[on_time], len(arrival) - 1)
     wait = arrival[released] - arrival[on_time]
     p50, p99 = np.quantile(wait, [0.5, 0.99])
-    return Waits(late_share, float(np.mean(wait)), float(p50), float(p99), float(np.max(wait)))
+    return PolicyFigures(late_share, float(np.mean(wait)), float(p50), float(p99), float(np.max(wait)))

@@ -14,12 +14,13 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
+from slackline.core import check
 from slackline.core.errors import ConfigError, SchemaError
+from slackline.core.time import PER_SECOND
 from slackline.study.outcome import Bools, Ints
-from slackline.study.stream import Stream, forward
+from slackline.study.stream import RecordedStream, forward
 from slackline.study.table import (
-    UNITS,
-    Reading,
+    ReadOptions,
     StreamError,
     bad_rows,
     ending_of,
@@ -36,7 +37,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class ColumnNames:
     """Which column is what. Without ``arrival`` an event arrives when it occurs; without ``source`` a file is one
     stream.
     """
@@ -47,8 +48,7 @@ class Columns:
     unit: str = "us"
 
     def __post_init__(self) -> None:
-        if self.unit not in UNITS:
-            raise ConfigError(f"unknown unit {self.unit!r}; choose one of {', '.join(UNITS)}.")
+        check.one_of("unit", self.unit, PER_SECOND)
 
     @property
     def wanted(self) -> list[str]:
@@ -64,7 +64,7 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class SyncRecording:
     """What many streams delivered, row by row in the order of arrival.
 
     ``stream.source`` counts in ``names``, which also has streams that never delivered. ``row`` is each event's row in
@@ -72,7 +72,7 @@ class Recording:
     """
 
     names: tuple[str, ...]
-    stream: Stream
+    stream: RecordedStream
     row: Ints
     tables: tuple[pa.Table, ...]
     #: Was the arrival recorded? If not, it is the occurrence.
@@ -101,11 +101,11 @@ class _Part:
 
 def load_recording(
     paths: Sequence[str | Path],
-    columns: Columns,
+    columns: ColumnNames,
     *,
     keep: Keep = "times",
     progress: Progress | None = None,
-) -> Recording:
+) -> SyncRecording:
     """Read all files: only the times, all columns, or all columns with those of CSV files as they are written."""
     files = _named([Path(path) for path in paths])
     parts: list[_Part] = []
@@ -149,14 +149,14 @@ def _named(paths: list[Path]) -> dict[str, Path]:
     return files
 
 
-def _load(name: str, path: Path, columns: Columns, many: bool, keep: Keep) -> _Part:
+def _load(name: str, path: Path, columns: ColumnNames, many: bool, keep: Keep) -> _Part:
     times = (columns.ts, columns.arrival)
     ragged: list[str] = []
 
     def as_text(column: str) -> bool:
         return column == columns.source or (keep == "verbatim" and column not in times)
 
-    table = read_table(path, columns.wanted, Reading(keep != "times", as_text, ragged))
+    table = read_table(path, columns.wanted, ReadOptions(keep != "times", as_text, ragged))
     rows = len(table)
     ts, faults = read_times(table[columns.ts], columns.ts, columns.unit, path)
     examples = [(fault.first, f"{path.name}, column {columns.ts!r}, {fault}") for fault in faults]
@@ -185,7 +185,7 @@ def _load(name: str, path: Path, columns: Columns, many: bool, keep: Keep) -> _P
     )  # fmt: skip
 
 
-def _names(table: pa.Table, name: str, path: Path, columns: Columns, many: bool) -> tuple[list[str], Ints, Bools]:
+def _names(table: pa.Table, name: str, path: Path, columns: ColumnNames, many: bool) -> tuple[list[str], Ints, Bools]:
     """The streams of a file, whose each row is, and which rows are nobody's."""
     if columns.source is None:
         return [name], np.zeros(len(table), np.int64), np.zeros(len(table), np.bool_)
@@ -210,8 +210,8 @@ def running_maximum(ts: Ints, source: Ints) -> Ints:
 
 
 def _merge(
-    parts: list[_Part], columns: Columns, keep: Keep, failed: tuple[Failed, ...], quarantined: dict[str, int]
-) -> Recording:
+    parts: list[_Part], columns: ColumnNames, keep: Keep, failed: tuple[Failed, ...], quarantined: dict[str, int]
+) -> SyncRecording:
     """All parts, interleaved by arrival; what arrives at once stays in the order of the files."""
     arrival = np.concatenate([part.arrival for part in parts])
     order = np.argsort(arrival, kind="stable")
@@ -221,9 +221,9 @@ def _merge(
 
     before = np.cumsum([0, *[len(part.names) for part in parts]])
     above = np.cumsum([0, *[len(part.table) for part in parts]])
-    return Recording(
+    return SyncRecording(
         names=tuple(name for part in parts for name in part.names),
-        stream=Stream(
+        stream=RecordedStream(
             arrival[order],
             joined(part.ts for part in parts),
             joined(part.source + before[i] for i, part in enumerate(parts)),

@@ -13,13 +13,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from slackline.core.errors import ConfigError
+from slackline.core import check
+from slackline.core.time import PER_SECOND
 from slackline.study.outcome import Ints
-from slackline.study.table import UNITS, StreamError, read_codes, read_table, read_times
+from slackline.study.table import StreamError, read_codes, read_table, read_times
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class RecordedStream:
     """Columns of a recorded stream, row by row in the order of arrival.
 
     ``arrival`` never decreases. ``source`` numbers the sources from zero; with a type column each pair of
@@ -47,14 +48,13 @@ class Stream:
 
 def load_stream(
     path: str | Path, *, arrival: str, ts: str, source: str, type: str | None = None, unit: str = "us"
-) -> Stream:
+) -> RecordedStream:
     """Read a stream from CSV or JSON lines (also gzipped) or Parquet.
 
     Times are non-negative integers in ``unit``, or time stamps, which are converted to it.
     """
     path = Path(path)
-    if unit not in UNITS:
-        raise ConfigError(f"unknown unit {unit!r}; choose one of {', '.join(UNITS)}.")
+    check.one_of("unit", unit, PER_SECOND)
     wanted = list(dict.fromkeys(name for name in (arrival, ts, source, type) if name is not None))
     table = read_table(path, wanted)
     if len(table) == 0:
@@ -64,7 +64,7 @@ def load_stream(
     if len(names) == 2:
         pairs = names[0] * (int(names[1].max()) + 1) + names[1]
         names = [np.unique(pairs, return_inverse=True)[1].astype(np.int64)]
-    return Stream(arrivals, _times(table[ts], ts, unit, path), names[0], unit, warnings)
+    return RecordedStream(arrivals, _times(table[ts], ts, unit, path), names[0], unit, warnings)
 
 
 def _times(column: pa.ChunkedArray, name: str, unit: str, path: Path) -> Ints:
@@ -72,8 +72,7 @@ def _times(column: pa.ChunkedArray, name: str, unit: str, path: Path) -> Ints:
     values, faults = read_times(column, name, unit, path)
     for fault in faults:
         raise StreamError(
-            f"column {name!r} of {path.name}, {fault} ({int(fault.rows.sum())} such rows). Times are non-negative "
-            f"integers; repair or remove these rows."
+            f"column {name!r} of {path.name}, {fault} ({int(fault.rows.sum())} such rows). Repair or remove these rows."
         )
     return values
 

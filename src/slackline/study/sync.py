@@ -1,6 +1,6 @@
-"""Recorded streams through the synchroniser, in virtual time: the clock is the time of arrival.
+"""Recorded streams through the synchroniser, in virtual time: it is the time of the arrivals.
 
-Time is discrete, so an event is held longer than ``max_delay`` from the tick after it on. There the clock stops and the
+Time is discrete, so an event is held longer than ``max_delay`` from the tick after it on. There time stops and the
 synchroniser takes a step, whether something arrives then or not; at one tick time-outs come before arrivals. So all
 that a push releases is released by what was pushed, and all that a step releases by time-outs, and it is known for
 whom every event waited.
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from slackline.core.event import Event
-from slackline.study.recording import Recording
+from slackline.study.recording import SyncRecording
 from slackline.study.sync_result import AT_END, DELIVERED, TIMED_OUT, Disabled, SyncResult
 from slackline.sync import Synchroniser
 
@@ -26,7 +26,7 @@ _WAITS, _LATE = -1, -2
 
 
 def synchronise_recording(
-    recording: Recording,
+    recording: SyncRecording,
     *,
     method: str = "frontier",
     max_delay: int | None = None,
@@ -40,9 +40,9 @@ def synchronise_recording(
 
 
 class _Run:
-    """One run: the synchroniser, its clock, and what became of each event."""
+    """One run: the synchroniser, the time, and what became of each event."""
 
-    def __init__(self, recording: Recording, method: str, max_delay: int | None, max_failures: int) -> None:
+    def __init__(self, recording: SyncRecording, method: str, max_delay: int | None, max_failures: int) -> None:
         self._recording = recording
         self._now = 0
         self._max_delay = max_delay
@@ -51,7 +51,7 @@ class _Run:
             method=method,
             max_delay=max_delay,
             max_failures=max_failures,
-            clock=lambda: self._now,
+            now=lambda: self._now,
             max_waiting=len(recording.stream) + 1,
         )
         self._number = {name: i for i, name in enumerate(recording.names)}
@@ -128,11 +128,11 @@ class _Run:
             self._group[row] = self._groups.setdefault(others, len(self._groups))
 
     def _set_aside(self) -> None:
-        for event, lateness in self._sync.drain()[0]:
-            row: int = event.seq  # type: ignore[assignment]
+        for late in self._sync.drain()[0]:
+            row: int = late.event.seq  # type: ignore[assignment]
             self._released_at[row] = _LATE
             self._late.append(row)
-            self._lateness.append(lateness)
+            self._lateness.append(late.lateness)
 
     def result(self, method: str, max_delay: int | None, max_failures: int) -> SyncResult:
         still = [Disabled(number, since, None) for number, since in self._since.items()]

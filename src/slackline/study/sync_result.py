@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from slackline.study.outcome import Bools, Ints
-from slackline.study.recording import Recording
+from slackline.study.recording import SyncRecording
 from slackline.sync import StreamStats
 
 #: How an event went out: because the last stream it waited for delivered (or nobody owed it anything), because it
@@ -100,7 +100,7 @@ class SyncResult:
     (0: nobody). ``order`` and ``late`` are events in the order in which they went out, or aside.
     """
 
-    recording: Recording
+    recording: SyncRecording
     method: str
     max_delay: int | None
     max_failures: int

@@ -6,6 +6,8 @@ study refuses them, the synchroniser sets them aside.
 
 from __future__ import annotations
 
+import codecs
+import csv
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,22 +21,22 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pa_parquet
 
 from slackline.core.errors import ConfigError, SchemaError, SlacklineError
-from slackline.core.time import MAX_TS
-from slackline.streams.record import BadRecordError, time_of
+from slackline.core.time import A_TIME_STAMP, converted_column, time_stamps
+from slackline.streams.record import EXACT, BadRecordError, time_of
 from slackline.streams.rows import check_there
 from slackline.study.outcome import Bools, Ints
-
-#: Units of time a stream may use, in parts of a second.
-UNITS = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 CSV = (".csv", ".csv.gz")
 PARQUET = (".parquet", ".pq")
 JSON_LINES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 ENDINGS = CSV + PARQUET + JSON_LINES
 
+#: So many bytes of a file of lines are looked at, at once.
+_BLOCK = 1 << 20
+
 
 class StreamError(SlacklineError):
-    """A recorded stream cannot be read, or holds times that cannot be."""
+    """A recorded stream cannot be read, or holds what is no time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadOptions:
     """How a file is read: with all its columns or not; which columns of a CSV file stay as they are written, so that
     ``007`` is no number; and where lines of a CSV file go that have too few or too many values (None: an error).
     """
@@ -65,7 +67,7 @@ class Reading:
     ragged: list[str] | None = None
 
 
-STRICT = Reading()
+STRICT = ReadOptions()
 
 
 def ending_of(path: Path) -> str:
@@ -88,43 +90,83 @@ def stem_of(path: Path) -> str:
     return path.name[: -len(ending_of(path))]
 
 
-def read_table(path: Path, wanted: list[str], how: Reading = STRICT) -> pa.Table:
+def read_table(path: Path, wanted: list[str], how: ReadOptions = STRICT) -> pa.Table:
     """The wanted columns, which must be there; all columns if the payload is asked for."""
     ending = ending_of(path)
     if not path.is_file():
-        raise StreamError(f"there is no file {path}.")
+        raise StreamError(f"{path} is a folder; give a file." if path.is_dir() else f"there is no file {path}.")
     try:
         if ending in CSV:
-            return _read_csv(path, wanted, how)
-        if ending in PARQUET:
+            table = _read_csv(path, wanted, how)
+        elif ending in PARQUET:
             _check_columns(pa_parquet.read_schema(path).names, wanted, path, how.payload)
-            return pa_parquet.read_table(path, columns=None if how.payload else wanted)
-        table = pa_json.read_json(path)
-        _check_columns(table.column_names, wanted, path, how.payload)
-        return table if how.payload else table.select(wanted)
-    except (pa.ArrowException, OSError, EOFError) as cause:
-        raise StreamError(
-            f"cannot read {path}: {str(cause).rstrip('.')}. A stream needs a header and at least one row; check that "
-            f"the file is complete and is what its name says."
-        ) from cause
+            table = pa_parquet.read_table(path, columns=None if how.payload else wanted)
+        else:
+            table = pa_json.read_json(path)
+            _check_columns(table.column_names, wanted, path, how.payload)
+            table = table if how.payload else table.select(wanted)
+        table.validate(full=True)  # above all, that text is UTF-8
+    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as cause:
+        raise _unreadable(path, cause) from cause
+    return table
 
 
-def _read_csv(path: Path, wanted: list[str], how: Reading) -> pa.Table:
+def _read_csv(path: Path, wanted: list[str], how: ReadOptions) -> pa.Table:
     def skip(row: Any) -> str:
         assert how.ragged is not None
         how.ragged.append(f"{row.actual_columns} values instead of {row.expected_columns}: {row.text[:80]!r}")
         return "skip"
 
-    with pa_csv.open_csv(path, parse_options=pa_csv.ParseOptions(invalid_row_handler=lambda row: "skip")) as opened:
-        names = opened.schema.names
+    def read(handler: Callable[[Any], str] | None) -> pa.Table:
+        return pa_csv.read_csv(
+            path,
+            parse_options=pa_csv.ParseOptions(invalid_row_handler=handler),
+            convert_options=pa_csv.ConvertOptions(
+                include_columns=None if how.payload else wanted,
+                column_types={name: pa.string() for name in names if how.as_text(name)},
+            ),
+        )
+
+    names = _header(path)
     _check_columns(names, wanted, path, how.payload)
-    return pa_csv.read_csv(
-        path,
-        parse_options=pa_csv.ParseOptions(invalid_row_handler=None if how.ragged is None else skip),
-        convert_options=pa_csv.ConvertOptions(
-            include_columns=None if how.payload else wanted,
-            column_types={name: pa.string() for name in names if how.as_text(name)},
-        ),
+    try:
+        return read(None)
+    except pa.ArrowInvalid:
+        # Arrow hands a row over as text, and prints a traceback where that is none.
+        if how.ragged is None or not _is_utf8(path):
+            raise
+        return read(skip)
+
+
+def _header(path: Path) -> list[str]:
+    """The names of the columns of a CSV file: its first line that is not empty."""
+    with pa.input_stream(str(path)) as file:
+        lines = file.read(_BLOCK).removeprefix(codecs.BOM_UTF8).splitlines()
+    line = next(filter(None, lines), b"")
+    if not line or b"\0" in line:
+        raise _unreadable(path, "its first line is not text" if line else "the file is empty")
+    try:
+        return next(csv.reader([line.decode()]))
+    except csv.Error as cause:
+        raise _unreadable(path, f"its first line is not a header: {cause}") from cause
+
+
+def _is_utf8(path: Path) -> bool:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with pa.input_stream(str(path)) as file:
+        try:
+            while block := file.read(_BLOCK):
+                decoder.decode(block)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return False
+    return True
+
+
+def _unreadable(path: Path, why: object) -> StreamError:
+    return StreamError(
+        f"cannot read {path}: {str(why).rstrip('.')}. A stream needs a header and at least one row; check that the "
+        f"file is complete and is what its name says."
     )
 
 
@@ -136,29 +178,32 @@ def _check_columns(there: list[str], wanted: list[str], path: Path, payload: boo
 
 
 def read_times(column: pa.ChunkedArray, name: str, unit: str, path: Path) -> tuple[Ints, list[Fault]]:
-    """The column as non-negative integers in ``unit``, and what is wrong with rows that hold none (their value is 0).
+    """The column as time stamps in ``unit``, and what is wrong with rows that hold none (their value is 0).
 
-    Time stamps are converted to the unit; text may hold integers or ISO 8601.
+    Arrow's time stamps are converted to the unit; text may hold numbers or ISO 8601.
     """
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
     kind = column.type
-    if pa.types.is_timestamp(kind):
-        column = pc.cast(column, pa.timestamp(unit, kind.tz), safe=False).cast(pa.int64())
-    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return _times_in_text(column, name, unit, path)
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)):
+    if not (
+        pa.types.is_timestamp(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)
+    ):
         raise _no_times(column, name, unit, path)
     missing = np.asarray(pc.is_null(column, nan_is_null=True), np.bool_)
-    filled = column.cast(pa.float64()) if pa.types.is_null(kind) else column
-    values = pc.fill_null(filled, 0).to_numpy()
+    plain = column if pa.types.is_integer(kind) or pa.types.is_floating(kind) else column.cast(pa.int64())
+    values = pc.fill_null(plain, 0).to_numpy()
+    if pa.types.is_timestamp(kind):
+        values = converted_column(values, kind.unit, unit)
+    times, good = time_stamps(values)
     faults = [Fault(missing, "is missing")]
-    if np.issubdtype(values.dtype, np.floating):
-        values = np.nan_to_num(values, nan=0.0)
-        faults.append(Fault(values != np.floor(values), "is no integer", values))
-        faults.append(Fault(values > 2**53, "has lost digits as a floating-point number", values))
-    faults.append(Fault(values < 0, "is negative", values))
-    faults.append(Fault(values > MAX_TS, "is absurdly large", values))
+    if values.dtype.kind == "f":
+        inexact = good & (values > EXACT)
+        faults.append(Fault(inexact, "has lost digits as a floating-point number", column))
+    faults.append(Fault(~good & ~missing, f"is not {A_TIME_STAMP}", column))
     faults = [fault for fault in faults if fault.rows.any()]
-    return np.ascontiguousarray(np.where(bad_rows(faults, len(values)), 0, values), np.int64), faults
+    return np.where(bad_rows(faults, len(times)), 0, times), faults
 
 
 def bad_rows(faults: list[Fault], rows: int) -> Bools:
@@ -174,9 +219,9 @@ def _times_in_text(column: pa.ChunkedArray, name: str, unit: str, path: Path) ->
         try:
             values[row] = time_of(value, unit)
         except BadRecordError:
-            what = "is missing" if value is None or not value.strip() else "cannot be"
+            what = "is missing" if value is None or not value.strip() else "is not valid"
             faults.setdefault(what, np.zeros(len(column), np.bool_))[row] = True
-    found = [Fault(rows, what, column if what == "cannot be" else None) for what, rows in faults.items()]
+    found = [Fault(rows, what, column if what == "is not valid" else None) for what, rows in faults.items()]
     if found and bad_rows(found, len(column)).all():
         raise _no_times(column, name, unit, path)
     return values, found
@@ -189,7 +234,7 @@ def _texts(column: pa.ChunkedArray) -> Iterator[str | None]:
 
 def _no_times(column: pa.ChunkedArray, name: str, unit: str, path: Path) -> SchemaError:
     return SchemaError(
-        f"column {name!r} of {path.name} holds {column.type}, no times. Give integers in {unit} (or another "
+        f"column {name!r} of {path.name} holds {column.type}, not times. Give integers in {unit} (or another "
         f"--unit), or time stamps."
     )
 
@@ -203,7 +248,7 @@ def read_codes(column: pa.ChunkedArray, name: str, path: Path) -> tuple[Ints, li
         chunks = column.dictionary_encode().unify_dictionaries().chunks
     except pa.ArrowException as cause:
         raise SchemaError(
-            f"column {name!r} of {path.name} holds {column.type}, no names. Give strings or integers."
+            f"column {name!r} of {path.name} holds {column.type}, not names. Give strings or integers."
         ) from cause
     if not chunks:
         return np.zeros(0, np.int64), []

@@ -43,7 +43,7 @@ class Roster:
     def join(self, name: Any, frontier: Point) -> Stream:
         """A stream joins; nobody up to ``frontier`` waits for it."""
         if not isinstance(name, str) or not name:
-            raise ConfigError(f"a stream is named by a string; got {name!r}.")
+            raise ConfigError(f"a stream is named by a string that is not empty; got {name!r}.")
         if name in self._here:
             raise ConfigError(f"there is a stream {name!r} already; streams need different names.")
         stream = self._gone.pop(name, None) or Stream(name)

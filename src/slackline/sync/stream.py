@@ -1,6 +1,6 @@
 """A stream as the synchroniser knows it, and an event of it that waits.
 
-**Points.** Time is discrete and a stream never goes back (seed 002, II). A stream may say several things about one
+**Points.** Time is discrete and a stream never goes back [Sync, II]. A stream may say several things about one
 tick, though, so a tick is divided: the first event of a stream at time stamp 5 is at the point ``(5, 0)``, its second
 at ``(5, 1)``. In points every stream strictly increases, which is all that the methods need. Events of different
 streams at one point go out together, by the name of the stream: the order does not depend on arrival.
@@ -130,11 +130,11 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class StreamStats:
-    """What was counted of a stream. Times are in the unit of the synchroniser's clock, and 0 without one.
+    """What was counted of a stream. Times are in the unit of the synchroniser's ``now``, and 0 without it.
 
     ``received = released + late + quarantined + waiting``. ``backwards`` events came behind one of their own stream,
-    ``repeated`` ones at the time stamp of the last. ``failures`` is how many events timed out because this stream
-    owed them something. ``held_up`` events went out when this stream delivered: it was the last they waited for.
+    ``repeated`` ones at the time stamp of the last. ``failures`` is how many events timed out waiting for this
+    stream. ``held_up`` events went out when this stream delivered: it was the last they waited for.
     """
 
     received: int
@@ -185,7 +185,7 @@ def columns_of(waiting: Iterable[Waiting]) -> dict[str, list[Any]]:
 
 
 def waiting_in(columns: dict[str, list[Any]], streams: Mapping[str, Stream], later: float) -> list[Waiting]:
-    """What :func:`columns_of` saved, of these streams; by the clock it is ``later`` now."""
+    """What :func:`columns_of` saved, of these streams; ``later`` is how much later it is now."""
     points = zip(columns["point"][::2], columns["point"][1::2], strict=True)
     rest = (columns[name] for name in ("stream", "nr", "arrived", "type", "seq", "payload"))
     return [

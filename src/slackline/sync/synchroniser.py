@@ -1,10 +1,10 @@
-"""The synchroniser: events of many streams in, one stream in order out (seed 002).
+"""The synchroniser: events of many streams in, one stream in order out [Sync].
 
 It knows the streams, decides what is late, counts, and times out; how waiting events are kept is the business of a
 :mod:`method <slackline.sync.methods>`.
 
-**Failures** (III-C, IV-B). An event that was held longer than ``max_delay`` (MD) goes out at the next step, and all
-older ones with it. Every stream that owed it something has failed once; the document counts the failure against the
+**Failures** [Sync, III-C, IV-B]. An event that was held longer than ``max_delay`` (MD) goes out at the next step, and
+all older ones with it. Every stream that owed it something has failed once; [Sync] counts the failure against the
 stream that *produced* the event, which would punish those who deliver. After ``max_failures`` (MS) failures a stream is
 disabled: nobody waits for it, until it delivers something that is not older than the last event processed.
 """
@@ -12,23 +12,24 @@ disabled: nobody waits for it, until it delivers something that is not older tha
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from collections.abc import Iterable
+from dataclasses import asdict, fields
 from typing import Any
 
-from slackline.core import codec
+from slackline.core import check, codec
 from slackline.core.errors import BufferLimitError, ClosedError, ConfigError, SlacklineError, StateError
 from slackline.core.event import Event
-from slackline.sync.incoming import listed, why_not
+from slackline.core.outcome import Late, Quarantined
+from slackline.core.time import A_TIME_STAMP, Now, time_stamp
 from slackline.sync.methods import METHODS, Work
-from slackline.sync.results import Late, Quarantined
+from slackline.sync.options import SyncOptions
 from slackline.sync.roster import Roster
-from slackline.sync.settings import Settings
 from slackline.sync.stream import NEVER, Stream, StreamStats, Waiting, columns_of, waiting_in
 
-Clock = Callable[[], float]
+#: Why an event is quarantined.
+BAD_TIME_STAMP = "bad time stamp"
 
-_KIND, _VERSION = "synchroniser", 1
+_KIND, _VERSION = "synchroniser", 2
 
 
 class Synchroniser:
@@ -39,8 +40,8 @@ class Synchroniser:
 
     ``method``       how waiting events are kept: ``"frontier"``, ``"balanced"``, ``"method2"`` or ``"method1"``. All
                      give the same order; methods 1 and 2 may hold an event longer than they must.
-    ``clock``        tells the time of arrival, in any unit; without it no waits are measured.
-    ``max_delay``    how long an event may wait, in the clock's unit; None is for ever.
+    ``now``          tells the time of arrival, in any unit; without it no waits are measured.
+    ``max_delay``    how long an event may wait, in the unit of ``now``; None is for ever.
     ``max_failures`` how many events may time out because of a stream before it is disabled.
     ``max_waiting``  how many events may wait, and how many may lie set aside (``late``, ``quarantined``). A stream of
                      which nothing waits is always heard, since it may be the one that is owed.
@@ -61,18 +62,16 @@ class Synchroniser:
         method: str = "frontier",
         max_delay: float | None = None,
         max_failures: int = 3,
-        clock: Clock | None = None,
+        now: Now | None = None,
         max_waiting: int = 1_000_000,
     ) -> None:
-        self._settings = Settings(method, max_delay, max_failures, max_waiting)
-        if max_delay is not None and clock is None:
-            raise ConfigError(
-                f"max_delay={max_delay!r} needs a clock to measure it by: pass clock=time.monotonic, say."
-            )
+        self._options = SyncOptions(method, max_delay, max_failures, max_waiting)
+        if max_delay is not None and now is None:
+            raise ConfigError(f"max_delay={max_delay!r} needs the time to measure it by: pass now=time.monotonic, say.")
         if isinstance(streams, str) or not isinstance(streams, Iterable):
-            raise ConfigError(f"streams={streams!r} is no list of names; give one.")
+            raise ConfigError(f"streams={streams!r} is not valid; it must be a list of names.")
         self._method = METHODS[method]()
-        self._clock = clock
+        self._now = now
         self._roster = Roster()
         #: The greatest point that went out, and the greatest that came in.
         self._reached = NEVER
@@ -81,7 +80,7 @@ class Synchroniser:
         #: What waits in order of arrival, for time-outs; what has gone out meanwhile is still in it.
         self._held: deque[Waiting] = deque()
         self._closed = False
-        #: Events that came too late, and events that cannot be, until they are drained.
+        #: Events that came too late, and events with a bad time stamp, until they are drained.
         self.late: list[Late] = []
         self.quarantined: list[Quarantined] = []
         self._failed: dict[str, None] = {}
@@ -132,7 +131,7 @@ class Synchroniser:
     def remove(self, name: str) -> list[Event]:
         """A stream leaves: nobody waits for it any longer. What of it waits still goes out. What this sets free."""
         out: list[Event] = []
-        self._mask(self._roster.leave(name), self._now(), out)
+        self._mask(self._roster.leave(name), self._time(), out)
         return out
 
     def push(self, events: Event | Iterable[Event]) -> list[Event]:
@@ -142,7 +141,7 @@ class Synchroniser:
         """
         if self._closed:
             raise ClosedError("push after close(): the streams have ended. Make a new synchroniser for others.")
-        arrived = [events] if isinstance(events, Event) else listed(events)
+        arrived = [events] if isinstance(events, Event) else _listed(events)
         out: list[Event] = []
         self._failed.clear()
         taken = 0
@@ -159,14 +158,14 @@ class Synchroniser:
         """Nothing arrived, but time has passed: what has waited too long goes out."""
         out: list[Event] = []
         self._failed.clear()
-        self._time_out(self._now(), out)
+        self._time_out(self._time(), out)
         return out
 
     def close(self) -> list[Event]:
         """The end of all streams: what still waits goes out, in order."""
         self._closed = True
         out: list[Event] = []
-        self._release(self._method.expel(self._newest), self._now(), out, None)
+        self._release(self._method.expel(self._newest), self._time(), out, None)
         return out
 
     def drain(self) -> tuple[list[Late], list[Quarantined]]:
@@ -180,32 +179,36 @@ class Synchroniser:
         return self._roster.stats()
 
     def save(self) -> bytes:
-        """Everything, as bytes, but the clock. Never pickled."""
+        """Everything but ``now``, as bytes. Never pickled."""
         state = {
-            "options": asdict(self._settings),
+            "options": asdict(self._options),
             "streams": self._roster.state(),
             "waiting": columns_of(self._method.kept()),
             "counts": (self._reached, self._newest, self._taken, self._closed),
-            "now": self._now(),
+            "now": self._time(),
             "aside": ([tuple(each) for each in self.late], [tuple(each) for each in self.quarantined]),
         }
         return codec.dump(_KIND, _VERSION, state, where="synchroniser")
 
     @classmethod
-    def load(cls, data: bytes, *, clock: Clock | None = None) -> Synchroniser:
-        """A synchroniser that goes on where the saved one was. Time in between does not count."""
+    def load(cls, data: bytes, *, now: Now | None = None, **options: Any) -> Synchroniser:
+        """A synchroniser that goes on where the saved one was; time in between does not count.
+
+        It has the options of the saved one, but for those given here: ``method``, ``max_delay`` and so on.
+        """
         state = codec.load(_KIND, _VERSION, data)
+        for option in options:
+            check.one_of("option", option, (each.name for each in fields(SyncOptions)))
         try:
-            options = state["options"]
-            if options["max_delay"] is not None and clock is None:
+            options = state["options"] | options
+            if options["max_delay"] is not None and now is None:
                 raise StateError(
-                    f"the state was saved with max_delay={options['max_delay']!r}, which needs a clock; a clock cannot "
-                    f"be saved, so pass load(data, clock=...)."
+                    f"max_delay={options['max_delay']!r} needs the time, which is not saved: pass load(data, now=...)."
                 )
-            sync = cls(**options, clock=clock)
+            sync = cls(**options, now=now)
             sync._restore(state)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-            raise StateError(f"these bytes are no synchroniser: {error!r}.") from error
+            raise StateError(f"these bytes are not a saved synchroniser: {error!r}.") from error
         return sync
 
     def check_invariants(self) -> None:
@@ -221,39 +224,41 @@ class Synchroniser:
 
     def _restore(self, state: dict[str, Any]) -> None:
         streams = self._roster.restore(state["streams"])
-        # Time stands still between saving and loading, and a clock may start anew.
-        waiting = waiting_in(state["waiting"], streams, self._now() - state["now"])
+        # Time stands still between saving and loading, and the host's may start anew.
+        waiting = waiting_in(state["waiting"], streams, self._time() - state["now"])
         self._reached, self._newest, self._taken, self._closed = state["counts"]
-        if self._settings.max_delay is not None:
+        if self._options.max_delay is not None:
             self._held.extend(sorted(waiting, key=lambda each: each.nr))
         late, quarantined = state["aside"]
         self.late = [Late(*each) for each in late]
         self.quarantined = [Quarantined(*each) for each in quarantined]
         self._method.restore(waiting, list(self._roster))
 
-    def _now(self) -> float:
-        return self._clock() if self._clock is not None else 0
+    def _time(self) -> float:
+        return self._now() if self._now is not None else 0
 
     def _take(self, event: Event, out: list[Event]) -> None:
         if not isinstance(event, Event):
             raise ConfigError(f"push() takes slackline.Event; got a {type(event).__name__}: {event!r}.")
         stream = self._roster[event.source]
-        reason = why_not(event.ts)
-        if reason is not None:
+        ts = time_stamp(event.ts)
+        if ts is None:
             self._check_aside()
             stream.received += 1
             stream.quarantined += 1
-            self.quarantined.append(Quarantined(event, reason))
+            self.quarantined.append(Quarantined(event, BAD_TIME_STAMP, f"ts={event.ts!r} is not {A_TIME_STAMP}"))
             return
-        ts, now = int(event.ts), self._now()
+        if ts is not event.ts:  # 7.0 and np.int64(7) are 7
+            event = Event.of(event.type, ts, event.source, event.seq, dict(event.payload))
+        now = self._time()
+        if stream.waiting and len(self._method) >= self._options.max_waiting:
+            self._make_room(stream, ts, now, out)
         if ts < self._reached[0]:
             self._check_aside()
             stream.hear(ts)
             stream.late += 1
             self.late.append(Late(event, self._reached[0] - ts))
         else:
-            if stream.waiting and len(self._method) >= self._settings.max_waiting:
-                self._make_room(now, out)
             self._insert(event, ts, stream, now, out)
         self._time_out(now, out)
 
@@ -273,7 +278,7 @@ class Synchroniser:
             stream.live = True
             stream.strikes = 0
             self._method.unmask(stream)
-        if self._settings.max_delay is not None:
+        if self._options.max_delay is not None:
             self._held.append(waiting)
         self._release(self._method.insert(waiting), now, out, stream)
 
@@ -298,12 +303,12 @@ class Synchroniser:
         self._release(self._method.mask(stream), now, out, None)
 
     def _time_out(self, now: float, out: list[Event]) -> None:
-        if self._settings.max_delay is None:
+        if self._options.max_delay is None:
             return
         if len(self._held) > 2 * len(self._method) + 1_000:  # most of it has gone out behind one that still waits
             self._held = deque(each for each in self._held if each.point > self._reached)
         held, overdue = self._held, []
-        while held and (held[0].point <= self._reached or now - held[0].arrived > self._settings.max_delay):
+        while held and (held[0].point <= self._reached or now - held[0].arrived > self._options.max_delay):
             overdue.append(held.popleft())
         for waiting in sorted(overdue):
             if waiting.point <= self._reached:
@@ -316,25 +321,36 @@ class Synchroniser:
         stream.failures += 1
         stream.strikes += 1
         self._failed[stream.name] = None
-        if stream.strikes >= self._settings.max_failures:
+        if stream.strikes >= self._options.max_failures:
             stream.times_disabled += 1
             self._mask(stream, now, out)
 
-    def _make_room(self, now: float, out: list[Event]) -> None:
-        """Too many wait. Let those go that the method holds longer than it must, or refuse what comes."""
-        self._release(self._method.sweep(), now, out, None)
-        waiting, limit = len(self._method), self._settings.max_waiting
-        if waiting >= limit:
+    def _make_room(self, stream: Stream, ts: int, now: float, out: list[Event]) -> None:
+        """Too many wait. Let those go that the method holds longer than it must, or refuse the event that came.
+
+        What goes may be newer than that event, which is late then and needs no room.
+        """
+        if ts >= self._reached[0]:
+            self._release(self._method.sweep(), now, out, None)
+        waiting, limit = len(self._method), self._options.max_waiting
+        if ts >= self._reached[0] and stream.waiting and waiting >= limit:
             raise BufferLimitError(
                 waiting,
                 limit,
                 f"they wait for {', '.join(map(repr, self.owing()))}.",
                 option="max_waiting",
-                remedy="Give max_delay, remove() who owes, or raise max_waiting.",
+                remedy="Give max_delay, remove() the streams that lag behind, or raise max_waiting.",
             )
 
     def _check_aside(self) -> None:
-        aside, limit = len(self.late) + len(self.quarantined), self._settings.max_waiting
+        aside, limit = len(self.late) + len(self.quarantined), self._options.max_waiting
         if aside >= limit:
             cause = "so many late and quarantined events were not drained."
             raise BufferLimitError(aside, limit, cause, option="max_waiting", remedy="Call drain() now and then.")
+
+
+def _listed(events: Any) -> list[Event]:
+    """The events, before any is taken: what gives them may raise."""
+    if isinstance(events, Iterable):
+        return list(events)
+    raise ConfigError(f"push() takes an event or several; got a {type(events).__name__}: {events!r}.")

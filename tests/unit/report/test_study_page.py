@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from slackline.report import Scale, params_text, share_text, study_page, verdict
-from slackline.study import PolicyResult, Stream, StudyResult, study
-from slackline.study.outcome import Waits
+from slackline.study import PolicyResult, RecordedStream, StudyResult, study
+from slackline.study.outcome import PolicyFigures
 
 
 def waits(late, mean):
-    return Waits(late, mean, mean, mean, mean)
+    return PolicyFigures(late, mean, mean, mean, mean)
 
 
 def made(*policies, clairvoyant=20.0, unit="ms"):
@@ -73,7 +73,7 @@ def test_the_verdict_survives_the_absence_of_rivals_and_of_waits():
 @pytest.mark.parametrize("rows", [1, 2, 50])
 def test_even_the_smallest_stream_has_a_page(rows):
     ts = np.arange(rows)
-    assert "</html>" in study_page(study(Stream(ts, ts, np.zeros(rows, np.int64))))
+    assert "</html>" in study_page(study(RecordedStream(ts, ts, np.zeros(rows, np.int64))))
 
 
 def test_one_unit_suits_a_whole_column():

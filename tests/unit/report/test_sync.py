@@ -7,7 +7,7 @@ import pytest
 from slackline.report import SyncWords, sync_page
 from slackline.report.sync.lanes import best_window
 from slackline.report.sync.looks import asleep
-from slackline.study import Recording, Stream, synchronise_recording
+from slackline.study import RecordedStream, SyncRecording, synchronise_recording
 from slackline.study.recording import Failed
 
 
@@ -20,9 +20,9 @@ def made(streams=3, rows=300, silent_from=None, seed=1, names=None, recorded=Tru
         source[(source == 0) & (np.arange(rows) >= silent_from)] = 1
     arrival = ts + rng.integers(0, 40, rows)
     order = np.argsort(arrival, kind="stable")
-    stream = Stream(arrival[order], ts[order], source[order], "ms")
+    stream = RecordedStream(arrival[order], ts[order], source[order], "ms")
     names = names or tuple(f"s{i}" for i in range(streams))
-    return Recording(names, stream, np.arange(rows), (), recorded, {}, None, failed, ())
+    return SyncRecording(names, stream, np.arange(rows), (), recorded, {}, None, failed, ())
 
 
 def text_of(page):

@@ -7,10 +7,10 @@ from itertools import pairwise
 import pytest
 
 from slackline.core.errors import ConfigError
+from slackline.occurrence.dependencies import Dependencies
+from slackline.occurrence.occurrences import Occurrences
+from slackline.occurrence.transitions import Transitions
 from slackline.sim.building import GATEWAY, HOUR, MINUTE, SECOND, building
-from slackline.sync.occurrence.dependencies import Dependencies
-from slackline.sync.occurrence.occurrences import Occurrences
-from slackline.sync.occurrence.transitions import Transitions
 
 
 def sorted_events(day):

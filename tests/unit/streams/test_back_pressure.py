@@ -9,12 +9,10 @@ from tests.unit.streams.helpers import Listed, Tap, events, run, until
 
 import slackline as sl
 from slackline.streams import Junction
-from slackline.sync import METHODS
 
 
-@pytest.mark.parametrize("method", ["frontier", "balanced"])
 @pytest.mark.parametrize(("streams", "ahead", "queue"), [(1, 5, 3), (3, 4, 10), (8, 1, 1)])
-def test_a_slow_sink_holds_the_streams_back(method: str, streams: int, ahead: int, queue: int) -> None:
+def test_a_slow_sink_holds_the_streams_back(streams: int, ahead: int, queue: int) -> None:
     listed = [Listed(f"s{i}", events(f"s{i}", *range(200))) for i in range(streams)]
     got = 0
     most = 0
@@ -26,7 +24,7 @@ def test_a_slow_sink_holds_the_streams_back(method: str, streams: int, ahead: in
         most = max(most, sum(stream.read for stream in listed) - got)
         got += len(found)
 
-    junction = Junction(listed, sink, method=method, ahead=ahead, queue=queue)
+    junction = Junction(listed, sink, ahead=ahead, queue=queue)
     stats = run(junction.run())
     assert got == 200 * streams
     assert most <= queue + streams * (ahead + 1)
@@ -76,12 +74,11 @@ def test_a_stream_that_leaves_and_comes_back_has_no_fresh_credit() -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
-def test_a_burst_comes_through_whole_and_in_order(method: str) -> None:
+def test_a_burst_comes_through_whole_and_in_order() -> None:
     async def scenario() -> None:
         out: list[sl.Event] = []
         a, b = Tap("a"), Tap("b")
-        junction = Junction([a, b], out.extend, queue=16, ahead=8, method=method)
+        junction = Junction([a, b], out.extend, queue=16, ahead=8)
         running = asyncio.create_task(junction.run())
         a.put(*events("a", *range(0, 3000, 2)))
         await until(lambda: junction.stats().waiting >= 8)
@@ -109,7 +106,7 @@ def test_nobody_is_blamed_for_the_time_in_which_nobody_reads() -> None:
             out.extend(found)
 
         streams = [Listed("a", events("a", *range(0, 40, 2))), Listed("b", events("b", *range(1, 40, 2)))]
-        junction = Junction(streams, slow, queue=1, ahead=2, max_delay=0.008, clock=lambda: now)
+        junction = Junction(streams, slow, queue=1, ahead=2, max_delay=0.008, now=lambda: now)
         stats = await junction.run()
         assert [event.ts for event in out] == list(range(40))
         assert stats.late == 0
@@ -128,6 +125,6 @@ def test_a_plain_sink_that_takes_its_time_makes_nobody_late() -> None:
         out.extend(found)
 
     streams = [Listed("a", events("a", *range(0, 40, 2))), Listed("b", events("b", *range(1, 40, 2)))]
-    stats = Junction(streams, slow, queue=4, ahead=2, max_delay=1.0, clock=lambda: now).run_blocking()
+    stats = Junction(streams, slow, queue=4, ahead=2, max_delay=1.0, now=lambda: now).run_blocking()
     assert [event.ts for event in out] == list(range(40))
     assert all(stream.failures == 0 for stream in stats.streams.values())

@@ -65,7 +65,7 @@ def test_an_adapter_that_is_cancelled_from_within_has_failed() -> None:
         good.end()
         stats = await running
         assert stats.adapters["bad"].state == "failed"
-        assert "nobody had cancelled it" in (stats.adapters["bad"].error or "")
+        assert "but was not cancelled" in (stats.adapters["bad"].error or "")
 
     run(scenario())
 

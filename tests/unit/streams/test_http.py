@@ -346,7 +346,7 @@ def test_a_redirection_is_followed(server: Server) -> None:
 
 def test_without_its_package_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "httpx", None)  # importing it fails now
-    with pytest.raises(MissingPackageError, match=r"pip install 'slackline\[streams\]'") as caught:
+    with pytest.raises(MissingPackageError, match=r"pip install 'slackline-streams\[streams\]'") as caught:
         HttpStream("http://host/", ts="ts")
     assert isinstance(caught.value, ImportError)
 

@@ -17,14 +17,14 @@ def many(*found: list[sl.Event]) -> Listed:
     return adapter
 
 
-def stopped_clock() -> float:
+def stopped_time() -> float:
     return 0.0
 
 
 @pytest.mark.parametrize("ahead", [1, 10, 1000])
 def test_what_a_topic_owes_is_read_however_much_of_others_lies_before_it(ahead: int) -> None:
     burst = many(events("B", 0), events("A", *range(3001)), events("B", *range(1, 3001)))
-    stats = run(Junction([burst], list, max_delay=1.0, ahead=ahead, clock=stopped_clock).run())
+    stats = run(Junction([burst], list, max_delay=1.0, ahead=ahead, now=stopped_time).run())
     assert (stats.fed, stats.late) == (6002, 0)
     assert [stream.failures for stream in stats.streams.values()] == [0, 0]
 
@@ -33,7 +33,7 @@ def test_it_is_held_up_while_it_is_another_adapter_that_is_owed() -> None:
     async def scenario() -> None:
         out: list[sl.Event] = []
         burst, slow = many(events("B", 0), events("A", 0), events("B", 900), events("A", *range(1, 900))), Tap("slow")
-        junction = Junction([slow, burst], out.extend, max_delay=1.0, ahead=10, clock=stopped_clock)
+        junction = Junction([slow, burst], out.extend, max_delay=1.0, ahead=10, now=stopped_time)
         running = asyncio.create_task(junction.run())
         await until(lambda: burst.read == 20)
         for _ in range(50):
@@ -55,7 +55,7 @@ def test_it_is_read_again_as_soon_as_one_of_its_own_is_owed() -> None:
         out: list[sl.Event] = []
         burst = many(events("B", 0), events("A", *range(100)), events("B", *range(1, 100)))
         slow = Tap("slow")
-        junction = Junction([slow, burst], out.extend, max_delay=1.0, ahead=10, clock=stopped_clock)
+        junction = Junction([slow, burst], out.extend, max_delay=1.0, ahead=10, now=stopped_time)
         running = asyncio.create_task(junction.run())
         await until(lambda: burst.read == 20)
         slow.put(*events("slow", 1000))
@@ -84,7 +84,7 @@ def test_beyond_a_bound_nobody_waits_for_what_cannot_be_read(monkeypatch: pytest
                 yield event
 
     found = [*events("B", 0), *events("A", *range(101)), *events("B", *range(1, 150)), *events("A", 200)]
-    junction = Junction([Watched("#", found)], out.extend, max_delay=1.0, ahead=4, clock=stopped_clock)
+    junction = Junction([Watched("#", found)], out.extend, max_delay=1.0, ahead=4, now=stopped_time)
     stats = run(junction.run())
     assert waited <= 50
     assert stats.fed + stats.late == len(found)
@@ -99,7 +99,7 @@ def test_the_bound_holds_while_others_are_owed_too(monkeypatch: pytest.MonkeyPat
     async def scenario() -> None:
         out: list[sl.Event] = []
         burst, slow = many(events("B", 0), events("A", *range(1000)), events("B", 2000)), Tap("slow")
-        junction = Junction([slow, burst], out.extend, max_delay=1.0, ahead=4, clock=stopped_clock)
+        junction = Junction([slow, burst], out.extend, max_delay=1.0, ahead=4, now=stopped_time)
         running = asyncio.create_task(junction.run())
         await until(lambda: burst.read == 8)
         slow.put(*events("slow", 0))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from slackline import data
-from slackline.study import Stream, load_stream, study
+from slackline.study import RecordedStream, load_stream, study
 from slackline.study.fixed import smallest_bound
 
 FIGURES = {"late_share", "mean_wait", "p50_wait", "p99_wait", "max_wait"}
@@ -58,7 +58,7 @@ def test_figures_of_a_policy_fit_together(result):
 
 
 def test_known_figures_of_d_1(first):
-    """The table of DESIGN.md section 2, whose prototype counted late events with a wait of zero."""
+    """The figures of a prototype, which counted late events with a wait of zero."""
     assert (first.rows, first.sources) == (9600, 8)
     assert first.late_share == pytest.approx(0.1608, abs=1e-4)
     fixed = only(first, "fixed", bound=400)
@@ -98,14 +98,14 @@ def test_default_auto_waits_an_eighth_of_the_best_fixed_watermark(result):
 
 def test_the_unit_scales_the_time_outs():
     ts = np.arange(0, 50_000_000, 1_000_000)
-    stream = Stream(arrival=ts + 5, ts=ts, source=np.zeros(50, np.int64), unit="ns")
+    stream = RecordedStream(arrival=ts + 5, ts=ts, source=np.zeros(50, np.int64), unit="ns")
     timeouts = [p.params["timeout"] for p in study(stream).policies if p.policy == "auto" and p.params]
     assert timeouts == [100_000_000, 200_000_000, 400_000_000, 1_000_000_000, 2_000_000_000]
 
 
 def test_a_stream_in_order_loses_nothing_under_any_bound_above_zero():
     ts = np.arange(100) * 7
-    result = study(Stream(arrival=ts + 3, ts=ts, source=np.arange(100) % 4, unit="us"))
+    result = study(RecordedStream(arrival=ts + 3, ts=ts, source=np.arange(100) % 4, unit="us"))
     assert result.late_share == 0
     assert result.clairvoyant.mean_wait == 0
     assert result.default.waits.late_share == 0
@@ -113,7 +113,7 @@ def test_a_stream_in_order_loses_nothing_under_any_bound_above_zero():
 
 def test_a_stream_of_one_event_has_figures():
     one = np.array([5])
-    result = study(Stream(arrival=one, ts=one, source=np.array([0]), unit="us"))
+    result = study(RecordedStream(arrival=one, ts=one, source=np.array([0]), unit="us"))
     for p in result.policies:
         assert (p.waits.late_share, p.waits.mean_wait, p.waits.max_wait) == (0, 0, 0)
 
@@ -121,6 +121,12 @@ def test_a_stream_of_one_event_has_figures():
 def test_progress_is_told_before_each_policy_and_at_the_end():
     seen = []
     ts = np.array([1, 5, 3])
-    study(Stream(ts + 1, ts, np.zeros(3, np.int64)), lambda *step: seen.append(step))
+    study(RecordedStream(ts + 1, ts, np.zeros(3, np.int64)), lambda *step: seen.append(step))
     assert [done for _, done, _ in seen] == list(range(len(seen)))
     assert seen[0][0] == "auto" and seen[-1][0] == "clairvoyant" and seen[-1][1] == seen[-1][2]
+
+
+def test_a_stream_in_seconds_is_studied_with_time_outs_of_whole_seconds():
+    ts = np.array([10, 12, 11, 15, 13, 20, 19, 30])
+    result = study(RecordedStream(ts, ts, np.zeros(8, np.int64), "s"))
+    assert [p.params["timeout"] for p in result.policies if "timeout" in p.params] == [1, 2]

@@ -7,11 +7,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from slackline.core.errors import SlacklineError
-from slackline.study import Columns, load_recording, synchronise_recording, write_ordered
+from slackline.study import ColumnNames, load_recording, synchronise_recording, write_ordered
 
 
 def synchronised(paths, keep="all", **options):
-    return synchronise_recording(load_recording(paths, Columns("ts", "at", unit="ms"), keep=keep), **options)
+    return synchronise_recording(load_recording(paths, ColumnNames("ts", "at", unit="ms"), keep=keep), **options)
 
 
 def parquet(folder, name, **columns):

@@ -114,12 +114,12 @@ def test_a_column_that_is_there_twice_is_refused(tmp_path):
     [
         ("", "is missing"),
         ("nan", "is missing"),
-        ("-4", "is negative: -4"),
-        ("4.5", "is no integer: 4.5"),
-        ("9223372036854775807", "is absurdly large"),
+        ("-4", r"is not a whole number from 0 to 2\*\*62: -4"),
+        ("4.5", r"is not a whole number from 0 to 2\*\*62: 4.5"),
+        ("9223372036854775807", r"is not a whole number from 0 to 2\*\*62"),
     ],
 )
-def test_a_time_that_cannot_be_is_refused_with_its_row(tmp_path, value, message):
+def test_a_bad_time_is_refused_with_its_row(tmp_path, value, message):
     with pytest.raises(StreamError, match=rf"column 'ts' of stream.csv, row 2 of 3: the time {message}"):
         load_stream(csv(tmp_path, f"arrival,ts,source\n1,1,a\n2,{value},a\n3,3,a\n"), **COLUMNS)
 
@@ -154,7 +154,7 @@ def test_lists_are_no_names(tmp_path):
 
 
 def test_words_are_no_times(tmp_path):
-    with pytest.raises(SchemaError, match=r"'ts' of stream\.csv holds string, no times"):
+    with pytest.raises(SchemaError, match=r"'ts' of stream\.csv holds string, not times"):
         load_stream(csv(tmp_path, "arrival,ts,source\n1,noon,a\n"), **COLUMNS)
 
 
@@ -188,5 +188,5 @@ def test_an_unknown_ending_is_an_error_that_lists_the_known(tmp_path):
 
 
 def test_an_unknown_unit_is_an_error(tmp_path):
-    with pytest.raises(ConfigError, match="ms, us, ns"):
+    with pytest.raises(ConfigError, match="unit='hours' is unknown"):
         load_stream(csv(tmp_path, "x"), **(COLUMNS | {"unit": "hours"}))

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from slackline.core.errors import ConfigError
 from slackline.core.event import Event
-from slackline.study import Recording, Stream, synchronise_recording
+from slackline.study import RecordedStream, SyncRecording, synchronise_recording
 from slackline.study.sync_result import AT_END, DELIVERED, TIMED_OUT, Disabled
 from slackline.sync import METHODS, Synchroniser
 
@@ -14,8 +14,8 @@ def recorded(*rows, names=None):
     """Rows are (arrival, ts, stream), in the order of arrival."""
     names = tuple(names or sorted({name for _, _, name in rows}))
     arrival, ts, source = (np.array(column, np.int64) for column in zip(*_numbered(rows, names), strict=True))
-    stream = Stream(arrival, ts, source, "ms")
-    return Recording(names, stream, np.arange(len(rows)), (), True, {}, None, (), ())
+    stream = RecordedStream(arrival, ts, source, "ms")
+    return SyncRecording(names, stream, np.arange(len(rows)), (), True, {}, None, (), ())
 
 
 def _numbered(rows, names):
@@ -141,7 +141,7 @@ arrivals = st.lists(
 def tick_by_tick(recording, **options):
     """A synchroniser that takes a step at every tick: when each row went out, and the order."""
     stream, now = recording.stream, 0
-    sync = Synchroniser(recording.names, clock=lambda: now, **options)
+    sync = Synchroniser(recording.names, now=lambda: now, **options)
     released, order = {}, []
 
     def note(events):

@@ -1,52 +1,52 @@
-"""Streams that owe too long: time-outs, failures, clocks."""
+"""Streams that owe too long: time-outs, failures, the time."""
 
 from __future__ import annotations
 
 import math
 
 import pytest
-from tests.unit.sync.world import Clock, e, every_method, names
+from tests.unit.sync.world import WallTime, e, every_method, names
 
 from slackline.sync import Late, Synchroniser
 
 
 @every_method
 def test_an_event_held_longer_than_md_goes_out_at_the_next_step_and_counts_against_who_owed(method: str) -> None:
-    clock = Clock()
-    sync = Synchroniser(list("abc"), method=method, clock=clock, max_delay=10, max_failures=9)
+    now = WallTime()
+    sync = Synchroniser(list("abc"), method=method, now=now, max_delay=10, max_failures=9)
     sync.push(e("a", 3))
-    clock.now = 4
+    now.time = 4
     sync.push(e("b", 5))
-    clock.now = 10
+    now.time = 10
     assert sync.step() == []  # ten, not longer than ten
-    clock.now = 10.5
+    now.time = 10.5
     assert names(sync.step()) == ["a3"]
     assert sync.failed == ("c",) and not sync.is_disabled("c")
     assert {name: stats.failures for name, stats in sync.stats().items()} == {"a": 0, "b": 0, "c": 1}
-    clock.now = 15
+    now.time = 15
     assert names(sync.step()) == ["b5"]
     assert {name: stats.failures for name, stats in sync.stats().items()} == {"a": 1, "b": 0, "c": 2}
 
 
 @every_method
 def test_older_events_go_out_with_one_that_timed_out_though_they_came_later(method: str) -> None:
-    clock = Clock()
-    sync = Synchroniser(list("abc"), method=method, clock=clock, max_delay=10)
+    now = WallTime()
+    sync = Synchroniser(list("abc"), method=method, now=now, max_delay=10)
     sync.push(e("a", 8))
-    clock.now = 9
+    now.time = 9
     sync.push(e("b", 2))
-    clock.now = 11
+    now.time = 11
     assert names(sync.step()) == ["b2", "a8"]
     assert sync.stats()["c"].failures == 1  # b2 had not waited too long
 
 
 @every_method
 def test_ms_failures_disable_a_stream_until_it_delivers_something_newer(method: str) -> None:
-    clock = Clock()
-    sync = Synchroniser(list("ab"), method=method, clock=clock, max_delay=1, max_failures=2)
+    now = WallTime()
+    sync = Synchroniser(list("ab"), method=method, now=now, max_delay=1, max_failures=2)
     for ts in (10, 20, 30):
         sync.push(e("a", ts))
-        clock.now += 2
+        now.time += 2
         sync.step()
     assert sync.stats()["b"].disabled and sync.stats()["b"].times_disabled == 1
     assert sync.is_disabled("b") and sync.failed == ()  # in the last step nobody failed
@@ -62,11 +62,11 @@ def test_ms_failures_disable_a_stream_until_it_delivers_something_newer(method: 
 
 @every_method
 def test_a_stream_that_never_delivers_holds_up_nobody_for_ever(method: str) -> None:
-    clock = Clock()
-    sync = Synchroniser(["a", "b", "dead"], method=method, clock=clock, max_delay=5, max_failures=3)
+    now = WallTime()
+    sync = Synchroniser(["a", "b", "dead"], method=method, now=now, max_delay=5, max_failures=3)
     out = []
     for ts in range(100):
-        clock.now = ts
+        now.time = ts
         out += sync.push([e("a", ts), e("b", ts)])
     assert len(out) > 190
     assert sync.stats()["dead"].disabled and sync.stats()["dead"].last_ts is None
@@ -74,10 +74,10 @@ def test_a_stream_that_never_delivers_holds_up_nobody_for_ever(method: str) -> N
 
 
 def test_an_event_of_a_tick_that_has_gone_out_is_not_older_and_comes_after_it() -> None:
-    clock = Clock()
-    sync = Synchroniser(list("ab"), clock=clock, max_delay=1, max_failures=9)
+    now = WallTime()
+    sync = Synchroniser(list("ab"), now=now, max_delay=1, max_failures=9)
     sync.push(e("b", 5))
-    clock.now = 2
+    now.time = 2
     assert names(sync.step()) == ["b5"]
     assert sync.push(e("a", 5)) == []
     assert sync.late == []
@@ -85,21 +85,21 @@ def test_an_event_of_a_tick_that_has_gone_out_is_not_older_and_comes_after_it() 
 
 
 @pytest.mark.parametrize("jump", [1e12, -1e12, math.nan])
-def test_a_clock_that_jumps_breaks_no_order_and_loses_nothing(jump: float) -> None:
-    clock = Clock()
-    sync = Synchroniser(list("ab"), clock=clock, max_delay=5)
+def test_a_time_that_jumps_breaks_no_order_and_loses_nothing(jump: float) -> None:
+    now = WallTime()
+    sync = Synchroniser(list("ab"), now=now, max_delay=5)
     out = sync.push([e("a", 1), e("a", 2)])
-    clock.now = jump
+    now.time = jump
     out += sync.push([e("b", 3), e("a", 4)]) + sync.step() + sync.close()
     assert names(out) == ["a1", "a2", "b3", "a4"]
     sync.check_invariants()
 
 
 def test_who_was_waited_for_and_how_long() -> None:
-    clock = Clock()
-    sync = Synchroniser(["quick", "slow"], clock=clock)
+    now = WallTime()
+    sync = Synchroniser(["quick", "slow"], now=now)
     sync.push([e("quick", 1), e("quick", 2)])
-    clock.now = 7
+    now.time = 7
     sync.push(e("slow", 5))
     stats = sync.stats()
     assert (stats["slow"].held_up, stats["slow"].held_up_total) == (2, 14)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.sync.world import Clock, e, every_method, names
+from tests.unit.sync.world import WallTime, e, every_method, names
 
 from slackline.core.errors import ConfigError, StateError
 from slackline.sync import Synchroniser
@@ -116,33 +116,33 @@ def test_without_streams_nothing_is_waited_for(method: str) -> None:
 # --- states ------------------------------------------------------------------------------------------------------
 
 
-def test_a_saved_synchroniser_with_a_max_delay_needs_a_clock_again() -> None:
-    saved = Synchroniser(["a"], clock=Clock(), max_delay=3).save()
-    with pytest.raises(StateError, match="saved with max_delay=3, which needs a clock"):
+def test_a_saved_synchroniser_with_a_max_delay_needs_now_again() -> None:
+    saved = Synchroniser(["a"], now=WallTime(), max_delay=3).save()
+    with pytest.raises(StateError, match="max_delay=3 needs the time, which is not saved"):
         Synchroniser.load(saved)
 
 
-def test_time_between_saving_and_loading_does_not_count_and_the_clock_may_start_anew() -> None:
-    clock = Clock()
-    clock.now = 1e6
-    sync = Synchroniser(list("ab"), clock=clock, max_delay=2)
+def test_time_between_saving_and_loading_does_not_count_and_now_may_start_anew() -> None:
+    now = WallTime()
+    now.time = 1e6
+    sync = Synchroniser(list("ab"), now=now, max_delay=2)
     sync.push(e("a", 1))
-    clock.now += 1.5
+    now.time += 1.5
     saved = sync.save()
-    clock.now = 5  # another machine
-    again = Synchroniser.load(saved, clock=clock)
+    now.time = 5  # another machine
+    again = Synchroniser.load(saved, now=now)
     assert again.step() == []
-    clock.now = 6
+    now.time = 6
     assert names(again.step()) == ["a1"]
     assert again.stats()["a"].wait_total == 2.5
 
 
-def test_a_clock_that_goes_back_makes_no_negative_waits() -> None:
-    clock = Clock()
-    clock.now = 10
-    sync = Synchroniser(list("ab"), clock=clock)
+def test_a_time_that_goes_back_makes_no_negative_waits() -> None:
+    now = WallTime()
+    now.time = 10
+    sync = Synchroniser(list("ab"), now=now)
     sync.push(e("a", 1))
-    clock.now = 2
+    now.time = 2
     sync.push(e("b", 1))
     assert sync.stats()["a"].wait_total == 0 and sync.stats()["b"].held_up_total == 0
 
@@ -166,3 +166,18 @@ def test_what_was_set_aside_is_saved() -> None:
 def test_bytes_that_are_no_synchroniser_are_refused(data: bytes) -> None:
     with pytest.raises(StateError):
         Synchroniser.load(data)
+
+
+def test_options_given_to_load_override_those_saved() -> None:
+    now = WallTime()
+    sync = Synchroniser(list("ab"), method="method1", max_waiting=1)
+    sync.push(e("a", 1))
+    again = Synchroniser.load(sync.save(), now=now, method="frontier", max_waiting=9, max_delay=2)
+    assert again.push([e("a", 2), e("a", 3)]) == []
+    now.time = 3
+    assert names(again.step()) == ["a1", "a2", "a3"]
+
+
+def test_an_option_unknown_to_load_is_refused() -> None:
+    with pytest.raises(ConfigError, match="option='max_wait' is unknown; choose one of"):
+        Synchroniser.load(Synchroniser(["a"]).save(), max_wait=3)

@@ -1,4 +1,4 @@
-"""What the tests of the synchroniser share: a clock to be set, short events, all methods."""
+"""What the tests of the synchroniser share: a time to be set, short events, all methods."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from slackline.core.event import Event
 from slackline.sync import METHODS
 
 
-class Clock:
+class WallTime:
     def __init__(self) -> None:
-        self.now = 0.0
+        self.time = 0.0
 
     def __call__(self) -> float:
-        return self.now
+        return self.time
 
 
 def e(source: Any, ts: Any, **payload: Any) -> Event:

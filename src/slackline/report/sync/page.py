@@ -132,11 +132,11 @@ def _table(result: SyncResult, words: SyncWords) -> list[str]:
         "state",
     ]
     marks = {i: "mark" for i, stream in enumerate(shown) if stream.dead}
-    told = (
+    note = (
         "Back: came behind a newer event of the same stream. Wait: the mean, and the longest. Failures: events that "
-        "timed out because this stream owed them something. Held up: events of others that waited for this stream, "
+        "timed out waiting for this stream. Held up: events of others that waited for this stream, "
         "and for how long altogether."
     )
     if len(result.streams) > ROWS:
-        told += f" The {ROWS} streams that were waited for longest, of {len(result.streams):,}; --json has all."
-    return [table_card(header, rows, numeric_from=1, marks=marks), paragraph(told, "note")]
+        note += f" The {ROWS} streams that were waited for longest, of {len(result.streams):,}; --json has all."
+    return [table_card(header, rows, numeric_from=1, marks=marks), paragraph(note, "note")]

@@ -1,4 +1,4 @@
-"""Method 2 on a balanced tree, as its authors propose (seed 002, IV-E): a red-black tree.
+"""Method 2 on a balanced tree, as its authors propose [Sync, IV-E]: a red-black tree.
 
 The place of an event is found in O(log waiting) steps, but in a balanced tree the root is somewhere in the middle, so
 it says nothing about the oldest node. So after insertion the oldest node is looked at, with what it inherits on the

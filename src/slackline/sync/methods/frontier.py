@@ -1,4 +1,4 @@
-"""The frontier method: what the ordering core does (DESIGN.md section 2), for streams that deliver in order.
+"""The frontier method: what the ordering core does (docs/concepts/frontiers.md), for streams that deliver in order.
 
 A stream's last event is its frontier, the least frontier of all live streams is the horizon, and every event up to the
 horizon may go. Nothing is kept per event and stream: no tables. The events are in one heap, the frontiers in another,

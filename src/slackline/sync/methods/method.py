@@ -17,7 +17,7 @@ from slackline.sync.stream import Point, Stream, Waiting
 
 @dataclass(slots=True)
 class Work:
-    """What a method has done, counted as seed 002 counts: for comparisons between methods."""
+    """What a method has done, counted as [Sync] counts: for comparisons between methods."""
 
     #: Time stamps compared while looking for the place of an event.
     comparisons: int = 0

@@ -1,4 +1,4 @@
-"""Method 1: find the place of an event, then look at the root (seed 002, IV-B, Algorithms 1 to 3).
+"""Method 1: find the place of an event, then look at the root [Sync, IV-B, Algorithms 1 to 3].
 
 Adding a node and processing the tree are separate. Only the root's table is looked at, which is complete, because every
 event passes the root. Once the root may go, so may all on its left; the next root is the nearest one on the right that
@@ -9,7 +9,7 @@ delay.
 from __future__ import annotations
 
 from slackline.sync.methods.tables import join
-from slackline.sync.methods.tree import Node, Tree
+from slackline.sync.methods.tree import Tree, TreeNode
 from slackline.sync.stream import Stream, Waiting
 
 
@@ -30,14 +30,14 @@ class Method1(Tree):
         point, bit = waiting.point, waiting.stream.bit
         node = self.root
         if node is None:
-            self.root = Node(waiting, self._all & ~bit)
+            self.root = TreeNode(waiting, self._all & ~bit)
             return
         compared = updated = 0
         while True:
             compared += 1
             if point < node.point:
                 if node.left is None:
-                    node.left = Node(waiting, self._all & ~bit)
+                    node.left = TreeNode(waiting, self._all & ~bit)
                     break
                 node = node.left
             elif point == node.point:
@@ -47,7 +47,7 @@ class Method1(Tree):
                 node.owed &= ~bit
                 updated += 1
                 if node.right is None:
-                    node.right = Node(waiting, self._all & ~bit)
+                    node.right = TreeNode(waiting, self._all & ~bit)
                     break
                 node = node.right
         work = self.work

@@ -1,15 +1,15 @@
-"""Method 2: look at the nodes on the way to the place of an event (seed 002, IV-C, Algorithm 4).
+"""Method 2: look at the nodes on the way to the place of an event [Sync, IV-C, Algorithm 4].
 
 Adding and processing are joined. On the way down a mask collects what is inherited from nodes passed on the left.
 A node passed on the right may go if its table and the mask say so, and all on its left with it; if it may not, nobody
-further right may, so nothing more is looked at. (In the document the root is asked at this place; the node at hand is
+further right may, so nothing more is looked at. (In [Sync] the root is asked at this place; the node at hand is
 meant.) Events on the left of a node that may not go are not looked at, even if they may: some delay is left.
 """
 
 from __future__ import annotations
 
 from slackline.sync.methods.tables import EVERYBODY, join
-from slackline.sync.methods.tree import Node, Tree
+from slackline.sync.methods.tree import Tree, TreeNode
 from slackline.sync.stream import Waiting
 
 
@@ -21,7 +21,7 @@ class Method2(Tree):
         out: list[Waiting] = []
         point, bit = waiting.point, waiting.stream.bit
         inherited, can_check = EVERYBODY, True
-        above: Node | None = None  # where the node at hand hangs, and on which side
+        above: TreeNode | None = None  # where the node at hand hangs, and on which side
         on_left = True
         node = self.root
         compared = updated = 0
@@ -45,7 +45,7 @@ class Method2(Tree):
             can_check = False
             above, on_left, node = node, False, node.right
         if node is None:
-            node = Node(waiting, self._all & ~bit)
+            node = TreeNode(waiting, self._all & ~bit)
             if above is not None and not on_left:
                 above.right = node
             else:

@@ -1,4 +1,4 @@
-"""Readiness tables: what methods 1 and 2 and their balanced variant have in common (seed 002, IV-B).
+"""Readiness tables: what methods 1 and 2 and their balanced variant have in common [Sync, IV-B].
 
 A node holds the events of one point and a readiness table: one bit per stream, kept as its complement ``owed``, the
 streams that have not yet delivered anything at or after the point. So a node may go when it is owed nothing by a live

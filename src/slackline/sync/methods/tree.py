@@ -1,4 +1,4 @@
-"""Binary trees of points with readiness tables (seed 002, IV-B and IV-C).
+"""Binary trees of points with readiness tables [Sync, IV-B and IV-C].
 
 - An event on its way to its place takes its stream's bit out of every node that it passes on the right.
 - Nodes on the left of a node are older, so they are owed no more than it is: they *inherit* its table. What a node is
@@ -15,7 +15,7 @@ from slackline.sync.methods.tables import EVERYBODY, Tables, owed_by
 from slackline.sync.stream import Point, Stream, Waiting
 
 
-class Node:
+class TreeNode:
     """The events of one point."""
 
     __slots__ = ("events", "left", "owed", "point", "right")
@@ -24,8 +24,8 @@ class Node:
         self.point = waiting.point
         self.events = [waiting]
         self.owed = owed
-        self.left: Node | None = None
-        self.right: Node | None = None
+        self.left: TreeNode | None = None
+        self.right: TreeNode | None = None
 
 
 class Tree(Tables):
@@ -33,15 +33,15 @@ class Tree(Tables):
 
     def __init__(self) -> None:
         super().__init__()
-        self.root: Node | None = None
+        self.root: TreeNode | None = None
 
-    def _nodes(self) -> Iterator[Node]:
+    def _nodes(self) -> Iterator[TreeNode]:
         return nodes(self.root)
 
     def expel(self, upto: Point) -> list[Waiting]:
         """Cut the tree at a point: what lies left of the cut goes. Who inherits from whom stays as it is."""
         out: list[Waiting] = []
-        above: Node | None = None  # the last node that stays and has the cut on its left
+        above: TreeNode | None = None  # the last node that stays and has the cut on its left
         node = self.root
         while node is not None:
             self.work.visited += 1
@@ -57,7 +57,7 @@ class Tree(Tables):
         """All that may go: the oldest node, with what it inherits on the way down to it, and again."""
         out: list[Waiting] = []
         while self.root is not None:
-            above: Node | None = None
+            above: TreeNode | None = None
             node, inherited = self.root, EVERYBODY
             while node.left is not None:
                 inherited &= node.owed
@@ -82,13 +82,13 @@ class Tree(Tables):
     def restore(self, waiting: list[Waiting], streams: list[Stream]) -> None:
         self._restore_bits(streams)
         self._size = len(waiting)
-        above: list[Node] = []  # the nodes that may get one more on their right
-        node: Node | None = None
+        above: list[TreeNode] = []  # the nodes that may get one more on their right
+        node: TreeNode | None = None
         for each in waiting:
             if node is not None and node.point == each.point:
                 insort(node.events, each)
                 continue
-            node = Node(each, owed_by(streams, each.point))
+            node = TreeNode(each, owed_by(streams, each.point))
             if not above:
                 self.root = node
             elif node.point < above[-1].point:
@@ -99,14 +99,14 @@ class Tree(Tables):
                 older.right = node
             above.append(node)
 
-    def _hang(self, above: Node | None, node: Node | None) -> None:
+    def _hang(self, above: TreeNode | None, node: TreeNode | None) -> None:
         """Put a node where the one it replaces was: left of ``above``, or at the root."""
         if above is None:
             self.root = node
         else:
             above.left = node
 
-    def _take(self, node: Node, out: list[Waiting]) -> None:
+    def _take(self, node: TreeNode, out: list[Waiting]) -> None:
         """Give a node and all on its left away, in order."""
         for each in nodes(node.left):
             self.work.visited += 1
@@ -114,14 +114,14 @@ class Tree(Tables):
         node.left = None
         self._take_alone(node, out)
 
-    def _take_alone(self, node: Node, out: list[Waiting]) -> None:
+    def _take_alone(self, node: TreeNode, out: list[Waiting]) -> None:
         out += node.events
         self._size -= len(node.events)
 
 
-def nodes(root: Node | None) -> Iterator[Node]:
+def nodes(root: TreeNode | None) -> Iterator[TreeNode]:
     """The nodes of a tree in order. No recursion: a tree of streams that deliver in order is one long branch."""
-    path: list[Node] = []
+    path: list[TreeNode] = []
     node = root
     while path or node is not None:
         while node is not None:

@@ -1,4 +1,4 @@
-"""Dependencies: which transitions of one device regularly follow those of another (seed 002, V: what DSCPE is for).
+"""Dependencies: which transitions of one device regularly follow those of another [Sync, V: what DSCPE is for].
 
 Whether they do is decided over a sliding window of stream time. A pair of kinds of transitions **holds** when
 
@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from slackline.core import check
 from slackline.core.detector import Detector
 from slackline.core.errors import ConfigError
 from slackline.core.event import Event
-from slackline.sync.occurrence.chance import coin
-from slackline.sync.occurrence.following import Following, Kind, Pair, Tally
-from slackline.sync.occurrence.occurrences import OutOfOrderError
-from slackline.sync.occurrence.options import share, whole
-from slackline.sync.occurrence.overlaps import Device, State
+from slackline.occurrence.chance import coin
+from slackline.occurrence.following import CauseWindow, Kind, Pair, Tally
+from slackline.occurrence.occurrences import OutOfOrderError
+from slackline.occurrence.overlaps import Device, State
 
 #: What holds is given up below this part of what it took to begin, so that it does not come and go at the edge.
 KEEP = 0.8
@@ -93,16 +93,16 @@ class Dependencies(Detector):
         significance: float = 0.001,
         max_size: int = 1_000_000,
     ) -> None:
-        whole("max_lag", max_lag, 1)
-        if whole("window", window, 1) <= 2 * max_lag:
+        check.whole_number("max_lag", max_lag, 1)
+        if check.whole_number("window", window, 1) <= 2 * max_lag:
             raise ConfigError(
                 f"window={window} must be longer than twice max_lag={max_lag}; better many times so long."
             )
-        self.min_support = whole("min_support", min_support, 2)
-        self.min_confidence = share("min_confidence", min_confidence)
-        self.significance = share("significance", significance)
-        self.max_size = whole("max_size", max_size, 1)
-        self.following = Following(window, max_lag)
+        self.min_support = check.whole_number("min_support", min_support, 2)
+        self.min_confidence = check.positive("min_confidence", min_confidence, 1)
+        self.significance = check.positive("significance", significance, 1)
+        self.max_size = check.whole_number("max_size", max_size, 1)
+        self.following = CauseWindow(window, max_lag)
         self.now = 0
         self.held: dict[Kind, list[Kind]] = {}  # by cause
         self.frequent = 0  # kinds that happened often enough to be looked at

@@ -11,10 +11,10 @@ import pytest
 
 import slackline as sl
 from slackline.core.errors import ConfigError
-from slackline.sync.occurrence.chance import coin
-from slackline.sync.occurrence.dependencies import Dependencies
-from slackline.sync.occurrence.occurrences import Occurrences, OutOfOrderError
-from slackline.sync.occurrence.transitions import Transitions
+from slackline.occurrence.chance import coin
+from slackline.occurrence.dependencies import Dependencies
+from slackline.occurrence.occurrences import Occurrences, OutOfOrderError
+from slackline.occurrence.transitions import Transitions
 
 HOUR = 3_600
 

@@ -1,4 +1,4 @@
-"""The worked examples of seed 000 (and dissertation 3.2 to 3.3), step by step.
+"""The worked examples of [Order] (and [Thesis, 3.2 to 3.3]), step by step.
 
 The stream of Figure 3(b)/4 as the text tells it: A0 A2 C1 A4 B3 C5 A6 B10 A11 B14 E20 C12, and the detector of Figure
 3(a): D when C comes after A with no B in between.

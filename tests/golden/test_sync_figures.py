@@ -1,11 +1,11 @@
-"""Seed 002: Figures 2 and 3, Table I and Algorithms 1 to 4, step by step."""
+"""[Sync]: Figures 2 and 3, Table I and Algorithms 1 to 4, step by step."""
 
 import pytest
 from benchmarks.sync import ARRIVALS, STREAM_OF, TABLE_1, figure2
 
 from slackline.core.event import Event
 from slackline.sync import METHODS, Synchroniser
-from slackline.sync.methods.tree import Node
+from slackline.sync.methods.tree import TreeNode
 
 STREAMS = ["DS1", "DS2", "DS3", "DS4"]
 #: Figure 3: who is below whom when event 9 arrives, as (node, left, right).
@@ -30,7 +30,7 @@ def steps(method: str) -> dict[int, list[int]]:
     return found
 
 
-def shape(node: Node | None) -> list[tuple[int, int | None, int | None]]:
+def shape(node: TreeNode | None) -> list[tuple[int, int | None, int | None]]:
     """The tree level by level."""
     level, found = [node] if node else [], []
     while level:
@@ -63,7 +63,7 @@ def test_figure_3_the_tree_when_event_9_arrives() -> None:
 
 def test_figure_3_readiness_tables_and_what_is_inherited() -> None:
     sync = before_event_9("method1")
-    root: Node = sync._method.root  # type: ignore[attr-defined]
+    root: TreeNode = sync._method.root  # type: ignore[attr-defined]
     owed = {f"DS{i + 1}" for i in range(4) if root.owed >> i & 1}
     assert (root.point[0], owed) == (6, {"DS2"})  # event 9 of DS2 is all that event 6 waits for
     left = root.left

@@ -1,4 +1,4 @@
-"""Occurrences: what the events of many devices say, as states with a start and an end (seed 002, IV-D and Figure 1).
+"""Occurrences: what the events of many devices say, as states with a start and an end [Sync, IV-D and Figure 1].
 
 An event tells the state of a device at one moment. Read in order, the events of a device are a chain of states: each
 holds from the event that first told it to the event that tells another. Such a stretch is an **occurrence**; its
@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from slackline.core import check
 from slackline.core.detector import Detector
 from slackline.core.errors import ConfigError, SlacklineError
 from slackline.core.event import Event
-from slackline.sync.occurrence.options import whole
-from slackline.sync.occurrence.overlaps import Device, Overlaps, State
+from slackline.occurrence.overlaps import Device, Overlaps, State
 
 
 class NotAStateError(SlacklineError):
@@ -70,7 +70,7 @@ class Occurrences(Detector):
 
     An event costs O(1), one that ends a state usually O(k log n), with k ``overlaps`` and n occurrences that ended
     before, and O(k d) with d devices at worst, if each state is shorter than the last; see
-    :mod:`slackline.sync.occurrence.overlaps`. Memory: one entry per device, and as many, at most 2 k d.
+    :mod:`slackline.occurrence.overlaps`. Memory: one entry per device, and as many, at most 2 k d.
 
     >>> detector = Occurrences("switch")
     >>> told = [(0, "lamp", "off"), (5, "door", "open"), (8, "lamp", "on"), (9, "door", "open"), (20, "lamp", "off")]
@@ -88,13 +88,13 @@ class Occurrences(Detector):
 
     def __init__(self, *types: str, state: str = "state", silence: int | None = None, overlaps: int = 8) -> None:
         if not types:
-            raise ConfigError("Occurrences needs the event types that tell states, e.g. Occurrences('door', 'lamp').")
+            raise ConfigError("Occurrences needs the event types that carry states, e.g. Occurrences('door', 'lamp').")
         if silence is not None:
-            whole("silence", silence, 1)
+            check.whole_number("silence", silence, 1)
         self.listens = types  # type: ignore[misc]
         self.field = state
         self.silence = silence
-        self.overlaps = Overlaps(most=whole("overlaps", overlaps, 0))
+        self.overlaps = Overlaps(most=check.whole_number("overlaps", overlaps, 0))
         self.heard: OrderedDict[Device, int] = OrderedDict()  # with silence: when a device last spoke, in that order
 
     def state_of(self, event: Event) -> State:
@@ -151,13 +151,13 @@ class Occurrences(Detector):
 
     def _told(self, event: Event) -> tuple[Device, State]:
         if event.source is None:
-            raise NotAStateError(f"{event!r} has no source, so nobody is in its state. Give each device a source.")
+            raise NotAStateError(f"{event!r} has no source: whose state is it? Give each device a source.")
         state: Any = self.state_of(event)
         if isinstance(state, np.generic):
             state = state.item()
         if not isinstance(state, str | int | float) or (isinstance(state, float) and not isfinite(state)):
             raise NotAStateError(
-                f"a state is a str, bool, int or finite float; {event!r} tells {state!r}. Round numbers to few "
+                f"a state is a str, bool, int or finite float; {event!r} has {state!r}. Round numbers to few "
                 f"states, and name what is unknown, in a subclass with its own state_of."
             )
         return event.source, state

@@ -10,7 +10,7 @@ import pytest
 import slackline as sl
 from slackline.core import codec
 from slackline.core.errors import ConfigError
-from slackline.sync.occurrence.occurrences import Held, NotAStateError, Occurrences, OutOfOrderError
+from slackline.occurrence.occurrences import Held, NotAStateError, Occurrences, OutOfOrderError
 
 
 def told(*rows, **more):

@@ -1,4 +1,4 @@
-"""The worked examples of seed 001 (dissertation chapter 4), step by step."""
+"""The worked examples of [Speculation] (and [Thesis, 4]), step by step."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_figures_7_and_8_event_by_event() -> None:
 
 
 def test_figure_7_events_are_purged_where_plain_slack_lets_them_go() -> None:
-    """As above with K counting from the start (as in seed 000): C1 is late there, and the rest is purged as told."""
+    """As above with K counting from the start (as in [Order]): C1 is late there, and the rest is purged as told."""
     steps = Steps(warmup=0)
     steps.push("A0", "A2", "C1", "A3", "B4")
     assert (steps.slack, steps.purged) == (2, 2)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from slackline.sync.occurrence.overlaps import Device, State
+from slackline.occurrence.overlaps import Device, State
 
 #: A kind of transition: device, state before, state after (None: silent).
 Kind = tuple[Device, State, State | None]
@@ -68,7 +68,7 @@ class Pair:
 
 
 @dataclass(slots=True)
-class Following:
+class CauseWindow:
     """All causes of the window. Time never runs back."""
 
     window: int

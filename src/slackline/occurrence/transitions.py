@@ -1,4 +1,4 @@
-"""Transitions: a device goes from one state to another (seed 002, Figure 1: the occurrence processor).
+"""Transitions: a device goes from one state to another [Sync, Figure 1: the occurrence processor].
 
 An occurrence is published at the moment it ends and names the state that comes next, so a transition is known at once:
 nobody waits for the end of the next state.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import slackline as sl
-from slackline.sync.occurrence.occurrences import Occurrences
-from slackline.sync.occurrence.transitions import Transitions
+from slackline.occurrence.occurrences import Occurrences
+from slackline.occurrence.transitions import Transitions
 
 
 def transitions(rows, **options):

@@ -15,17 +15,17 @@ CHUNK = 1 << 18
 def check_regular(path: Path) -> None:
     """Raise OSError unless it is a regular file: to open a pipe may block for ever, and its thread with it."""
     if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError("it is no regular file, but a folder, a pipe or a device")
+        raise OSError("it is not a regular file, but a folder, a pipe or a device")
 
 
-class Change(Enum):
+class FileChange(Enum):
     """What may happen to a file but growing."""
 
     REPLACED = "another file has its name"
     TRUNCATED = "it is shorter than what was read of it"
 
 
-class Tail:
+class GrowingFile:
     """Reads a file as it grows. A file that is not there yet is one that has not grown yet.
 
     Not noticed: a file that is cut short and outgrows what was read of it before the next look.
@@ -35,7 +35,7 @@ class Tail:
         self._path = path
         self._file: BinaryIO | None = None
 
-    def read(self) -> bytes | Change:
+    def read(self) -> bytes | FileChange:
         """The next bytes, none if there are none yet; or what happened. After a change reading starts anew."""
         if self._file is None:
             try:
@@ -50,10 +50,10 @@ class Tail:
             return data
         if replaced:
             self.close()
-            return Change.REPLACED
+            return FileChange.REPLACED
         if os.fstat(self._file.fileno()).st_size < self._file.tell():
             self._file.seek(0)
-            return Change.TRUNCATED
+            return FileChange.TRUNCATED
         return b""
 
     def close(self) -> None:
