@@ -32,8 +32,8 @@ from rich.progress import track
 from rich.table import Table
 
 import slackline as sl
-from slackline.soccer import Match, match_warmup, simulate
-from slackline.soccer.detectors import (
+from slackline_soccer import Match, match_warmup, simulate
+from slackline_soccer.detectors import (
     ActiveBall,
     BallTurned,
     ClosestPlayer,
@@ -43,8 +43,8 @@ from slackline.soccer.detectors import (
     proximity_by_event,
     proximity_self_ordering,
 )
-from slackline.soccer.detectors.proximity_by_event import ProximityByEvent
-from slackline.soccer.detectors.proximity_self_ordering import ProximitySelfOrdering
+from slackline_soccer.detectors.proximity_by_event import ProximityByEvent
+from slackline_soccer.detectors.proximity_self_ordering import ProximitySelfOrdering
 
 SEED = 7
 SECONDS = 20.0

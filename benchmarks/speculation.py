@@ -39,7 +39,8 @@ from rich.table import Table
 import slackline as sl
 from slackline.report import SpeculationReport, speculation_page
 from slackline.report.speculation import Moment, Run, Told
-from slackline.soccer import Match, match_hierarchy, match_warmup, simulate
+from slackline_soccer import Match, match_hierarchy, match_warmup, simulate
+from slackline_soccer.report import WORDS
 
 SEED = 7
 SECONDS = 65.0
@@ -210,6 +211,7 @@ def report_of(runs: list[dict[str, Any]], same_answer: bool, seconds: float) -> 
         "live, once for each setting. Detectors run ahead on what has arrived, and correct themselves when something "
         "earlier turns up.",
         same_answer=same_answer,
+        words=WORDS,
         touched_by="hits and all that rests on them",
         notes=(
             "the busy factor depends on the machine, and adaptive α follows it; another run gives other figures.",

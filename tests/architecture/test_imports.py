@@ -25,7 +25,7 @@ RANKS: tuple[tuple[str, ...], ...] = (
     (ROOT, "testing", "checks"),
     ("node",),
     ("sim", "streams"),
-    ("spark", "soccer", "study"),
+    ("spark", "study"),
     ("report",),
     ("cli",),
 )
@@ -186,7 +186,7 @@ def test_checker_catches_a_violation(module: str, source: str, reason: str) -> N
         ("slackline.core", True, "from .time import clock\nfrom . import event"),
         ("slackline.core.event", False, "from .time import clock\nimport numpy as np"),
         ("slackline.ordering.unit", False, "from ..core import Event\nimport slackline.core.event"),
-        ("slackline.soccer.model", False, "import slackline as sl\nfrom slackline import Detector"),
+        ("slackline.study.model", False, "import slackline as sl\nfrom slackline import Detector"),
         ("slackline.spark.pipeline", False, "import time\nfrom pyspark.sql import DataFrame"),
         ("slackline.report.page", False, "from slackline import spark, study"),
         ("slackline.checks", True, "from slackline.engine import Engine"),

@@ -1,0 +1,140 @@
+"""Who is near the ball in play (dissertation 6.2.1 and A.5).
+
+A player is near once a foot is within a metre of the ball, seen from above, and the ball no higher than a jumping
+player gets. He stays near until it is a tenth further away, so that noise at the metre makes no events. The time stamp
+is the smaller of those of the two positions, the ball's and the foot's. Positions that are too old say nothing: a
+player who is no longer tracked is not near, and near a ball that has vanished is nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from slackline import Batch, Detector, Event
+from slackline_soccer.detectors.columns import LONG_AGO, columns, sources
+from slackline_soccer.detectors.feet import NOBODY, feet_of
+from slackline_soccer.model.events import NEAR, NOT_NEAR
+from slackline_soccer.model.match import Match
+from slackline_soccer.model.thresholds import Thresholds
+
+KINDS = (NOT_NEAR.name, NEAR.name)
+
+#: Nothing comes closer faster than this (mm/ps: 100 m/s) but for noise (mm): whoever is far away need not be looked at
+#: for a while.
+FASTEST, NOISE = 1e-7, 300.0
+
+#: Events that one call of the loop may find; it is called again for more.
+ROOM = 256
+
+
+@njit(cache=True)
+def measure(player, ball, now, feet, place, seen, stale, distance):  # type: ignore[no-untyped-def]
+    """Distance of a player's closest foot into ``distance``; that foot, or NOBODY if none was heard of lately."""
+    closest, least = NOBODY, np.inf
+    for sid in feet[player]:
+        if sid != NOBODY and now - seen[sid] <= stale:
+            dx, dy = place[sid, 0] - place[ball, 0], place[sid, 1] - place[ball, 1]
+            d = np.sqrt(dx * dx + dy * dy)
+            if d < least:
+                closest, least = sid, d
+    if closest != NOBODY:
+        distance[player] = least
+    return closest
+
+
+@njit(cache=True)
+def track(  # type: ignore[no-untyped-def]
+    start, source, ts, x, y, z, ball, player_of, feet, lengths, times, place, seen, near, distance, due, found, ints
+):
+    """Goes through the rows until ``found`` is full or they end; the next row, and how many events were found."""
+    reach, release, height = lengths
+    stale, apart = times
+    players, n = len(near), 0
+    for row in range(start, len(ts)):
+        if n + players > len(found):
+            return row, n
+        sid = source[row]
+        if not 0 <= sid < len(player_of):
+            continue
+        moved, now = player_of[sid], ts[row]
+        if moved == NOBODY and place[sid, 3] == 0.0:
+            continue
+        place[sid, 0], place[sid, 1], place[sid, 2] = x[row], y[row], z[row]
+        if now - seen[sid] > stale:  # a foot that was not there when the player was last looked at
+            due[max(moved, 0)] = LONG_AGO
+        seen[sid] = now
+        if ball == NOBODY or (moved == NOBODY and sid != ball):
+            continue
+        ball_is_known = now - seen[ball] <= stale
+        first, last = (0, players) if sid == ball else (moved, moved + 1)
+        for player in range(first, last):
+            was = near[player]
+            if now < due[player] or not (ball_is_known or was):
+                continue
+            foot = measure(player, ball, now, feet, place, seen, stale, distance) if ball_is_known else NOBODY
+            slack = release / reach if was else 1.0
+            within = foot != NOBODY and distance[player] < reach * slack and place[ball, 2] < height * slack
+            due[player] = LONG_AGO if within or foot == NOBODY else now + (distance[player] - reach - NOISE) / FASTEST
+            if within == was:
+                continue
+            near[player] = within
+            at = now if foot == NOBODY else max(min(seen[ball], seen[foot]), now - apart)
+            found[n] = distance[player]
+            ints[n, 0], ints[n, 1], ints[n, 2], ints[n, 3] = within, player, at, row
+            n += 1
+    return len(ts), n
+
+
+class Proximity(Detector):
+    """Publishes ``near`` and ``not_near`` per player."""
+
+    listens = ("position", "active_ball")
+    publishes = (NEAR, NOT_NEAR)
+    fixed = ("match", "feet", "lengths", "times")
+
+    def __init__(self, match: Match) -> None:
+        limits = Thresholds.of(match)
+        players = len(match.players)
+        self.match = match
+        self.feet = feet_of(match)
+        self.lengths = (limits.reach, limits.release, limits.height)
+        self.times = (limits.stale, limits.apart)
+        self.sets_back = limits.apart
+        self.ball = NOBODY
+        #: By transmitter: x, y, z in mm, and whether it is a ball.
+        self.place = np.zeros((len(match.foot_of), 4))
+        self.place[list(match.balls), 3] = 1.0
+        self.seen = np.full(len(match.foot_of), LONG_AGO, dtype=np.int64)
+        self.near = np.zeros(players, dtype=np.bool_)
+        self.distance = np.full(players, 1e9)
+        self.due = np.full(players, LONG_AGO, dtype=np.int64)  # before that a player cannot be near
+
+    def on_batch(self, batch: Batch) -> Iterator[tuple[int, Event]]:
+        if batch.type == "active_ball":
+            self.ball = int(batch["ball"][-1])
+            self.due[:] = LONG_AGO
+            return
+        ts, found, ints = batch.ts, np.empty(ROOM), np.empty((ROOM, 4), dtype=np.int64)
+        given: list[Any] = [sources(batch), ts, *columns(batch, "x", "y", "z"), self.ball, self.match.foot_of]
+        given += (self.feet, self.lengths, self.times)
+        given += (self.place, self.seen, self.near, self.distance, self.due, found, ints)
+        row = 0
+        while row < len(ts):
+            row, n = track(row, *given)
+            for (kind, number, at, cause), distance in zip(ints[:n].tolist(), found[:n].tolist(), strict=True):
+                player = self.match.players[number]
+                yield (
+                    cause,
+                    Event(
+                        KINDS[kind],
+                        ts=at,
+                        ball=self.ball,
+                        player=player.name,
+                        team=player.team,
+                        distance=distance / 1000.0,
+                    ),
+                )
