@@ -5,8 +5,9 @@ import pytest
 from tests.soccer.tracked import mapping_entries, tracking_of
 
 from slackline.core.event import Event
-from slackline_soccer import data, events
+from slackline_soccer import data
 from slackline_soccer.export import Export, event_schema
+from slackline_soccer.model import events
 from slackline_soccer.recordings import mapping_of, open_recording
 from slackline_soccer.run import KEPT, match_hierarchy, run
 from slackline_soccer.simulator import simulate

@@ -1,4 +1,4 @@
-"""Who is near the ball in play, one event at a time (dissertation A.5): for comparison only.
+"""Who is near the ball in play, one event at a time [Thesis, A.5]: for comparison only.
 
 This is what one writes who need not care for speed, since the order is the middleware's business. It finds the ``near``
 and ``not_near`` of :class:`~slackline_soccer.detectors.proximity.Proximity`. Beside it stands
@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator
 
 from slackline import Detector, Event
+from slackline_soccer.detectors.columns import LONG_AGO
 from slackline_soccer.model.events import NEAR, NOT_NEAR
 from slackline_soccer.model.match import Match, Player
 from slackline_soccer.model.thresholds import Thresholds
@@ -25,23 +26,41 @@ class ProximityByEvent(Detector):
 
     def __init__(self, match: Match) -> None:
         self.limits = Thresholds.of(match)
+        self.sets_back = self.limits.apart + self.limits.step
         self.players = match.players
         self.player_of = {sid: player for player in match.players for sid in player.feet}
         self.ball: int | None = None
         self.latest: dict[int, Event] = {}  # of each transmitter
+        self.now = LONG_AGO  # the time stamp of the positions that came last
+        self.moved: set[str] = set()  # whose distance to the ball they may change
         self.near: dict[str, float] = {}  # distance of those who are near
 
     def on_event(self, event: Event) -> Iterator[Event]:
         if event.type == "active_ball":
+            yield from self.look(event.ts)
             self.ball = event["ball"]
             return
         assert isinstance(event.source, int)
+        if event.ts > self.now:  # all positions of the time stamp before are there
+            yield from self.look(event.ts)
+            self.now = event.ts
         self.latest[event.source] = event
         if event.source == self.ball:
-            for player in self.players:
-                yield from self.correlate(player, event.ts)
+            self.moved = {player.name for player in self.players}
         elif event.source in self.player_of and self.ball is not None:
-            yield from self.correlate(self.player_of[event.source], event.ts)
+            self.moved.add(self.player_of[event.source].name)
+
+    def look(self, later: int) -> Iterator[Event]:
+        """Whoever has come near, or has gone, with the positions of the last time stamp."""
+        for player in self.players:
+            if player.name in self.moved:
+                for event in self.correlate(player, self.now):
+                    yield (
+                        event
+                        if later - event.ts <= self.sets_back
+                        else event.derive(event.type, later - self.sets_back, **event.payload)
+                    )
+        self.moved.clear()
 
     def correlate(self, player: Player, now: int) -> Iterator[Event]:
         """Whether the player has come near, or has gone."""

@@ -1,4 +1,4 @@
-"""Who is near the ball in play, from positions in any order (dissertation 6.2.1, figures 6.3 and 6.4, A.4).
+"""Who is near the ball in play, from positions in any order [Thesis, 6.2.1, figures 6.3 and 6.4, A.4].
 
 For comparison only: this is what a detector costs that orders by itself. It listens to everything unsorted, keeps what
 it cannot use yet, and relates the positions of the ball to those of each player as soon as both are there. It finds
@@ -19,6 +19,7 @@ import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from slackline import Detector, Event
 from slackline_soccer.detectors.columns import LONG_AGO
@@ -42,7 +43,7 @@ class Place:
 class Progress:
     """How far one player is decided, and what was the latest position of each of his feet and the ball then."""
 
-    done: tuple[int, int] = (LONG_AGO, -1)  # time stamp and transmitter of the last position that was taken
+    done: int = LONG_AGO  # time stamp of the last positions that were taken
     latest: dict[int, Place] = field(default_factory=dict)
     near: bool = False
     distance: float = 0.0
@@ -83,7 +84,7 @@ class ProximitySelfOrdering(Detector):
             return
         self.heard[sid] = place.ts
         number = self.player_of.get(sid)
-        if number is not None and (place.ts, sid) <= self.progress[number].done:
+        if number is not None and place.ts <= self.progress[number].done:
             self.dropped += 1  # he was silent for too long; it was decided without him
             return
         self.waiting[sid].append(place)
@@ -106,41 +107,41 @@ class ProximitySelfOrdering(Detector):
         limit = self.complete_until(number)
         if limit <= progress.done:
             return
-        for place in self.in_order(number, limit):
-            progress.latest[place.sid] = place
-            progress.done = (place.ts, place.sid)
-            yield from self.decide(number, place.ts)
+        for now, places in groupby(self.in_order(number, limit), key=lambda place: place.ts):
+            progress.latest.update((place.sid, place) for place in places)
+            progress.done = now
+            yield from self.decide(number, now)
 
-    def complete_until(self, number: int) -> tuple[int, int]:
+    def complete_until(self, number: int) -> int:
         """Nothing at or before this is to come: not from the ball, nor from a foot that is not given up."""
         assert self.ball is not None
         before = (self.begun or 0) - 1  # until then all is known of those who were never heard of
-        heard = [(self.heard.get(sid, before), sid) for sid in (self.ball, *self.players[number].feet)]
-        newest, _ = max(heard)
-        return min((ts, sid) for ts, sid in heard if newest - ts <= self.limits.stale)
+        heard = [self.heard.get(sid, before) for sid in (self.ball, *self.players[number].feet)]
+        newest = max(heard)
+        return min(ts for ts in heard if newest - ts <= self.limits.stale)
 
-    def in_order(self, number: int, limit: tuple[int, int]) -> list[Place]:
+    def in_order(self, number: int, limit: int) -> list[Place]:
         """The positions between what is decided and the limit; those of the feet are no longer needed after."""
         assert self.ball is not None
         done = self.progress[number].done
         found = []
         for place in reversed(self.waiting[self.ball]):  # the other players need them too: they stay
-            if (place.ts, place.sid) <= done:
+            if place.ts <= done:
                 break
-            if (place.ts, place.sid) <= limit:
+            if place.ts <= limit:
                 found.append(place)
         for sid in self.players[number].feet:
             queue = self.waiting[sid]
-            while queue and (queue[0].ts, sid) <= limit:
+            while queue and queue[0].ts <= limit:
                 found.append(queue.popleft())
-        return sorted(found, key=lambda place: (place.ts, place.sid))
+        return sorted(found, key=lambda place: place.ts)
 
     def purge_obsolete_ball_positions(self) -> None:
         """Ball positions that every player has seen."""
         assert self.ball is not None
         queue = self.waiting[self.ball]
         seen_by_all = min(progress.done for progress in self.progress)
-        while queue and (queue[0].ts, self.ball) <= seen_by_all:
+        while queue and queue[0].ts <= seen_by_all:
             queue.popleft()
 
     def purge_unused_ball_positions(self, sid: int, now: int) -> None:

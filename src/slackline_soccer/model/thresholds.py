@@ -59,6 +59,8 @@ class Thresholds:
     stale: int
     #: Two positions that make one event are at most so far apart in time: a gap sets no event back further.
     apart: int
+    #: Time goes on with the next position, so long after a time stamp at the latest, unless everybody is silent.
+    step: int
 
     #: A ball is in an area again when so far inside.
     line: float
@@ -89,6 +91,7 @@ class Thresholds:
             height=2_700.0,
             stale=max(500 * MILLISECOND, round(4 * player_period)),
             apart=round(2 * max(ball_period, player_period)),
+            step=round(min(ball_period, player_period)),
             line=0.0 if on_feet else 300.0,
             lost=max(SECOND, round(10 * ball_period)),
             way=1_000.0,

@@ -81,6 +81,19 @@ def test_noise_at_the_line_makes_no_events() -> None:
     assert brief(played(ways, noise=30.0), "ball") == [("active_ball", 1)]
 
 
+@pytest.mark.parametrize(("leaves", "comes"), [("ball", "spare"), ("spare", "ball")])
+def test_ball_that_comes_in_while_the_other_goes_out_takes_over_whichever_is_listed_first(leaves, comes) -> None:
+    match = make_match(ball_rate=25.0, player_rate=25.0)
+    ways = {
+        leaves: [(0, 40, 0), (0.96, 40, 0), (1.0, 56, 0), (2, 56, 0)],
+        comes: [(0, *OUT), (0.96, *OUT), (1.0, 50, 9), (2, 50.1, 9)],
+    }
+    first, second = played(ways, match)
+    sids = {"ball": 1, "spare": 2}
+    assert (first["ball"], second["ball"]) == (sids[leaves], sids[comes])
+    assert seconds(second) == pytest.approx(1.04)
+
+
 def test_field_may_lie_the_other_way() -> None:
     match = make_match(field=DEBS_2013)
     ways = {"ball": [(0, 1, 50), (1, 1, 30)], "spare": [(0, 60, 0), (1, 60, 0)]}
