@@ -34,7 +34,7 @@ class PlayerFigures:
 
 
 @dataclass(slots=True)
-class WaitFigures:
+class KindWaits:
     """How long the events of a type took from when they happened to when they were found (ps of stream time)."""
 
     count: int = 0
@@ -58,7 +58,7 @@ class Summary:
     match: Match
     levels: Mapping[str, int]
     players: dict[str, PlayerFigures]
-    waits: dict[str, WaitFigures]
+    waits: dict[str, KindWaits]
     #: Per team, its share of the time that either had the ball.
     possession: dict[str, float]
     goals: Counter[str]
@@ -70,7 +70,7 @@ class Summary:
         levels = {kind: hierarchy.levels[detector] for kind, detector in hierarchy.publisher.items()}
         ordered = dict(sorted(levels.items(), key=lambda item: (item[1], item[0])))
         players = {player.name: PlayerFigures(player.name, player.team) for player in match.players}
-        return cls(match, ordered, players, {kind: WaitFigures() for kind in ordered}, {}, Counter())
+        return cls(match, ordered, players, {kind: KindWaits() for kind in ordered}, {}, Counter())
 
     def add(self, event: Event, wait: int | None = None) -> None:
         """One event more, and how long it took to be found."""

@@ -57,17 +57,15 @@ def load(point: EntryPoint) -> Any:
 
 
 def _unavailable(point: EntryPoint, error: Exception) -> Any:
-    needs = f"the package {error.name!r}" if isinstance(error, ModuleNotFoundError) and error.name else f"{error}"
-    home = point.dist.name if point.dist is not None else point.module.partition(".")[0]
+    missing = isinstance(error, ModuleNotFoundError) and error.name
+    reason = f"the package {missing!r} is not installed" if missing else f"{type(error).__name__}: {error}"
+    extras = (point.dist.metadata.get_all("Provides-Extra") or ()) if point.dist is not None else ()
+    remedy = f"It needs the extra 'all': pip install '{point.dist.name}[all]'" if point.dist and "all" in extras else ""
 
     def unavailable() -> None:
-        typer.echo(
-            f"slackline: {point.name} cannot be started: {needs} is missing. "
-            f"Install {home} with all that it needs: pip install '{home}[all]'.",
-            err=True,
-        )
+        typer.echo(f"slackline: cannot start {point.name!r}: {reason}. {remedy or 'Install what it needs'}.", err=True)
         raise typer.Exit(FAILED)
 
-    unavailable.__doc__ = f"Not available: needs {needs}."
+    unavailable.__doc__ = f"Not available: {reason}."
     unavailable.context_settings = {"allow_extra_args": True, "ignore_unknown_options": True}  # type: ignore[attr-defined]
     return unavailable

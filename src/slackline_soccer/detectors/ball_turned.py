@@ -1,4 +1,4 @@
-"""When a ball was hit, bounced or blocked: a peak of its filtered acceleration (dissertation A.2).
+"""When a ball was hit, bounced or blocked: a peak of its filtered acceleration [Thesis, A.2].
 
 The amount of the acceleration goes through a mean filter. From where it rises above the threshold until it has
 fallen to half of its peak is one contact, however long it lasts (a kick takes some 10 ms); it is told then, because

@@ -1,6 +1,6 @@
-"""A player hits the ball: the ball in play turns while somebody is near it (dissertation 6.2.2, figure 6.5).
+"""A player hits the ball: the ball in play turns while somebody is near it [Thesis, 6.2.2, figure 6.5].
 
-The seed's detector names all who are near. One hit has one player, though: the one who was closest when the ball
+The detector there names all who are near. One hit has one player, though: the one who was closest when the ball
 turned. A bounce off the ground is no hit, whoever stands beside it, and neither is the turn of another ball.
 """
 

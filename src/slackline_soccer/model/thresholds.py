@@ -1,6 +1,6 @@
 """Where the detectors draw their lines, and how those follow from the rates of the positions.
 
-At the RedFIR rates (ball 2000 Hz, a transmitter on each leg) the figures are those of the seeds: a mean over 10
+At the RedFIR rates (ball 2000 Hz, a transmitter on each leg) those are the figures of [Thesis, A.2, 6.1]: a mean over 10
 positions, 55 m/s², 1 m. Tracking data comes at some 25 Hz with one position per player: there a kick lasts less than
 a frame, so that its acceleration is spread over a frame's length; a foot is up to a step away from the position; and
 a fast ball covers more than a metre between two frames.
@@ -14,7 +14,7 @@ from slackline_soccer.model.match import Match
 from slackline_soccer.tracking.game import Limb
 from slackline_soccer.tracking.time import MILLISECOND, SECOND
 
-#: A mean over 10 positions at 2000 Hz (seed A.2).
+#: A mean over 10 positions at 2000 Hz [Thesis, A.2].
 FILTERED = 0.005
 #: A ball's radius: it is out when all of it is (Law 9).
 BALL_RADIUS = 110.0

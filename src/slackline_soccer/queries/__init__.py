@@ -1,4 +1,4 @@
-"""The four queries of the DEBS 2013 Grand Challenge, as detectors (dissertation 6.1)."""
+"""The four queries of the DEBS 2013 Grand Challenge, as detectors [Thesis, 6.1]."""
 
 from __future__ import annotations
 

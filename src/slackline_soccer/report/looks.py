@@ -12,7 +12,7 @@ from slackline_soccer.tracking.time import MILLISECOND, SECOND
 #: Blue and orange: told apart with any kind of colour vision, and in grey.
 TEAMS = ("#1f5fa8", "#e07b00")
 NOBODY = "#8a949e"
-#: The policy of the run, and the papers' as the reference.
+#: The policy of the run, and that of [Order] as the reference.
 POLICIES = {"auto": ACCENT, "slack": "#8a949e", "ready": "#009e73"}
 #: Slow to fast.
 RUNNING = ("#e4e8ec", "#b9cfdd", "#7fb2c9", "#f2c14e", "#e57f2e", "#b3261e")

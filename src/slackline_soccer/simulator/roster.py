@@ -1,6 +1,6 @@
 """Who takes part in a simulated match, and who wears which transmitter.
 
-144 transmitters as in dissertation 3.4: four balls at 2000 Hz; 22 players, four officials and nine substitutes with one
+144 transmitters as in [Thesis, 3.4]: four balls at 2000 Hz; 22 players, four officials and nine substitutes with one
 on each leg and each arm at 200 Hz. Together 36,000 positions a second.
 """
 

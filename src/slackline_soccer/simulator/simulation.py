@@ -49,7 +49,7 @@ _BACK = 120
 def simulate(seconds: float, seed: int, delays: str | Path = "seeds") -> Simulation:
     """A match of ``seconds``, the same for the same ``seed``.
 
-    ``delays``: ``"seeds"`` (sub-delays of dissertation 3.4.1), ``"none"`` (everything arrives when it occurs) or a CSV
+    ``delays``: ``"seeds"`` (sub-delays of [Thesis, 3.4.1]), ``"none"`` (everything arrives when it occurs) or a CSV
     file with columns ``arrival_ms`` and ``ts_ms`` whose delays are drawn anew for each packet.
 
     >>> simulation = simulate(seconds=1, seed=7)

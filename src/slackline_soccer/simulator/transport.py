@@ -1,4 +1,4 @@
-"""From occurrence to arrival: the sub-delays of dissertation 3.4.1, put together.
+"""From occurrence to arrival: the sub-delays of [Thesis, 3.4.1], put together.
 
 - **Jitter** (:mod:`slackline.sim.delays`): below 5 ms for balls, 5 ms and more for all others, rarely up to 100 ms.
 - **Packets**: ten positions of a low-priority transmitter travel together and wait for the last of them.
