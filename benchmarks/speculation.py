@@ -3,8 +3,8 @@
     slackline bench speculation --json
 
 pushes 65 s of a match (delays as in [Thesis, 3.4.1], with bursts), 20 ms of arrivals at a time, as if it were live: a
-push cannot begin before its positions have arrived, nor before the last one is done. For each policy (``slack``, ``auto``)
-plain buffering (α = 1), fixed α of 0.5, 0.25 and 0, and adaptive α. One JSON object:
+push cannot begin before its positions have arrived, nor before the last one is done. For each policy (``slack``,
+``auto``) plain buffering (α = 1), fixed α of 0.5, 0.25 and 0, and adaptive α. One JSON object:
 
 ``slack_mean, slack_adaptive_mean, auto_mean, auto_adaptive_mean``: mean ms from when a pass happened to when it was
 first told for good (stream time: the first insert that stays). ``full_touched, on_demand_touched``: events that hits

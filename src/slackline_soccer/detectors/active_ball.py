@@ -60,9 +60,9 @@ def taker_of(now, lost, active, inside, seen, came, moved, entered, speed):  # t
 
 
 @njit(cache=True)
-def next_change(
+def next_change(  # type: ignore[no-untyped-def]
     start, source, ts, x, y, v, number, field, lost, picture, active, inside, seen, came, moved, entered, speed
-):  # type: ignore[no-untyped-def]
+):
     """The first row from ``start`` on from which another ball is the one in play; the number of rows if none.
 
     The balls of one time stamp are looked at together, once it is over.

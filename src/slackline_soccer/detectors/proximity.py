@@ -157,19 +157,20 @@ class Proximity(Detector):
 
     def on_batch(self, batch: Batch) -> Iterator[tuple[int, Event]]:
         found, ints = np.empty(ROOM), np.empty((ROOM, 4), dtype=np.int64)
-        state = (self.place, self.seen, self.near, self.distance, self.due, found, ints)
-        limits = (self.feet, self.lengths, self.times)
+        limits: list[Any] = [self.feet, self.lengths, self.times]
+        state: list[Any] = [self.place, self.seen, self.near, self.distance, self.due, found, ints]
         if batch.type == "active_ball":
             if self.ball != NOBODY:  # up to here it was the other ball
-                n = look(self.picture, self.moved, 0, int(batch.ts[0]), self.ball, *limits, *state, 0)
+                n = look(*[self.picture, self.moved, 0, int(batch.ts[0]), self.ball, *limits, *state, 0])
                 yield from self._events(ints[:n], found[:n])
             self.ball = int(batch["ball"][-1])
             self.due[:] = LONG_AGO
             return
         given: list[Any] = [sources(batch), batch.ts, *columns(batch, "x", "y", "z"), self.ball, self.match.foot_of]
+        given += [*limits, self.picture, self.moved, *state]
         row = 0
         while row < len(batch):
-            row, n = track(row, *given, *limits, self.picture, self.moved, *state)
+            row, n = track(row, *given)
             yield from self._events(ints[:n], found[:n])
 
     def _events(self, ints: Ints, found: Floats) -> Iterator[tuple[int, Event]]:

@@ -1,7 +1,7 @@
 """Where the detectors draw their lines, and how those follow from the rates of the positions.
 
-At the RedFIR rates (ball 2000 Hz, a transmitter on each leg) those are the figures of [Thesis, A.2, 6.1]: a mean over 10
-positions, 55 m/s², 1 m. Tracking data comes at some 25 Hz with one position per player: there a kick lasts less than
+At the RedFIR rates (ball 2000 Hz, a transmitter on each leg) these are the figures of [Thesis, A.2, 6.1]: a mean over
+10 positions, 55 m/s², 1 m. Tracking data comes at some 25 Hz with one position per player: there a kick lasts less than
 a frame, so that its acceleration is spread over a frame's length; a foot is up to a step away from the position; and
 a fast ball covers more than a metre between two frames.
 """
