@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from slackline import Batch, Detector, Event, data
+from slackline import Batch, Detector, Event
 from slackline.core.codec import decode, encode
+from slackline_soccer import data
 from slackline_soccer.model.field import FULL_SIZE, Field
 from slackline_soccer.model.match import Match
 from slackline_soccer.recordings.debs import debs_match
