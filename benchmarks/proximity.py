@@ -1,4 +1,4 @@
-"""What ordering in the middleware buys: the proximity detector with and without it (dissertation 6.2.3 to 6.2.5).
+"""What ordering in the middleware buys: the proximity detector with and without it [Thesis, 6.2.3 to 6.2.5].
 
     slackline bench proximity --json
 
@@ -10,7 +10,7 @@ module added up), by radon; ``cpu_us``, CPU time per position for ordering and t
 known (stream time); ``hit_ms``, the mean for the hits made of them, which is what a user waits for; ``near_found`` and
 ``same``, how many of them there are and how many of them the columnar detector finds too.
 
-The stream is a simulated match of ``seconds``, delays as in the seeds; policy ``slack`` as in the dissertation unless
+The stream is a simulated match of ``seconds``, delays as in [Thesis, 3.4.1]; policy ``slack`` as there unless
 ``--policy auto`` is given.
 """
 
@@ -32,8 +32,8 @@ from rich.progress import track
 from rich.table import Table
 
 import slackline as sl
-from slackline.soccer import Match, match_warmup, simulate
-from slackline.soccer.detectors import (
+from slackline_soccer import Match, match_warmup, simulate
+from slackline_soccer.detectors import (
     ActiveBall,
     BallTurned,
     ClosestPlayer,
@@ -43,8 +43,8 @@ from slackline.soccer.detectors import (
     proximity_by_event,
     proximity_self_ordering,
 )
-from slackline.soccer.detectors.proximity_by_event import ProximityByEvent
-from slackline.soccer.detectors.proximity_self_ordering import ProximitySelfOrdering
+from slackline_soccer.detectors.proximity_by_event import ProximityByEvent
+from slackline_soccer.detectors.proximity_self_ordering import ProximitySelfOrdering
 
 SEED = 7
 SECONDS = 20.0

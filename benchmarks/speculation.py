@@ -2,9 +2,9 @@
 
     slackline bench speculation --json
 
-pushes 65 s of a match (delays as in the seeds, with bursts), 20 ms of arrivals at a time, as if it were live: a push
-cannot begin before its positions have arrived, nor before the last one is done. For each policy (``slack``, ``auto``)
-plain buffering (α = 1), fixed α of 0.5, 0.25 and 0, and adaptive α. One JSON object:
+pushes 65 s of a match (delays as in [Thesis, 3.4.1], with bursts), 20 ms of arrivals at a time, as if it were live: a
+push cannot begin before its positions have arrived, nor before the last one is done. For each policy (``slack``,
+``auto``) plain buffering (α = 1), fixed α of 0.5, 0.25 and 0, and adaptive α. One JSON object:
 
 ``slack_mean, slack_adaptive_mean, auto_mean, auto_adaptive_mean``: mean ms from when a pass happened to when it was
 first told for good (stream time: the first insert that stays). ``full_touched, on_demand_touched``: events that hits
@@ -39,7 +39,8 @@ from rich.table import Table
 import slackline as sl
 from slackline.report import SpeculationReport, speculation_page
 from slackline.report.speculation import Moment, Run, Told
-from slackline.soccer import Match, match_hierarchy, match_warmup, simulate
+from slackline_soccer import Match, match_hierarchy, match_warmup, simulate
+from slackline_soccer.report import WORDS
 
 SEED = 7
 SECONDS = 65.0
@@ -210,6 +211,7 @@ def report_of(runs: list[dict[str, Any]], same_answer: bool, seconds: float) -> 
         "live, once for each setting. Detectors run ahead on what has arrived, and correct themselves when something "
         "earlier turns up.",
         same_answer=same_answer,
+        words=WORDS,
         touched_by="hits and all that rests on them",
         notes=(
             "the busy factor depends on the machine, and adaptive α follows it; another run gives other figures.",

@@ -12,17 +12,21 @@
 
 from slackline.core.batch import Batch
 from slackline.core.detector import Detector
-from slackline.core.errors import SlacklineError
+from slackline.core.errors import ConfigError, SchemaError, SlacklineError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
-from slackline.core.machine import StateMachine, Transition
+from slackline.core.machine import ANY, StateMachine, Transition
 from slackline.core.outcome import Late, News, Output, Quarantined
+from slackline.core.time import MAX_TS
 from slackline.core.types import EventType
 from slackline.engine import Engine
 from slackline.speculation import Speculation
 
 __all__ = [
+    "ANY",
+    "MAX_TS",
     "Batch",
+    "ConfigError",
     "Detector",
     "Engine",
     "Event",
@@ -32,6 +36,7 @@ __all__ = [
     "News",
     "Output",
     "Quarantined",
+    "SchemaError",
     "SlacklineError",
     "Speculation",
     "StateMachine",

@@ -1,4 +1,4 @@
-"""The command line: ``slackline COMMAND``. One file per command.
+"""The command line: ``slackline COMMAND``. One file per command; applications add theirs by entry points.
 
 Exit codes: 0 done, 1 failed, 2 wrong use. Figures go to stdout, everything else to stderr.
 """
@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import typer
 
+from slackline.cli.applications import Commands
 from slackline.cli.bench import bench
-from slackline.cli.demo import demo
-from slackline.cli.simulate import app as simulate
-from slackline.cli.soccer import soccer
+from slackline.cli.failure import reports_errors
 from slackline.cli.study import study
 from slackline.cli.sync import sync
 
+__all__ = ["app", "main", "reports_errors"]
+
 app = typer.Typer(
     name="slackline",
+    cls=Commands,
     help="Puts out-of-order event streams back in order with the least possible waiting.",
     no_args_is_help=True,
     add_completion=False,
@@ -23,11 +25,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-app.command()(demo)
 app.command()(study)
 app.command()(sync)
-app.command()(soccer)
-app.add_typer(simulate, name="simulate")
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(bench)
 
 

@@ -43,8 +43,20 @@ tr.last td {{ border-top: 2px solid #cfd6dd; color: {FAINT}; }}
 .plotly-graph-div {{ min-width: 640px; }}
 """
 
+#: Above the plot, in the middle.
+LEGEND = {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0.5, "xanchor": "center"}
 
-def page(title: str, body: Iterable[str]) -> str:
+
+def faded(color: str, opacity: float) -> str:
+    """
+    >>> faded("#1f5fa8", 0.5)
+    'rgba(31,95,168,0.5)'
+    """
+    red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{opacity:g})"
+
+
+def html_page(title: str, body: Iterable[str]) -> str:
     """A whole document; the plot library is inside, nothing is fetched."""
     return "\n".join(
         [

@@ -7,7 +7,7 @@ from math import log10
 
 import plotly.graph_objects as go
 
-from slackline.report.page import ACCENT, FAINT, facts, figure_card, heading, page, paragraph, table_card
+from slackline.report.page import ACCENT, FAINT, facts, figure_card, heading, html_page, paragraph, table_card
 from slackline.report.scale import Scale, number_text, params_text, share_text
 from slackline.study import PolicyResult, StudyResult
 
@@ -26,7 +26,7 @@ WORDS = {"fixed": "fixed watermark", "max_slack": "maximal K-slack", "quantile":
 def study_page(result: StudyResult, title: str = "recorded stream") -> str:
     """The whole page."""
     scale = Scale.of_study(result)
-    return page(
+    return html_page(
         f"Slackline study: {title}",
         [
             heading(f"Which policy suits {title}?", 1),

@@ -2,11 +2,23 @@
 
 ``positions``  what a real-time locating system delivers: 36,000 positions a second, most out of order.
 ``kicks``      near, not_near and kick events whose hits are known.
+``ball_jitter``, ``other_jitter``  how long positions travel, for simulations of one's own.
 ``building``   a day of devices that depend on each other, with what is planted.
 """
 
 from slackline.sim.building import Building, building
+from slackline.sim.delays import ball_jitter, other_jitter
 from slackline.sim.kicks import HIT, kick_sites, kicks
 from slackline.sim.positions import position_chunks, positions
 
-__all__ = ["HIT", "Building", "building", "kick_sites", "kicks", "position_chunks", "positions"]
+__all__ = [
+    "HIT",
+    "Building",
+    "ball_jitter",
+    "building",
+    "kick_sites",
+    "kicks",
+    "other_jitter",
+    "position_chunks",
+    "positions",
+]

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from slackline.cli.bench import benchmarks_folder
-from slackline.soccer import simulate
+from slackline_soccer import simulate
 
 SECONDS = 4.0
 PLAIN, FIXED, ADAPTIVE = 1.0, 0.25, "auto"

@@ -8,8 +8,7 @@ from html import escape
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from slackline.report.match.looks import LEGEND
-from slackline.report.page import FAINT, table_card
+from slackline.report.page import FAINT, LEGEND, table_card
 from slackline.report.scale import number_text
 from slackline.report.speculation.course import ZONE
 from slackline.report.speculation.looks import busy_text, hover_name, looks

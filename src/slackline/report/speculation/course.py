@@ -10,8 +10,7 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from slackline.report.match.looks import LEGEND, faded, words
-from slackline.report.page import INK
+from slackline.report.page import INK, LEGEND, faded
 from slackline.report.speculation.looks import Look, hover_name, looks
 from slackline.report.speculation.model import ADAPTIVE, PLAIN, Run, SpeculationReport
 from slackline.speculation.alpha import LOWER, UPPER
@@ -58,7 +57,7 @@ def course_figure(report: SpeculationReport) -> go.Figure:
             for row, panel in enumerate(rows, 1):
                 place = {"row": row, "col": column}
                 if panel == "wait":
-                    pen.waits(report.kind, place)
+                    pen.waits(report, place)
                 elif panel == "alpha":
                     pen.alpha(place)
                 else:
@@ -124,10 +123,10 @@ class _Pen:
         self.named.add(self.run.setting)
         return {**self._group(), "name": self.run.setting, "showlegend": new}
 
-    def waits(self, kind: str, place: dict[str, int]) -> None:
+    def waits(self, report: SpeculationReport, place: dict[str, int]) -> None:
         look = self.look
         for main in (False, True):
-            shown = [told for told in self.run.told if (told.type == kind) == main]
+            shown = [told for told in self.run.told if (told.type == report.kind) == main]
             if not shown:
                 continue
             common = self._named() if main else self._group()
@@ -137,7 +136,7 @@ class _Pen:
                     "color": look.color, "symbol": look.symbol, "size": 9 if main else 4,
                     "opacity": 1 if main else 0.55, "line": {"width": 1.6 if "open" in look.symbol else 0},
                 },
-                text=[escape(words(told.type)) for told in shown],
+                text=[escape(report.called(told.type)) for told in shown],
                 hovertemplate="%{text}, at %{x:,.1f} s<br>told %{y:,.0f} ms later<extra>"
                 f"{hover_name(self.run)}</extra>", **common, **place,
             )  # fmt: skip

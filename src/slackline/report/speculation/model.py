@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 #: What runs are compared with, and the run that sets α by itself.
 PLAIN, ADAPTIVE = 1.0, "auto"
@@ -90,7 +90,7 @@ class SpeculationReport:
 
     ``kind`` is the event type that the waits of the runs are about; other types in ``told`` are drawn smaller.
     ``same_answer`` says whether every changelog came to the answer of plain buffering. ``touched_by`` says whose
-    events the runs' ``touched`` counts.
+    events the runs' ``touched`` counts; ``words`` has event types in plain words, in the plural.
     """
 
     title: str
@@ -100,6 +100,16 @@ class SpeculationReport:
     same_answer: bool | None = None
     touched_by: str = ""
     notes: Sequence[str] = ()
+    words: Mapping[str, str] = field(default_factory=dict)
+
+    def called(self, kind: str) -> str:
+        """An event type in plain words."""
+        return self.words.get(kind, kind.replace("_", " "))
+
+    @property
+    def many(self) -> str:
+        """What the page is about, in plain words."""
+        return self.called(self.kind)
 
     @property
     def policies(self) -> list[str]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from slackline.report.match.looks import words
-from slackline.report.page import facts, figure_card, heading, page, paragraph
+from slackline.report.page import facts, figure_card, heading, html_page, paragraph
 from slackline.report.scale import number_text
 from slackline.report.speculation import cost, course
 from slackline.report.speculation.looks import busy_text, looks
@@ -18,7 +17,7 @@ def speculation_page(report: SpeculationReport) -> str:
     for part in (_facts, _conclusion, _course, _told, _cost, _touched, _table):
         body += part(report)
     body += [paragraph(f"Note: {note}", "note") for note in report.notes]
-    return page(report.title, body)
+    return html_page(report.title, body)
 
 
 def _pairs(report: SpeculationReport) -> list[tuple[Run, Run]]:
@@ -43,7 +42,7 @@ def _conclusion(report: SpeculationReport) -> list[str]:
     for plain, adaptive in _pairs(report):
         busy = f", at a busy factor of {busy_text(adaptive.busy)}" if adaptive.busy is not None else ""
         parts.append(
-            f"Under policy {plain.policy}, {words(report.kind)} are known {number_text(plain.mean_ms or 0)} ms after "
+            f"Under policy {plain.policy}, {report.many} are known {number_text(plain.mean_ms or 0)} ms after "
             f"they happened; with adaptive speculation after {number_text(adaptive.mean_ms or 0)} ms, "
             f"{_change(plain.mean_ms or 0, adaptive.mean_ms or 0)}{busy}."
         )
@@ -72,10 +71,10 @@ def _course(report: SpeculationReport) -> list[str]:
     texts = []
     if "wait" in shown:
         others = sorted({told.type for run in report.runs for told in run.told} - {report.kind})
-        small = f", small ones {' and '.join(words(kind) for kind in others)}" if others else ""
+        small = f", small ones {' and '.join(report.called(kind) for kind in others)}" if others else ""
         texts.append(
             "Top: how long after the fact each event was told, for good; the lower, the earlier. Large marks are "
-            f"{words(report.kind)}{small}; a line leads from plain buffering down to adaptive α."
+            f"{report.many}{small}; a line leads from plain buffering down to adaptive α."
         )
     if "alpha" in shown:
         texts.append(
@@ -125,7 +124,7 @@ def _cost(report: SpeculationReport) -> list[str]:
     return [
         heading("What earlier answers cost"),
         paragraph(
-            f"One point per run: the lower, the earlier are {words(report.kind)} known; the further right, the more "
+            f"One point per run: the lower, the earlier are {report.many} known; the further right, the more "
             f"work. The number at a point is its α, and lines join the fixed ones from plain buffering (1) on."
             f"{busy}{again}"
         ),
@@ -163,7 +162,7 @@ def _table(report: SpeculationReport) -> list[str]:
         heading("All runs"),
         cost.run_table(report),
         paragraph(
-            f"Mean and p95: stream time from when one of the {words(report.kind)} happened to when it was first told "
+            f"Mean and p95: stream time from when one of the {report.many} happened to when it was first told "
             f"for good (ms). Back: taken back. Rows again: rows that detectors processed once more. Memory: the most "
             f"that snapshots took (kB). "
             f"Busy: processing time by stream time.{lag}",

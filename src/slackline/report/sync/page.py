@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slackline.report.page import facts, figure_card, heading, page, paragraph, table_card
+from slackline.report.page import facts, figure_card, heading, html_page, paragraph, table_card
 from slackline.report.scale import share_text
 from slackline.report.sync.lanes import Window, best_window, lanes_figure
 from slackline.report.sync.looks import LANES
@@ -18,7 +18,7 @@ def sync_page(result: SyncResult, title: str = "recorded streams") -> str:
     """The whole page, one file that fetches nothing."""
     words = SyncWords(result)
     window = best_window(result)
-    return page(
+    return html_page(
         f"Slackline sync: {title}",
         [
             heading(f"Many streams in one order: {title}", 1),

@@ -1,0 +1,71 @@
+"""Commands of applications: whatever is installed may add some, by an entry point of the group ``slackline.commands``.
+
+::
+
+    [project.entry-points."slackline.commands"]
+    soccer = "slackline_soccer.commands.soccer:soccer"
+
+The entry point's name is the command's; what it points to is a function, as typer takes it, or a ``typer.Typer`` with
+commands below it. It is loaded when the command is asked for, so that one that cannot be loaded (an extra is not
+installed) is in nobody's way but its own.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from slackline.cli.failure import FAILED
+
+GROUP = "slackline.commands"
+
+
+def installed() -> dict[str, EntryPoint]:
+    """The entry points of the group, by the names of their commands."""
+    return {point.name: point for point in sorted(entry_points(group=GROUP), key=lambda point: point.name)}
+
+
+class Commands(TyperGroup):
+    """A group of commands: its own, and those of the applications that are installed."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        own = super().list_commands(ctx)
+        return [*own, *(name for name in installed() if name not in own)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        own = super().get_command(ctx, cmd_name)
+        point = installed().get(cmd_name)
+        return own if own is not None or point is None else load(point)
+
+
+def load(point: EntryPoint) -> Any:
+    """The command that an entry point names; if it cannot be loaded, one that says why."""
+    try:
+        found = point.load()
+    except (ImportError, AttributeError) as error:
+        found = _unavailable(point, error)
+    app = found
+    if not isinstance(found, typer.Typer):
+        app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        app.command(context_settings=getattr(found, "context_settings", None))(found)
+    command = typer.main.get_command(app)
+    command.name = point.name
+    return command
+
+
+def _unavailable(point: EntryPoint, error: Exception) -> Any:
+    missing = isinstance(error, ModuleNotFoundError) and error.name
+    reason = f"the package {missing!r} is not installed" if missing else f"{type(error).__name__}: {error}"
+    extras = (point.dist.metadata.get_all("Provides-Extra") or ()) if point.dist is not None else ()
+    remedy = f"It needs the extra 'all': pip install '{point.dist.name}[all]'" if point.dist and "all" in extras else ""
+
+    def unavailable() -> None:
+        typer.echo(f"slackline: cannot start {point.name!r}: {reason}. {remedy or 'Install what it needs'}.", err=True)
+        raise typer.Exit(FAILED)
+
+    unavailable.__doc__ = f"Not available: {reason}."
+    unavailable.context_settings = {"allow_extra_args": True, "ignore_unknown_options": True}  # type: ignore[attr-defined]
+    return unavailable

@@ -1,0 +1,45 @@
+"""Soccer: from the positions of players and ball up to passes, shots and possession.
+
+>>> from slackline_soccer import run, simulate
+>>> simulation = simulate(seconds=3, seed=7)
+>>> result = run(simulation.tables(), simulation.match, queries=False)
+>>> [event["player"] for event in result.events("hit")][:1] == [simulation.truth["player"].to_pylist()[1]]
+True
+"""
+
+from slackline_soccer.hierarchy import detectors
+from slackline_soccer.model.field import DEBS_2013, FULL_SIZE, Field
+from slackline_soccer.model.match import Match
+from slackline_soccer.queries import queries
+from slackline_soccer.recordings import MatchRecording, open_recording
+from slackline_soccer.run import MatchResult, match_hierarchy, match_warmup, query_hierarchy, run
+from slackline_soccer.simulator import Simulation, simulate
+from slackline_soccer.summary import Summary
+from slackline_soccer.tracking.game import Limb, Period, Role, Sensor
+from slackline_soccer.truth import Comparison, compare, load_truth
+
+__all__ = [
+    "DEBS_2013",
+    "FULL_SIZE",
+    "Comparison",
+    "Field",
+    "Limb",
+    "Match",
+    "MatchRecording",
+    "MatchResult",
+    "Period",
+    "Role",
+    "Sensor",
+    "Simulation",
+    "Summary",
+    "compare",
+    "detectors",
+    "load_truth",
+    "match_hierarchy",
+    "match_warmup",
+    "open_recording",
+    "queries",
+    "query_hierarchy",
+    "run",
+    "simulate",
+]

@@ -1,0 +1,103 @@
+"""The tables of a match on the terminal, wherever it was detected: in this process or on Spark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from slackline.report import share_text
+from slackline_soccer import Comparison, Summary
+
+#: More than 17 km/h.
+FAST = ("high", "sprint")
+
+Rows = list[tuple[Any, ...]]
+
+
+def print_match(
+    console: Console,
+    summary: Summary,
+    comparison: Comparison | None,
+    late: int,
+    positions: int,
+    quarantined: Counter[str],
+) -> None:
+    """What was detected, teams and players, the comparison with the truth if there is one, and what was set aside."""
+    _table(console, "What was detected, and how long after it happened", _EVENT_HEADER, _event_rows(summary))
+    _table(console, "Teams", _TEAM_HEADER, _team_rows(summary))
+    _table(console, "Players", _PLAYER_HEADER, _player_rows(summary))
+    if comparison is not None:
+        _print_truth(console, comparison)
+    _print_set_aside(console, late, positions, quarantined)
+
+
+_EVENT_HEADER = ("event", "level", "found", "mean wait ms", "max wait ms")
+_TEAM_HEADER = ("team", "possession", "hits", "passes", "successful", "shots", "goals", "distance km")
+_PLAYER_HEADER = ("player", "hits", "passes", "shots", "ball s", "top km/h", "distance m", "fast m")
+
+
+def _event_rows(summary: Summary) -> Rows:
+    return [
+        (kind, summary.levels[kind], waits.count, f"{waits.mean / 1e9:,.1f}", f"{waits.largest / 1e9:,.1f}")
+        for kind, waits in summary.waits.items()
+    ]
+
+
+def _team_rows(summary: Summary) -> Rows:
+    return [
+        (
+            team, _share(own["possession_share"]), own["hits"], own["passes"], own["successful"], own["shots"],
+            own["goals"], f"{own['distance'] / 1000:,.2f}",
+        )
+        for team, own in summary.teams().items()
+    ]  # fmt: skip
+
+
+def _player_rows(summary: Summary) -> Rows:
+    return [
+        (
+            player.name, player.hits, f"{player.successful}/{player.passes}", player.shots,
+            f"{player.possession:,.1f}", f"{3.6 * player.top_speed:,.1f}",
+            f"{sum(player.distance.values()):,.0f}", f"{sum(player.distance.get(name, 0.0) for name in FAST):,.0f}",
+        )
+        for player in sorted(summary.players.values(), key=lambda p: (p.team, len(p.name), p.name))
+    ]  # fmt: skip
+
+
+def _print_truth(console: Console, comparison: Comparison) -> None:
+    rows: Rows = [
+        (s.type, s.true, s.found, s.matched, f"{s.precision:.3f}", f"{s.recall:.3f}", f"{s.f1:.3f}")
+        for s in comparison.accuracies
+    ]
+    header = ("event", "true", "found", "right", "precision", "recall", "F1")
+    _table(console, "Against what really happened (same players, within 100 ms)", header, rows)
+    shares = comparison.possession
+    told = ", ".join(f"{team} {_share(shares.found[team])} (true {_share(shares.true[team])})" for team in shares.true)
+    console.print(f"Possession: {told}.", highlight=False)
+
+
+def _print_set_aside(console: Console, late: int, positions: int, quarantined: Counter[str]) -> None:
+    share = f" ({share_text(late / positions)})" if positions else ""
+    console.print(
+        f"{late:,} of {positions:,} positions were late{share}; {quarantined.total():,} rows were set aside.",
+        highlight=False,
+    )
+    if quarantined:
+        rows: Rows = [(reason, rows) for reason, rows in quarantined.most_common()]
+        _table(console, "Set aside", ("reason", "rows"), rows)
+
+
+def _table(console: Console, title: str, header: tuple[str, ...], rows: Rows) -> None:
+    table = Table(title=title, title_justify="left")
+    for name in header:
+        table.add_column(name, justify="left" if name in ("event", "team", "player", "reason") else "right")
+    for row in rows:
+        table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
+    console.print(table)
+
+
+def _share(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f} %"

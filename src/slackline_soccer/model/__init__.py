@@ -1,0 +1,1 @@
+"""What soccer is to the detectors: the field, the match, the events, and where lines are drawn."""

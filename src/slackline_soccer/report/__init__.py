@@ -1,0 +1,51 @@
+"""The page of a match: pitch, timeline, truth, running, waits, delays."""
+
+from slackline_soccer.report.build import match_report
+from slackline_soccer.report.looks import WORDS
+from slackline_soccer.report.measures import delays_by_kind, hierarchy_nodes, policy_waits
+from slackline_soccer.report.model import (
+    OUTCOMES,
+    Delays,
+    DetectorNode,
+    DetectorWait,
+    EventWait,
+    Heat,
+    Mark,
+    MatchReport,
+    PassLine,
+    PolicyWaits,
+    PossessionShare,
+    PossessionSpan,
+    RunningFigures,
+    Sameness,
+    Shot,
+    Timeline,
+    Verdict,
+)
+from slackline_soccer.report.page import match_page
+
+__all__ = [
+    "OUTCOMES",
+    "WORDS",
+    "Delays",
+    "DetectorNode",
+    "DetectorWait",
+    "EventWait",
+    "Heat",
+    "Mark",
+    "MatchReport",
+    "PassLine",
+    "PolicyWaits",
+    "PossessionShare",
+    "PossessionSpan",
+    "RunningFigures",
+    "Sameness",
+    "Shot",
+    "Timeline",
+    "Verdict",
+    "delays_by_kind",
+    "hierarchy_nodes",
+    "match_page",
+    "match_report",
+    "policy_waits",
+]

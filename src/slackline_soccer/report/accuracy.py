@@ -1,0 +1,141 @@
+"""Against the truth: with the stream put in order, and with the stream as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+import plotly.graph_objects as go
+
+from slackline.report import ACCENT, LEGEND, share_text, table_card
+from slackline_soccer.report.looks import NOBODY, counted, team_color, words
+from slackline_soccer.report.model import MatchReport, PossessionShare, Sameness, Verdict, mistakes
+
+
+def accuracy_table(verdicts: Sequence[Verdict]) -> str:
+    compared = any(v.unordered is not None for v in verdicts)
+    header = ["event", "true", "found", "right", "precision", "recall", "F1"]
+    rows = []
+    for v in verdicts:
+        score = v.ordered
+        row = [words(v.type), f"{score.true:,}", f"{score.found:,}", f"{score.matched:,}"]
+        row += [
+            f"{figure:.3f}" if of else "-"
+            for figure, of in (
+                (score.precision, score.found),
+                (score.recall, score.true),
+                (score.f1, score.found + score.true),
+            )
+        ]
+        if compared:
+            row += [f"{mistakes(score):,}", f"{mistakes(v.unordered):,}" if v.unordered else "-"]
+        rows.append(row)
+    return table_card(header + (["mistakes", "mistakes in arrival order"] if compared else []), rows)
+
+
+def comparable(sameness: Sequence[Sameness]) -> list[Sameness]:
+    """The types that are known in all three: ordered, put in order, in order of arrival."""
+    return [s for s in sameness if s.unordered_agreement is not None]
+
+
+def sameness_figure(sameness: Sequence[Sameness]) -> go.Figure:
+    """Per event type the agreement with the ordered stream, in order of arrival and put in order, joined by a line."""
+    shown = sorted(comparable(sameness), key=lambda s: (-s.level, s.type))
+    names = [f"{words(s.type)}  <b>{s.level}</b>" for s in shown]
+    figure = go.Figure()
+    for s, name in zip(shown, names, strict=True):
+        figure.add_scatter(
+            x=[100 * (s.unordered_agreement or 0.0), 100 * s.agreement], y=[name, name], mode="lines",
+            line={"color": "#cfd6dd", "width": 4}, showlegend=False, hoverinfo="skip",
+        )  # fmt: skip
+    looks = (
+        ("in order of arrival", "unordered_", NOBODY, 17),
+        ("put in order", "", ACCENT, 12),
+    )
+    for look, prefix, color, size in looks:
+        figure.add_scatter(
+            x=[100 * getattr(s, f"{prefix}agreement") for s in shown], y=names, mode="markers", name=look,
+            marker={"color": color, "size": size}, cliponaxis=False,
+            customdata=[[s.ordered, getattr(s, f"{prefix}found"), getattr(s, f"{prefix}same")] for s in shown],
+            hovertemplate="%{customdata[0]:,} in the ordered stream, %{customdata[1]:,} found,<br>"
+            "%{customdata[2]:,} the same<extra>" + look + "</extra>",
+        )  # fmt: skip
+    figure.update_xaxes(range=[0, 100], ticksuffix=" %", title="the same as in the perfectly ordered stream", dtick=20)
+    figure.update_xaxes(fixedrange=True)
+    figure.update_yaxes(fixedrange=True, range=[-0.6, len(shown) - 0.4])
+    figure.update_layout(margin={"l": 160, "r": 40, "t": 44, "b": 56}, legend=LEGEND)
+    return figure
+
+
+def possession_figure(report: MatchReport) -> go.Figure:
+    """One bar per way of knowing, split between the teams."""
+    rows = [
+        (label, shares)
+        for label, shares in (
+            ("in arrival order", [s.unordered for s in report.possession]),
+            ("found", [s.found for s in report.possession]),
+            ("true", [s.true for s in report.possession]),
+        )
+        if all(share is not None for share in shares)
+    ]
+    figure = go.Figure()
+    for number, team in enumerate(share.team for share in report.possession):
+        values = [100 * (shares[number] or 0.0) for _, shares in rows]
+        figure.add_bar(
+            x=values, y=[label for label, _ in rows], orientation="h", name=escape(team), width=0.62,
+            marker={"color": team_color(report.match, team)}, text=[f"{value:.1f} %" for value in values],
+            textposition="inside", insidetextanchor="middle", textfont={"color": "#fff"},
+            hovertemplate="%{x:.1f} %<extra>" + escape(team) + "</extra>",
+        )  # fmt: skip
+    figure.add_vline(x=50, line={"color": "#fff", "width": 1.5, "dash": "dot"})
+    figure.update_xaxes(visible=False, fixedrange=True, range=[0, 100])
+    figure.update_yaxes(fixedrange=True, ticks="", showgrid=False)
+    figure.update_layout(
+        barmode="stack",
+        margin={"l": 132, "r": 40, "t": 44, "b": 12},
+        legend={**LEGEND, "traceorder": "normal"},
+    )
+    return figure
+
+
+def possession_rows(possession: Sequence[PossessionShare]) -> int:
+    return 1 + any(s.true is not None for s in possession) + any(s.unordered is not None for s in possession)
+
+
+def conclusion(report: MatchReport) -> str:
+    """The most important sentences of the page: is it right, was anything lost, and what if nobody puts it in order."""
+    parts = []
+    if report.sameness:
+        parts.append(_same(report.sameness))
+    if report.late is not None:
+        share = f" ({share_text(report.late / report.positions)})" if report.positions else ""
+        parts.append(
+            f"{counted(report.late, 'position', 'positions')}{share} came too late to be put in order."
+            if report.late
+            else "No position came too late."
+        )
+    if report.verdicts:
+        true, right = (sum(getattr(v.ordered, name) for v in report.verdicts) for name in ("true", "matched"))
+        invented = sum(v.ordered.found - v.ordered.matched for v in report.verdicts)
+        parts.append(
+            f"Of the {true:,} events that truly happened, {right:,} were found, and {invented or 'none'} invented."
+        )
+    return " ".join(parts)
+
+
+def _same(sameness: Sequence[Sameness]) -> str:
+    ordered, found, same = (sum(getattr(s, name) for s in sameness) for name in ("ordered", "found", "same"))
+    if ordered == found == same:
+        text = (
+            f"The {found:,} events found in the shuffled stream are the same, field by field, as those found in the "
+            f"perfectly ordered one."
+        )
+    else:
+        text = (
+            f"Of the {found:,} events found in the shuffled stream and the {ordered:,} found in the perfectly ordered "
+            f"one, {same:,} are the same, field by field."
+        )
+    known = [s for s in sameness if s.unordered_same is not None]
+    if known:
+        text += f" In order of arrival, without Slackline, it is {sum(s.unordered_same or 0 for s in known):,}."
+    return text

@@ -1,0 +1,288 @@
+"""From the events of a run to what the page shows of the match.
+
+Events may come from anywhere: an engine's outputs, rows of a Spark query. Give those of the match's detectors, all of
+them, and of the queries at least the last of each kind and player.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from slackline import Event
+from slackline_soccer.accuracy import accuracy, possession_time
+from slackline_soccer.model.events import ALL
+from slackline_soccer.model.match import Match
+from slackline_soccer.queries.running import INTENSITIES
+from slackline_soccer.queries.tables import unpack
+from slackline_soccer.queries.windows import WHOLE_GAME
+from slackline_soccer.report.model import (
+    Heat,
+    Mark,
+    MatchReport,
+    PassLine,
+    Place,
+    PossessionShare,
+    PossessionSpan,
+    RunningFigures,
+    Sameness,
+    Shot,
+    Timeline,
+    Verdict,
+)
+from slackline_soccer.report.timeline import ROWS
+from slackline_soccer.run import match_hierarchy
+from slackline_soccer.truth import COMPARED
+
+#: Cells across and along of the heat maps on the page.
+GRID = (32, 50)
+
+
+def match_report(
+    match: Match,
+    events: Iterable[Event],
+    title: str,
+    *,
+    truth: Iterable[Event] | None = None,
+    ordered: Iterable[Event] | None = None,
+    in_arrival_order: Iterable[Event] | None = None,
+    until: int | None = None,
+    **more: Any,
+) -> MatchReport:
+    """A report of the events found; whatever ``more`` a report has is passed on.
+
+    ``ordered`` are the events that the same detectors find in the perfectly ordered stream, ``in_arrival_order`` those
+    they find in the stream as it comes. What is after ``until`` (ps) is left out: a stream that has not ended has no
+    final answer for its last moments.
+    """
+    found = _within(events, until)
+    true = None if truth is None else _within(truth, until)
+    naive = None if in_arrival_order is None else _within(in_arrival_order, until)
+    reference = None if ordered is None else _within(ordered, until)
+    stop = until if until is not None else max((event.ts for event in (*found, *(true or ()))), default=0)
+    return MatchReport(
+        title,
+        match,
+        sameness=sameness(match, found, reference, naive) if reference is not None else (),
+        verdicts=verdicts(found, true, naive) if true is not None else (),
+        possession=possession(match, found, true, naive, stop),
+        shots=shots(match, found),
+        passes=passes(found),
+        timeline=Timeline(marks(found), marks(true or ()), spans(found, stop), spans(true or (), stop)),
+        heat=heat(match, found),
+        runners=runners(found),
+        **more,
+    )
+
+
+def _within(events: Iterable[Event], until: int | None) -> list[Event]:
+    """Up to ``until``, in order."""
+    return sorted((event for event in events if until is None or event.ts <= until), key=lambda event: event.ts)
+
+
+def _judged(events: Iterable[Event]) -> list[Event]:
+    """Of the areas that a ball may leave only the field: it alone is in the truth."""
+    return [event for event in events if event.get("area", "field") == "field"]
+
+
+def verdicts(found: Sequence[Event], true: Sequence[Event], naive: Sequence[Event] | None) -> list[Verdict]:
+    """Of each type that there was or was thought to be something of."""
+    ours, theirs = _judged(found), None if naive is None else _judged(naive)
+    judged = [
+        Verdict(accuracy(kind, ours, true), None if theirs is None else accuracy(kind, theirs, true))
+        for kind in COMPARED
+    ]
+    return [v for v in judged if v.ordered.true or v.ordered.found]
+
+
+def sameness(
+    match: Match, found: Sequence[Event], ordered: Sequence[Event], naive: Sequence[Event] | None
+) -> list[Sameness]:
+    """Type by type, for all that the detectors of a match (not the queries) found."""
+    ours, reference, theirs = (_by_type(events) for events in (found, ordered, naive or ()))
+    hierarchy = match_hierarchy(match, queries=False)
+    rows = []
+    for kind in (kind.name for kind in ALL):
+        mine, wanted, other = ours[kind], reference[kind], theirs[kind]
+        if not (mine or wanted or other):
+            continue
+        unordered = () if naive is None else (other.total(), (other & wanted).total())
+        rows.append(
+            Sameness(
+                kind,
+                hierarchy.levels[hierarchy.publisher[kind]],
+                wanted.total(),
+                mine.total(),
+                (mine & wanted).total(),
+                *unordered,
+            )
+        )
+    return rows
+
+
+def _by_type(events: Iterable[Event]) -> defaultdict[str, Counter[str]]:
+    """Per type, the events as text that is equal if they are; what is None is as good as left out."""
+    texts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    known = {kind.name for kind in ALL}
+    for event in events:
+        if event.type not in known:
+            continue
+        fields = {name: value for name, value in event.payload.items() if value is not None}
+        texts[event.type][json.dumps([event.ts, fields], sort_keys=True, default=_plain)] += 1
+    return texts
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's own numbers as Python's."""
+    return value.item()
+
+
+def possession(
+    match: Match, found: Sequence[Event], true: Sequence[Event] | None, naive: Sequence[Event] | None, until: int
+) -> list[PossessionShare]:
+    """The teams' shares; nothing if no team was found to have the ball."""
+    ours, truly, unordered = (_held(match, events, until) for events in (found, true, naive))
+    if ours is None:
+        return []
+    return [
+        PossessionShare(team, ours[team], truly[team] if truly else None, unordered[team] if unordered else None)
+        for team in match.teams
+    ]
+
+
+def _held(match: Match, events: Sequence[Event] | None, until: int) -> dict[str, float] | None:
+    changes = [event for event in events or () if event.type == "possession"]
+    held = possession_time(match, changes, until) if changes else {}
+    total = sum(held.values())
+    return {team: time / total for team, time in held.items()} if total else None
+
+
+# On the pitch and on the timeline.
+
+
+def shots(match: Match, events: Iterable[Event]) -> list[Shot]:
+    """With how they ended and, where query 4 followed them, the way of the ball."""
+    events = list(events)
+    keepers = {player.name for player in match.players if player.goalkeeper}
+    scored = {event["shot_at"] for event in events if event.type == "goal"}
+    stopped = {
+        event["shot_at"]: "saved"
+        if event["blocker"] in keepers and event["blocker_team"] != event["team"]
+        else "blocked"
+        for event in events
+        if event.type == "blocked_shot"
+    }
+    ways: dict[int, list[Place]] = {}
+    for event in events:
+        if event.type == "shot_motion":
+            ways.setdefault(event["shot_at"], []).append((event["x"], event["y"]))
+    return [
+        Shot(
+            shot.ts,
+            shot["player"],
+            shot["team"],
+            (shot["x"], shot["y"]),
+            shot["goal"],
+            "goal" if shot.ts in scored else stopped.get(shot.ts, "on target"),
+            shot.get("speed"),
+            ways.get(shot.ts, ()),
+        )
+        for shot in events
+        if shot.type == "shot"
+    ]
+
+
+def passes(events: Iterable[Event]) -> list[PassLine]:
+    """From the hit they began with; a pass whose hit is not among the events is left out."""
+    events = list(events)
+    hits = {(event.ts, event["player"]): (event["x"], event["y"]) for event in events if event.type == "hit"}
+    offside = {(event["kicked_at"], event["player"]): event["by"] for event in events if event.type == "offside"}
+    made = []
+    for event in events:
+        if event.type != "pass" or (start := hits.get((event["kicked_at"], event["player"]))) is None:
+            continue
+        made.append(
+            PassLine(
+                event.ts,
+                event["player"],
+                event.get("to"),
+                event["team"],
+                start,
+                (event["x"], event["y"]),
+                bool(event["successful"]),
+                event.get("length"),
+                offside.get((event["kicked_at"], event.get("to"))),
+            )
+        )
+    return made
+
+
+def marks(events: Iterable[Event]) -> list[Mark]:
+    return [
+        Mark(event.ts, event.type, event.get("player"), event.get("team"))
+        for event in _judged(events)
+        if event.type in ROWS
+    ]
+
+
+def spans(events: Iterable[Event], stop: int) -> list[PossessionSpan]:
+    """Who had the ball from when to when."""
+    changes = sorted((event for event in events if event.type == "possession"), key=lambda event: event.ts)
+    ends = [event.ts for event in changes[1:]] + [stop] * bool(changes)
+    return [
+        PossessionSpan(change.ts, end, change.get("team"), change.get("player"))
+        for change, end in zip(changes, ends, strict=True)
+        if change.ts < end
+    ]
+
+
+# Of the queries.
+
+
+def heat(match: Match, events: Iterable[Event]) -> list[Heat]:
+    """The last whole-game map of each player, and of each team all of its players' together."""
+    last = {event["player"]: event for event in events if event.type == "heatmap"}
+    maps: list[Heat] = []
+    for team in match.teams:
+        whole = np.zeros(GRID)
+        for name, event in sorted(last.items()):
+            if event["team"] != team:
+                continue
+            grid = np.zeros(GRID)
+            across, along, share = unpack(event.payload)[GRID, WHOLE_GAME]
+            grid[across, along] = share
+            maps.append(Heat(name, team, grid))
+            whole += grid
+        if whole.any():
+            maps.append(Heat(team, team, whole / whole.sum()))
+    return maps
+
+
+def runners(events: Iterable[Event]) -> list[RunningFigures]:
+    """Time and distance from the last totals, the top speed from all runs."""
+    top: dict[str, float] = {}
+    totals: Event | None = None
+    for event in events:
+        if event.type == "run":
+            top[event["player"]] = max(top.get(event["player"], 0.0), event["top"])
+        elif event.type == "running":
+            for name, speed in zip(event["player"], event["top"], strict=True):
+                top[name] = max(top.get(name, 0.0), speed)
+        elif event.type == "running_total":
+            totals = event
+    if totals is None:
+        return []
+    whole = list(totals["window"]).index(WHOLE_GAME)
+    return [
+        RunningFigures(
+            name, team, top.get(name, 0.0), sum(far[whole]), dict(zip(INTENSITIES, long[whole], strict=True))
+        )
+        for name, team, long, far in zip(
+            totals["player"], totals["team"], totals["time"], totals["distance"], strict=True
+        )
+        if sum(long[whole]) > 0
+    ]

@@ -1,0 +1,236 @@
+"""The page of a match, from the play to the waiting: each part only if there is something to show."""
+
+from __future__ import annotations
+
+from slackline.report import facts, figure_card, heading, html_page, paragraph
+from slackline_soccer.report import accuracy, delays, heat, hierarchy, plausibility, play, running, timeline, waits
+from slackline_soccer.report.looks import counted, listed
+from slackline_soccer.report.model import MatchReport
+
+
+def match_page(report: MatchReport) -> str:
+    """The whole page, one file that fetches nothing."""
+    body = [heading(report.title, 1)]
+    if report.text:
+        body.append(paragraph(report.text, "sub"))
+    if report.facts:
+        body.append(facts(report.facts))
+    conclusion = accuracy.conclusion(report)
+    if conclusion:
+        body.append(paragraph(conclusion, "verdict"))
+    for part in (_play, _heat, _timeline, _accuracy, _possession, _running, _hierarchy, _waits, _delays, _plausibility):
+        body += part(report)
+    body += [paragraph(f"Note: {note}", "note") for note in report.notes]
+    body += [paragraph(line, "note") for line in report.attributions]
+    return html_page(report.title, body)
+
+
+def _play(report: MatchReport) -> list[str]:
+    if not (report.shots or report.passes):
+        return []
+    height = _pitch_height(report)
+    lost = sum(not one.successful for one in report.passes)
+    parts = [f"{counted(len(report.passes), 'pass', 'passes')} ({lost:,} lost)"] if report.passes else []
+    parts += [counted(len(report.shots), "shot on goal", "shots on goal")] if report.shots else []
+    how = (
+        " An arrow is a pass that reached a fellow player, a dotted line one that did not." if report.passes else ""
+    ) + (" A shot's mark stands where it was hit and tells how it ended." if report.shots else "")
+    return [
+        heading("The match"),
+        paragraph(f"{' and '.join(parts)}, as the detectors found them.{how} Point at a mark for who and when."),
+        figure_card(play.play_figure(report), height),
+    ]
+
+
+def _pitch_height(report: MatchReport) -> int:
+    """So that the field fills the width of a card, about 1000 pixels."""
+    field = report.match.field
+    return round(1000 * (field.width + 6000) / (field.length + 6000)) + 100
+
+
+def _heat(report: MatchReport) -> list[str]:
+    if not heat.has_heat(report):
+        return []
+    return [
+        heading("Where they were", 3),
+        paragraph(
+            "The share of the time spent in each cell of the field: the darker, the longer. Choose a team or a player "
+            "from the list."
+        ),
+        figure_card(heat.heat_figure(report), _pitch_height(report) - 60),
+    ]
+
+
+def _timeline(report: MatchReport) -> list[str]:
+    line = report.timeline
+    if line is None or not (timeline.rows_of(line) or line.possession or line.true_possession):
+        return []
+    rings = (
+        " A ring is an event that truly happened, a dot one that was found: a dot in its ring is right, an empty ring "
+        "was missed, a dot without a ring was invented."
+        if line.true
+        else ""
+    )
+    return [
+        heading("What happened when"),
+        paragraph(
+            f"Every event over match time, the two teams one above the other in each row.{rings} Drag to look closer, "
+            f"double-click to go back."
+        ),
+        figure_card(timeline.timeline_figure(report), timeline.height_of(line)),
+    ]
+
+
+def _accuracy(report: MatchReport) -> list[str]:
+    shown = accuracy.comparable(report.sameness)
+    if not (report.verdicts or shown):
+        return []
+    parts = [heading("Is it right?")]
+    if report.verdicts:
+        parts += [
+            paragraph(
+                "What the detectors found, against what truly happened: the same type, the same players, and no more "
+                "than a tenth of a second apart."
+            ),
+            accuracy.accuracy_table(report.verdicts),
+        ]
+    if shown:
+        parts += [
+            heading("What disorder does", 3),
+            paragraph(
+                "The same detectors on three streams: the perfectly ordered one, the shuffled one put in order, and "
+                "the shuffled one as it arrives. A detector takes one event after the other and believes in their "
+                "order; a late position makes it see a player where he no longer is. Shown is how many events are the "
+                "same, field by field, as in the ordered stream. The bold number is the level."
+            ),
+            figure_card(accuracy.sameness_figure(report.sameness), 110 + 32 * len(shown)),
+        ]
+    return parts
+
+
+def _possession(report: MatchReport) -> list[str]:
+    if not report.possession:
+        return []
+    rows = accuracy.possession_rows(report.possession)
+    return [
+        heading("Possession", 3),
+        paragraph("Whose the ball was, as a share of the time in which it was anybody's."),
+        figure_card(accuracy.possession_figure(report), 66 + 44 * rows),
+    ]
+
+
+def _running(report: MatchReport) -> list[str]:
+    if not report.runners:
+        return []
+    return [
+        heading("Running"),
+        paragraph(
+            "How each player spent the time, from standing to sprinting, how far he got and how fast he was at most; "
+            "from the transmitters on both legs, averaged over a second. Within a team, those who ran most come first."
+        ),
+        figure_card(running.running_figure(report), 120 + 24 * len(report.runners)),
+    ]
+
+
+def _hierarchy(report: MatchReport) -> list[str]:
+    if not report.hierarchy:
+        return []
+    return [
+        heading("From positions to goals"),
+        paragraph(
+            "Every box is a small detector. It listens to what is below it, keeps what it needs to know, and publishes "
+            "what it finds; all of them were written as if everything came in order. Small figures count what each one "
+            "found; grey lines are positions, blue ones what other detectors publish."
+        ),
+        figure_card(hierarchy.hierarchy_figure(report.hierarchy), hierarchy.height_of(report.hierarchy)),
+    ]
+
+
+def _waits(report: MatchReport) -> list[str]:
+    policies = [policy for policy in report.waits if policy.detectors or policy.events]
+    if not policies:
+        return []
+    names = [policy.policy for policy in policies]
+    parts = [
+        heading("How long one waits for the answer"),
+        paragraph(
+            "A shot is known from a hit, a hit from who is near and how the ball turned, and these from positions: a "
+            "hierarchy of detectors, and in front of each its input waits until it is in order. "
+            + _lesson(names)
+            + " Bars are means, whiskers reach to the largest."
+        ),
+        figure_card(waits.level_figure(policies), 420),
+    ]
+    if waits.event_rows(policies):
+        parts += [
+            heading("From occurrence to publication, per event type", 3),
+            paragraph(
+                "Stream time between the moment an event carries and the moment it is published. Some events are known "
+                "only later (a shot, when the ball has gone a metre) and are set back to when they began; that part no "
+                "ordering can save. The bold number is the level."
+            ),
+            figure_card(waits.event_figure(policies), 120 + (12 + 13 * len(policies)) * waits.event_rows(policies)),
+        ]
+    if waits.with_series(policies):
+        parts += [
+            heading("K over time, per level", 3),
+            paragraph(
+                "K is the slack that the delays of recent events ask for, the largest of each level. "
+                + (
+                    "Under auto it is only the time-out for a transmitter that owes a position, and a detector that "
+                    "reads nothing but other detectors needs none; under slack everything waits that long."
+                    if set(names) >= {"auto", "slack"}
+                    else ""
+                )
+            ),
+            figure_card(waits.slack_figure(policies, report.match), 420),
+        ]
+    parts += [
+        heading("Every detector", 3),
+        waits.detector_table(policies),
+        paragraph("K, mean and largest wait of an event in front of the detector, in ms of stream time.", "note"),
+    ]
+    return parts
+
+
+def _lesson(policies: list[str]) -> str:
+    if set(policies) >= {"auto", "slack"}:
+        return (
+            "Under slack, the classic policy, each level waits for its own K and the waits add up. Under auto a level "
+            "knows how far the one below has got, and waits no longer than that; what is added on the way up is only "
+            "what events are set back by."
+        )
+    return f"The run used {listed(f'policy {name}' for name in policies)}."
+
+
+def _delays(report: MatchReport) -> list[str]:
+    if not report.delays:
+        return []
+    parts = [
+        heading("How late the positions are"),
+        paragraph(
+            "From the moment a transmitter was somewhere to the moment its position arrived: how the delays are "
+            f"spread, and how many are still on their way after so long. {delays.lesson(report.delays)}"
+        ),
+    ]
+    if delays.drawable(report.delays):
+        parts.append(figure_card(delays.delay_figure(report.delays), 400))
+    return [*parts, delays.delay_table(report.delays)]
+
+
+def _plausibility(report: MatchReport) -> list[str]:
+    shown = report.plausibility
+    if shown is None or not (plausibility.drawable(shown) or shown.figures):
+        return []
+    parts = [
+        heading("Is the simulated match like a real one?"),
+        paragraph(
+            "Simulated (filled) and recorded (line), as shares; what lies beyond the right edge is counted in the last "
+            "bin."
+        ),
+    ]
+    if plausibility.drawable(shown):
+        parts.append(figure_card(plausibility.plausibility_figure(shown), plausibility.height_of(shown)))
+    if shown.figures:
+        parts.append(plausibility.plausibility_table(shown))
+    return [*parts, *(paragraph(note, "note") for note in (*plausibility.notes(shown), shown.attribution) if note)]
