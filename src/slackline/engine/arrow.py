@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackline.core.batch import Column, object_column
-from slackline.core.time import MAX_TS, time_stamp
+from slackline.core.time import MAX_TS, time_stamp, time_stamps
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -62,15 +62,12 @@ def whole_numbers(column: pa.ChunkedArray) -> tuple[Ints, Mask]:
         stamps = [time_stamp(each) for each in column.to_pylist()]
         good = np.array([stamp is not None for stamp in stamps], dtype=np.bool_)
         return np.array([stamp or 0 for stamp in stamps], dtype=np.int64), good
-    good = column.is_valid().to_numpy(zero_copy_only=False)
+    there = column.is_valid().to_numpy(zero_copy_only=False)
     if pa.types.is_floating(kind):
         column = column.cast(pa.float64())
-    raw = column.fill_null(0).to_numpy() if column.null_count else column.to_numpy()
     with np.errstate(invalid="ignore"):
-        good = good & (raw >= 0) & (raw <= MAX_TS)
-        if raw.dtype.kind == "f":
-            good &= np.floor(raw) == raw
-    return np.where(good, raw, 0).astype(np.int64), good
+        numbers, good = time_stamps((column.fill_null(0) if column.null_count else column).to_numpy())
+    return numbers, good & there
 
 
 def declared(column: pa.ChunkedArray, rows: Ints, dtype: np.dtype[Any]) -> Cast:

@@ -21,6 +21,7 @@ from slackline.core.errors import (
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import Late, News, Output, Quarantined
+from slackline.core.time import Now
 from slackline.engine import moving
 from slackline.engine.columnar import Columnar
 from slackline.engine.intake import Intake
@@ -37,7 +38,7 @@ STATE_KIND = "engine"
 STATE_VERSION = 3
 
 #: Wall time in seconds, from any origin; or "host" if the host measures the work itself.
-Now = Callable[[], float] | Literal["host"] | None
+WallTime = Now | Literal["host"] | None
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -121,7 +122,7 @@ class Engine:
         max_buffered: int = 1_000_000,
         overflow: str = "error",
         speculation: Speculation | Mapping[str, Speculation] | None = None,
-        now: Now = None,
+        now: WallTime = None,
         detectors: Iterable[str] | None = None,
     ) -> None:
         options = Options(
@@ -129,7 +130,7 @@ class Engine:
         )
         self._start(hierarchy, options, now, detectors)
 
-    def _start(self, hierarchy: Hierarchy, options: Options, now: Now, detectors: Iterable[str] | None) -> None:
+    def _start(self, hierarchy: Hierarchy, options: Options, now: WallTime, detectors: Iterable[str] | None) -> None:
         if not isinstance(hierarchy, Hierarchy):
             raise ConfigError(f"an engine runs a slackline.Hierarchy; got {hierarchy!r}.")
         options.check(hierarchy)
@@ -427,7 +428,7 @@ class Engine:
         return codec.dump(STATE_KIND, STATE_VERSION, state, where="engine")
 
     @classmethod
-    def load(cls, data: bytes, hierarchy: Hierarchy, *, now: Now = None, **options: Any) -> Engine:
+    def load(cls, data: bytes, hierarchy: Hierarchy, *, now: WallTime = None, **options: Any) -> Engine:
         """An engine that goes on where the saved one was. The hierarchy must be the one that was saved.
 
         Options that are given take the place of the saved ones, except ``policy``; ``stats()["changed"]`` tells which.
@@ -445,7 +446,7 @@ class Engine:
             raise StateError(f"the saved state does not fit this release ({error!r}); start anew.") from error
 
     @classmethod
-    def _loaded(cls, state: dict[str, Any], hierarchy: Hierarchy, now: Now, given: dict[str, Any]) -> Engine:
+    def _loaded(cls, state: dict[str, Any], hierarchy: Hierarchy, now: WallTime, given: dict[str, Any]) -> Engine:
         try:
             saved = Options.of(state["options"])
         except ConfigError as error:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from slackline.core.event import Event, Source
 from slackline.core.hierarchy import Hierarchy
-from slackline.core.time import MAX_TS, time_stamp, whole
+from slackline.core.time import A_TIME_STAMP, MAX_TS, time_stamp, whole
 from slackline.core.types import EventType
 from slackline.engine.outbox import Outbox
 from slackline.engine.topology import Topology
@@ -51,13 +51,13 @@ class Check(NamedTuple):
 
 
 def _time_stamp(event: Event, kind: EventType) -> str | None:
-    return None if time_stamp(event.ts) is not None else f"{event.ts!r} is not an integer from 0 to 2**62"
+    return None if time_stamp(event.ts) is not None else f"ts={event.ts!r} is not {A_TIME_STAMP}"
 
 
 def _sequence_number(event: Event, kind: EventType) -> str | None:
     if event.seq is None or time_stamp(event.seq) is not None:
         return None
-    return f"{event.seq!r} is not an integer from 0 to 2**62"
+    return f"seq={event.seq!r} is not {A_TIME_STAMP}"
 
 
 def plain_source(source: Any) -> Source:

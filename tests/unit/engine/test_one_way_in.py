@@ -156,7 +156,7 @@ def test_numbers_beyond_2_to_62_are_quarantined_whatever_the_form(
     else:
         target.push(pa.table({**rows, field: pa.array(rows[field], pa.uint64() if value >= 2**63 else pa.int64())}))
     (item,) = target.quarantined
-    assert item.reason == reason and item.detail == f"{value} is not an integer from 0 to 2**62"
+    assert item.reason == reason and item.detail == f"{field}={value} is not a whole number from 0 to 2**62"
 
 
 def test_a_whole_number_of_any_kind_is_a_time_stamp_and_comes_back_as_an_integer() -> None:
