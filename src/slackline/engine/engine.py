@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import wraps
-from typing import Any, Literal, ParamSpec, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pyarrow as pa
 
 from slackline.core import codec
 from slackline.core.detector import Detector
-from slackline.core.errors import (
-    BufferLimitError,
-    ClosedError,
-    ConcurrentUseError,
-    ConfigError,
-    SlacklineError,
-    StateError,
-)
+from slackline.core.errors import ClosedError, ConfigError, SlacklineError, StateError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import Late, News, Output, Quarantined
-from slackline.core.time import Now
 from slackline.engine import moving
 from slackline.engine.columnar import Columnar
-from slackline.engine.intake import Intake
-from slackline.engine.options import Options
+from slackline.engine.exclusive import exclusive
+from slackline.engine.intake import Intake, events_of
+from slackline.engine.limit import Limit
+from slackline.engine.options import Options, WallTime
 from slackline.engine.outbox import Outbox
 from slackline.engine.stepwise import Stepwise
 from slackline.engine.topology import Topology
@@ -36,33 +29,6 @@ from slackline.speculation.lookahead import LookAhead
 
 STATE_KIND = "engine"
 STATE_VERSION = 3
-
-#: Wall time in seconds, from any origin; or "host" if the host measures the work itself.
-WallTime = Now | Literal["host"] | None
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def _alone(method: Callable[P, R]) -> Callable[P, R]:
-    """Let nobody else into an engine meanwhile: neither another thread, nor a detector that calls it."""
-
-    @wraps(method)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
-        idle: list[None] = args[0]._idle  # type: ignore[attr-defined]
-        try:
-            idle.pop()  # atomic, so that of two threads one fails
-        except IndexError:
-            raise ConcurrentUseError(
-                f"{method.__name__}() was called while another call of this engine is under way. An engine is for one "
-                f"thread at a time, and not for its own detectors: use a lock or a queue, or one engine per thread."
-            ) from None
-        try:
-            return method(*args, **kwargs)
-        finally:
-            idle.append(None)
-
-    return guarded
 
 
 class Engine:
@@ -133,12 +99,7 @@ class Engine:
     def _start(self, hierarchy: Hierarchy, options: Options, now: WallTime, detectors: Iterable[str] | None) -> None:
         if not isinstance(hierarchy, Hierarchy):
             raise ConfigError(f"an engine runs a slackline.Hierarchy; got {hierarchy!r}.")
-        options.check(hierarchy)
-        if options.adapts and now is None:
-            raise ConfigError(
-                "speculation with alpha='auto' is set from how busy the process is, which takes a wall clock: pass "
-                "now=time.monotonic, or give alpha a number from 0 to 1."
-            )
+        options.check(hierarchy, now)
         names = list(hierarchy.names if detectors is None else detectors)
         unknown = sorted(set(names) - set(hierarchy.names))
         if unknown:
@@ -154,9 +115,7 @@ class Engine:
         self._stepwise, self._columnar = Stepwise(*ways), Columnar(*ways)
         self._lookahead = LookAhead(hierarchy)
         self._closed = False
-        #: How many events more may come, or be found, before it must be looked whether too many wait.
-        self._room = -1
-        self._beyond_limit = False
+        self._limit = Limit(options.max_buffered, self._topology, self._intake, self._outbox)
         taken = hierarchy.take_detectors() if detectors is None else {name: hierarchy.fresh(name) for name in names}
         self._topology.add(*(self._topology.make(self._runner(name, taken[name])) for name in taken))
         self._rewired()
@@ -175,7 +134,7 @@ class Engine:
             lookahead.join(part)
         self._outbox.export(topology.listened_elsewhere())
         self._stepwise.fall_behind()
-        self._room = -1
+        self._limit.look_again()
 
     @property
     def hierarchy(self) -> Hierarchy:
@@ -184,7 +143,7 @@ class Engine:
 
     # Arrivals.
 
-    @_alone
+    @exclusive
     def push(self, arrivals: Iterable[Event] | Event | pa.Table | pa.RecordBatch) -> list[Output]:
         """Take the next arrivals, in the order in which they arrived, and return what was detected.
 
@@ -197,9 +156,8 @@ class Engine:
         if isinstance(arrivals, pa.RecordBatch):
             arrivals = pa.Table.from_batches([arrivals])
         elif not isinstance(arrivals, pa.Table):
-            arrivals = _events(arrivals)
-        if self._beyond_limit:
-            self._refuse_unless_clock(arrivals)
+            arrivals = events_of(arrivals)
+        self._limit.refuse_unless_clock(arrivals)
         if not callable(self._now):
             return self._push(arrivals)
         start = self._now()
@@ -217,7 +175,7 @@ class Engine:
         return self._lookahead.worked(self._topology.parts, start, stop)
 
     def _push(self, arrivals: list[Event] | pa.Table) -> list[Output]:
-        self._room -= len(arrivals)
+        self._limit.count(len(arrivals))
         if isinstance(arrivals, pa.Table):
             self._columnar.push(arrivals)
             self._stepwise.fall_behind()
@@ -227,7 +185,7 @@ class Engine:
                 push(event)
         return self._finish()
 
-    @_alone
+    @exclusive
     def close(self) -> list[Output]:
         """The stream has ended: everything that waits goes on. Returns what was detected.
 
@@ -248,64 +206,21 @@ class Engine:
 
     def _finish(self) -> list[Output]:
         """Collect the outputs of a push; raise what went wrong in it."""
-        topology, intake = self._topology, self._intake
+        topology, intake, limit = self._topology, self._intake, self._limit
         outputs = self._outbox.take()
-        self._room -= len(outputs)
-        if self._room < 0 and self._options.overflow == "release" and topology.buffered > self._options.max_buffered:
+        limit.count(len(outputs))
+        if self._options.overflow == "release" and limit.is_passed():
             self._stepwise.release_oldest(self._options.max_buffered)
             outputs += self._outbox.take()
         outputs = self._lookahead.run(topology.parts, outputs, intake.clk, intake.position)
         failure = self._outbox.take_failure()
         error: SlacklineError | None = failure if self._options.on_error == "fail" else None
-        full = None if self._closed else self._full()
-        self._beyond_limit = full is not None
+        full = None if self._closed else limit.check()
         error = error or full
         if error is not None:
             error.outputs = outputs
             raise error
         return outputs
-
-    # The limit.
-
-    def _full(self) -> BufferLimitError | None:
-        """The error to raise when more waits, or lies set aside, than allowed."""
-        limit, (late, quarantined, unsent) = self._options.max_buffered, self._outbox.held
-        held = late + quarantined + unsent
-        if held > limit:
-            cause = f"{late} late and {quarantined} quarantined events were not collected: call engine.drain()."
-            if unsent:
-                cause = f"{unsent} events for other engines were not collected: call engine.news(). " + cause
-            return BufferLimitError(held, limit, cause)
-        if self._room >= 0:
-            return None
-        buffered = self._topology.buffered
-        self._room = limit - buffered
-        return BufferLimitError(buffered, limit, self._why_waiting()) if buffered > limit else None
-
-    def _refuse_unless_clock(self, arrivals: list[Event] | pa.Table) -> None:
-        """Beyond the limit only a push that may move the clock is taken; the caller keeps what is refused."""
-        full = self._full()
-        self._beyond_limit = full is not None
-        if full is None:
-            return
-        if isinstance(arrivals, pa.Table):
-            has_type = "type" in arrivals.column_names
-            types = set(arrivals["type"].to_pylist() if has_type else self._topology.sensors)
-        else:
-            types = {event.type for event in arrivals if isinstance(event.type, str)}
-        drained = sum(self._outbox.held) <= self._options.max_buffered
-        if not (types & set(self.hierarchy.clock) and drained):
-            raise full
-
-    def _why_waiting(self) -> str:
-        types, clk = sorted(self.hierarchy.clock), self._intake.clock.clk
-        if clk is None:
-            return f"no event of the clock types {types} has ever arrived, so stream time does not move."
-        idle = self._intake.position - self._intake.last_advance
-        if idle:
-            return f"the clock types {types} stopped at {clk}, {idle} arrivals ago; stream time stands still."
-        slowest = min(self._topology.parts, key=lambda part: part.unit.horizon)
-        return f"the clock moves ({clk}), but detector {slowest.name!r} waits with K={slowest.unit.K}."
 
     # What is known.
 
@@ -319,7 +234,7 @@ class Engine:
         """Events that were set aside and not drained yet, in order of arrival."""
         return self._outbox.quarantined
 
-    @_alone
+    @exclusive
     def drain(self) -> tuple[list[Late], list[Quarantined]]:
         """Take the late and the quarantined events; they are forgotten here."""
         return self._outbox.drain()
@@ -333,7 +248,7 @@ class Engine:
         """The events that wait, per detector, in the order in which they will be seen."""
         return {part.name: part.waiting() for part in self._topology.parts}
 
-    @_alone
+    @exclusive
     def stats(self) -> dict[str, Any]:
         """K, delays, buffers and counts, per detector and per type; plain values that JSON can hold."""
         topology, lookahead = self._topology, self._lookahead
@@ -359,20 +274,20 @@ class Engine:
 
     # Other engines.
 
-    @_alone
+    @exclusive
     def news(self) -> list[News]:
         """What detectors that run in other engines need to know of those here, since the last call."""
         self._settle()
         return moving.news(self._topology, self._outbox, self._intake.clk)
 
-    @_alone
+    @exclusive
     def receive(self, news: Iterable[News]) -> list[Output]:
         """Take news of detectors that run in other engines, and return what was detected."""
         taken = moving.checked_news(self._topology, news)
         self._stepwise.receive(taken)
         return self._flush() if self._closed else self._finish()
 
-    @_alone
+    @exclusive
     def detach(self, name: str) -> bytes:
         """Let a detector run here no longer: all that it needs elsewhere, as bytes for :meth:`attach`."""
         self._settle()
@@ -384,7 +299,7 @@ class Engine:
         self._rewired()
         return data
 
-    @_alone
+    @exclusive
     def attach(self, detector: bytes | Detector) -> list[Output]:
         """Let a detector run here from now on, and return what that brought about.
 
@@ -409,7 +324,7 @@ class Engine:
 
     # Checkpoints.
 
-    @_alone
+    @exclusive
     def save(self) -> bytes:
         """Everything, as bytes: buffers, clock, delays, sources and the detectors' states. Never pickled.
 
@@ -467,7 +382,8 @@ class Engine:
         if callable(now):
             engine._lookahead.forget_time()  # seconds of another process's clock
         engine._closed = state["closed"] is True
-        engine._beyond_limit = not engine._closed and engine._full() is not None
+        if not engine._closed:
+            engine._limit.check()
         before, after = saved.plain(), options.plain()
         engine._changed = {name: [before[name], after[name]] for name in after if after[name] != before[name]}
         return engine
@@ -475,24 +391,3 @@ class Engine:
     def check_invariants(self) -> None:
         """What must hold between any two pushes; tests call it."""
         self._topology.check_invariants()
-
-
-def _events(arrivals: Any) -> list[Event]:
-    """The events given, all of them, before any is taken."""
-    if isinstance(arrivals, Event):
-        return [arrivals]
-    what = type(arrivals).__name__
-    is_one = isinstance(arrivals, str | bytes | Mapping) or hasattr(arrivals, "columns")  # a word, a row, a frame
-    if is_one or not isinstance(arrivals, Iterable):
-        raise ConfigError(
-            f"push() takes events or a pyarrow.Table; got a {what}. A row is pushed as slackline.Event(type, ts, "
-            f"source, seq, **payload), a pandas DataFrame as pyarrow.Table.from_pandas(frame)."
-        )
-    events = arrivals if isinstance(arrivals, list) else list(arrivals)
-    for number, event in enumerate(events):
-        if not isinstance(event, Event):
-            raise ConfigError(
-                f"push() takes events; item {number} of the {what} given is a {type(event).__name__}: {event!r}. "
-                f"Nothing was taken. Make it slackline.Event(type, ts, source, seq, **payload)."
-            )
-    return events

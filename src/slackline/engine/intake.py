@@ -12,13 +12,14 @@ nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from slackline.core.errors import ConfigError
 from slackline.core.event import Event, Source
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import A_TIME_STAMP, MAX_TS, time_stamp, whole
@@ -269,3 +270,24 @@ class Intake:
 def jump(ts: int, clk: int) -> str:
     """What is said of a time stamp that the clock does not believe."""
     return f"ts {ts} is absurdly far ahead of the clock at {clk} (see max_jump)"
+
+
+def events_of(arrivals: Any) -> list[Event]:
+    """The events given, all of them, before any is taken."""
+    if isinstance(arrivals, Event):
+        return [arrivals]
+    what = type(arrivals).__name__
+    is_one = isinstance(arrivals, str | bytes | Mapping) or hasattr(arrivals, "columns")  # a word, a row, a frame
+    if is_one or not isinstance(arrivals, Iterable):
+        raise ConfigError(
+            f"push() takes events or a pyarrow.Table; got a {what}. A row is pushed as slackline.Event(type, ts, "
+            f"source, seq, **payload), a pandas DataFrame as pyarrow.Table.from_pandas(frame)."
+        )
+    events = arrivals if isinstance(arrivals, list) else list(arrivals)
+    for number, event in enumerate(events):
+        if not isinstance(event, Event):
+            raise ConfigError(
+                f"push() takes events; item {number} of the {what} given is a {type(event).__name__}: {event!r}. "
+                f"Nothing was taken. Make it slackline.Event(type, ts, source, seq, **payload)."
+            )
+    return events

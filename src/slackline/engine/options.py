@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 from slackline.core.check import number, one_of, whole_number
 from slackline.core.errors import ConfigError, StateError
 from slackline.core.hierarchy import Hierarchy
+from slackline.core.time import Now
 from slackline.ordering.channel import Evidence
 from slackline.ordering.clock import JUMP_AUTO, JUMP_OFF
 from slackline.ordering.constants import POLICIES, WARMUP
 from slackline.ordering.frontier import NO_TIMEOUT
 from slackline.speculation.config import Speculation
+
+#: Wall time in seconds, from any origin; or "host" if the host measures the work itself.
+WallTime = Now | Literal["host"] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +65,15 @@ class Options:
                 f"speculation={given!r} is not valid; pass slackline.Speculation(...), or a dict of them by detector."
             )
 
-    def check(self, hierarchy: Hierarchy) -> None:
-        """Refuse what names detectors that are not there."""
+    def check(self, hierarchy: Hierarchy, now: Any) -> None:
+        """Refuse what names detectors that are not there, and what takes a wall clock without one."""
+        if now is not None and now != "host" and not callable(now):
+            raise ConfigError(f"now={now!r} is not valid; pass a function that gives seconds, such as time.monotonic.")
+        if self._adapts and now is None:
+            raise ConfigError(
+                "speculation with alpha='auto' is set from how busy the process is, which takes a wall clock: pass "
+                "now=time.monotonic, or give alpha a number from 0 to 1."
+            )
         if isinstance(self.speculation, Mapping):
             unknown = sorted(set(self.speculation) - set(hierarchy.names))
             if unknown:
@@ -93,7 +104,7 @@ class Options:
         return self.speculation
 
     @property
-    def adapts(self) -> bool:
+    def _adapts(self) -> bool:
         """Whether α is set from how busy the process is."""
         given = self.speculation
         each = given.values() if isinstance(given, Mapping) else () if given is None else (given,)

@@ -273,6 +273,8 @@ def test_alpha_is_the_part_of_the_wait_that_is_waited() -> None:
 def test_adaptive_alpha_without_a_wall_clock_is_an_error_that_names_one() -> None:
     with pytest.raises(sl.SlacklineError, match=r"now=time\.monotonic"):
         engine_of(Big(), speculation=sl.Speculation())
+    with pytest.raises(sl.SlacklineError, match="now=7 is not valid"):
+        engine_of(Big(), now=7)
     data = engine_of(Big(), speculation=sl.Speculation(), now="host").save()
     with pytest.raises(sl.SlacklineError, match=r"now=time\.monotonic"):
         sl.Engine.load(data, sl.Hierarchy([Big()], clock="a"))

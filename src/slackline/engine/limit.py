@@ -1,0 +1,78 @@
+"""The limit on what waits, and on what lies set aside until somebody collects it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from slackline.core.errors import BufferLimitError
+from slackline.core.event import Event
+from slackline.engine.intake import Intake
+from slackline.engine.outbox import Outbox
+from slackline.engine.topology import Topology
+
+
+class Limit:
+    """Looks whether too much is held. Once it is, only what may move the clock is let in."""
+
+    def __init__(self, most: int, topology: Topology, intake: Intake, outbox: Outbox) -> None:
+        self.most = most
+        self.topology = topology
+        self.intake = intake
+        self.outbox = outbox
+        self._room = -1  # events that may come, or be found, before it must be looked how many wait
+        self._is_full = False
+
+    def count(self, events: int) -> None:
+        """So many events have come, or were found: so many more may wait, for each detector."""
+        self._room -= events
+
+    def look_again(self) -> None:
+        """Nobody knows how many wait."""
+        self._room = -1
+
+    def is_passed(self) -> bool:
+        """Whether more events wait than allowed."""
+        if self._room < 0:
+            self._room = self.most - self.topology.buffered
+        return self._room < 0
+
+    def check(self) -> BufferLimitError | None:
+        """The error to raise when more is held than allowed."""
+        error = self._error()
+        self._is_full = error is not None
+        return error
+
+    def _error(self) -> BufferLimitError | None:
+        late, quarantined, unsent = self.outbox.held
+        held = late + quarantined + unsent
+        if held > self.most:
+            cause = f"{late} late and {quarantined} quarantined events were not collected: call engine.drain()."
+            if unsent:
+                cause = f"{unsent} events for other engines were not collected: call engine.news(). " + cause
+            return BufferLimitError(held, self.most, cause)
+        return BufferLimitError(self.topology.buffered, self.most, self._why()) if self.is_passed() else None
+
+    def refuse_unless_clock(self, arrivals: list[Event] | pa.Table) -> None:
+        """Beyond the limit, refuse a push that cannot move the clock; the caller keeps it."""
+        if not self._is_full:
+            return
+        error = self.check()
+        if error is None:
+            return
+        clock = set(self.topology.hierarchy.clock)
+        if not isinstance(arrivals, pa.Table):
+            types = {event.type for event in arrivals if isinstance(event.type, str)}
+        else:
+            types = set(arrivals["type"].to_pylist() if "type" in arrivals.column_names else self.topology.sensors)
+        if sum(self.outbox.held) > self.most or not types & clock:
+            raise error
+
+    def _why(self) -> str:
+        types, clk = sorted(self.topology.hierarchy.clock), self.intake.clock.clk
+        if clk is None:
+            return f"no event of the clock types {types} has ever arrived, so stream time does not move."
+        idle = self.intake.position - self.intake.last_advance
+        if idle:
+            return f"the clock types {types} stopped at {clk}, {idle} arrivals ago; stream time stands still."
+        slowest = min(self.topology.parts, key=lambda part: part.unit.horizon)
+        return f"the clock moves ({clk}), but detector {slowest.name!r} waits with K={slowest.unit.K}."
