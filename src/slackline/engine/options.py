@@ -67,6 +67,12 @@ class Options:
 
     def check(self, hierarchy: Hierarchy, now: Any) -> None:
         """Refuse what names detectors that are not there, and what takes a wall clock without one."""
+        if isinstance(self.speculation, Mapping):
+            unknown = sorted(set(self.speculation) - set(hierarchy.names))
+            if unknown:
+                raise ConfigError(
+                    f"speculation names no detectors {unknown}; the hierarchy has {list(hierarchy.names)}."
+                )
         if now is not None and now != "host" and not callable(now):
             raise ConfigError(f"now={now!r} is not valid; pass a function that gives seconds, such as time.monotonic.")
         if self._adapts and now is None:
@@ -74,12 +80,6 @@ class Options:
                 "speculation with alpha='auto' is set from how busy the process is, which takes a wall clock: pass "
                 "now=time.monotonic, or give alpha a number from 0 to 1."
             )
-        if isinstance(self.speculation, Mapping):
-            unknown = sorted(set(self.speculation) - set(hierarchy.names))
-            if unknown:
-                raise ConfigError(
-                    f"speculation names no detectors {unknown}; the hierarchy has {list(hierarchy.names)}."
-                )
 
     @property
     def evidence(self) -> Evidence:
