@@ -31,7 +31,7 @@ class Topology:
         self.extend(hierarchy)
 
     def extend(self, hierarchy: Hierarchy) -> None:
-        """Take the types of a hierarchy, which has at least those there were."""
+        """Take the types of a hierarchy, which has at least those there were; then parts are added."""
         self.hierarchy = hierarchy
         names = sorted({*hierarchy.sensor_types, *hierarchy.publisher})
         for rank, name in enumerate(names):
@@ -43,7 +43,6 @@ class Topology:
                 self.derived[name].back = hierarchy.sets_back[hierarchy.publisher[name]]
             else:
                 self.sensors[name] = SensorChannel(name, rank, self.evidence, name in hierarchy.clock)
-        self._connect()
 
     def channel(self, name: str) -> Channel:
         return self.sensors[name] if name in self.sensors else self.derived[name]

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from slackline.core.time import converted
-from slackline.ordering.replay import replay
 from slackline.study.clairvoyant import clairvoyant
 from slackline.study.fixed import fixed, smallest_bound
 from slackline.study.max_slack import max_slack
 from slackline.study.outcome import Outcome, PolicyFigures, measure
 from slackline.study.quantile import quantile
+from slackline.study.replay import replay
 from slackline.study.stream import RecordedStream
 
 #: Time-outs of `auto`, in milliseconds; the same numbers are among the fixed bounds.
