@@ -20,7 +20,7 @@ class Limit:
         self.intake = intake
         self.outbox = outbox
         self._room = -1  # events that may come, or be found, before it must be looked how many wait
-        self._is_full = False
+        self.is_full = False
 
     def count(self, events: int) -> None:
         """So many events have come, or were found: so many more may wait, for each detector."""
@@ -39,7 +39,7 @@ class Limit:
     def check(self) -> BufferLimitError | None:
         """The error to raise when more is held than allowed."""
         error = self._error()
-        self._is_full = error is not None
+        self.is_full = error is not None
         return error
 
     def _error(self) -> BufferLimitError | None:
@@ -54,8 +54,6 @@ class Limit:
 
     def refuse_unless_clock(self, arrivals: list[Event] | pa.Table) -> None:
         """Beyond the limit, refuse a push that cannot move the clock; the caller keeps it."""
-        if not self._is_full:
-            return
         error = self.check()
         if error is None:
             return

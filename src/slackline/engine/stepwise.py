@@ -57,7 +57,8 @@ class Stepwise:
         self._alarms = []
         for part in topology.parts:
             part.alarm = FOREVER
-            self._set_alarm(part, clk)
+            if not part.always:
+                self._set_alarm(part, clk)
 
     # Arrivals.
 
@@ -76,13 +77,15 @@ class Stepwise:
         channel = None if taken is None else taken[0]
         parts = self.topology.parts if turns else self._concerned(channel, moved, clk)
         for part in parts:
-            part.settle(position - 1, before)
+            if part.as_of != before:
+                part.settle(position - 1, before)
         if taken is not None and channel is not None:
             _, slot, event = taken
             channel.follow(position - 1, before)
             channel.step(slot, event.ts, position, before, clk)
             if moved:
-                self._measure(channel, position, before, clk)
+                if self._unmeasured:
+                    self._measure(channel, position, before, clk)
             elif not channel.is_clock:
                 self._unmeasured[channel.name] = channel
             self._offer(event, channel, position)
@@ -124,16 +127,16 @@ class Stepwise:
         parts = above[channel.name] if channel is not None else ()
         if not moved:
             return parts
-        woken = [part for name in self._unmeasured for part in above[name]]
         alarms = self._alarms
+        if not self._unmeasured and not (alarms and alarms[0][0] <= clk):
+            return parts
+        woken = [part for name in self._unmeasured for part in above[name]]
         while alarms and alarms[0][0] <= clk:
             at, part = heapq.heappop(alarms)
             if part.alarm == at:
                 part.alarm = FOREVER
                 woken.append(part)
                 woken += [other for published in part.publishes for other in above[published.name]]
-        if not woken:
-            return parts
         return sorted({*parts, *woken})
 
     def _measure(self, channel: Channel | None, position: int, before: int, clk: int) -> None:
@@ -173,10 +176,11 @@ class Stepwise:
             unit.K = K
             self._run(part, unit.next_horizon(), position, clk, moved)
             part.tell(clk)
-            self._set_alarm(part, clk)
+            if not part.always:
+                self._set_alarm(part, clk)
 
     def _set_alarm(self, part: Part, clk: int) -> None:
-        if not part.always and part.set_alarm(clk) and part.alarm < FOREVER:
+        if part.set_alarm(clk) and part.alarm < FOREVER:
             heapq.heappush(self._alarms, (part.alarm, part))
 
     def _warn(self, part: Part, K: int, clk: int) -> None:
