@@ -89,9 +89,9 @@ class TreeReader:
     def _map(self, item: dict[Any, Any]) -> dict[Any, Any]:
         if not PLAIN_KEYS.issuperset(map(type, item)):
             raise ValueError("an unexpected key")
-        if PLAIN.issuperset(map(type, item.values())):
-            return item
-        return dict(zip(item, self._items(list(item.values())), strict=True))
+        if not PLAIN.issuperset(map(type, item.values())):
+            item.update(zip(item, self._items(list(item.values())), strict=True))
+        return item
 
     def _tuple(self, item: _Node) -> Any:
         return tuple(self._items(item[1:]))
@@ -138,11 +138,12 @@ class TreeReader:
         dtype = fmt.read_dtype(description)
         if code != fmt.RAW or order not in ("C", "F") or len(_list(shape)) > _MAX_DIMENSIONS:
             raise ValueError("an array without shape or items")
-        if any(type(size) is not int or size < 0 for size in shape):
-            raise ValueError(f"an array of shape {shape}")
+        for size in shape:
+            if type(size) is not int or size < 0:
+                raise ValueError(f"an array of shape {shape}")
         if dtype.itemsize * math.prod(shape) != len(data):
             raise ValueError(f"{len(data)} bytes for an array of shape {shape} and dtype {dtype}")
-        return np.ndarray(tuple(shape), dtype, buffer=data, order=order).copy(order)
+        return np.ndarray(shape, dtype, data, 0, None, order).copy(order)
 
     def _scalar(self, item: _Node) -> Any:
         code = item[0][0]

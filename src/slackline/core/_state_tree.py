@@ -14,6 +14,7 @@ import decimal
 import enum
 import re
 from collections.abc import Collection
+from functools import lru_cache
 from types import MemberDescriptorType
 from typing import Any
 
@@ -60,6 +61,15 @@ class Layout:
     @classmethod
     def of(cls, kind: type) -> Layout:
         """The layout of ``kind``; TypeError says why there is none."""
+        kept = _LAYOUTS.get(id(kind))
+        if kept is None:
+            if len(_LAYOUTS) >= _MOST_LAYOUTS:
+                _LAYOUTS.clear()
+            kept = _LAYOUTS[id(kind)] = kind, cls._found(kind)
+        return kept[1]
+
+    @classmethod
+    def _found(cls, kind: type) -> Layout:
         if any(base is not object and not base.__flags__ & _HEAP_TYPE for base in kind.__mro__):
             raise TypeError("it is a dataclass that extends a built-in type")
         members: dict[str, Any] = {}
@@ -72,6 +82,11 @@ class Layout:
                 raise TypeError(f"its field {name!r} is computed by a property or another descriptor")
         fields = {name: slots.pop(name, None) for name in names}
         return cls(fields, slots)
+
+
+#: Layouts by the id of the class, which is kept so that the id stays its own (and no code of a metaclass runs).
+_LAYOUTS: dict[int, tuple[type, Layout]] = {}
+_MOST_LAYOUTS = 256
 
 
 def attributes(instance: Any) -> dict[str, Any]:
@@ -91,17 +106,32 @@ def fields_of(code: int, kind: Any) -> Collection[str]:
 
 
 def describe_dtype(dtype: np.dtype[Any]) -> Any:
-    """A NumPy dtype as a str, or as a list of ``[name, dtype, shape]`` if it is structured."""
+    """A NumPy dtype as a str, or as a list of ``[name, dtype, shape]`` if it is structured.
+
+    ValueError says why it cannot be described so that ``read_dtype`` gives it back.
+    """
     if dtype.names is None:
+        _plain_dtype(dtype.str)
         return dtype.str
     parts = [(name, dtype[name]) for name in dtype.names]
-    return [[name, describe_dtype(part.base), list(part.shape)] for name, part in parts]
+    description = [[name, describe_dtype(part.base), list(part.shape)] for name, part in parts]
+    again = read_dtype(description)
+    if again != dtype or again.type is not dtype.type:
+        raise ValueError("its dtype has padding, titles or records; a packed structured dtype has none")
+    return description
 
 
 def read_dtype(description: Any) -> np.dtype[Any]:
     """The dtype so described; ValueError if its items are not bytes that mean the same on any machine."""
+    if type(description) is str:
+        return _plain_dtype(description)
     if type(description) is list and description:
         return np.dtype([(name, read_dtype(part), tuple(shape)) for name, part, shape in description])
-    if type(description) is not str or not _DTYPE.fullmatch(description):
+    raise ValueError(f"items of dtype {description!r} are not bytes that mean the same on any machine")
+
+
+@lru_cache(maxsize=256)
+def _plain_dtype(description: str) -> np.dtype[Any]:
+    if not _DTYPE.fullmatch(description):
         raise ValueError(f"items of dtype {description!r} are not bytes that mean the same on any machine")
     return np.dtype(description)

@@ -9,7 +9,7 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from itertools import count
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from msgspec.msgpack import Encoder, Ext
@@ -29,6 +29,7 @@ Path = tuple[Any, str, Any]
 
 _TAG = {code: Ext(code, b"") for code in range(1, 40)}
 _MAX_BYTES = 2**32 - 1  # of one value in MessagePack
+_LARGE = 1 << 16  # bytes from which an array is not copied once more; below, that is quicker
 
 
 def show(path: Path) -> str:
@@ -46,6 +47,11 @@ def _short(label: Any) -> str:
     except Exception:
         return f"<{type(label).__qualname__}>"
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _view_of(array: np.ndarray[Any, Any]) -> memoryview:
+    flat: Any = np.ascontiguousarray(array).reshape(-1)
+    return memoryview(flat.view(np.uint8))
 
 
 class _Unset:
@@ -77,12 +83,16 @@ class TreeWriter:
     def root(self, value: Any) -> list[Any]:
         """``[table of classes, tree]``, which ``pack`` turns into bytes."""
         path = (None, "", self._where)
-        tree = value if type(value) in self._plain else _writer(value, path)(self, value, path)
+        tree = value if type(value) in self._plain else self._tree(value, path)
         refs = sorted(self._classes.values(), key=pack)
         table = [list(ref) for ref in refs]
         for index, ref in enumerate(refs):
             ref[:] = [index]
         return [table, tree]
+
+    def _tree(self, value: Any, path: Path) -> Any:
+        writer = _WRITERS.get(type(value)) or _other_writer(value, path)
+        return writer(self, value, path)
 
     def _items(
         self,
@@ -106,8 +116,7 @@ class TreeWriter:
             if type(value) in plain:
                 trees.append(value)
             else:
-                step = (path, form, label)
-                trees.append(_writer(value, step)(self, value, step))
+                trees.append(self._tree(value, (path, form, label)))
         del self._active[id(owner)]
         return trees
 
@@ -126,8 +135,10 @@ class TreeWriter:
 
     def _dict(self, value: dict[Any, Any], path: Path) -> Any:
         values = value.values()
-        if self._plain_keys.issuperset(map(type, value)) and self._plain.issuperset(map(type, values)):
-            return value
+        if self._plain_keys.issuperset(map(type, value)):
+            if self._plain.issuperset(map(type, values)):
+                return value
+            return dict(zip(value, self._items(value, values, path, value), strict=True))
         keys = self._items(value, value.keys(), path, form="key")
         trees = self._items(value, values, path, value.keys())
         if PLAIN_KEYS.issuperset(map(type, keys)):
@@ -179,20 +190,18 @@ class TreeWriter:
     def _array(self, value: np.ndarray[Any, Any], path: Path) -> Any:
         try:
             description = fmt.describe_dtype(value.dtype)
-            dtype = fmt.read_dtype(description)
-            if dtype != value.dtype or (dtype.kind == "V" and dtype.type is not value.dtype.type):
-                raise ValueError("its dtype has padding, titles or records; a packed structured dtype has none")
             if value.nbytes > _MAX_BYTES:
                 raise ValueError(f"its {value.nbytes} bytes are more than {_MAX_BYTES}; keep it as several arrays")
         except ValueError as error:
             raise UnsupportedStateError(show(path), value, str(error)) from None
-        shape = list(value.shape)
-        if not value.flags.forc:
-            value = value.copy(order="K")
         # In the last bit, a sum depends on the layout in memory: a restored array has the same.
-        order = "F" if value.flags.fnc else "C"
-        flat: Any = np.ascontiguousarray(value.T if order == "F" else value).reshape(-1)
-        return [_TAG[fmt.ARRAY], description, shape, order, Ext(fmt.RAW, memoryview(flat.view(np.uint8)))]
+        order: Literal["C", "F"] = "C"
+        if not value.flags.c_contiguous:
+            if not value.flags.f_contiguous:
+                value = value.copy(order="K")
+            order = "F" if value.flags.fnc else "C"
+        data = value.tobytes(order) if value.nbytes < _LARGE else _view_of(value.T if order == "F" else value)
+        return [_TAG[fmt.ARRAY], description, list(value.shape), order, Ext(fmt.RAW, data)]
 
     def _scalar(self, value: np.generic, path: Path) -> Any:
         # As an array item, and by NumPy's own str(), a str or bytes would lose the zeros at its end.
@@ -277,9 +286,9 @@ _WRITERS: dict[type, _Writer] = {
 }
 
 
-def _writer(value: Any, path: Path) -> _Writer:
+def _other_writer(value: Any, path: Path) -> _Writer:
     kind = type(value)
-    writer = _WRITERS.get(kind) or _family_writer(kind)
+    writer = _family_writer(kind)
     if writer is None:
         raise UnsupportedStateError(show(path), value, _why_not(kind))
     return writer

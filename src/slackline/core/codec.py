@@ -175,6 +175,9 @@ def class_finder(*objects: Any) -> FindClass:
     """
 
     def find_class(module: str, qualname: str) -> type | None:
+        near = _global_class(objects, module, qualname)
+        if near is not None:
+            return near
         name = qualname.rpartition(".")[2]
         alike: dict[int, type] = {}
         for found in _reachable(objects, module):
@@ -185,6 +188,20 @@ def class_finder(*objects: Any) -> FindClass:
         return _imported_class(module, qualname) or (alike.popitem()[1] if len(alike) == 1 else None)
 
     return find_class
+
+
+def _global_class(objects: tuple[Any, ...], module: str, qualname: str) -> type | None:
+    """The class as the methods of the objects' classes name it: found at once, as a search is not."""
+    seen: set[int] = set()
+    for item in objects:
+        for base in (item if issubclass(type(item), type) else type(item)).__mro__:
+            for member in vars(base).values():
+                if type(member) is FunctionType and id(member.__globals__) not in seen:
+                    seen.add(id(member.__globals__))
+                    found: Any = member.__globals__.get(qualname)
+                    if issubclass(type(found), type) and (found.__module__, found.__qualname__) == (module, qualname):
+                        return found
+    return None
 
 
 def _imported_class(module: str, qualname: str) -> type | None:

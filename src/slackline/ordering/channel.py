@@ -86,6 +86,8 @@ _NO_SOURCES, _NO_TREE = readiness.empty_sources(readiness.FEWEST)
 _NOTHING_SEEN = duplicates.empty_seen(0)
 _NO_RANKS: Ints = np.empty(0, dtype=np.int64)
 
+_SOURCE_KINDS = (str, int, type(None))
+
 
 class Channel(ABC):
     """What is known of one event type: its delays and K, and up to where nothing more is expected."""
@@ -305,7 +307,7 @@ class SensorChannel(Channel):
         what = f"type {self.name!r}"
         self.names = checked.items(state, what, "names")
         n = len(self.names)
-        if not all(issubclass(kind, Source) for kind in set(map(type, self.names))):
+        if not all(issubclass(kind, _SOURCE_KINDS) for kind in set(map(type, self.names))):
             raise checked.wrong(f"{what}.names", "holds what cannot be a source")
         self.slots = dict(zip(self.names, range(n), strict=True))
         sources = checked.ints(state, what, "sources", (n, readiness.FIELDS), readiness.LEAST, readiness.MOST)

@@ -6,10 +6,12 @@ checked for what it is, its shape and its range; whatever is wrong is a StateErr
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
 from slackline.core.errors import StateError
 from slackline.ordering.constants import FOREVER
@@ -18,6 +20,15 @@ from slackline.ordering.constants import FOREVER
 MANY = 2**62
 
 Bound = int | npt.NDArray[np.int64]
+
+
+@njit(cache=True)
+def _are_within(rows, least, most):  # type: ignore[no-untyped-def]
+    for row in range(rows.shape[0]):
+        for field in range(rows.shape[1]):
+            if not least[field] <= rows[row, field] <= most[field]:
+                return False
+    return True
 
 
 def wrong(what: str, why: str) -> StateError:
@@ -49,7 +60,13 @@ def ints(
 ) -> npt.NDArray[np.int64]:
     """An array of whole numbers within bounds, which are the same for all, or given for each along the last axis."""
     value = _array(state, what, name, np.int64, shape)
-    if value.size and not ((value >= least) & (value <= most)).all():
+    if not value.size:
+        return value
+    if isinstance(least, int) or isinstance(most, int):
+        inside = least <= value.min() and value.max() <= most
+    else:
+        inside = bool(_are_within(value.reshape(-1, len(least)), least, most))
+    if not inside:
         raise wrong(f"{what}.{name}", "holds a number out of bounds")
     return value
 
@@ -57,7 +74,7 @@ def ints(
 def floats(state: Any, what: str, name: str, size: int) -> npt.NDArray[np.float64]:
     """An array of finite numbers."""
     value = _array(state, what, name, np.float64, (size,))
-    if not np.isfinite(value).all():
+    if not math.isfinite(value.sum()):  # of numbers of which one is not, the sum is not
         raise wrong(f"{what}.{name}", "holds a number that is not finite")
     return value
 
@@ -74,10 +91,14 @@ def _array(state: Any, what: str, name: str, dtype: Any, shape: tuple[int | None
     value = entry(state, what, name)
     if type(value) is not np.ndarray or value.dtype != dtype or not value.flags.carray:
         raise wrong(f"{what}.{name}", f"is {_short(value)} and must be an array of {np.dtype(dtype)}")
-    if len(value.shape) != len(shape) or any(n is not None and n != m for n, m in zip(shape, value.shape, strict=True)):
+    if value.shape != shape and not _fits(value.shape, shape):
         expected = tuple("any" if n is None else n for n in shape)
         raise wrong(f"{what}.{name}", f"has the shape {value.shape} and must have {expected}")
     return value
+
+
+def _fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
+    return len(shape) == len(expected) and all(n == m or m is None for n, m in zip(shape, expected, strict=True))
 
 
 def _short(value: Any) -> str:

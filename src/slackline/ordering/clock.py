@@ -43,12 +43,21 @@ _MOST: npt.NDArray[np.int64] = np.array([MAX_TS, 2**62, 2**62, 2**62, 1, 2**62, 
 class Clock:
     """The clock's state, and its scalar use; ``run`` is the same for a chunk of arrivals."""
 
-    __slots__ = ("ints", "max_jump", "mean_step")
+    __slots__ = ("_max_jump", "ints", "mean_step")
 
     def __init__(self, max_jump: int = JUMP_AUTO) -> None:
-        self.max_jump = min(max_jump, FOREVER)
+        self.max_jump = max_jump
         self.ints: npt.NDArray[np.int64] = _START.copy()
         self.mean_step: npt.NDArray[np.float64] = np.zeros(1)
+
+    @property
+    def max_jump(self) -> int:
+        """How far ahead an event may be; what is more than all time saturates."""
+        return self._max_jump
+
+    @max_jump.setter
+    def max_jump(self, most: int) -> None:
+        self._max_jump = min(most, FOREVER)
 
     @property
     def clk(self) -> int | None:
@@ -58,7 +67,7 @@ class Clock:
 
     def tick(self, ts: int, is_clock: bool, key: int) -> int:
         """Take one event; ``key`` identifies its type and source. Says STOOD, ADVANCED or REJECTED."""
-        return int(tick(self.ints, self.mean_step, ts, is_clock, key, self.max_jump))
+        return int(tick(self.ints, self.mean_step, ts, is_clock, key, self._max_jump))
 
     def run(
         self,
@@ -68,7 +77,7 @@ class Clock:
         clk: npt.NDArray[np.int64],
     ) -> npt.NDArray[np.int64]:
         """Take a chunk (negative keys are rows to pass over); fills ``clk`` and returns the rejected rows."""
-        rejected = run_ticks(self.ints, self.mean_step, ts, is_clock, key, self.max_jump, clk)
+        rejected = run_ticks(self.ints, self.mean_step, ts, is_clock, key, self._max_jump, clk)
         return np.flatnonzero(rejected)
 
     def state(self) -> dict[str, Any]:

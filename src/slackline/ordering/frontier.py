@@ -46,7 +46,11 @@ RULES = np.dtype(
 
 
 class Rules(NamedTuple):
-    """The same inside the compiled code."""
+    """The same inside the compiled code.
+
+    Only functions that are inlined take this or a Moment: with the signatures of others Numba's cache would keep the
+    class by its name, and could not be read where a later release has renamed it.
+    """
 
     policy: int
     margin: float
@@ -156,30 +160,31 @@ def run(  # type: ignore[no-untyped-def]
     ints, floats, sources, tree, rules, positions, slots, ts, first, before, clk, frontier, slack
 ):
     """All positions of a chunk that starts at ``first``: fills ``frontier`` and ``slack`` (K)."""
-    r = _unpacked(rules)
-    if r.policy == ORDERED:
+    policy = rules[0]["policy"]
+    if policy == ORDERED:
         for p in range(len(clk)):
             frontier[p] = _before(clk[p])
             slack[p] = 0
         return
     # Two loops, since the one for slack is twice as fast without the other's code in it.
-    if r.policy == SLACK:
-        _run_slack(ints, floats, r, positions, slots, ts, first, before, clk, frontier, slack)
+    if policy == SLACK:
+        _run_slack(ints, floats, rules, positions, slots, ts, first, before, clk, frontier, slack)
     else:
-        _run_ready(ints, floats, sources, tree, r, positions, slots, ts, first, before, clk, frontier, slack)
+        _run_ready(ints, floats, sources, tree, rules, positions, slots, ts, first, before, clk, frontier, slack)
 
 
 @njit(cache=True)
 def _run_slack(  # type: ignore[no-untyped-def]
     ints, floats, rules, positions, slots, ts, first, before, clk, frontier, slack
 ):
+    r = _unpacked(rules)
     arrival = 0
     for p in range(len(clk)):
         slot, stamp = -1, 0
         if arrival < len(positions) and positions[arrival] == p:
             slot, stamp = slots[arrival], ts[arrival]
             arrival += 1
-        frontier[p] = _slack_step(ints, floats, Moment(slot, stamp, first + p, before, clk[p]), rules)
+        frontier[p] = _slack_step(ints, floats, Moment(slot, stamp, first + p, before, clk[p]), r)
         before = clk[p]
         slack[p] = ints[K]
 
@@ -188,6 +193,7 @@ def _run_slack(  # type: ignore[no-untyped-def]
 def _run_ready(  # type: ignore[no-untyped-def]
     ints, floats, sources, tree, rules, positions, slots, ts, first, before, clk, frontier, slack
 ):
+    r = _unpacked(rules)
     arrival = 0
     reached = NEVER
     for p in range(len(clk)):
@@ -196,9 +202,9 @@ def _run_ready(  # type: ignore[no-untyped-def]
             slot, stamp = slots[arrival], ts[arrival]
             arrival += 1
         position = first + p
-        turns = position == rules.warmup or position == RARE * rules.warmup
+        turns = position == r.warmup or position == RARE * r.warmup
         if slot >= 0 or clk[p] > before or p == 0 or turns:
-            reached = _ready_step(ints, floats, sources, tree, Moment(slot, stamp, position, before, clk[p]), rules)
+            reached = _ready_step(ints, floats, sources, tree, Moment(slot, stamp, position, before, clk[p]), r)
         before = clk[p]
         frontier[p] = reached
         slack[p] = ints[K]

@@ -87,11 +87,14 @@ def with_room(sources: Ints, known: int, wanted: int) -> tuple[Ints, Ints]:
     return more, tree_over(more, known)
 
 
-def are_possible(sources: Ints) -> bool:
+@njit(cache=True)
+def are_possible(sources):  # type: ignore[no-untyped-def]
     """Whether the gaps of each fit together, so that what is computed of them is defined."""
-    shortest, plausible = sources[:, SHORTEST], sources[:, PLAUSIBLE]
-    regular = (plausible <= shortest) & (shortest <= sources[:, LONGEST])
-    return bool((regular | (plausible == 0)).all())
+    for slot in range(len(sources)):
+        row = sources[slot]
+        if row[PLAUSIBLE] > 0 and not row[PLAUSIBLE] <= row[SHORTEST] <= row[LONGEST]:
+            return False
+    return True
 
 
 @njit(cache=True, inline="always")

@@ -91,14 +91,20 @@ class ColumnStore:
         self.seq, self.positions = self.seq[first:].copy(), self.positions[first:].copy()
         self.columns = {field: column[first:].copy() for field, column in self.columns.items()}
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any] | None:
+        """What waits, None for nothing."""
+        if not len(self):
+            return None
         columns = {field: c.tolist() if c.dtype == object else c for field, c in self.columns.items()}
         return {
             "ts": self.ts, "slots": self.slots, "seq": self.seq, "positions": self.positions, "columns": columns,
         }  # fmt: skip
 
-    def restore(self, state: dict[str, Any], what: str, sources: int, arrivals: int) -> None:
+    def restore(self, state: dict[str, Any] | None, what: str, sources: int, arrivals: int) -> None:
         """Go on from what ``state`` gave; there are so many sources, and so many events have arrived."""
+        self.clear()
+        if state is None:
+            return
         ts = checked.ints(state, what, "ts", (None,), 0, MAX_TS)
         n = len(ts)
         if (ts[1:] < ts[:-1]).any():
@@ -110,7 +116,6 @@ class ColumnStore:
         columns = checked.entry(state, what, "columns")
         if type(columns) is not dict:
             raise checked.wrong(f"{what}.columns", "is no dict")
-        self.columns = {}
         for field, column in columns.items():
             if type(column) is list:
                 column = object_column(column)
@@ -129,8 +134,13 @@ def _joined(old: Column, new: Column) -> Column:
     if not len(new):
         return old
     if old.dtype != new.dtype:  # an integer may not become a float because a later table has floats
-        return np.concatenate((object_column(old.tolist()), object_column(new.tolist())))
+        return np.concatenate((_as_objects(old), _as_objects(new)))
     return np.concatenate((old, new))
+
+
+def _as_objects(column: Column) -> Column:
+    # Dates and durations of nanoseconds have no Python kind: as a list they would be numbers.
+    return object_column(list(column) if column.dtype.kind in "mM" else column.tolist())
 
 
 #: Bits that one pass of the radix sort takes; so many counters stay in the cache.

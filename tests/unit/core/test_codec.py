@@ -36,6 +36,7 @@ from tests.unit.core.states import (
 
 from slackline.core.codec import class_finder, decode, dump, encode, load, peek
 from slackline.core.errors import StateError, UnsupportedStateError
+from slackline.core.event import Event
 
 # --- round trip ---------------------------------------------------------------------------------------------
 
@@ -307,3 +308,12 @@ def test_errors_begin_with_the_kind_or_with_where() -> None:
         with pytest.raises(UnsupportedStateError) as caught:
             dump("engine", 1, [object()], where)
         assert caught.value.where == f"{root}[0]"
+
+
+@pytest.mark.parametrize("unit", ["ns", "us", "ms", "s", "D"])
+@pytest.mark.parametrize("number", [0, 1_700_000_000_123_456_789, -1, "NaT"])
+def test_moments_and_durations_of_any_unit_come_back_as_they_were(unit: str, number: Any) -> None:
+    moment, duration = np.datetime64(number, unit), np.timedelta64(number, unit)
+    back = check([moment, duration, {"x": moment}, Event("a", 1, x=duration)])
+    assert back[0].dtype == moment.dtype and back[1].dtype == duration.dtype
+    check(np.array([number, 5], dtype=f"M8[{unit}]"))

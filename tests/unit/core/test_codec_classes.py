@@ -282,3 +282,16 @@ def iter_frames() -> Any:
     while frame:
         yield frame
         frame = frame.f_back
+
+
+def test_a_class_that_the_methods_of_a_detector_name_is_taken_before_one_that_is_imported() -> None:
+    """As where a script was run anew: the module has the new class, the detector's methods still know theirs."""
+    scope: dict[str, Any] = {"__name__": __name__, "dataclass": dataclass}
+    exec(  # the class statement of a script
+        "@dataclass\nclass Player:\n    number: int\n    owner: int = 0\n\n"
+        "class Detects:\n    def on_event(self, event):\n        return Player(1)\n",
+        scope,
+    )
+    data = encode(scope["Player"](7))
+    assert type(decode(data, class_finder(scope["Detects"]()))) is scope["Player"]
+    assert type(decode(data)) is not scope["Player"]

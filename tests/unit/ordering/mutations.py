@@ -17,6 +17,7 @@ import numpy as np
 from slackline.core.codec import encode
 from slackline.core.errors import StateError
 from slackline.core.event import Event
+from slackline.core.time import MAX_TS
 from slackline.ordering.channel import DerivedChannel, Evidence, SensorChannel
 from slackline.ordering.clock import CLK, Clock
 from slackline.ordering.constants import FOREVER, NEVER, POLICIES
@@ -43,7 +44,7 @@ class World:
         rng = np.random.default_rng(5)
         start = max(0, int(self.clock.ints[CLK]))
         for i in range(arrivals):
-            self._arrive(start + 10 * i + int(rng.integers(0, 25)), f"s{i % 5}", i if i % 3 else -1)
+            self._arrive(min(start + 10 * i + int(rng.integers(0, 25)), MAX_TS), f"s{i % 5}", i if i % 3 else -1)
         self._chunk(rng, start + 10 * arrivals)
 
     def _arrive(self, ts: int, source: str, seq: int) -> None:
@@ -68,7 +69,7 @@ class World:
 
     def _chunk(self, rng: np.random.Generator, start: int) -> None:
         n, sensor, first = 50, self.sensor, self.position
-        ts = start + rng.integers(0, 40, n)
+        ts = np.minimum(start + rng.integers(0, 40, n), MAX_TS)
         slots = sensor.slots_of(np.arange(n) % 7, [f"s{i}" for i in range(7)])
         seq = np.arange(n)
         sensor.are_duplicates(slots, seq)

@@ -19,7 +19,7 @@ from tests.unit.ordering import bounds
 import slackline as sl
 from slackline.core.time import MAX_TS
 from slackline.ordering.channel import DerivedChannel, Evidence, SensorChannel
-from slackline.ordering.clock import JUMP_OFF, Clock
+from slackline.ordering.clock import ADVANCED, JUMP_OFF, Clock
 from slackline.ordering.constants import NEVER, POLICIES
 
 ROOT = Path(__file__).parents[3]
@@ -138,3 +138,9 @@ def test_a_margin_of_any_size_makes_an_engine_wait_and_not_fail(policy: str, mar
         engine.push(sl.Event("c", ts))
     engine.close()
     engine.check_invariants()
+
+
+def test_a_bound_on_jumps_of_any_size_is_taken() -> None:
+    clock = Clock(2**80)
+    clock.max_jump = 2**70
+    assert [clock.tick(ts, True, 0) for ts in (0, MAX_TS)] == [ADVANCED, ADVANCED]
