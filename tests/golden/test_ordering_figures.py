@@ -139,7 +139,7 @@ def test_with_every_event_setting_the_clock_the_retrofit_comes_too_late_for_C7()
 
 
 def dilemma(clock: tuple[str, ...]) -> sl.Engine:
-    """Dissertation 3.3.3, time in tenths: A has a delay of 5, B of 2.6; A and B together are an ordered stream."""
+    """[Thesis, 3.3.3], time in tenths: A has a delay of 5, B of 2.6; A and B together are an ordered stream."""
 
     class Orders(sl.Detector):
         listens = ("X", "Y")
