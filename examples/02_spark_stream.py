@@ -3,7 +3,7 @@
 Writes a shuffled stream of near, not_near and kick events to a temporary directory, reads it as a stream, two files a
 micro-batch, and prints the hits as typed columns. The last ones still wait in the state: a stream has no end. A batch
 over the same files has one, and finds them all. Run it with `python examples/02_spark_stream.py`; it needs Java and
-`pip install 'slackline[spark]'`.
+the extra `spark`.
 """
 
 from __future__ import annotations

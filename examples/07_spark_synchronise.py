@@ -3,7 +3,7 @@
 Doors, lift and heating each write their own files, with columns of their own, and the heating stops for good after a
 third of the time. `synchronise` gives one stream in the order of time stamps; `max_delay` says how long to wait for a
 stream that is silent. The last rows still wait in the state: a stream has no end. A batch over the same files has one.
-Run it with `python examples/07_spark_synchronise.py`; it needs Java and `pip install 'slackline[spark]'`.
+Run it with `python examples/07_spark_synchronise.py`; it needs Java and the extra `spark`.
 """
 
 from __future__ import annotations

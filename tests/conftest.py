@@ -1,9 +1,11 @@
-"""Shared settings: property tests repeat to the bit in CI and are not timed."""
+"""Shared settings: property tests repeat to the bit in CI and are not timed; in CI nothing is skipped."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 settings.register_profile(
@@ -17,3 +19,13 @@ settings.register_profile("thorough", settings.get_profile("default"), derandomi
 # While something is broken: the first failing world, not the smallest.
 settings.register_profile("first", settings.get_profile("default"), phases=[Phase.generate], report_multiple_bugs=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI a test that is skipped has failed: somebody would believe that it passed."""
+    report = yield
+    if report.skipped and os.environ.get("CI") and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, which in CI means failed: {report.longrepr}"
+    return report

@@ -10,17 +10,22 @@
 [1, 2]
 """
 
+from typing import TYPE_CHECKING
+
 from slackline.core.batch import Batch
 from slackline.core.detector import Detector
 from slackline.core.errors import ConfigError, SchemaError, SlacklineError
 from slackline.core.event import Event
+from slackline.core.extras import lazy
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.machine import ANY, StateMachine, Transition
 from slackline.core.outcome import Late, News, Output, Quarantined
 from slackline.core.time import MAX_TS
 from slackline.core.types import EventType
-from slackline.engine import Engine
-from slackline.speculation import Speculation
+
+if TYPE_CHECKING:
+    from slackline.engine import Engine
+    from slackline.speculation import Speculation
 
 __all__ = [
     "ANY",
@@ -42,3 +47,6 @@ __all__ = [
     "StateMachine",
     "Transition",
 ]
+
+# The compiler takes most of the time to import all this; who only defines detectors does without.
+__getattr__ = lazy(__name__, {"Engine": "slackline.engine", "Speculation": "slackline.speculation"})

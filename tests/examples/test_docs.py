@@ -18,16 +18,13 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
 
 BLOCK = re.compile(
     r"^```python(?P<info>[^\n]*)\n(?P<code>.*?)^```[ ]*\n(?:\n*^```text\n(?P<printed>.*?)^```[ ]*$)?",
     re.MULTILINE | re.DOTALL,
 )
 LINK = re.compile(r"\]\((?!https?:|#)(?P<target>[^)#\s]+)")
-
-#: Made by others at their own time: the picture of the study, and the guide to Spark.
-ELSEWHERE: set[str] = set()
 
 
 def name_of(path: Path) -> str:
@@ -82,8 +79,26 @@ def test_python_blocks_of_a_page_run_and_print_what_it_says(path: Path, monkeypa
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
 def test_links_of_a_page_lead_somewhere(path: Path) -> None:
     targets = [(path.parent / match["target"]).resolve() for match in LINK.finditer(path.read_text("utf-8"))]
-    missing = {name_of(target) for target in targets if not target.exists()}
-    assert missing <= ELSEWHERE
+    assert [name_of(target) for target in targets if not target.exists()] == []
+
+
+PLACES = [ROOT, ROOT / "src", ROOT / "src" / "slackline", ROOT / "tests"]
+#: A file or a folder, perhaps with the name of a test behind it.
+NAMED_PATH = re.compile(r"`(?P<path>[\w.-]+(?:/[\w.-]+)*(?:/|\.py|\.md))(?:::\w+)?`")
+
+
+def named_paths(page: str) -> set[str]:
+    """The files and folders of this tree that a page names; ``soccer/`` is short for ``slackline_soccer/``."""
+    return {match["path"] for match in NAMED_PATH.finditer(page) if "/" in match["path"]}
+
+
+def test_the_map_from_sources_to_code_names_what_is_there() -> None:
+    def there(path: str) -> bool:
+        also = path.replace("soccer/", "slackline_soccer/", 1) if path.startswith("soccer/") else path
+        return any((place / one).exists() for place in PLACES for one in (path, also))
+
+    page = (ROOT / "docs" / "seed-map.md").read_text("utf-8")
+    assert {path for path in named_paths(page) if not there(path)} == set()
 
 
 def test_blocks_are_found_with_their_lines_and_their_output() -> None:

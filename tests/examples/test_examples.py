@@ -41,8 +41,13 @@ def uses_spark(path: Path) -> bool:
     return "slackline.spark" in path.read_text("utf-8")
 
 
+#: Real recordings and whole days take their time.
+SLOW = {"04_phones.py", "05_building.py"}
+
+
 def marked(path: Path) -> object:
-    return pytest.param(path, id=path.name, marks=[pytest.mark.spark] if uses_spark(path) else [])
+    marks = [pytest.mark.spark] * uses_spark(path) + [pytest.mark.slow] * (path.name in SLOW)
+    return pytest.param(path, id=path.name, marks=marks)
 
 
 @pytest.mark.parametrize("path", [marked(path) for path in EXAMPLES])

@@ -30,7 +30,7 @@ def test_session_without_rocksdb_is_an_error_that_names_the_remedy(spark: SparkS
 
 def test_missing_package_is_an_error_that_names_the_extra(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
     monkeypatch.setattr(module, "_importable", lambda name: name != "grpc_status")
-    with pytest.raises(ConfigError, match=r"need grpcio-status: pip install 'slackline\[spark\]'"):
+    with pytest.raises(ConfigError, match=r"need grpcio-status: pip install 'slackline-streams\[spark\]'"):
         module.check(spark, streaming=True)
 
 

@@ -5,7 +5,13 @@ Exit codes: 0 done, 1 failed, 2 wrong use. Figures go to stdout, everything else
 
 from __future__ import annotations
 
-import typer
+from slackline.core.extras import explain
+
+try:
+    import rich
+    import typer
+except ImportError as error:
+    raise explain(error, "the command line") from error
 
 from slackline.cli.applications import Commands
 from slackline.cli.bench import bench
@@ -13,7 +19,7 @@ from slackline.cli.failure import reports_errors
 from slackline.cli.study import study
 from slackline.cli.sync import sync
 
-__all__ = ["app", "main", "reports_errors"]
+__all__ = ["app", "reports_errors"]
 
 app = typer.Typer(
     name="slackline",
@@ -29,7 +35,4 @@ app.command()(study)
 app.command()(sync)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(bench)
 
-
-def main() -> None:
-    """Entry point of the installed command."""
-    app()
+del rich

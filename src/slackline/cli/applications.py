@@ -19,6 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from slackline.cli.failure import FAILED
+from slackline.core.extras import MissingExtraError, explain
 
 GROUP = "slackline.commands"
 
@@ -46,7 +47,7 @@ def load(point: EntryPoint) -> Any:
     try:
         found = point.load()
     except (ImportError, AttributeError) as error:
-        found = _unavailable(point, error)
+        found = _unavailable(error, point.name)
     app = found
     if not isinstance(found, typer.Typer):
         app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -56,16 +57,22 @@ def load(point: EntryPoint) -> Any:
     return command
 
 
-def _unavailable(point: EntryPoint, error: Exception) -> Any:
-    missing = isinstance(error, ModuleNotFoundError) and error.name
-    reason = f"the package {missing!r} is not installed" if missing else f"{type(error).__name__}: {error}"
-    extras = (point.dist.metadata.get_all("Provides-Extra") or ()) if point.dist is not None else ()
-    remedy = f"It needs the extra 'all': pip install '{point.dist.name}[all]'" if point.dist and "all" in extras else ""
+def _unavailable(error: Exception, name: str) -> Any:
+    """A command that only says why it is none: which extra it needs, or what else went wrong."""
+    reason = _reason(error, name)
 
     def unavailable() -> None:
-        typer.echo(f"slackline: cannot start {point.name!r}: {reason}. {remedy or 'Install what it needs'}.", err=True)
+        typer.echo(f"slackline: {reason}.", err=True)
         raise typer.Exit(FAILED)
 
     unavailable.__doc__ = f"Not available: {reason}."
     unavailable.context_settings = {"allow_extra_args": True, "ignore_unknown_options": True}  # type: ignore[attr-defined]
     return unavailable
+
+
+def _reason(error: Exception, name: str) -> str:
+    if isinstance(error, ImportError) and isinstance(missing := explain(error, f"slackline {name}"), MissingExtraError):
+        return str(missing)
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f"cannot start {name!r}: the package {error.name!r} is not installed"
+    return f"cannot start {name!r}: {type(error).__name__}: {error}"

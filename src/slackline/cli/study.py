@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from slackline import report
 from slackline.cli.failure import reports_errors
 from slackline.core.errors import SlacklineError
-from slackline.report import Scale, params_text, share_text, study_page, verdict
+from slackline.report import Scale, params_text, share_text, verdict
 from slackline.study import PolicyResult, RecordedStream, StudyResult, load_stream
 from slackline.study import study as run_study
 
@@ -40,13 +41,14 @@ def study(
 ) -> None:
     """Run a recorded stream under every policy: how many events are late, how long the others wait."""
     errors = Console(stderr=True)
+    page = report.study_page if html is not None else None  # says at once if the extra is missing
     stream = load_stream(file, arrival=arrival, ts=ts, source=source, type=type, unit=unit)
     for warning in stream.warnings:
         errors.print(f"[yellow]warning:[/] {warning}")
     result = _with_progress(stream, errors)
-    if html is not None:
+    if html is not None and page is not None:
         try:
-            html.write_text(study_page(result, title=file.name), encoding="utf-8")
+            html.write_text(page(result, title=file.name), encoding="utf-8")
         except OSError as cause:
             raise SlacklineError(f"cannot write {html}: {cause}.") from cause
         errors.print(f"wrote {html}", highlight=False)

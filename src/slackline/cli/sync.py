@@ -12,9 +12,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from slackline import report
 from slackline.cli.failure import reports_errors
 from slackline.core.errors import ConfigError, SlacklineError
-from slackline.report import SyncWords, sync_page
+from slackline.report import SyncWords
 from slackline.study import ColumnNames, SyncResult, load_recording, synchronise_recording, write_ordered
 from slackline.study.recording import Keep
 from slackline.study.table import CSV, ending_of
@@ -54,6 +55,7 @@ def sync(
 ) -> None:
     """Synchronise recorded streams: one order, how long events wait for it, and which streams are dead."""
     errors = Console(stderr=True)
+    page = report.sync_page if html is not None else None  # says at once if the extra is missing
     keep = _keep(out, files)
     with _progress(errors) as bar:
         task = bar.add_task("reading", total=None)
@@ -75,9 +77,9 @@ def sync(
         errors.print(f"[yellow]warning:[/] {_plain(warning)}", highlight=False, soft_wrap=True)
     if out is not None:
         _say_written(write_ordered(result, out), result, errors)
-    if html is not None:
+    if html is not None and page is not None:
         try:
-            html.write_text(sync_page(result, title=_title(files)), encoding="utf-8")
+            html.write_text(page(result, title=_title(files)), encoding="utf-8")
         except OSError as cause:
             raise SlacklineError(f"cannot write {html}: {cause}.") from cause
         errors.print(f"wrote {html}", highlight=False, soft_wrap=True)

@@ -1,1 +1,5 @@
 """Ordering: when may an event go on? Clock, delays, readiness, and the frontiers they give."""
+
+from slackline.ordering.compiled import announce_compilation
+
+announce_compilation()

@@ -1,4 +1,4 @@
-"""How long events travel, in microseconds (figures: seed 000, section IV-A and Figures 6 and 9).
+"""How long events travel, in microseconds (figures: [Order, IV-A], Figures 6 and 9).
 
 Ball transmitters have priority: their jitter stays below 5 ms. All others are served when there is time:
 5 ms and more, rarely up to 100 ms, and packaging ten positions into one packet adds up to 45 ms to the first.

@@ -1,7 +1,7 @@
 """Players come near the ball and leave, the ball is kicked: a stream whose hits are known.
 
 A **hit** is a kick while a player is near the ball; two players can be near at once. This is the input of the
-`PlayerHitsBall` detector of seed 000 (Figures 1 and 9): near and not_near come 5 to 45 ms after they
+`PlayerHitsBall` detector of [Order, Figures 1 and 9]: near and not_near come 5 to 45 ms after they
 happened, kicks 1 to 2 ms. So a kick often overtakes the near event it belongs to, and who takes events as
 they come sees wrong hits.
 """

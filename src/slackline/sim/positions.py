@@ -1,4 +1,4 @@
-"""Positions as a real-time locating system delivers them (seed 000, section IV-A, Figure 6).
+"""Positions as a real-time locating system delivers them ([Order, IV-A, Figure 6]).
 
 Four balls at 2000 Hz and 140 transmitters at 200 Hz are 36,000 positions a second. The 140 are packaged: ten
 positions of a transmitter arrive together. Each source delivers in order, and its phase is random. Measured

@@ -3,10 +3,12 @@
 >>> from slackline.spark import current, detect, session, synchronise, typed
 """
 
+from slackline.core.extras import explain
+
 try:
     import pyspark
 except ImportError as error:
-    raise ImportError("slackline.spark needs pyspark: pip install 'slackline[spark]'.") from error
+    raise explain(error, "slackline.spark") from error
 
 from slackline.spark.changelog import current, final, latest
 from slackline.spark.payload import PayloadError

@@ -101,7 +101,7 @@ def check(spark: SparkSession, *, streaming: bool) -> None:
     """Raise if this session cannot run a pipeline, and say what to do."""
     missing = [package for module, package in _NEEDS.items() if not _importable(module)]
     if missing:
-        raise ConfigError(f"Spark pipelines need {', '.join(missing)}: pip install 'slackline[spark]'.")
+        raise ConfigError(f"Spark pipelines need {', '.join(missing)}: pip install 'slackline-streams[spark]'.")
     provider = spark.conf.get(PROVIDER)
     if streaming and provider is not None and not provider.endswith("RocksDBStateStoreProvider"):
         raise ConfigError(

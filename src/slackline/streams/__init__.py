@@ -4,7 +4,7 @@ A host: it reads wall time, files and sockets. HTTP and MQTT need the extra ``st
 """
 
 from slackline.streams.adapter import Adapter
-from slackline.streams.errors import AdapterError, MissingPackageError, SinkError
+from slackline.streams.errors import AdapterError, SinkError
 from slackline.streams.file import FileStream
 from slackline.streams.http import HttpStream
 from slackline.streams.junction import Junction
@@ -20,7 +20,6 @@ __all__ = [
     "HttpStream",
     "Junction",
     "JunctionStats",
-    "MissingPackageError",
     "MqttStream",
     "Rejected",
     "SinkError",

@@ -7,20 +7,11 @@ from collections.abc import Sequence
 
 from slackline.core.errors import SlacklineError
 from slackline.core.event import Event
+from slackline.core.extras import explain
 
 
 class AdapterError(SlacklineError):
     """A stream cannot be read, or not any further. The other streams go on."""
-
-
-class MissingPackageError(SlacklineError, ImportError):
-    """A stream needs a package that is not installed."""
-
-    def __init__(self, user: str, package: str):
-        self.package = package
-        super().__init__(
-            f"{user} needs the package {package!r}, of the extra 'streams': pip install 'slackline-streams[streams]'."
-        )
 
 
 class SinkError(SlacklineError):
@@ -43,9 +34,9 @@ class SinkError(SlacklineError):
 
 
 def require(user: str, *packages: str) -> None:
-    """Raise :class:`MissingPackageError` unless the packages can be imported."""
+    """Raise :class:`~slackline.core.extras.MissingExtraError` unless the packages can be imported."""
     for package in packages:
         try:
             importlib.import_module(package)
         except ImportError as cause:
-            raise MissingPackageError(user, package) from cause
+            raise explain(cause, user) from cause

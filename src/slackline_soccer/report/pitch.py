@@ -58,7 +58,7 @@ class Plane:
         return self.h(goal.line), self.v((goal.left + goal.right) / 2)
 
     def grid(self, grid: Any) -> Any:
-        """A grid of cells (across, along) as rows from the bottom of the paper to its top."""
+        """A grid of cells (across, along) as rows from the bottom of the page to its top."""
         cells = np.asarray(grid)
         return cells if self.turn > 0 else cells[::-1]
 

@@ -13,7 +13,7 @@ import pytest
 @pytest.mark.spark
 def test_the_demo_finds_what_happened_and_writes_its_report(tmp_path: Path) -> None:
     report = tmp_path / "report.html"
-    command = [sys.executable, "-m", "slackline.cli", "demo", "--seconds", "20", "--out", str(report)]
+    command = [sys.executable, "-m", "slackline", "demo", "--seconds", "20", "--out", str(report)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     true, found, right = _row(done.stdout, "hit")

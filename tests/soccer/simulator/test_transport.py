@@ -2,8 +2,8 @@ import gzip
 
 import numpy as np
 import pytest
+from tests.recordings import recorded
 
-from slackline import data
 from slackline.core.errors import ConfigError
 from slackline_soccer.simulator import simulate
 from slackline_soccer.simulator.transport import Bursts, Line, read_delays, seed_delays
@@ -100,12 +100,12 @@ def test_a_line_never_overtakes_across_blocks():
 
 
 def test_delays_of_a_recorded_stream_are_drawn_again():
-    table = simulate(2, seed=4, delays=str(data.path("d-1"))).table()
-    recorded = read_delays(data.path("d-1"))
+    table = simulate(2, seed=4, delays=str(recorded("d-1"))).table()
+    delays = read_delays(recorded("d-1"))
     delay = (table["arrival"].to_numpy() - table["ts"].to_numpy()) / MILLISECOND
     assert delay.min() >= 0
     assert np.median(delay) > 10
-    assert recorded(np.random.default_rng(1), 1000, True).min() >= 0
+    assert delays(np.random.default_rng(1), 1000, True).min() >= 0
 
 
 def test_units_of_recorded_delays_are_in_the_column_names(tmp_path):

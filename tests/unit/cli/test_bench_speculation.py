@@ -9,6 +9,8 @@ import pytest
 from slackline.cli.bench import benchmarks_folder
 from slackline_soccer import simulate
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 4.0
 PLAIN, FIXED, ADAPTIVE = 1.0, 0.25, "auto"
 

@@ -1,9 +1,12 @@
 import json
 
+import pytest
 from typer.testing import CliRunner
 
 from slackline.cli import app
 from slackline.sync import METHODS
+
+pytestmark = pytest.mark.slow
 
 
 def run(*arguments):

@@ -1,14 +1,14 @@
 import json
 
 import pytest
+from tests.recordings import recorded
 from typer.testing import CliRunner
 
-from slackline import data
 from slackline.cli import app
 
 PHONES = [
     "study",
-    str(data.path("d-1")),
+    str(recorded("d-1")),
     "--arrival",
     "arrival_ms",
     "--ts",
@@ -81,7 +81,7 @@ def test_wrong_options_are_wrong_use(change, code):
 
 
 def test_missing_options_and_files_are_wrong_use(tmp_path):
-    assert run("study", str(data.path("d-1"))).exit_code == 2
+    assert run("study", str(recorded("d-1"))).exit_code == 2
     assert run("study", str(tmp_path / "none.csv"), *PHONES[2:]).exit_code == 2
 
 

@@ -2,13 +2,13 @@ import json
 
 import pyarrow.csv as pc
 import pytest
+from tests.recordings import recorded
 from typer.testing import CliRunner
 
-from slackline import data
 from slackline.cli import app
 
 PHONES = [
-    *("sync", str(data.path("d-1")), "--ts", "ts_ms", "--arrival", "arrival_ms"),
+    *("sync", str(recorded("d-1")), "--ts", "ts_ms", "--arrival", "arrival_ms"),
     *("--source", "source", "--unit", "ms", "--max-delay", "1000"),
 ]
 
@@ -168,5 +168,5 @@ def test_wrong_options_are_wrong_use(change):
 
 def test_missing_files_and_options_are_wrong_use(tmp_path):
     assert run("sync", tmp_path / "none.csv", "--ts", "ts").exit_code == 2
-    assert run("sync", data.path("d-1")).exit_code == 2
+    assert run("sync", recorded("d-1")).exit_code == 2
     assert run("sync", "--help").exit_code == 0

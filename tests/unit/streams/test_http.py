@@ -16,7 +16,8 @@ from tests.unit.streams.helpers import Listed, Sleeper, all_of, events, points, 
 
 import slackline as sl
 from slackline.core.errors import ConfigError
-from slackline.streams import AdapterError, HttpStream, Junction, MissingPackageError
+from slackline.core.extras import MissingExtraError
+from slackline.streams import AdapterError, HttpStream, Junction
 
 NDJSON = "application/x-ndjson"
 SSE = "text/event-stream"
@@ -346,7 +347,7 @@ def test_a_redirection_is_followed(server: Server) -> None:
 
 def test_without_its_package_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "httpx", None)  # importing it fails now
-    with pytest.raises(MissingPackageError, match=r"pip install 'slackline-streams\[streams\]'") as caught:
+    with pytest.raises(MissingExtraError, match=r"pip install 'slackline-streams\[streams\]'") as caught:
         HttpStream("http://host/", ts="ts")
     assert isinstance(caught.value, ImportError)
 

@@ -15,7 +15,8 @@ from tests.unit.streams.helpers import LIMIT, Listed, Sleeper, Tap, events, poin
 
 import slackline as sl
 from slackline.core.errors import ConfigError
-from slackline.streams import AdapterError, Junction, MissingPackageError, MqttStream
+from slackline.core.extras import MissingExtraError
+from slackline.streams import AdapterError, Junction, MqttStream
 
 
 def stream(broker: Broker, topic: str, **options: Any) -> MqttStream:
@@ -265,5 +266,5 @@ def test_more_in_flight_than_the_protocol_allows_is_refused(in_flight: int) -> N
 
 def test_without_its_package_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "aiomqtt", None)  # importing it fails now
-    with pytest.raises(MissingPackageError, match=r"pip install 'slackline-streams\[streams\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'slackline-streams\[streams\]'"):
         MqttStream("host", "topic", ts="ts")

@@ -2,8 +2,8 @@ import json
 
 import numpy as np
 import pytest
+from tests.recordings import recorded
 
-from slackline import data
 from slackline.study import RecordedStream, load_stream, study
 from slackline.study.fixed import smallest_bound
 
@@ -11,7 +11,7 @@ FIGURES = {"late_share", "mean_wait", "p50_wait", "p99_wait", "max_wait"}
 
 
 def phones(name):
-    return load_stream(data.path(name), arrival="arrival_ms", ts="ts_ms", source="source", unit="ms")
+    return load_stream(recorded(name), arrival="arrival_ms", ts="ts_ms", source="source", unit="ms")
 
 
 @pytest.fixture(scope="module", params=["d-1", "d-2", "d-3"])
@@ -89,7 +89,7 @@ def test_the_fixed_sweep_holds_the_smallest_bound_that_matches_the_default(resul
 
 
 def test_default_auto_waits_an_eighth_of_the_best_fixed_watermark(result):
-    """The figures that issue 2 asks for."""
+    """The figures that were asked for (docs/figures.md)."""
     waits = result.default.waits
     assert waits.late_share <= 0.004
     assert waits.mean_wait <= result.cheapest("fixed").waits.mean_wait / 8

@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.recordings import PHONES, recorded
 
-from slackline import data
 from slackline.core.errors import ConfigError, SchemaError
 from slackline.study import StreamError, load_stream
 
@@ -48,17 +48,12 @@ def test_gzip_and_parquet_give_the_same_as_csv(tmp_path):
         assert a.ts.tolist() == other.ts.tolist() and a.source.tolist() == other.source.tolist()
 
 
-def test_the_packaged_streams_have_the_known_shares():
+def test_the_recorded_streams_have_the_known_shares():
     shares = {}
-    for name in data.names():
-        stream = load_stream(data.path(name), arrival="arrival_ms", ts="ts_ms", source="source", unit="ms")
+    for name in PHONES:
+        stream = load_stream(recorded(name), arrival="arrival_ms", ts="ts_ms", source="source", unit="ms")
         shares[name] = (len(stream), round(stream.late_share, 3))
     assert shares == {"d-1": (9600, 0.161), "d-2": (10800, 0.339), "d-3": (9600, 0.341)}
-
-
-def test_an_unknown_packaged_stream_is_an_error_that_lists_them():
-    with pytest.raises(ConfigError, match="d-1, d-2, d-3"):
-        data.path("../secret")
 
 
 def test_each_type_of_a_source_counts_as_a_source(tmp_path):

@@ -1,0 +1,74 @@
+"""``python -m slackline.compile``: compile ahead, so that no push has to wait for it.
+
+Runs a little of everything that is compiled: each policy, events and tables, several levels, early answers. Numba keeps
+the results on disk, so once per environment is enough: after an installation, or while an image is built.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+import slackline as sl
+from slackline.ordering.compiled import say_nothing
+from slackline.ordering.constants import POLICIES
+
+#: More than a warm-up, so that events are released before the end.
+EVENTS = 100
+
+
+class _Echo(sl.Detector):
+    listens, publishes = ("tick", "tock"), ("echo",)
+
+    def on_event(self, event: sl.Event) -> Iterator[sl.Event]:
+        yield event.derive("echo", ts=event.ts - 1)
+
+
+class _Both(sl.Detector):
+    listens, publishes = ("echo", "tick"), ("both",)
+
+    def on_event(self, event: sl.Event) -> Iterator[sl.Event]:
+        yield event.derive("both")
+
+
+def _arrivals(start: int) -> list[sl.Event]:
+    """Two types and two sources, every third event late."""
+    return [
+        sl.Event("tick" if n % 2 else "tock", ts=n - 5 * (n % 3 == 0), source=n % 4 // 2, seq=n)
+        for n in range(start, start + EVENTS)
+    ]
+
+
+def _table(events: list[sl.Event]) -> pa.Table:
+    return pa.table({name: [getattr(event, name) for event in events] for name in ("type", "ts", "source", "seq")})
+
+
+def run_everything() -> None:
+    """Call every compiled function with every kind of argument that the engine gives it."""
+    for policy in POLICIES:
+        for speculation in (None, sl.Speculation(alpha=0.5)):
+            hierarchy = sl.Hierarchy([_Echo(), _Both()], clock="tick")
+            engine = sl.Engine(hierarchy, policy=policy, speculation=speculation)
+            engine.push(_arrivals(0))
+            engine.push(_table(_arrivals(EVENTS)))
+            engine.push(_arrivals(2 * EVENTS))
+            engine = sl.Engine.load(engine.save(), hierarchy)
+            engine.push(_table(_arrivals(3 * EVENTS)))
+            # Columns of one type are passed on as Arrow has them, read-only, which is another type to the compiler.
+            engine.push(_table([event for event in _arrivals(4 * EVENTS) if event.type == "tick"]))
+            engine.close()
+
+
+def main() -> None:
+    say_nothing()
+    started = time.perf_counter()
+    print("compiling for this machine ...", file=sys.stderr)
+    run_everything()
+    print(f"done in {time.perf_counter() - started:.0f} s", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

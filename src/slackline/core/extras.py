@@ -1,0 +1,77 @@
+"""Parts that a plain install does without: which package comes with which extra, and what to say when it is missing.
+
+A plain install has numpy, numba, pyarrow and msgspec. Everything else belongs to an extra, and whoever imports it turns
+a missing package into one sentence with the command that helps.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from slackline.core.errors import SlacklineError
+
+#: As pip knows it. ``slackline`` on the package index is somebody else's.
+DISTRIBUTION = "slackline-streams"
+
+#: The top-level module of a package, and the extra that installs it. httpx is with the other sources of streams.
+EXTRA_OF: Mapping[str, str] = {
+    "aiomqtt": "streams",
+    "google": "spark",
+    "grpc": "spark",
+    "grpc_status": "spark",
+    "httpx": "streams",
+    "httpx_sse": "streams",
+    "pandas": "spark",
+    "plotly": "report",
+    "pyspark": "spark",
+    "rich": "cli",
+    "typer": "cli",
+}
+
+
+class MissingExtraError(SlacklineError, ImportError):
+    """A part of Slackline was used whose packages are not installed.
+
+    >>> print(MissingExtraError("slackline.spark", "spark"))
+    slackline.spark needs the extra 'spark': pip install 'slackline-streams[spark]'
+    """
+
+    def __init__(self, user: str, extra: str) -> None:
+        self.user = user
+        self.extra = extra
+        super().__init__(f"{user} needs the extra {extra!r}: pip install '{DISTRIBUTION}[{extra}]'")
+
+
+def explain(error: ImportError, user: str) -> ImportError:
+    """What to raise when an import failed: the extra to install, or the error itself if no extra would help.
+
+    >>> explain(ModuleNotFoundError("No module named 'plotly'", name="plotly.offline"), "the page")
+    MissingExtraError("the page needs the extra 'report': pip install 'slackline-streams[report]'")
+    """
+    extra = EXTRA_OF.get((error.name or "").split(".")[0])
+    return error if extra is None or isinstance(error, MissingExtraError) else MissingExtraError(user, extra)
+
+
+def lazy(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """A package's ``__getattr__``: imports a public name from its home when somebody first asks for it.
+
+    So a package can offer names whose modules take long to import, or need an extra.
+
+    >>> lazy("slackline.core", {"Event": "slackline.core.event"})("Event").__name__
+    'Event'
+    """
+
+    def __getattr__(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
+        try:
+            value = getattr(importlib.import_module(homes[name]), name)
+        except ImportError as error:
+            raise explain(error, f"{package}.{name}") from error
+        setattr(sys.modules[package], name, value)  # from now on it is an attribute like any other
+        return value
+
+    return __getattr__
