@@ -1,4 +1,4 @@
-"""The laws of DESIGN.md section 3 (1, 2, 3, 4 and 6) over random worlds."""
+"""Laws 1, 2, 3, 4 and 6 (docs/concepts/laws.md) over random worlds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events: what happened, when, and who says so (DESIGN.md section 1)."""
+"""Events: what happened, when, and who says so (docs/glossary.md)."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ TypeNames = str | EventType | Iterable[str | EventType]
 class Hierarchy:
     """Detectors, ordered so that each comes after those it listens to, and the types that set the clock.
 
-    ``clock`` names the event types whose time stamps move stream time: one, or several of equal delay (seed 000,
-    II-E.1). They must be sensor types, that is, types that no detector publishes.
+    ``clock`` names the event types whose time stamps move stream time: one, or several of equal delay
+    [Order, II-E.1]. They must be sensor types, that is, types that no detector publishes.
 
     The first engine made of a hierarchy runs the very detectors given here; every further one runs fresh copies
     of them, as they were when the hierarchy was made.

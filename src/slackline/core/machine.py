@@ -1,4 +1,4 @@
-"""Detectors that are state machines: patterns of events as a table (dissertation 6.2.2 and A.7).
+"""Detectors that are state machines: patterns of events as a table [Thesis, 6.2.2 and A.7].
 
 A pattern is: in which *state*, *on* which event, *to* which state, if at all (*when*), and what is *then* done. The
 table is data: it is checked when the class is made, not when the odd event comes along. The state is a string, so

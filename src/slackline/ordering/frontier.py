@@ -48,7 +48,7 @@ RULES = np.dtype(
 class Rules(NamedTuple):
     """The same inside the compiled code.
 
-    Only functions that are inlined take this or a Moment: with the signatures of others Numba's cache would keep the
+    Only functions that are inlined take this or an AtPosition: with the signatures of others Numba's cache would keep
     class by its name, and could not be read where a later release has renamed it.
     """
 
@@ -60,7 +60,7 @@ class Rules(NamedTuple):
     is_clock: bool
 
 
-class Moment(NamedTuple):
+class AtPosition(NamedTuple):
     """One position: an arrival of this type (``slot >= 0``), a move of the clock from ``before``, or both."""
 
     slot: int
@@ -105,15 +105,15 @@ def patience_of(ints, rules):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="always")
-def _measure_arrival(ints, floats, moment, rules):  # type: ignore[no-untyped-def]
-    clk, before = moment.clk, moment.before
-    if moment.slot >= 0:
+def _measure_arrival(ints, floats, at, rules):  # type: ignore[no-untyped-def]
+    clk, before = at.clk, at.before
+    if at.slot >= 0:
         if rules.is_clock:
             # Where the clock stood still for it: the next one that is as late must not be late, hence the one more.
-            delay = 0 if clk > before else clk + 1 - moment.ts
+            delay = 0 if clk > before else clk + 1 - at.ts
             measure_itself(ints, floats, delay, clk, rules.margin, rules.block)
         else:
-            note(ints, floats, moment.ts, before)
+            note(ints, floats, at.ts, before)
     if clk > before:
         measure(ints, floats, clk, rules.margin, rules.block)
 
@@ -124,35 +124,35 @@ def _before(clk):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="always")
-def _slack_step(ints, floats, moment, rules):  # type: ignore[no-untyped-def]
-    _measure_arrival(ints, floats, moment, rules)
-    cold = moment.clk == NEVER or _is_cold(ints, moment.position, rules.warmup)
-    return NEVER if cold else moment.clk - ints[K]
+def _slack_step(ints, floats, at, rules):  # type: ignore[no-untyped-def]
+    _measure_arrival(ints, floats, at, rules)
+    cold = at.clk == NEVER or _is_cold(ints, at.position, rules.warmup)
+    return NEVER if cold else at.clk - ints[K]
 
 
 @njit(cache=True, inline="always")
-def _ready_step(ints, floats, sources, tree, moment, rules):  # type: ignore[no-untyped-def]
-    if moment.slot >= 0:
-        overdue = NEVER if moment.before == NEVER else moment.before - patience_of(ints, rules)
-        arrive(sources, tree, moment.slot, moment.ts, overdue)
-    _measure_arrival(ints, floats, moment, rules)
+def _ready_step(ints, floats, sources, tree, at, rules):  # type: ignore[no-untyped-def]
+    if at.slot >= 0:
+        overdue = NEVER if at.before == NEVER else at.before - patience_of(ints, rules)
+        arrive(sources, tree, at.slot, at.ts, overdue)
+    _measure_arrival(ints, floats, at, rules)
     patience = patience_of(ints, rules)
-    frontier = NEVER if moment.clk == NEVER else moment.clk - patience
-    ready = least_frontier(sources, tree, moment.clk, patience)
+    frontier = NEVER if at.clk == NEVER else at.clk - patience
+    ready = least_frontier(sources, tree, at.clk, patience)
     if ready != FOREVER:
         frontier = max(frontier, ready)
-    return NEVER if _is_cold(ints, moment.position, rules.warmup) else frontier
+    return NEVER if _is_cold(ints, at.position, rules.warmup) else frontier
 
 
 @njit(cache=True)
 def step(ints, floats, sources, tree, rules, slot, ts, position, before, clk):  # type: ignore[no-untyped-def]
     """One position: an arrival of this type (``slot >= 0``), a move of the clock from ``before``, or both."""
-    moment, r = Moment(slot, ts, position, before, clk), _unpacked(rules)
+    at, r = AtPosition(slot, ts, position, before, clk), _unpacked(rules)
     if r.policy == ORDERED:
         return _before(clk)
     if r.policy == SLACK:
-        return _slack_step(ints, floats, moment, r)
-    return _ready_step(ints, floats, sources, tree, moment, r)
+        return _slack_step(ints, floats, at, r)
+    return _ready_step(ints, floats, sources, tree, at, r)
 
 
 @njit(cache=True)
@@ -184,7 +184,7 @@ def _run_slack(  # type: ignore[no-untyped-def]
         if arrival < len(positions) and positions[arrival] == p:
             slot, stamp = slots[arrival], ts[arrival]
             arrival += 1
-        frontier[p] = _slack_step(ints, floats, Moment(slot, stamp, first + p, before, clk[p]), r)
+        frontier[p] = _slack_step(ints, floats, AtPosition(slot, stamp, first + p, before, clk[p]), r)
         before = clk[p]
         slack[p] = ints[K]
 
@@ -204,7 +204,7 @@ def _run_ready(  # type: ignore[no-untyped-def]
         position = first + p
         turns = position == r.warmup or position == RARE * r.warmup
         if slot >= 0 or clk[p] > before or p == 0 or turns:
-            reached = _ready_step(ints, floats, sources, tree, Moment(slot, stamp, position, before, clk[p]), r)
+            reached = _ready_step(ints, floats, sources, tree, AtPosition(slot, stamp, position, before, clk[p]), r)
         before = clk[p]
         frontier[p] = reached
         slack[p] = ints[K]

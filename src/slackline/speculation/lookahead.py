@@ -1,10 +1,10 @@
 """Looking ahead: after each push, let the detectors run on what is probably complete [Speculation, 4].
 
-The early horizon of a unit is ``clk - α·(clk - horizon)``: under slack, where the horizon is ``clk - K``, the paper's
-``ts + α·K <= clk``; under frontiers, α of the wait for sources that are behind. Part after part, from the lowest level
-up, what waits up to there is handed to the detector, together with what the levels below have published ahead. What
-comes out is compared with what was announced before, and the difference comes out: *retract* and *insert*. When the
-horizon itself gets there, it is announced again as *final*.
+The early horizon of a unit is ``clk - α·(clk - horizon)``: under slack, where the horizon is ``clk - K``, the
+published ``ts + α·K <= clk``; under frontiers, α of the wait for sources that are behind. Part after part, from the
+lowest level up, what waits up to there is handed to the detector, together with what the levels below have published
+ahead. What comes out is compared with what was announced before, and the difference comes out: *retract* and *insert*.
+When the horizon itself gets there, it is announced again as *final*.
 
 This happens at the end of a push, so nothing is announced that the same push already contradicts.
 """

@@ -1,4 +1,4 @@
-"""Who should speculate how much: more where a row of CPU buys more time (beyond the papers; their future work).
+"""Who should speculate how much: more where a row of CPU buys more time (beyond [Speculation]; its future work).
 
 What a detector gains is the stream time by which its events were known earlier, summed over those that stayed. What it
 costs is the rows that it processed ahead of its horizon. Whoever costs next to nothing speculates as far as α says:

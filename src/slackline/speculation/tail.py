@@ -1,6 +1,6 @@
 """What a detector has processed ahead of its horizon: rows, what they caused, and snapshots to go back to.
 
-The tail is the part of the paper's buffer [Speculation, 4.1 and 4.2] from the horizon to the *already emitted pointer*:
+The tail is the part of the buffer of [Speculation, 4.1 and 4.2] from the horizon to the *already emitted pointer*:
 every step is a run of rows that the detector has seen, with the events it published for them and, before it, maybe a
 snapshot of its state. Rows that become certain are *committed*: they leave the tail together with what they caused.
 An earlier row that turns up *breaks* the tail: the steps behind it have to be done again.
