@@ -16,6 +16,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 settings.register_profile("thorough", settings.get_profile("default"), derandomize=False, max_examples=1000)
+# What ./run test --quick takes: fewer worlds, the same ones every time.
+settings.register_profile("quick", settings.get_profile("default"), max_examples=25)
 # While something is broken: the first failing world, not the smallest.
 settings.register_profile("first", settings.get_profile("default"), phases=[Phase.generate], report_multiple_bugs=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
