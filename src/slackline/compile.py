@@ -57,8 +57,6 @@ def run_everything() -> None:
             engine.push(_arrivals(2 * EVENTS))
             engine = sl.Engine.load(engine.save(), hierarchy)
             engine.push(_table(_arrivals(3 * EVENTS)))
-            # Columns of one type are passed on as Arrow has them, read-only, which is another type to the compiler.
-            engine.push(_table([event for event in _arrivals(4 * EVENTS) if event.type == "tick"]))
             engine.close()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from slackline.core.detector import Detector
 from slackline.core.errors import HierarchyError
+from slackline.core.time import MAX_TS
 from slackline.core.types import EventType, type_names
 
 TypeNames = str | EventType | Iterable[str | EventType]
@@ -133,7 +134,7 @@ class Hierarchy:
                     f"{name}.{attribute} must be a tuple of event type names, e.g. ('near', 'kick'); got {kinds!r}."
                 )
         sets_back: Any = detector.sets_back
-        if not isinstance(sets_back, int) or sets_back < 0:
+        if not isinstance(sets_back, int) or not 0 <= sets_back <= MAX_TS:
             raise HierarchyError(
                 f"{name}.sets_back is a length of time in the unit of the time stamps, a whole number; "
                 f"got {sets_back!r}."

@@ -56,7 +56,7 @@ def whole_numbers(column: pa.ChunkedArray) -> tuple[Ints, Mask]:
     """The values as time stamps or sequence numbers (see ``core.time``), and which of them can be one."""
     kind = column.type
     if pa.types.is_int64(kind) and not column.null_count:
-        numbers = column.to_numpy()
+        numbers = _writable(column)
         return numbers, (numbers >= 0) & (numbers <= MAX_TS)
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):  # decimals, or nothing but nulls
         stamps = [time_stamp(each) for each in column.to_pylist()]
@@ -68,6 +68,12 @@ def whole_numbers(column: pa.ChunkedArray) -> tuple[Ints, Mask]:
     with np.errstate(invalid="ignore"):
         numbers, good = time_stamps((column.fill_null(0) if column.null_count else column).to_numpy())
     return numbers, good & there
+
+
+def _writable(column: pa.Array | pa.ChunkedArray) -> Column:
+    """A column as an array of its own: Arrow's are read-only, for which the loops would be compiled once more."""
+    numbers = column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
+    return numbers if numbers.flags.writeable else numbers.copy()
 
 
 def declared(column: pa.ChunkedArray, rows: Ints, dtype: np.dtype[Any]) -> Cast:
@@ -163,13 +169,13 @@ def encoded(column: pa.ChunkedArray) -> tuple[Ints, Sequence[Any]]:
     if indices.null_count:
         indices = indices.fill_null(len(known))
         known = [*known, None]
-    return indices.to_numpy(zero_copy_only=False), known
+    return _writable(indices), known
 
 
 def encoded_sources(column: pa.ChunkedArray) -> tuple[Ints, Sequence[Any]]:
     """The same for sources, where small whole numbers may stand for themselves."""
     if pa.types.is_integer(column.type) and len(column) and not column.null_count:
-        numbers = column.to_numpy()
+        numbers = _writable(column)
         if numbers.min() >= 0 and numbers.max() < SMALL:
             return numbers.astype(np.int64, copy=False), range(int(numbers.max()) + 1)
     return encoded(column)

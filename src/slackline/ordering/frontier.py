@@ -49,7 +49,7 @@ class Rules(NamedTuple):
     """The same inside the compiled code.
 
     Only functions that are inlined take this or an AtPosition: with the signatures of others Numba's cache would keep
-    class by its name, and could not be read where a later release has renamed it.
+    the class by its name, and could not be read where a later release has renamed it.
     """
 
     policy: int
