@@ -7,21 +7,36 @@ import pyarrow as pa
 import pytest
 
 from slackline.spark import codec
-from slackline.spark.codec import ARRIVAL, BLOCK, MTIME, PATH, SITE, Packet, decode, encode, packer, restored
+from slackline.spark.codec import (
+    ARRIVAL,
+    BLOCK,
+    MTIME,
+    PATH,
+    SHARD,
+    SITE,
+    Packet,
+    by_site,
+    decode,
+    encode,
+    packer,
+    restored,
+)
 
 
-def _packed(table: pa.Table, dictionaries: tuple[str, ...] = (), rows: int = 40) -> list[dict[str, Any]]:
-    pack = packer(dictionaries, pa.int64())
+def _packed(
+    table: pa.Table, dictionaries: tuple[str, ...] = (), rows: int = 40, by: str = SITE
+) -> list[dict[str, Any]]:
+    pack = packer(by, dictionaries, pa.int64())
     return [row for batch in pack(table.to_batches(max_chunksize=rows)) for row in batch.to_pylist()]
 
 
-def _packets(rows: list[dict[str, Any]], site: str) -> list[Packet]:
-    return [Packet(*(row[name] for name in Packet._fields)) for row in rows if row["site"] == site]
+def _packets(rows: list[dict[str, Any]], group: str | int) -> list[Packet]:
+    return [Packet(*(row[name] for name in Packet._fields)) for row in rows if row["group"] == group]
 
 
 def _table(rows: int, **more: Any) -> pa.Table:
     rng = np.random.default_rng(2)
-    keys = [("a", "b", None)[k] for k in rng.integers(0, 3, rows)]
+    keys = [("va", "vb", "n")[k] for k in rng.integers(0, 3, rows)]
     return pa.table({SITE: keys, "ts": np.arange(rows), "type": ["x", "y"] * (rows // 2), **more})
 
 
@@ -30,9 +45,9 @@ def test_rows_of_a_key_come_back_in_reading_order(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(codec, "GATHER_ROWS", gather)
     table = _table(300)
     rows = _packed(table, ("type",))
-    for key, site in (("a", "va"), ("b", "vb"), (None, "n")):
+    for site in ("va", "vb", "n"):
         mine = restored(reversed(_packets(rows, site)))
-        assert mine["ts"].to_pylist() == [r["ts"] for r in table.to_pylist() if r[SITE] == key]
+        assert mine["ts"].to_pylist() == [r["ts"] for r in table.to_pylist() if r[SITE] == site]
         assert pa.types.is_dictionary(mine.schema.field("type").type)
         assert mine.column_names == ["ts", "type"]
 
@@ -41,7 +56,7 @@ def test_packets_end_where_the_file_ends_and_are_read_by_age_path_and_position()
     place = [(2, "f2", 0), (1, "f9", 100), (1, "f9", 0), (1, "f1", 0)]
     at = np.repeat(np.arange(4), 10)
     columns = {name: pa.array([place[i][column] for i in at]) for column, name in enumerate((MTIME, PATH, BLOCK))}
-    table = pa.table({SITE: ["a"] * 40, "ts": np.arange(40), **columns})
+    table = pa.table({SITE: ["va"] * 40, "ts": np.arange(40), **columns})
     rows = _packed(table)
     assert len(rows) == 4
     assert restored(_packets(rows, "va"))["ts"].to_pylist() == [
@@ -52,13 +67,47 @@ def test_packets_end_where_the_file_ends_and_are_read_by_age_path_and_position()
     ]
 
 
-def test_arrival_decides_and_equal_arrivals_keep_reading_order() -> None:
-    arrival = np.random.default_rng(1).integers(0, 20, 100)
-    table = pa.table({SITE: ["a"] * 100, "ts": np.arange(100), ARRIVAL: arrival})
-    rows = _packed(table, rows=30)
-    mine = restored(_packets(rows, "va"))
-    assert mine["ts"].to_pylist() == np.argsort(arrival, kind="stable").tolist()
-    assert [row["first"] for row in rows] == [int(arrival.min())]
+@pytest.mark.parametrize("gather", [1, 100, 10_000])
+@pytest.mark.parametrize("arrives", [True, False])
+def test_sites_of_a_shard_come_apart_each_in_arrival_order(
+    monkeypatch: pytest.MonkeyPatch, gather: int, arrives: bool
+) -> None:
+    monkeypatch.setattr(codec, "GATHER_ROWS", gather)
+    rng = np.random.default_rng(1)
+    arrival = rng.integers(0, 20, 300)
+    shards = pa.array(rng.integers(0, 2, 300), pa.int32())
+    table = _table(300, **{SHARD: shards}, **({ARRIVAL: arrival} if arrives else {}))
+    rows = _packed(table, (SITE, "type"), by=SHARD)
+    order = np.argsort(arrival, kind="stable") if arrives else np.arange(300)
+    given = table.take(pa.array(order)).to_pylist()
+    for shard in (0, 1):
+        found = dict(by_site(restored(reversed(_packets(rows, shard)))))
+        assert sorted(found) == ["n", "va", "vb"]
+        for site, mine in found.items():
+            wanted = [row for row in given if (row[SITE], row[SHARD]) == (site, shard)]
+            assert mine["ts"].to_pylist() == [row["ts"] for row in wanted]
+            assert mine["type"].to_pylist() == [row["type"] for row in wanted]
+            assert mine.schema.field("type").type == pa.string(), "a slice drags the shard's dictionary along"
+
+
+def test_the_only_site_of_a_shard_keeps_its_dictionaries() -> None:
+    table = pa.table({SITE: ["va"] * 4, SHARD: pa.array([3] * 4, pa.int32()), "type": list("xyxy")})
+    ((site, mine),) = by_site(restored(_packets(_packed(table, (SITE, "type"), by=SHARD), 3)))
+    assert site == "va"
+    assert pa.types.is_dictionary(mine.schema.field("type").type)
+
+
+def test_rows_without_an_arrival_come_last() -> None:
+    arrival = pa.array([None, 3.0, float("nan"), 1.0])
+    table = pa.table({SITE: ["va"] * 4, SHARD: pa.array([3] * 4, pa.int32()), "ts": [0, 1, 2, 3], ARRIVAL: arrival})
+    ((_, mine),) = by_site(restored(_packets(_packed(table, (SITE,), by=SHARD), 3)))
+    assert mine["ts"].to_pylist() == [3, 1, 2, 0]
+
+
+def test_packets_of_a_site_tell_their_least_arrival() -> None:
+    arrival = np.random.default_rng(1).integers(5, 20, 100)
+    table = pa.table({SITE: ["va"] * 100, "ts": np.arange(100), ARRIVAL: arrival})
+    assert [row["first"] for row in _packed(table, rows=30)] == [int(arrival.min())]
 
 
 def test_packet_is_arrow_and_not_pickle() -> None:

@@ -89,9 +89,10 @@ def test_rows_without_key_or_arrival_are_quarantined(spark: SparkSession) -> Non
         ("north", "kick", 1120),
         ("north", "kick", 1130),
     ]
-    assert {json.loads(row.payload)["reason"].split(":")[0] for row in aside} == {
-        "the key is null",
-        "the arrival is null",
+    said = {tuple(json.loads(row.payload)[name] for name in ("reason", "detail")) for row in aside}
+    assert said == {
+        ("no key", "the key is null: the event belongs to no site"),
+        ("no arrival", "the arrival is null: the event has no place in the order"),
     }
     assert {row for row in comparable(rows) if row[1] != "quarantine"} == embedded(table, close=True)
 

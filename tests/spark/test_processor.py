@@ -3,65 +3,86 @@
 import json
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
+import pytest
+from pyspark.sql import Row
 from pyspark.sql.types import LongType
 from tests.spark.world import embedded, hierarchy, stream
 
-from slackline.spark.codec import SITE, Packet, packer
+from slackline.spark import processor
+from slackline.spark.codec import SHARD, SITE, Packet, packer
 from slackline.spark.processor import SiteProcessor
+from slackline.spark.rows import COLUMNS
 from slackline.spark.site import Recipe
 
 
 class Store:
-    """A state value that counts how often it is used."""
+    """A shard's state that counts how often it is used."""
 
     def __init__(self) -> None:
-        self.value: Any = None
+        self.values: dict[str, Any] = {}
         self.gets = self.puts = 0
 
-    def getValueState(self, name: str, schema: Any) -> "Store":
+    def getMapState(self, name: str, key: Any, schema: Any) -> "Store":
         return self
 
-    def get(self) -> Any:
+    def getValue(self, key: tuple[str]) -> Any:
         self.gets += 1
-        return self.value
+        return self.values.get(key[0])
 
-    def update(self, value: Any) -> None:
+    def updateValue(self, key: tuple[str], value: Any) -> None:
         self.puts += 1
-        self.value = value
+        self.values[key[0]] = value
 
 
-def _frame(table: pa.Table) -> pd.DataFrame:
-    (batch,) = packer(("type", "source"), pa.int64())(table.to_batches())
-    return batch.select(list(Packet._fields)).to_pandas()
+def handled(processor: SiteProcessor, store: Store, table: pa.Table) -> list[dict[str, Any]]:
+    """The rows that a new task gives out for these of one shard."""
+    processor.init(store)  # type: ignore[arg-type]
+    table = table.append_column(SHARD, pa.array([0] * len(table), pa.int32()))
+    packets = packer(SHARD, (SITE, "type", "source"), pa.int64())(table.to_batches())
+    names = ["group", *Packet._fields]
+    rows = (Row(*names)(*(row[name] for name in names)) for batch in packets for row in batch.to_pylist())
+    found = []
+    for out in processor.handleInputRows((0,), rows, None):
+        found += [dict(zip(COLUMNS.names, row, strict=True)) for row in zip(*out, strict=True)]
+    return found
 
 
-def test_state_is_read_and_written_once_per_key_and_batch() -> None:
+def sites(table: pa.Table) -> pa.Table:
+    """The rows with sites, as they come from Spark."""
+    at = table.column_names.index("site")
+    return table.set_column(at, SITE, pa.array([f"v{name}" for name in table["site"].to_pylist()]))
+
+
+def test_each_state_is_read_and_written_once_per_batch() -> None:
     table = stream()
-    table = table.filter(pa.compute.equal(table["site"], "north"))
-    packed = table.drop_columns(["arrival"]).rename_columns({"site": SITE})
+    packed = sites(table.drop_columns(["arrival"]))
     store = Store()
     events = []
-    for start in range(0, len(packed), 300):
-        processor = SiteProcessor(Recipe(hierarchy()), LongType())
-        processor.init(store)  # type: ignore[arg-type]
-        frames = list(processor.handleInputRows(("vnorth",), iter([_frame(packed.slice(start, 300))]), None))
-        events += [row for frame in frames for row in frame.to_dict("records") if row["kind"] == "event"]
     batches = -(-len(packed) // 300)
-    assert (store.gets, store.puts) == (batches, batches)
-    assert isinstance(store.value[0], bytes)
-    assert {(e["id"], e["ts"]) for e in events} == {
-        (row[2], row[4]) for row in embedded(table, close=False) if row[-1] == "event"
+    for start in range(0, len(packed), 300):
+        rows = handled(SiteProcessor(Recipe(hierarchy()), LongType()), store, packed.slice(start, 300))
+        assert {row["key"] for row in rows if row["kind"] == "stats"} == {"vnorth", "vsouth", "vwest"}
+        events += [row for row in rows if row["kind"] == "event"]
+    assert (store.gets, store.puts) == (3 * batches, 3 * batches)
+    assert sorted(store.values) == ["vnorth", "vsouth", "vwest"]
+    assert all(isinstance(value[0], bytes) for value in store.values.values())
+    assert {(e["key"][1:], e["id"], e["ts"]) for e in events} == {
+        (row[0], row[2], row[4]) for row in embedded(table, close=False) if row[-1] == "event"
     }
 
 
 def test_state_size_is_in_the_statistics() -> None:
-    table = stream(steps=20).drop_columns(["arrival"]).rename_columns({"site": SITE})
-    table = table.filter(pa.compute.equal(table[SITE], "north"))
+    table = sites(stream(steps=20).drop_columns(["arrival"]))
     store = Store()
-    processor = SiteProcessor(Recipe(hierarchy()), LongType())
-    processor.init(store)  # type: ignore[arg-type]
-    (frame,) = processor.handleInputRows(("vnorth",), iter([_frame(table)]), None)
-    stats = json.loads(frame[frame.kind == "stats"].payload.iloc[0])
-    assert stats["site"]["state_bytes"] == len(store.value[0])
+    rows = handled(SiteProcessor(Recipe(hierarchy()), LongType()), store, table)
+    for row in rows:
+        if row["kind"] == "stats":
+            assert json.loads(row["payload"])["site"]["state_bytes"] == len(store.values[row["key"]][0])
+
+
+def test_many_output_rows_leave_in_several_lots(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = sites(stream(steps=60).drop_columns(["arrival"]))
+    at_once = handled(SiteProcessor(Recipe(hierarchy()), LongType()), Store(), table)
+    monkeypatch.setattr(processor, "OUTPUT_ROWS", 1)
+    assert handled(SiteProcessor(Recipe(hierarchy()), LongType()), Store(), table) == at_once

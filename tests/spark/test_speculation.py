@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType
-from tests.spark.test_processor import Store, _frame
+from tests.spark.test_processor import Store, handled, sites
 from tests.spark.world import COLUMNS, SITES, embedded, hierarchy, read_stream, run, stream, write_files
 
 import slackline as sl
 from slackline.core.errors import ConfigError, SchemaError
 from slackline.spark import current, detect, final, latest, typed
-from slackline.spark.codec import SITE
 from slackline.spark.processor import SiteProcessor
 from slackline.spark.site import Recipe
 
@@ -181,7 +178,7 @@ class Day:
 
     def __init__(self, table: pa.Table) -> None:
         table = table.filter(pa.compute.equal(table["site"], "north"))
-        self.packed = table.drop_columns(["arrival"]).rename_columns({"site": SITE})
+        self.packed = sites(table.drop_columns(["arrival"]))
         self.store = Store()
         self.now = 1.8e9
         self.at = 0
@@ -192,22 +189,14 @@ class Day:
         self.now += idle
         readings = iter([self.now, self.now + busy])
         self.now += busy
-        recipe = Recipe(hierarchy(), {"speculation": sl.Speculation()}, clock=lambda: next(readings))
-        processor = SiteProcessor(recipe, LongType())
-        processor.init(self.store)  # type: ignore[arg-type]
-        rows = self.packed.slice(self.at - 25, 25)
-        (frame,) = self._handled(processor, rows)
-        records = frame.to_dict("records")
+        recipe = Recipe(hierarchy(), {"speculation": sl.Speculation()}, now=lambda: next(readings))
+        records = handled(SiteProcessor(recipe, LongType()), self.store, self.packed.slice(self.at - 25, 25))
         (stats,) = [json.loads(row["payload"]) for row in records if row["kind"] == "stats"]
         return [row for row in records if row["kind"] != "stats"], stats
 
-    @staticmethod
-    def _handled(processor: SiteProcessor, rows: pa.Table) -> Iterator[pd.DataFrame]:
-        return processor.handleInputRows(("vnorth",), iter([_frame(rows)]), None)
-
     def alpha(self) -> float:
         """What the next micro-batch will use: looked up without leaving a trace."""
-        engine = sl.Engine.load(self.store.value[0], hierarchy())
+        engine = sl.Engine.load(self.store.values["vnorth"][0], hierarchy())
         return float(engine.stats()["detectors"]["Near"]["alpha"])
 
 
@@ -242,10 +231,10 @@ def test_a_micro_batch_done_again_gives_the_same_rows_however_long_it_takes(tabl
     day = Day(table)
     for _ in range(8):
         day.batch(idle=0.9, busy=0.1)
-    before, alpha = day.store.value, day.alpha()
+    before, alpha = dict(day.store.values), day.alpha()
     first, _ = day.batch(idle=0.9, busy=0.1)
     assert any(row["op"] == "insert" and not row["final"] for row in first)
-    day.store.value = before
+    day.store.values = before
     second, _ = day.batch(idle=0.01, busy=30, again=True)
     assert second == first
     assert alpha < day.alpha() == 1.0

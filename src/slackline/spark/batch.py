@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 
 from slackline.spark.codec import ARRIVAL, PUSH_ROWS, decode, joined
 from slackline.spark.keyed import ArrowMap
-from slackline.spark.loom import Loom, Weave
+from slackline.spark.merge import Merge, MergeRecipe
+from slackline.spark.rows import OUTPUT_ROWS, OutputRows
 from slackline.spark.site import Recipe, Site
 
 _RANK = "__slackline_rank"
@@ -27,22 +28,23 @@ def runner(recipe: Recipe) -> ArrowMap:
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        out = OutputRows()
         for name, runs in sites(batches):
             site = Site(name, recipe)
             for table in runs:
-                out = site.push(table)
-                if len(out):
-                    yield out.to_arrow()
-            out = site.close()
+                site.push(table, out)
+                if len(out) >= OUTPUT_ROWS:
+                    yield out.take()
+            site.close(out)
             if recipe.stats:
-                out.stats(site.stats(), site.rows)
-            if len(out):
-                yield out.to_arrow()
+                out.stats(name, site.stats(), site.rows)
+        if len(out):
+            yield out.take()
 
     return run
 
 
-def weaver(recipe: Weave) -> ArrowMap:
+def merger(recipe: MergeRecipe) -> ArrowMap:
     """The same for :func:`~slackline.spark.synchronise`.
 
     Without an arrival column the streams are read side by side, so all rows of a key are in memory at once.
@@ -50,10 +52,10 @@ def weaver(recipe: Weave) -> ArrowMap:
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for name, runs in sites(batches):
-            loom = Loom(name, recipe)
+            merge = Merge(name, recipe)
             for table in runs if recipe.arrival else [joined(list(runs))]:
-                yield from _batches(loom.push(table))
-            yield from _batches(loom.close())
+                yield from _batches(merge.push(table))
+            yield from _batches(merge.close())
 
     return run
 
@@ -78,7 +80,7 @@ def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[_Item]:
                 place = [batch[name][row].as_py() for name in ("mtime", "block", "part", "nr")]
                 for at, value in enumerate(place):
                     table = table.append_column(f"{_RANK}{at}", pa.repeat(pa.scalar(value, pa.int64()), len(table)))
-            yield batch["site"][row].as_py(), batch["first"][row].as_py(), table
+            yield batch["group"][row].as_py(), batch["first"][row].as_py(), table
 
 
 def arrivals(items: Iterable[_Item]) -> Iterator[pa.Table]:

@@ -1,8 +1,8 @@
-"""Packets: a micro-batch's events of one key as Arrow IPC bytes, and their way back into arrival order.
+"""Packets: a micro-batch's events as Arrow IPC bytes, and their way back into arrival order.
 
-Rows are the slow part of Spark's Python path (DESIGN.md section 8), so events cross the shuffle packed: each task
-cuts its input into packets, one per key and file, in the order it read them. A packet says where it comes from
-(:class:`Packet`), and that is enough to restore the order in which the source delivered.
+Rows are the slow part of Spark's Python path, so events cross the shuffle packed: each task cuts its input into
+packets, in the order it read them, one per file and shard (or key, see :func:`packer`). A packet says where it comes
+from (:class:`Packet`), and that is enough to restore the order in which the source delivered.
 
 A packet is data: Arrow IPC, never a pickle.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,9 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 #: Columns of the prepared input that are not the engine's. The names are ours alone.
-SITE, ARRIVAL, MTIME, PATH, BLOCK = (f"__slackline_{name}" for name in ("site", "arrival", "mtime", "path", "block"))
+SITE, SHARD, ARRIVAL, MTIME, PATH, BLOCK = (
+    f"__slackline_{name}" for name in ("site", "shard", "arrival", "mtime", "path", "block")
+)
 PLACE = (MTIME, PATH, BLOCK)
 
 #: The site whose key is null; every other is its key's text behind a "v", so that none can be taken for it.
@@ -32,15 +34,17 @@ PACKET_BYTES = 512 * 1024
 #: Rows handed to an engine at once. Their number changes memory, never results (law 3).
 PUSH_ROWS = 131_072
 
-#: Why a row cannot be taken.
-NO_KEY = "the key is null: an event belongs to no site"
-NO_ARRIVAL = "the arrival is null: an event has no place in the order"
+#: Why a row cannot be taken: the reason, fit for counting, and the detail.
+NO_KEY = "no key", "the key is null: the event belongs to no site"
+NO_ARRIVAL = "no arrival", "the arrival is null: the event has no place in the order"
 
-_IPC = pa.ipc.IpcWriteOptions(compression="lz4")
+# Packets are small: handing their buffers to a pool of threads costs more than compressing them.
+_WRITE = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_READ = pa.ipc.IpcReadOptions(use_threads=False)
 
 
 class Packet(NamedTuple):
-    """Events of one key, in the order one task read them from one file (or one input partition)."""
+    """Events of one shard or key, in the order one task read them from one file (or one input partition)."""
 
     mtime: int
     path: str
@@ -58,7 +62,7 @@ class Packet(NamedTuple):
 def encode(rows: pa.RecordBatch | pa.Table) -> bytes:
     """The rows as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema, options=_IPC) as writer:
+    with pa.ipc.new_stream(sink, rows.schema, options=_WRITE) as writer:
         writer.write(rows)
     return sink.getvalue().to_pybytes()
 
@@ -69,16 +73,19 @@ def decode(blob: bytes) -> pa.Table:
     >>> decode(encode(pa.record_batch({"ts": [3, 1]})))["ts"].to_pylist()
     [3, 1]
     """
-    return pa.ipc.open_stream(pa.py_buffer(blob)).read_all()
+    return pa.ipc.open_stream(pa.py_buffer(blob), options=_READ).read_all()
 
 
-def packer(dictionaries: Sequence[str], first: pa.DataType) -> Callable[..., Iterator[pa.RecordBatch]]:
+def packer(by: str, dictionaries: Sequence[str], first: pa.DataType) -> Callable[..., Iterator[pa.RecordBatch]]:
     """The function for ``mapInArrow``: rows in, packets out.
 
-    ``dictionaries`` names the columns worth a dictionary; ``first`` is the type of the arrival column, whose least
-    value in the packet goes along for the batch path's merge (null without one).
+    ``by`` is the column whose values packets keep apart: ``SHARD`` for streams, ``SITE`` for batches. ``dictionaries``
+    names the columns worth a dictionary; ``first`` is the type of the arrival column, whose least value in the packet
+    goes along for the merge of batches (null without one).
     """
-    names = ["site", "first", "mtime", "path", "block", "part", "nr", "blob"]
+    names = ["group", "first", "mtime", "path", "block", "part", "nr", "blob"]
+    group = pa.string() if by == SITE else pa.int32()
+    types = [group, first, pa.int64(), pa.string(), pa.int64(), pa.int32(), pa.int64(), pa.binary()]
 
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -86,16 +93,13 @@ def packer(dictionaries: Sequence[str], first: pa.DataType) -> Callable[..., Ite
         nr = 0
         for table in _gathered(batches):
             packets: list[list[object]] = []
-            for site, place, rows in _cut(table):
-                least = None
-                if ARRIVAL in rows.schema.names:
-                    least = pc.min(rows[ARRIVAL]).as_py()
+            for value, place, rows in _cut(table, by):
+                least = pc.min(rows[ARRIVAL]).as_py() if by == SITE and ARRIVAL in rows.schema.names else None
                 for name in dictionaries:
                     at = rows.schema.get_field_index(name)
                     rows = rows.set_column(at, name, rows.column(at).dictionary_encode())
-                packets.append([site, least, *place, part, nr, encode(rows)])
+                packets.append([value, least, *place, part, nr, encode(rows)])
                 nr += 1
-            types = [pa.string(), first, pa.int64(), pa.string(), pa.int64(), pa.int32(), pa.int64(), pa.binary()]
             columns = zip(*packets, strict=True)
             yield pa.RecordBatch.from_arrays(
                 [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)], names
@@ -119,20 +123,28 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.concat_batches(held)
 
 
-def _cut(batch: pa.RecordBatch) -> Iterator[tuple[str, tuple[int, str, int], pa.RecordBatch]]:
-    """The batch split by key and file, each part in reading order."""
-    inside = [name for name in batch.schema.names if name not in (SITE, *PLACE)]
+def _cut(batch: pa.RecordBatch, by: str) -> Iterator[tuple[str | int, tuple[int, str, int], pa.RecordBatch]]:
+    """The batch split by file and by a column, each part in reading order."""
+    inside = [name for name in batch.schema.names if name not in (by, *PLACE)]
     for place, rows in _files(batch):
-        sites = rows[SITE].dictionary_encode(null_encoding="encode")
-        codes = sites.indices.to_numpy(zero_copy_only=False)
+        groups = rows[by].dictionary_encode()
         rows = rows.select(inside)
-        names = [site_name(key) for key in sites.dictionary.to_pylist()]
-        ends = np.cumsum(np.bincount(codes, minlength=len(names)))
-        if len(names) > 1:
-            rows = rows.take(pa.array(np.argsort(codes, kind="stable")))
-        for name, start, end in zip(names, (0, *ends[:-1]), ends, strict=True):
-            for part in slices(rows.slice(start, end - start)):
-                yield name, place, part
+        for value, part in split(rows, groups):
+            for piece in slices(part):
+                yield value, place, piece
+
+
+def split(rows: Any, groups: pa.DictionaryArray) -> Iterator[tuple[Any, Any]]:
+    """The rows of each group, in the order they had."""
+    values = groups.dictionary.to_pylist()
+    if len(values) == 1:
+        yield values[0], rows
+        return
+    codes = groups.indices.to_numpy(zero_copy_only=False)
+    rows = rows.take(pa.array(np.argsort(codes, kind="stable")))
+    ends = np.cumsum(np.bincount(codes, minlength=len(values))).tolist()
+    for value, start, end in zip(values, [0, *ends[:-1]], ends, strict=True):
+        yield value, rows.slice(start, end - start)
 
 
 def slices(rows: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch | pa.Table]:
@@ -140,15 +152,6 @@ def slices(rows: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch | pa.Tabl
     size = max(1, PACKET_BYTES * rows.num_rows // max(rows.nbytes, 1))
     for at in range(0, rows.num_rows, size):
         yield rows.slice(at, size)
-
-
-def site_name(key: object) -> str:
-    """A key as the text by which Spark groups.
-
-    >>> site_name("n"), site_name(7), site_name(None)
-    ('vn', 'v7', 'n')
-    """
-    return NULL_SITE if key is None else f"v{key}"
 
 
 def _files(batch: pa.RecordBatch) -> Iterator[tuple[tuple[int, str, int], pa.RecordBatch]]:
@@ -168,9 +171,26 @@ def _files(batch: pa.RecordBatch) -> Iterator[tuple[tuple[int, str, int], pa.Rec
 
 
 def restored(packets: Iterable[Packet]) -> pa.Table:
-    """The rows of all packets in arrival order."""
-    tables = [decode(packet.blob) for packet in sorted(packets, key=lambda packet: packet.place)]
-    return by_arrival(joined(tables))
+    """The rows of all packets, in the order in which they were read."""
+    return joined([decode(packet.blob) for packet in sorted(packets, key=lambda packet: packet.place)])
+
+
+def by_site(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """Each site of a shard with its rows, in arrival order; those without an arrival come last."""
+    table = by_arrival(table)
+    at = table.schema.get_field_index(SITE)
+    sites = table.column(at).combine_chunks()
+    table = table.remove_column(at)
+    if len(sites.dictionary) > 1:
+        table = _plain(table)  # a slice would drag the dictionaries of the whole shard along
+    return split(table, sites)
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    for at, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            table = table.set_column(at, field.name, table.column(at).cast(field.type.value_type))
+    return table
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
@@ -190,9 +210,10 @@ def by_arrival(table: pa.Table) -> pa.Table:
 
 def placed(table: pa.Table) -> tuple[pa.Table, pa.Table]:
     """The rows that have an arrival, and those that lack it."""
-    missing = pc.is_null(table[ARRIVAL], nan_is_null=True)
-    if not pc.any(missing).as_py():
+    arrival = table[ARRIVAL]
+    if arrival.null_count == 0 and not pa.types.is_floating(arrival.type):
         return table, table.slice(0, 0)
+    missing = pc.is_null(arrival, nan_is_null=True)
     return table.filter(pc.invert(missing)), table.filter(missing)
 
 

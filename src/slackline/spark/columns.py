@@ -29,7 +29,7 @@ ENGINE = ("ts", "type", "source", "seq")
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class EventColumns:
     """The names the user gave: which column is the key, the time stamp, ..."""
 
     key: str
@@ -46,7 +46,7 @@ class Columns:
         mean what it is given for.
         """
         check_present(df, self._given())
-        chosen = [key_column(df, self.key).alias(SITE)]
+        chosen = [site_column(df, self.key).alias(SITE)]
         if self.arrival is not None:
             chosen.append(arrival_column(df, self.arrival).alias(ARRIVAL))
         chosen += place(df, with_path=self.arrival is None)
@@ -92,9 +92,10 @@ def check_present(df: DataFrame, given: Mapping[str, str]) -> None:
             )
 
 
-def key_column(df: DataFrame, name: str) -> Column:
-    """The key as it is: text or whole numbers."""
-    return _typed(df, name, "key", (StringType, IntegralType), "text or whole numbers")
+def site_column(df: DataFrame, name: str) -> Column:
+    """The site of a key (text or whole numbers) as text; there is one for null, too."""
+    key = _typed(df, name, "key", (StringType, IntegralType), "text or whole numbers")
+    return F.coalesce(F.concat(F.lit("v"), key.cast("string")), F.lit(NULL_SITE))
 
 
 def ts_column(df: DataFrame, name: str) -> Column:

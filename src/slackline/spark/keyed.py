@@ -2,6 +2,10 @@
 
 A pipeline brings prepared rows (:mod:`slackline.spark.columns`) and what its machine is on either side: a stateful
 processor for streams, a function over all packets of a key for batches.
+
+**Shards.** Spark's stateful processors are called once per group, and that call alone costs up to 3 ms. So a stream's
+keys are hashed into ``SHARDS`` groups, and the state of a group is a map from keys to their machines' states: one call
+serves many keys, and each key still costs one read and one write of its own state alone.
 """
 
 from __future__ import annotations
@@ -15,7 +19,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
-from slackline.spark.codec import ARRIVAL, packer
+from slackline.spark.codec import ARRIVAL, SHARD, SITE, packer
+
+#: Groups into which the keys of a stream are hashed. Part of the checkpoint's format: with another number a key would
+#: not find its state. It bounds the tasks that can work at once.
+SHARDS = 1024
 
 #: What ``mapInArrow`` takes.
 ArrowMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -31,11 +39,11 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema, timezone="UTC")
 
 
-def packed(prepared: DataFrame, dictionaries: Sequence[str]) -> DataFrame:
-    """The prepared rows as packets. ``dictionaries`` names the columns worth a dictionary."""
+def packed(prepared: DataFrame, dictionaries: Sequence[str], by: str) -> DataFrame:
+    """The prepared rows as packets, see :func:`~slackline.spark.codec.packer`."""
     first = arrival_type(prepared)
     fields: list[tuple[str, DataType]] = [
-        ("site", StringType()),
+        ("group", StringType() if by == SITE else IntegerType()),
         ("first", first),
         ("mtime", LongType()),
         ("path", StringType()),
@@ -43,17 +51,21 @@ def packed(prepared: DataFrame, dictionaries: Sequence[str]) -> DataFrame:
     fields += [("block", LongType()), ("part", IntegerType()), ("nr", LongType()), ("blob", BinaryType())]
     schema = StructType([StructField(name, kind) for name, kind in fields])
     arrow = arrow_schema(StructType([StructField("x", first)])).field("x").type
-    return prepared.mapInArrow(packer(dictionaries, arrow), schema)
+    return prepared.mapInArrow(packer(by, dictionaries, arrow), schema)
 
 
-def stateful(packets: DataFrame, processor: StatefulProcessor, schema: StructType) -> DataFrame:
-    """A stream's packets through a stateful processor, key by key."""
-    groups = packets.drop("first").groupBy("site")
-    return groups.transformWithStateInPandas(processor, outputStructType=schema, outputMode="Append", timeMode="None")
+def streamed(
+    prepared: DataFrame, dictionaries: Sequence[str], processor: StatefulProcessor, schema: StructType
+) -> DataFrame:
+    """A stream's rows through a stateful processor, shard by shard."""
+    sharded = prepared.withColumn(SHARD, F.pmod(F.hash(SITE), F.lit(SHARDS)))
+    groups = packed(sharded, [SITE, *dictionaries], SHARD).drop("first").groupBy("group")
+    return groups.transformWithState(processor, outputStructType=schema, outputMode="Append", timeMode="None")
 
 
-def whole(packets: DataFrame, run: ArrowMap, schema: StructType) -> DataFrame:
-    """A batch's packets through a function that gets all of a key's, by least arrival and place."""
-    order = [F.col("site"), F.col("first").asc_nulls_last()]
+def whole(prepared: DataFrame, dictionaries: Sequence[str], run: ArrowMap, schema: StructType) -> DataFrame:
+    """A batch's rows through a function that gets all packets of a key, by least arrival and place."""
+    order = [F.col("group"), F.col("first").asc_nulls_last()]
     order += [F.col(name) for name in ("mtime", "path", "block", "part", "nr")]
-    return packets.repartition("site").sortWithinPartitions(*order).mapInArrow(run, schema)
+    packets = packed(prepared, dictionaries, SITE)
+    return packets.repartition("group").sortWithinPartitions(*order).mapInArrow(run, schema)

@@ -28,10 +28,10 @@ from slackline.core.hierarchy import Hierarchy
 from slackline.core.types import EventType
 from slackline.spark.batch import runner
 from slackline.spark.codec import ARRIVAL, PLACE, SITE
-from slackline.spark.columns import Columns, key_back
-from slackline.spark.keyed import arrival_type, arrow_schema, packed, stateful, whole
+from slackline.spark.columns import EventColumns, key_back
+from slackline.spark.keyed import arrival_type, arrow_schema, streamed, whole
 from slackline.spark.processor import SiteProcessor
-from slackline.spark.rows import SCHEMA
+from slackline.spark.rows import COLUMNS, SCHEMA, apart
 from slackline.spark.session import check, check_size
 from slackline.spark.site import Recipe
 
@@ -74,7 +74,7 @@ def detect(
     """
     streaming = df.isStreaming
     check(df.sparkSession, streaming=streaming)
-    columns = Columns(key=key, ts=ts, type=type, arrival=arrival, source=source, seq=seq)
+    columns = EventColumns(key=key, ts=ts, type=type, arrival=arrival, source=source, seq=seq)
     prepared = columns.prepare(df)
     recipe = Recipe(hierarchy, engine_options, stats)
     words = [field.name for field in prepared.schema if field.dataType == StringType()]
@@ -82,12 +82,12 @@ def detect(
     _try_out(recipe, prepared, dictionaries)
     if not streaming:
         recipe = replace(recipe, options={**engine_options, "speculation": None})
-    packets = packed(prepared, dictionaries)
     if streaming:
         check_size(df.sparkSession, recipe)
-        rows = stateful(packets, SiteProcessor(recipe, arrival_type(prepared)), SCHEMA)
+        processor = SiteProcessor(recipe, arrival_type(prepared))
+        rows = apart(streamed(prepared, dictionaries, processor, COLUMNS))
     else:
-        rows = whole(packets, runner(recipe), SCHEMA)
+        rows = whole(prepared, dictionaries, runner(recipe), SCHEMA)
     return rows.withColumn("key", key_back(F.col("key"), columns.key_type(df)))
 
 

@@ -1,4 +1,7 @@
-"""The streaming side: stateful processors with one state value per key, read once and written once a micro-batch."""
+"""The streaming side: stateful processors, called once per shard and micro-batch.
+
+A shard's state is a map: of each key that has rows in the micro-batch, one value is read once and written once.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,22 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
+from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import BinaryType, DataType, LongType, StructField, StructType
+from pyspark.sql.types import BinaryType, DataType, LongType, StringType, StructField, StructType
 
-from slackline.spark.codec import Packet, decode, encode, restored, slices
-from slackline.spark.loom import Loom, Weave
+from slackline.spark.codec import Packet, by_site, decode, encode, restored, slices
+from slackline.spark.merge import Merge, MergeRecipe
+from slackline.spark.rows import OUTPUT_ROWS, OutputRows
 from slackline.spark.site import Recipe, Site
 
-_FIELDS = list(Packet._fields)
+#: The key of the map.
+SITE_KEY = StructType([StructField("site", StringType())])
 
 
-def state_schema(arrival: DataType) -> StructType:
-    """The state value: the engine's bytes, four counts and the greatest arrival."""
+def site_state(arrival: DataType) -> StructType:
+    """The state of a site: the engine's bytes, four counts and the greatest arrival."""
     return StructType(
         [
             StructField("engine", BinaryType()),
@@ -32,8 +37,8 @@ def state_schema(arrival: DataType) -> StructType:
     )
 
 
-#: The state of a loom: the synchroniser's bytes, the rows that wait, and three numbers.
-LOOM_STATE = StructType(
+#: The state of a merge: the synchroniser's bytes, the rows that wait, and three numbers.
+MERGE_STATE = StructType(
     [
         StructField("sync", BinaryType()),
         StructField("held", BinaryType()),
@@ -44,82 +49,96 @@ LOOM_STATE = StructType(
 )
 
 
-class KeyProcessor(StatefulProcessor):
-    """Hands a key's rows of a micro-batch, in arrival order, to :meth:`process`.
+#: What a merge gives out.
+MERGE_OUTPUT = StructType([StructField("blob", BinaryType())])
 
-    Time mode is ``None``: Spark's own late filter stays off, our clock lives in the machine's state.
+
+class ShardProcessor(StatefulProcessor):
+    """Hands a shard's rows of a micro-batch, site by site and in arrival order, to :meth:`process`.
+
+    Time mode is ``None``: Spark's own late filter stays off, stream time is part of the machine's state.
     """
 
     def __init__(self, schema: StructType) -> None:
         self._schema = schema
-        self._state: Any = None
+        self._states: Any = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._state = handle.getValueState("site", self._schema)
+        self._states = handle.getMapState("sites", SITE_KEY, self._schema)
 
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
-        packets = [Packet(*row) for frame in rows for row in frame[_FIELDS].itertuples(index=False, name=None)]
-        return self.process(key[0], restored(packets))
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        packets = [Packet(*row[1:]) for row in rows]  # behind the shard
+        return self.process(by_site(restored(packets)))
 
     @abstractmethod
-    def process(self, site: str, table: pa.Table) -> Iterator[pd.DataFrame]:
-        """Read the state, take the rows, write the state; the output rows."""
+    def process(self, sites: Iterable[tuple[str, pa.Table]]) -> Iterator[Row]:
+        """Of each site: read its state, take its rows, write its state; what comes out of all."""
 
     def close(self) -> None:
         """Nothing is held between tasks."""
 
 
-class SiteProcessor(KeyProcessor):
-    """Feeds a key's rows to its engine.
+class SiteProcessor(ShardProcessor):
+    """Feeds each key's rows to its engine.
 
     How busy we are is the time from the start of the task to the end of the key's turn, over the time since the end of
     its last turn. So a key counts the work on those before it in the task, which need the same core; those after it
     it cannot know, because its state is written when its turn ends.
+
+    Many output rows leave in one of Spark's, as columns: see :func:`~slackline.spark.rows.apart`.
     """
 
     def __init__(self, recipe: Recipe, arrival: DataType) -> None:
-        super().__init__(state_schema(arrival))
+        super().__init__(site_state(arrival))
         self._recipe = recipe
         self._started = 0.0
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._started = self._recipe.clock()
+        self._started = self._recipe.now()
         super().init(handle)
 
-    def process(self, site: str, table: pa.Table) -> Iterator[pd.DataFrame]:
-        machine = Site(site, self._recipe, self._state.get())
-        out = machine.push(table)
-        stats = machine.stats() if self._recipe.stats else None
-        busy = machine.worked(self._started, self._recipe.clock())
-        saved = machine.save()
-        self._state.update(saved)
+    def process(self, sites: Iterable[tuple[str, pa.Table]]) -> Iterator[Row]:
+        out = OutputRows()
+        for name, table in sites:
+            self._turn(name, table, out)
+            if len(out) >= OUTPUT_ROWS:
+                yield out.take_columns()
+        if len(out):
+            yield out.take_columns()
+
+    def _turn(self, name: str, table: pa.Table, out: OutputRows) -> None:
+        site = Site(name, self._recipe, self._states.getValue((name,)))
+        site.push(table, out)
+        stats = site.stats() if self._recipe.stats else None
+        busy = site.worked(self._started, self._recipe.now())
+        saved = site.save()
+        self._states.updateValue((name,), saved)
         if stats is not None:
             stats["site"] |= {"busy": busy, "state_bytes": len(saved[0] or b"")}
-            out.stats(stats, machine.rows)
-        if len(out):
-            yield out.to_pandas()
+            out.stats(name, stats, site.rows)
 
 
-class LoomProcessor(KeyProcessor):
-    """Feeds a key's rows to its loom.
+class MergeProcessor(ShardProcessor):
+    """Feeds each key's rows to its merge.
 
-    What comes out leaves as packets, because pandas would not give every type back as it was.
+    What comes out leaves as packets, because Spark would not give every type back as it was.
     """
 
-    def __init__(self, recipe: Weave) -> None:
-        super().__init__(LOOM_STATE)
+    def __init__(self, recipe: MergeRecipe) -> None:
+        super().__init__(MERGE_STATE)
         self._recipe = recipe
 
-    def process(self, site: str, table: pa.Table) -> Iterator[pd.DataFrame]:
-        loom = Loom(site, self._recipe, self._state.get())
-        blobs = [encode(rows) for out in loom.push(table) for rows in slices(out)]
-        self._state.update(loom.save())
-        if blobs:
-            yield pd.DataFrame({"blob": blobs})
+    def process(self, sites: Iterable[tuple[str, pa.Table]]) -> Iterator[Row]:
+        for name, table in sites:
+            merge = Merge(name, self._recipe, self._states.getValue((name,)))
+            for out in merge.push(table):
+                for part in slices(out):
+                    yield Row(blob=encode(part))
+            self._states.updateValue((name,), merge.save())
 
 
 def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The function for ``mapInArrow``: the rows of a :class:`LoomProcessor`'s packets."""
+    """The function for ``mapInArrow``: the rows of a :class:`MergeProcessor`'s packets."""
     for batch in batches:
         for blob in batch["blob"]:
             yield from decode(blob.as_py()).to_batches()

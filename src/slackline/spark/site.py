@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+<<<<<<< HEAD
 from dataclasses import dataclass, field
+=======
+from dataclasses import dataclass, field, replace
+>>>>>>> 67ca3c5 (Hash the keys of a stream into shards: one call of Spark's stateful processor serves many keys, and output rows leave as columns)
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackline.core.hierarchy import Hierarchy
-from slackline.engine import Engine, Output
+from slackline.core.outcome import Output
+from slackline.engine import Engine
 from slackline.spark.codec import ARRIVAL, NO_ARRIVAL, NO_KEY, NULL_SITE, placed, pushes
+<<<<<<< HEAD
 from slackline.spark.rows import Rows
+=======
+from slackline.spark.rows import OutputRows
+from slackline.speculation.config import Speculation
+>>>>>>> 67ca3c5 (Hash the keys of a stream into shards: one call of Spark's stateful processor serves many keys, and output rows leave as columns)
 
 Saved = tuple[bytes | None, int, int, int, int, Any]
 
@@ -22,17 +32,33 @@ Saved = tuple[bytes | None, int, int, int, int, Any]
 class Recipe:
     """How to make a site's engine. Shipped to the workers with Spark's own pickling of the user's code.
 
-    ``clock`` is wall time: a site's batches are processed by one process today and by another tomorrow.
+    ``now`` is wall time: a site's batches are processed by one process today and by another tomorrow.
     """
 
     hierarchy: Hierarchy
     options: Mapping[str, Any] = field(default_factory=dict)
     stats: bool = True
+<<<<<<< HEAD
     clock: Callable[[], float] = time.time
 
     def engine(self) -> Engine:
         """A new engine. It reads no wall clock: see :meth:`Site.worked`."""
         return Engine(self.hierarchy, now="host", **self.options)
+=======
+    now: Callable[[], float] = time.time
+
+    def engine(self, saved: bytes | None = None) -> Engine:
+        """A new engine, or the saved one. It does not measure time: see :meth:`Site.worked`."""
+        if saved is not None:
+            return Engine.load(bytes(saved), self.hierarchy)
+        options = dict(self.options)
+        told = options.get("speculation")
+        if isinstance(told, Speculation):
+            options["speculation"] = _without_clock(told)
+        elif isinstance(told, Mapping):
+            options["speculation"] = {name: _without_clock(each) for name, each in told.items()}
+        return Engine(self.hierarchy, **options)
+>>>>>>> 67ca3c5 (Hash the keys of a stream into shards: one call of Spark's stateful processor serves many keys, and output rows leave as columns)
 
     def load(self, saved: bytes) -> Engine:
         """The engine of a checkpoint, with the options of this query."""
@@ -55,34 +81,33 @@ class Site:
         self.rejected = rejected
         #: Rows whose arrival lies before one of an earlier micro-batch, in all: the source was not in order.
         self.behind = behind
-        #: Events told in all; the next one gets this number.
+        #: Events put out in all; the next one gets this number.
         self.changes = changes
         #: The greatest arrival so far.
         self.last = last
+<<<<<<< HEAD
         self.engine: Engine | None = None
         if engine is not None:
             self.engine = recipe.load(bytes(engine))
         elif name != NULL_SITE:
             self.engine = recipe.engine()
+=======
+        self.engine = None if name == NULL_SITE else recipe.engine(engine)
+>>>>>>> 67ca3c5 (Hash the keys of a stream into shards: one call of Spark's stateful processor serves many keys, and output rows leave as columns)
 
-    def push(self, table: pa.Table) -> Rows:
-        """Take rows in arrival order; what they cause."""
-        out = Rows(self.name, self.changes)
+    def push(self, table: pa.Table, out: OutputRows) -> None:
+        """Take rows in arrival order; what they cause goes to ``out``."""
         self.rows += len(table)
         if self.engine is None:
             self._reject(out, table, NO_KEY)
-            return out
-        table = self._arrivals(out, table)
-        for run in pushes(table):
-            self._take(out, self.engine.push(run))
-        return out
+            return
+        for run in pushes(self._arrivals(out, table)):
+            self._take(out, self.engine, self.engine.push(run))
 
-    def close(self) -> Rows:
-        """The end of the stream: what was still waiting."""
-        out = Rows(self.name, self.changes)
+    def close(self, out: OutputRows) -> None:
+        """The end of the stream: what was still waiting goes to ``out``."""
         if self.engine is not None:
-            self._take(out, self.engine.close())
-        return out
+            self._take(out, self.engine, self.engine.close())
 
     def worked(self, start: float, stop: float) -> float | None:
         """The work on a micro-batch took from ``start`` to ``stop``; the busy factor, if it is time for one.
@@ -102,30 +127,31 @@ class Site:
         own = {"rows": self.rows, "rejected": self.rejected, "arrival_behind": self.behind, "changes": self.changes}
         return {**(self.engine.stats() if self.engine else {}), "site": own}
 
-    def _take(self, out: Rows, outputs: list[Output]) -> None:
-        assert self.engine is not None
-        out.outputs(outputs)
-        self.changes = out.changes
-        late, quarantined = self.engine.drain()
-        out.late(late)
-        out.quarantined(quarantined)
+    def _take(self, out: OutputRows, engine: Engine, outputs: list[Output]) -> None:
+        self.changes = out.outputs(self.name, outputs, self.changes)
+        late, quarantined = engine.drain()
+        out.late(self.name, late)
+        out.quarantined(self.name, quarantined)
 
-    def _arrivals(self, out: Rows, table: pa.Table) -> pa.Table:
+    def _arrivals(self, out: OutputRows, table: pa.Table) -> pa.Table:
         """Check the arrival column and take it out: the order of the rows says all it said."""
-        if ARRIVAL not in table.schema.names or not len(table):
+        if ARRIVAL not in table.schema.names:
             return table
         table, unplaced = placed(table)
-        self._reject(out, unplaced, NO_ARRIVAL)
+        if len(unplaced):
+            self._reject(out, unplaced, NO_ARRIVAL)
         if len(table):
             arrival = table[ARRIVAL]
-            if self.last is not None:
-                self.behind += pc.sum(pc.less(arrival, self.last)).as_py() or 0
-            newest = arrival[-1].as_py()
-            self.last = newest if self.last is None else max(self.last, newest)
+            if self.last is None:
+                self.last = arrival[-1].as_py()
+            else:
+                if arrival[0].as_py() < self.last:
+                    self.behind += pc.sum(pc.less(arrival, self.last)).as_py()
+                self.last = max(self.last, arrival[-1].as_py())
         return table.drop_columns([ARRIVAL])
 
-    def _reject(self, out: Rows, table: pa.Table, reason: str) -> None:
+    def _reject(self, out: OutputRows, table: pa.Table, why: tuple[str, str]) -> None:
         if ARRIVAL in table.schema.names:
             table = table.drop_columns([ARRIVAL])
-        out.rejected(table, self.rejected, reason)
+        out.rejected(self.name, table, self.rejected, *why)
         self.rejected += len(table)

@@ -14,11 +14,11 @@ from pyspark.sql.types import DataType, LongType, StringType, StructField, Struc
 
 from slackline.core.errors import ConfigError, SchemaError
 from slackline.spark.codec import ARRIVAL, BLOCK, MTIME, PATH, PLACE, SITE
-from slackline.spark.columns import arrival_column, check_present, column, key_column, place, ts_column
+from slackline.spark.columns import arrival_column, check_present, column, site_column, place, ts_column
 from slackline.spark.keyed import arrow_schema
 
 #: The columns of the output that are ours; only with a key there is another.
-OWN = ("position", "stream", "ts", "kind", "lateness", "reason")
+OWN = ("position", "stream", "ts", "kind", "lateness", "reason", "detail")
 
 #: The name of a column, the same in all streams, or by the name of the stream.
 Names = str | Mapping[str, str]
@@ -112,7 +112,7 @@ class Union:
                 )
             if "." in name:
                 raise SchemaError(f"column {name!r} has a dot, which Spark's mapInArrow cannot take; rename it first.")
-        site = F.lit("") if self.key is None else key_column(df, roles["key"])
+        site = F.lit("v") if self.key is None else site_column(df, roles["key"])
         chosen = [site.alias(SITE)]
         if self.arrival is not None:
             chosen.append(arrival_column(df, roles["arrival"]).alias(ARRIVAL))
@@ -151,9 +151,9 @@ class Union:
 
 
 def output_schema(prepared: DataFrame) -> StructType:
-    """The columns of a loom's output for these rows: site, ours, the streams' own."""
+    """The columns of a merge's output for these rows: site, ours, the streams' own."""
     ts = prepared.schema["ts"].dataType
-    kinds = (LongType(), StringType(), ts, StringType(), LongType(), StringType())
+    kinds = (LongType(), StringType(), ts, StringType(), LongType(), StringType(), StringType())
     fields = [StructField(name, kind) for name, kind in zip((SITE, *OWN), (StringType(), *kinds), strict=True)]
     inner = (SITE, ARRIVAL, *PLACE, *OWN)
     return StructType(fields + [StructField(f.name, f.dataType) for f in prepared.schema if f.name not in inner])

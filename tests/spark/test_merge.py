@@ -1,4 +1,4 @@
-"""The loom, without Spark around it: cutting and saving change nothing, and nothing is lost."""
+"""The merge, without Spark around it: cutting and saving change nothing, and nothing is lost."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slackline.core.errors import BufferLimitError, StateError
-from slackline.spark import loom
+from slackline.spark import merge
 from slackline.spark.codec import ARRIVAL, NULL_SITE
-from slackline.spark.loom import Loom, Weave, side_by_side
+from slackline.spark.merge import Merge, MergeRecipe, side_by_side
 
 STREAMS = ("door", "hall", "lift")
 
@@ -41,14 +41,19 @@ def test_cutting_and_saving_change_nothing(
 ) -> None:
     streams, times = map(list, zip(*arrived, strict=True))
     rows = table(streams, times, **{ARRIVAL: range(len(arrived))})
+<<<<<<< HEAD:tests/spark/test_loom.py
     recipe = Weave(STREAMS, {"max_delay": max_delay, "max_failures": 2}, arrival=True)
     at_once = Loom("v", recipe)
+=======
+    recipe = MergeRecipe(STREAMS, {"method": method, "max_delay": max_delay, "max_failures": 2}, arrival=True)
+    at_once = Merge("v", recipe)
+>>>>>>> 67ca3c5 (Hash the keys of a stream into shards: one call of Spark's stateful processor serves many keys, and output rows leave as columns):tests/spark/test_merge.py
     expected = rows_of(at_once.push(rows))
     found: Rows = []
     saved = None
     start, size = 0, iter(sizes)
     while start < len(rows):
-        cut = Loom("v", recipe, saved)
+        cut = Merge("v", recipe, saved)
         step = next(size, 7)
         found += rows_of(cut.push(rows.slice(start, step)))
         saved = cut.save()
@@ -58,7 +63,7 @@ def test_cutting_and_saving_change_nothing(
     for kind in ("event", "late", "quarantine"):
         names = ("id", "stream", "ts", "position", "lateness", "reason")
         assert told(found, kind, *names) == told(expected, kind, *names)
-    rest = rows_of(Loom("v", recipe, saved).close())
+    rest = rows_of(Merge("v", recipe, saved).close())
     assert rest == rows_of(at_once.close())
     assert sorted(row["id"] for row in (*found, *rest)) == list(range(len(arrived)))
 
@@ -66,11 +71,11 @@ def test_cutting_and_saving_change_nothing(
 def test_streams_read_side_by_side_are_not_taken_for_dead() -> None:
     times = np.sort(np.random.default_rng(4).integers(0, 10_000, (3, 200)))
     rows = table(list(np.repeat(STREAMS, 200)), times.ravel().tolist())
-    fed = Loom("v", Weave(STREAMS, {"max_delay": 500}))
+    fed = Merge("v", MergeRecipe(STREAMS, {"max_delay": 500}))
     found = rows_of(fed.push(rows)) + rows_of(fed.close())
     assert {row["kind"] for row in found} == {"event"}
     assert [row["ts"] for row in found] == sorted(times.ravel().tolist())
-    in_turn = Loom("v", Weave(STREAMS, {"max_delay": 500}, arrival=True))
+    in_turn = Merge("v", MergeRecipe(STREAMS, {"max_delay": 500}, arrival=True))
     assert told(rows_of(in_turn.push(rows.append_column(ARRIVAL, rows["id"]))), "late", "id")
 
 
@@ -81,7 +86,7 @@ def test_impossible_time_stamps_do_not_change_the_place_of_others() -> None:
 
 def test_what_is_set_aside_does_not_count_as_waiting() -> None:
     rows = table(["door", "hall", "lift", *["door"] * 20], [10, 10, 10, *[None, -1, 2, 3] * 5])
-    fed = Loom("v", Weave(STREAMS, {"max_waiting": 1}))
+    fed = Merge("v", MergeRecipe(STREAMS, {"max_waiting": 1}))
     found = rows_of(fed.push(rows))
     assert told(found, "late", "lateness") == [(8,), (7,)] * 5
     assert told(found, "quarantine", "reason")[:2] == [
@@ -95,25 +100,26 @@ def test_what_is_set_aside_does_not_count_as_waiting() -> None:
 
 def test_rows_without_key_or_arrival_are_quarantined() -> None:
     rows = table(["door", "hall"], [1, 2], **{ARRIVAL: pa.array([None, 3], pa.int64())})
-    assert told(rows_of(Loom("v", Weave(STREAMS)).push(rows)), "quarantine", "id", "ts") == [(0, 1)]
-    nobody = Loom(NULL_SITE, Weave(STREAMS))
+    assert told(rows_of(Merge("v", MergeRecipe(STREAMS)).push(rows)), "quarantine", "id", "ts") == [(0, 1)]
+    nobody = Merge(NULL_SITE, MergeRecipe(STREAMS))
     found = rows_of(nobody.push(rows))
-    assert [row["reason"] for row in found] == ["the key is null: an event belongs to no site"] * 2
+    assert [row["reason"] for row in found] == ["no key"] * 2
+    assert [row["detail"] for row in found] == ["the key is null: the event belongs to no site"] * 2
     assert nobody.save() == (None, None, 0, 0, 0)
     assert list(nobody.close()) == []
 
 
 def test_state_of_another_query_is_an_error_that_says_what_differs() -> None:
-    fed = Loom("v", Weave(STREAMS))
+    fed = Merge("v", MergeRecipe(STREAMS))
     list(fed.push(table(["door"], [1], colour=["red"])))
     saved = fed.save()
     with pytest.raises(
         StateError, match=r"of the streams \['door', 'hall', 'lift'\], the query has \['door', 'roof'\]"
     ):
-        Loom("v", Weave(("door", "roof")), saved)
+        Merge("v", MergeRecipe(("door", "roof")), saved)
     for other in ({}, {"colour": [[1]]}):
         with pytest.raises(StateError, match=r"colour string.*wait in the checkpoint.*start with a new checkpoint"):
-            list(Loom("v", Weave(STREAMS), saved).push(table(["hall"], [1], **other)))
+            list(Merge("v", MergeRecipe(STREAMS), saved).push(table(["hall"], [1], **other)))
 
 
 def test_waiting_rows_outlive_a_change_of_time_zone_and_of_the_order_of_columns() -> None:
@@ -121,18 +127,18 @@ def test_waiting_rows_outlive_a_change_of_time_zone_and_of_the_order_of_columns(
         times = pa.array([second * 10**6], pa.timestamp("us", zone))
         return pa.table({"stream": [name], "ts": times, "x": [second]})
 
-    recipe = Weave(("door", "hall"))
-    first = Loom("v", recipe)
+    recipe = MergeRecipe(("door", "hall"))
+    first = Merge("v", recipe)
     assert rows_of(first.push(at("UTC", "door", 1))) == []
-    second = Loom("v", recipe, first.save())
+    second = Merge("v", recipe, first.save())
     (out,) = second.push(at("Europe/Berlin", "hall", 2).select(["x", "ts", "stream"]))
     assert out.schema.field("ts").type == pa.timestamp("us", "Europe/Berlin")
     assert [(row["x"], row["ts"].timestamp()) for row in out.to_pylist()] == [(1, 1.0)]
 
 
 def test_state_that_spark_cannot_hold_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loom, "STATE_BYTES", 100)
-    fed = Loom("v", Weave(STREAMS))
+    monkeypatch.setattr(merge, "STATE_BYTES", 100)
+    fed = Merge("v", MergeRecipe(STREAMS))
     list(fed.push(table(["door"], [1])))
     with pytest.raises(StateError, match=r"1 waiting rows take .* bytes.*max_delay"):
         fed.save()

@@ -1,4 +1,4 @@
-"""A loom: one key's synchroniser with the rows that wait in it. A machine without Spark in it.
+"""The merge: one key's synchroniser with the rows that wait in it. A machine without Spark in it.
 
 The synchroniser sees no rows, only light events: time stamp, stream, and the row's number. The rows stay columns of an
 Arrow table from beginning to end, so every value comes out as it went in.
@@ -34,8 +34,8 @@ STATE_BYTES = 2**30
 Saved = tuple[bytes | None, bytes | None, int, int, int]
 
 
-class StreamClock:
-    """The greatest time stamp so far."""
+class StreamTime:
+    """The greatest time stamp so far, given to the synchroniser as its time."""
 
     def __init__(self, now: int) -> None:
         self.now = now
@@ -45,18 +45,18 @@ class StreamClock:
 
 
 @dataclass(frozen=True, slots=True)
-class Weave:
-    """How to make a loom: the names of all streams, the synchroniser's options, and whether arrivals are known."""
+class MergeRecipe:
+    """How to make a merge: the names of all streams, the synchroniser's options, and whether arrivals are known."""
 
     streams: tuple[str, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
     arrival: bool = False
 
-    def synchroniser(self, saved: bytes | None, clock: StreamClock) -> Synchroniser:
+    def synchroniser(self, saved: bytes | None, now: StreamTime) -> Synchroniser:
         """A new synchroniser, or the saved one with the options of now."""
         if saved is None:
-            return Synchroniser(self.streams, now=clock, **self.options)
-        sync = Synchroniser.load(bytes(saved), now=clock, **self.options)
+            return Synchroniser(self.streams, now=now, **self.options)
+        sync = Synchroniser.load(bytes(saved), now=now, **self.options)
         if set(sync.streams) != set(self.streams):
             raise StateError(
                 f"the checkpoint is of the streams {sorted(sync.streams)}, the query has {sorted(self.streams)}. Give "
@@ -65,20 +65,20 @@ class Weave:
         return sync
 
 
-class Loom:
+class Merge:
     """Takes one key's rows of all streams in the order of arrival; gives tables of output rows.
 
     The state is one value: the synchroniser's bytes, the rows that wait, and three numbers.
     """
 
-    def __init__(self, site: str, recipe: Weave, saved: Saved | None = None) -> None:
+    def __init__(self, site: str, recipe: MergeRecipe, saved: Saved | None = None) -> None:
         sync, held, rows, position, now = saved or (None, None, 0, 0, 0)
         self.site = site
         #: Rows numbered so far, and rows put in order so far.
         self.rows = rows
         self.position = position
-        self._clock = StreamClock(now)
-        self._sync = None if site == NULL_SITE else recipe.synchroniser(sync, self._clock)
+        self._time = StreamTime(now)
+        self._sync = None if site == NULL_SITE else recipe.synchroniser(sync, self._time)
         #: The rows that wait, by their numbers; None before the first.
         self._held = None if held is None else decode(held)
         self._late: list[Late] = []
@@ -87,12 +87,12 @@ class Loom:
     def push(self, table: pa.Table) -> Iterator[pa.Table]:
         """Take rows, in arrival order if they have an arrival; what comes out. Take all of it before :meth:`save`."""
         if self._sync is None:
-            yield self._out("quarantine", table, reason=[NO_KEY] * len(table))
+            yield self._rejected(table, NO_KEY)
             return
         if ARRIVAL in table.schema.names:
             table, unplaced = placed(table)
             if len(unplaced):
-                yield self._out("quarantine", unplaced, reason=[NO_ARRIVAL] * len(unplaced))
+                yield self._rejected(unplaced, NO_ARRIVAL)
             table = table.drop_columns([ARRIVAL])
         else:
             table = side_by_side(table)
@@ -115,7 +115,7 @@ class Loom:
                 f"{STATE_BYTES:,} for a key. Select fewer columns, give max_delay, or a lower max_waiting to be told "
                 f"earlier which stream they wait for."
             )
-        return sync, held, self.rows, self.position, self._clock.now
+        return sync, held, self.rows, self.position, self._time.now
 
     def _push(self, sync: Synchroniser, run: pa.Table) -> Iterator[pa.Table]:
         first = self.rows
@@ -125,13 +125,13 @@ class Loom:
         yield from self._take(run if self._held is None else joined([_fitting(self._held, run.schema), run]), released)
 
     def _released(self, sync: Synchroniser, run: pa.Table, first: int) -> list[Event]:
-        """Push the rows one by one. Before each the clock moves on, and after it what was set aside is taken from the
+        """Push the rows one by one. Before each stream time moves on, and after it what was set aside is taken from the
         synchroniser, so that only what waits counts towards ``max_waiting``."""
-        clock, released = self._clock, []
+        time, released = self._time, []
         empty: dict[str, Any] = {}
         for nr, (ts, stream) in enumerate(zip(_times(run).to_pylist(), run["stream"].to_pylist(), strict=True), first):
-            if ts is not None and clock.now < ts <= MAX_TS:
-                clock.now = ts
+            if ts is not None and time.now < ts <= MAX_TS:
+                time.now = ts
             released += sync.push(Event.of("row", ts, stream, nr, empty))
             if sync.late or sync.quarantined:
                 late, quarantined = sync.drain()
@@ -158,13 +158,16 @@ class Loom:
         if late:
             yield self._out("late", take(e.event for e in late), lateness=[e.lateness for e in late])
         if aside:
-            yield self._out(
-                "quarantine", take(e.event for e in aside), reason=[f"{e.reason}: {e.detail}" for e in aside]
-            )
+            reasons, details = [each.reason for each in aside], [each.detail for each in aside]
+            yield self._out("quarantine", take(each.event for each in aside), reason=reasons, detail=details)
         self._held = rows.filter(pa.array(waits)) if waits.any() else None
 
-    def _out(self, kind: str, rows: pa.Table, **given: Sequence[int | str]) -> pa.Table:
-        """Rows of the output: ours, with those of position, lateness and reason that are given, and the streams'."""
+    def _rejected(self, rows: pa.Table, why: tuple[str, str]) -> pa.Table:
+        reason, detail = why
+        return self._out("quarantine", rows, reason=[reason] * len(rows), detail=[detail] * len(rows))
+
+    def _out(self, kind: str, rows: pa.Table, **given: Sequence[Any]) -> pa.Table:
+        """Rows of the output: ours, with those of position, lateness, reason and detail that are given, and theirs."""
         ours = {
             SITE: pa.repeat(self.site, len(rows)),
             "position": pa.nulls(len(rows), pa.int64()),
@@ -173,6 +176,7 @@ class Loom:
             "kind": pa.repeat(kind, len(rows)),
             "lateness": pa.nulls(len(rows), pa.int64()),
             "reason": pa.nulls(len(rows), pa.string()),
+            "detail": pa.nulls(len(rows), pa.string()),
         }
         ours |= {name: pa.array(values, ours[name].type) for name, values in given.items()}
         theirs = {name: rows[name] for name in rows.schema.names if name not in (*ours, NR, ARRIVAL)}
