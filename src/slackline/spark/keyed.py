@@ -23,7 +23,7 @@ from slackline.spark.codec import ARRIVAL, SHARD, SITE, packer
 
 #: Groups into which the keys of a stream are hashed. Part of the checkpoint's format: with another number a key would
 #: not find its state. It bounds the tasks that can work at once.
-SHARDS = 1024
+SHARDS = 512
 
 #: What ``mapInArrow`` takes.
 ArrowMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
