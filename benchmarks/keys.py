@@ -27,6 +27,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -185,7 +186,7 @@ def _cost(result: DataFrame, folder: Path, keys: int) -> tuple[float, float | No
     query = result.writeStream.foreachBatch(mark).option("checkpointLocation", str(folder))
     query.trigger(availableNow=True).start().awaitTermination()
     marks.append((time.perf_counter(), cpu_seconds()))
-    steady = list(zip(marks, marks[1:], strict=False))[WARM_UP:]
+    steady = list(pairwise(marks))[WARM_UP:]
     wall = median(1_000 * (end[0] - start[0]) / keys for start, end in steady)
     cpu = [1_000 * (end[1] - start[1]) / keys for start, end in steady if start[1] is not None and end[1] is not None]
     return wall, median(cpu) if cpu else None

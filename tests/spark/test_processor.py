@@ -9,6 +9,7 @@ from pyspark.sql import Row
 from pyspark.sql.types import LongType
 from tests.spark.world import embedded, hierarchy, stream
 
+from slackline.core.errors import StateError
 from slackline.spark import processor
 from slackline.spark.codec import SHARD, SITE, Packet, packer
 from slackline.spark.processor import SiteProcessor
@@ -86,3 +87,28 @@ def test_many_output_rows_leave_in_several_lots(monkeypatch: pytest.MonkeyPatch)
     at_once = handled(SiteProcessor(Recipe(hierarchy()), LongType()), Store(), table)
     monkeypatch.setattr(processor, "OUTPUT_ROWS", 1)
     assert handled(SiteProcessor(Recipe(hierarchy()), LongType()), Store(), table) == at_once
+
+
+def test_options_changed_since_the_checkpoint_take_effect_and_the_statistics_say_so() -> None:
+    table = sites(stream(steps=40).drop_columns(["arrival"]))
+    half = len(table) // 2
+    store = Store()
+    before = {"late": "divert", "margin": 2.0}
+    handled(SiteProcessor(Recipe(hierarchy(), before), LongType()), store, table.slice(0, half))
+    after = {"late": "deliver"}
+    rows = handled(SiteProcessor(Recipe(hierarchy(), after), LongType()), store, table.slice(half))
+    assert "late" not in {row["kind"] for row in rows}
+    for row in rows:
+        if row["kind"] == "stats":
+            stats = json.loads(row["payload"])
+            assert stats["options"]["late"] == "deliver"
+            assert stats["options"]["margin"] == 0.5, "an option that is left out has its default"
+            assert sorted(stats["changed"]) == ["late", "margin"]
+
+
+def test_a_policy_other_than_the_checkpoint_s_is_an_error_that_says_what_to_do() -> None:
+    table = sites(stream(steps=20).drop_columns(["arrival"]))
+    store = Store()
+    handled(SiteProcessor(Recipe(hierarchy(), {"policy": "slack"}), LongType()), store, table)
+    with pytest.raises(StateError, match="policy"):
+        handled(SiteProcessor(Recipe(hierarchy(), {"policy": "auto"}), LongType()), store, table)

@@ -196,7 +196,7 @@ class Day:
 
     def alpha(self) -> float:
         """What the next micro-batch will use: looked up without leaving a trace."""
-        engine = sl.Engine.load(self.store.values["vnorth"][0], hierarchy())
+        engine = sl.Engine.load(self.store.values["vnorth"][0], hierarchy(), now="host")
         return float(engine.stats()["detectors"]["Near"]["alpha"])
 
 

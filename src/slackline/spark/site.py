@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-<<<<<<< HEAD
-from dataclasses import dataclass, field
-=======
-from dataclasses import dataclass, field, replace
->>>>>>> 67ca3c5 (Hash the keys of a stream into shards: one call of Spark's stateful processor serves many keys, and output rows leave as columns)
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import pyarrow as pa
@@ -17,13 +13,11 @@ import pyarrow.compute as pc
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import Output
 from slackline.engine import Engine
+from slackline.engine.options import Options
 from slackline.spark.codec import ARRIVAL, NO_ARRIVAL, NO_KEY, NULL_SITE, placed, pushes
-<<<<<<< HEAD
-from slackline.spark.rows import Rows
-=======
 from slackline.spark.rows import OutputRows
-from slackline.speculation.config import Speculation
->>>>>>> 67ca3c5 (Hash the keys of a stream into shards: one call of Spark's stateful processor serves many keys, and output rows leave as columns)
+
+_DEFAULTS: dict[str, Any] = {option.name: option.default for option in fields(Options)}
 
 Saved = tuple[bytes | None, int, int, int, int, Any]
 
@@ -36,33 +30,19 @@ class Recipe:
     """
 
     hierarchy: Hierarchy
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     stats: bool = True
-<<<<<<< HEAD
-    clock: Callable[[], float] = time.time
-
-    def engine(self) -> Engine:
-        """A new engine. It reads no wall clock: see :meth:`Site.worked`."""
-        return Engine(self.hierarchy, now="host", **self.options)
-=======
     now: Callable[[], float] = time.time
 
     def engine(self, saved: bytes | None = None) -> Engine:
-        """A new engine, or the saved one. It does not measure time: see :meth:`Site.worked`."""
-        if saved is not None:
-            return Engine.load(bytes(saved), self.hierarchy)
-        options = dict(self.options)
-        told = options.get("speculation")
-        if isinstance(told, Speculation):
-            options["speculation"] = _without_clock(told)
-        elif isinstance(told, Mapping):
-            options["speculation"] = {name: _without_clock(each) for name, each in told.items()}
-        return Engine(self.hierarchy, **options)
->>>>>>> 67ca3c5 (Hash the keys of a stream into shards: one call of Spark's stateful processor serves many keys, and output rows leave as columns)
+        """A new engine, or the one of a checkpoint with the options of this query: those it does not name have their
+        defaults, whatever the checkpoint has.
 
-    def load(self, saved: bytes) -> Engine:
-        """The engine of a checkpoint, with the options of this query."""
-        return Engine.load(saved, self.hierarchy, now="host", **self.options)
+        It does not measure time: see :meth:`Site.worked`.
+        """
+        if saved is None:
+            return Engine(self.hierarchy, now="host", **self.options)
+        return Engine.load(bytes(saved), self.hierarchy, now="host", **(_DEFAULTS | self.options))
 
 
 class Site:
@@ -85,15 +65,7 @@ class Site:
         self.changes = changes
         #: The greatest arrival so far.
         self.last = last
-<<<<<<< HEAD
-        self.engine: Engine | None = None
-        if engine is not None:
-            self.engine = recipe.load(bytes(engine))
-        elif name != NULL_SITE:
-            self.engine = recipe.engine()
-=======
         self.engine = None if name == NULL_SITE else recipe.engine(engine)
->>>>>>> 67ca3c5 (Hash the keys of a stream into shards: one call of Spark's stateful processor serves many keys, and output rows leave as columns)
 
     def push(self, table: pa.Table, out: OutputRows) -> None:
         """Take rows in arrival order; what they cause goes to ``out``."""

@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 """Many DataFrames in, one stream in order out: the synchroniser of [Sync] on the runtime of ``detect``."""
-=======
-"""Many DataFrames in, one stream in order out: the synchroniser [Sync] on the runtime of ``detect``."""
->>>>>>> 67ca3c5 (Hash the keys of a stream into shards: one call of Spark's stateful processor serves many keys, and output rows leave as columns)
 
 from __future__ import annotations
 
@@ -14,15 +10,9 @@ from pyspark.sql import functions as F
 from slackline.spark.batch import merger
 from slackline.spark.codec import SITE
 from slackline.spark.columns import column, key_back
-<<<<<<< HEAD
-from slackline.spark.keyed import packed, stateful, whole
-from slackline.spark.loom import StreamClock, Weave
-from slackline.spark.processor import LoomProcessor, unpack
-=======
 from slackline.spark.keyed import streamed, whole
 from slackline.spark.merge import MergeRecipe, StreamTime
 from slackline.spark.processor import MERGE_OUTPUT, MergeProcessor, unpack
->>>>>>> 67ca3c5 (Hash the keys of a stream into shards: one call of Spark's stateful processor serves many keys, and output rows leave as columns)
 from slackline.spark.session import check
 from slackline.spark.union import Names, Union, output_schema
 
@@ -52,10 +42,10 @@ def synchronise(
     measured in stream time, the greatest time stamp so far: by wall time a micro-batch that is done again would give
     other rows.
 
-    The result has the columns ``position, stream, ts, kind, lateness, reason, detail`` (behind ``key``, if there is one),
-    then the other columns of all streams, in their own types; a column that a stream lacks is null. ``kind`` is ``event``,
-    ``late`` or ``quarantine``; events are numbered by ``position`` from 1, the others have none. A batch comes out in
-    that order; a sink may lose the order, so sort by ``position`` when you read.
+    The result has the columns ``position, stream, ts, kind, lateness, reason, detail`` (behind ``key``, if there is
+    one), then the other columns of all streams, in their own types; a column that a stream lacks is null. ``kind`` is
+    ``event``, ``late`` or ``quarantine``; events are numbered by ``position`` from 1, the others have none. A batch
+    comes out in that order; a sink may lose the order, so sort by ``position`` when you read.
     """
     union = Union(streams, ts, arrival, key)
     check(union.sample.sparkSession, streaming=union.sample.isStreaming)
@@ -64,13 +54,8 @@ def synchronise(
         "max_failures": max_failures,
         "max_waiting": max_waiting,
     }
-<<<<<<< HEAD
-    recipe = Weave(tuple(streams), options, arrival is not None)
-    recipe.synchroniser(None, StreamClock(0))  # so that wrong options and names show here and now
-=======
     recipe = MergeRecipe(tuple(streams), options, arrival is not None)
     recipe.synchroniser(None, StreamTime(0))  # so that wrong options and names show here and now
->>>>>>> 67ca3c5 (Hash the keys of a stream into shards: one call of Spark's stateful processor serves many keys, and output rows leave as columns)
     prepared = union.prepare()
     schema = output_schema(prepared)
     if prepared.isStreaming:

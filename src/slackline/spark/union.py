@@ -14,7 +14,7 @@ from pyspark.sql.types import DataType, LongType, StringType, StructField, Struc
 
 from slackline.core.errors import ConfigError, SchemaError
 from slackline.spark.codec import ARRIVAL, BLOCK, MTIME, PATH, PLACE, SITE
-from slackline.spark.columns import arrival_column, check_present, column, site_column, place, ts_column
+from slackline.spark.columns import arrival_column, check_present, column, place, site_column, ts_column
 from slackline.spark.keyed import arrow_schema
 
 #: The columns of the output that are ours; only with a key there is another.
