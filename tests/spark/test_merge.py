@@ -27,7 +27,7 @@ def table(streams: list[str], times: Sequence[int | None], **more: Any) -> pa.Ta
     return pa.table({"stream": streams, "ts": pa.array(times, pa.int64()), "id": range(len(times)), **more})
 
 
-def told(rows: Rows, kind: str, *names: str) -> list[tuple[Any, ...]]:
+def of_kind(rows: Rows, kind: str, *names: str) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in names) for row in rows if row["kind"] == kind]
 
 
@@ -54,10 +54,12 @@ def test_cutting_and_saving_change_nothing(
         saved = cut.save()
         start += step
     for each in (expected, found):
-        assert [p for (p,) in told(each, "event", "position")] == list(range(1, len(told(each, "event", "id")) + 1))
+        assert [p for (p,) in of_kind(each, "event", "position")] == list(
+            range(1, len(of_kind(each, "event", "id")) + 1)
+        )
     for kind in ("event", "late", "quarantine"):
         names = ("id", "stream", "ts", "position", "lateness", "reason")
-        assert told(found, kind, *names) == told(expected, kind, *names)
+        assert of_kind(found, kind, *names) == of_kind(expected, kind, *names)
     rest = rows_of(Merge("v", recipe, saved).close())
     assert rest == rows_of(at_once.close())
     assert sorted(row["id"] for row in (*found, *rest)) == list(range(len(arrived)))
@@ -71,7 +73,7 @@ def test_streams_read_side_by_side_are_not_taken_for_dead() -> None:
     assert {row["kind"] for row in found} == {"event"}
     assert [row["ts"] for row in found] == sorted(times.ravel().tolist())
     in_turn = Merge("v", MergeRecipe(STREAMS, {"max_delay": 500}, arrival=True))
-    assert told(rows_of(in_turn.push(rows.append_column(ARRIVAL, rows["id"]))), "late", "id")
+    assert of_kind(rows_of(in_turn.push(rows.append_column(ARRIVAL, rows["id"]))), "late", "id")
 
 
 def test_impossible_time_stamps_do_not_change_the_place_of_others() -> None:
@@ -83,19 +85,19 @@ def test_what_is_set_aside_does_not_count_as_waiting() -> None:
     rows = table(["door", "hall", "lift", *["door"] * 20], [10, 10, 10, *[None, -1, 2, 3] * 5])
     fed = Merge("v", MergeRecipe(STREAMS, {"max_waiting": 1}))
     found = rows_of(fed.push(rows))
-    assert told(found, "late", "lateness") == [(8,), (7,)] * 5
-    assert told(found, "quarantine", "reason", "detail")[:2] == [
+    assert of_kind(found, "late", "lateness") == [(8,), (7,)] * 5
+    assert of_kind(found, "quarantine", "reason", "detail")[:2] == [
         ("bad time stamp", "ts=None is not a whole number from 0 to 2**62"),
         ("bad time stamp", "ts=-1 is not a whole number from 0 to 2**62"),
     ]
-    assert len(told(found, "event", "id")) == 3
+    assert len(of_kind(found, "event", "id")) == 3
     with pytest.raises(BufferLimitError, match="they wait for 'hall', 'lift'"):
         list(fed.push(table(["door"] * 3, [20, 21, 22])))
 
 
 def test_rows_without_key_or_arrival_are_quarantined() -> None:
     rows = table(["door", "hall"], [1, 2], **{ARRIVAL: pa.array([None, 3], pa.int64())})
-    assert told(rows_of(Merge("v", MergeRecipe(STREAMS)).push(rows)), "quarantine", "id", "ts") == [(0, 1)]
+    assert of_kind(rows_of(Merge("v", MergeRecipe(STREAMS)).push(rows)), "quarantine", "id", "ts") == [(0, 1)]
     nobody = Merge(NULL_SITE, MergeRecipe(STREAMS))
     found = rows_of(nobody.push(rows))
     assert [row["reason"] for row in found] == ["no key"] * 2
@@ -143,4 +145,4 @@ def test_options_changed_since_the_checkpoint_take_effect() -> None:
     before = Merge("v", MergeRecipe(STREAMS))
     assert rows_of(before.push(table(["door", "door", "door"], [1, 5, 9]))) == []
     after = Merge("v", MergeRecipe(STREAMS, {"max_delay": 3}), before.save())
-    assert told(rows_of(after.push(table(["door"], [20]))), "event", "ts") == [(1,), (5,), (9,), (20,)]
+    assert of_kind(rows_of(after.push(table(["door"], [20]))), "event", "ts") == [(1,), (5,), (9,), (20,)]

@@ -26,7 +26,9 @@ def test_query_killed_in_mid_run_and_restarted_loses_and_repeats_nothing(spark: 
     assert 2 <= done < FILES, "the query was not killed in mid-run"
     query = start(spark, source, checkpoint, sink)
     query.awaitTermination()
-    assert (checkpoint / "commits" / str(FILES - 1)).is_file()  # progress is told by another thread, maybe later
+    # A query killed after it listed a batch's files and before it said so takes them with those of the next.
+    last = max(_batches(checkpoint, "commits"))
+    assert (checkpoint / "offsets" / str(last)).read_text().endswith(f'{{"logOffset":{FILES - 1}}}')
     rows = spark.read.parquet(str(sink)).collect()
     assert comparable(rows) == embedded(table, close=False)
 
@@ -41,18 +43,23 @@ def _kill_in_mid_run(source: Path, checkpoint: Path, sink: Path) -> int:
         )
     try:
         deadline = time.monotonic() + 300
-        while _committed(checkpoint) < 2:
+        while len(_batches(checkpoint, "commits")) < 2 or not _in_mid_batch(checkpoint):
             assert process.poll() is None, (source.parent / "log").read_text()[-3000:]
             assert time.monotonic() < deadline, "two micro-batches took more than five minutes"
-            time.sleep(0.02)
-        time.sleep(0.15)  # into the next micro-batch
+            time.sleep(0.01)
+        time.sleep(0.05)
     finally:
         # The group is the process we started and the JVM it started; Python workers end with their JVM.
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    return _committed(checkpoint)
+    return len(_batches(checkpoint, "commits"))
 
 
-def _committed(checkpoint: Path) -> int:
-    folder = checkpoint / "commits"
-    return sum(path.name.isdigit() for path in folder.iterdir()) if folder.is_dir() else 0
+def _in_mid_batch(checkpoint: Path) -> bool:
+    return len(_batches(checkpoint, "offsets")) > len(_batches(checkpoint, "commits"))
+
+
+def _batches(checkpoint: Path, log: str) -> list[int]:
+    """The micro-batches in one of the query's logs: ``offsets`` has those begun, ``commits`` those done."""
+    folder = checkpoint / log
+    return [int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []

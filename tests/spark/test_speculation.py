@@ -26,7 +26,7 @@ FILES = 3
 
 @pytest.fixture(scope="module")
 def table() -> pa.Table:
-    """The stream, with a last position of each site behind everything: so there is nothing that cannot be told yet."""
+    """The stream, with a last position of each site behind everything: so everything can be put out."""
     table = stream(seed=2, steps=60)
     end = {name: [None] * len(SITES) for name in table.column_names}
     end |= {"site": list(SITES), "ts": [4000] * 3, "type": ["pos"] * 3, "source": ["p0"] * 3, "seq": [999] * 3}
@@ -35,10 +35,10 @@ def table() -> pa.Table:
 
 
 @pytest.fixture(scope="module")
-def told(spark: SparkSession, table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> tuple[DataFrame, Any]:
+def written(spark: SparkSession, table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> tuple[DataFrame, Any]:
     """All rows of a query that was stopped before its second micro-batch counted as done, and started again; and the
     table that a consumer who applied every micro-batch holds then."""
-    folder = tmp_path_factory.mktemp("told")
+    folder = tmp_path_factory.mktemp("written")
     oldest_first = sorted(write_files(table, folder / "all", FILES, shuffle=True).iterdir(), reverse=True)
     source, sink, checkpoint = folder / "in", folder / "out", folder / "checkpoint"
     source.mkdir()
@@ -83,9 +83,9 @@ def by_id(df: DataFrame) -> dict[tuple[str, str], Any]:
 
 @pytest.mark.spark
 def test_the_folded_changelog_is_plain_buffering_though_a_batch_was_written_twice(
-    told: tuple[DataFrame, Any], table: pa.Table
+    written: tuple[DataFrame, Any], table: pa.Table
 ) -> None:
-    changelog, _ = told
+    changelog, _ = written
     rows = changelog.where("kind = 'event'").collect()
     assert {row.op for row in rows} == {"insert", "retract", "final"}
     assert len(rows) > len({(row.key, row.change) for row in rows}), "nothing was written twice"
@@ -97,14 +97,14 @@ def test_the_folded_changelog_is_plain_buffering_though_a_batch_was_written_twic
 
 
 @pytest.mark.spark
-def test_upserts_of_micro_batches_lead_to_the_same_table(told: tuple[DataFrame, Any]) -> None:
-    changelog, kept = told
+def test_upserts_of_micro_batches_lead_to_the_same_table(written: tuple[DataFrame, Any]) -> None:
+    changelog, kept = written
     assert {name: (kind, ts, json.loads(text)) for name, (kind, ts, text) in kept.items()} == by_id(current(changelog))
 
 
 @pytest.mark.spark
-def test_one_type_folds_before_or_after_it_is_typed(told: tuple[DataFrame, Any]) -> None:
-    changelog, _ = told
+def test_one_type_folds_before_or_after_it_is_typed(written: tuple[DataFrame, Any]) -> None:
+    changelog, _ = written
     before, after = (
         current(typed(changelog, "near", "who string")).collect(),
         typed(current(changelog), "near", "who string").collect(),
@@ -164,8 +164,8 @@ def test_a_batch_dataframe_has_nothing_to_be_early_for(spark: SparkSession, tabl
 @pytest.mark.spark
 def test_mistakes_in_speculation_show_at_once(spark: SparkSession, table: pa.Table) -> None:
     df = spark.createDataFrame(table)
-    with pytest.raises(ConfigError, match="on Spark no clock can be given"):
-        detect(df, hierarchy(), **COLUMNS, arrival="arrival", speculation=sl.Speculation(clock=lambda: 0.0))
+    with pytest.raises(ConfigError, match=r"detect\(\) has no options \['now'\]; it has \['policy', "):
+        detect(df, hierarchy(), **COLUMNS, arrival="arrival", speculation=sl.Speculation(), now=lambda: 0.0)
     with pytest.raises(ConfigError, match="speculation names no detectors"):
         detect(df, hierarchy(), **COLUMNS, arrival="arrival", speculation={"Nobody": sl.Speculation()})
 
@@ -184,7 +184,7 @@ class Day:
         self.at = 0
 
     def batch(self, idle: float, busy: float, again: bool = False) -> tuple[list[Any], dict[str, Any]]:
-        """After ``idle`` seconds a micro-batch of ``busy`` seconds, in a new worker: what it told, its statistics."""
+        """After ``idle`` seconds a micro-batch of ``busy`` seconds, in a new worker: its rows and statistics."""
         self.at += 0 if again else 25
         self.now += idle
         readings = iter([self.now, self.now + busy])

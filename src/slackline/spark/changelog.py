@@ -1,4 +1,4 @@
-"""The changelog folded into tables: with speculation an event may be told, taken back and told again.
+"""The changelog folded into tables: with speculation an event may be inserted, retracted and inserted again.
 
 A row's ``change`` says where it stands among the changes of its key. So the order is not lost where rows lose theirs,
 and a row that was written twice is the same change twice: it decides nothing anew.
@@ -15,7 +15,7 @@ _NEEDS = ("key", "id", "op", "final", "change")
 
 
 def current(df: DataFrame) -> DataFrame:
-    """The events that stand: all that were told and not taken back since.
+    """The events that hold: all that were inserted and not retracted since.
 
     ``df`` is the result of :func:`~slackline.spark.detect` or :func:`~slackline.spark.typed` as far as it was written,
     from the beginning, in any order and some of it twice. One row per event; ``final`` says which can still go.

@@ -34,7 +34,7 @@ PACKET_BYTES = 512 * 1024
 #: Rows handed to an engine at once. Their number changes memory, never results (law 3).
 PUSH_ROWS = 131_072
 
-#: Why a row cannot be taken: the reason, fit for counting, and the detail.
+#: Why a row is rejected: the reason, fit for counting, and the detail.
 NO_KEY = "no key", "the key is null: the event belongs to no site"
 NO_ARRIVAL = "no arrival", "the arrival is null: the event has no place in the order"
 

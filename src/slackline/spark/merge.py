@@ -112,7 +112,7 @@ class Merge:
         if size > STATE_BYTES:
             raise StateError(
                 f"{len(self._held or ())} waiting rows take {size:,} bytes, and Spark cannot keep more than "
-                f"{STATE_BYTES:,} for a key. Select fewer columns, give max_delay, or a lower max_waiting to be told "
+                f"{STATE_BYTES:,} for a key. Select fewer columns, give max_delay, or a lower max_waiting to learn "
                 f"earlier which stream they wait for."
             )
         return sync, held, self.rows, self.position, self._time.now

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import Output
 from slackline.engine import Engine
@@ -33,6 +34,11 @@ class Recipe:
     options: dict[str, Any] = field(default_factory=dict)
     stats: bool = True
     now: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.options) - set(_DEFAULTS))
+        if unknown:
+            raise ConfigError(f"detect() has no options {unknown}; it has {list(_DEFAULTS)}, which go to the engine.")
 
     def engine(self, saved: bytes | None = None) -> Engine:
         """A new engine, or the one of a checkpoint with the options of this query: those it does not name have their
@@ -120,7 +126,7 @@ class Site:
                 if arrival[0].as_py() < self.last:
                     self.behind += pc.sum(pc.less(arrival, self.last)).as_py()
                 self.last = max(self.last, arrival[-1].as_py())
-        return table.drop_columns([ARRIVAL])
+        return table.remove_column(table.schema.get_field_index(ARRIVAL))
 
     def _reject(self, out: OutputRows, table: pa.Table, why: tuple[str, str]) -> None:
         if ARRIVAL in table.schema.names:
