@@ -1,4 +1,4 @@
-"""Slackline on Spark Structured Streaming: detectors on ordered streams, keyed by site (DESIGN.md section 8).
+"""Slackline on Spark Structured Streaming: detectors on ordered streams, keyed by site.
 
 >>> from slackline.spark import current, detect, session, synchronise, typed
 """
