@@ -68,7 +68,13 @@ def run_page(path: Path, module: ModuleType) -> None:
             assert printed.getvalue().rstrip() == block.printed.rstrip(), f"{name_of(path)}, line {block.line}"
 
 
-@pytest.mark.parametrize("path", PAGES, ids=name_of)
+#: Pages whose programs play whole matches.
+LONG = {"docs/guides/soccer.md"}
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(page, marks=[pytest.mark.slow] * (name_of(page) in LONG)) for page in PAGES], ids=name_of
+)
 def test_python_blocks_of_a_page_run_and_print_what_it_says(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A module of its own, as in a script: classes of the page are found by the name of their module.
     module = ModuleType("page_" + re.sub(r"\W", "_", name_of(path)))

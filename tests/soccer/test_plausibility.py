@@ -32,6 +32,7 @@ def test_simulated_and_recorded_stand_side_by_side():
         assert set(figure.recorded) == {"Metrica game 1", "Metrica game 3"}
 
 
+@pytest.mark.slow
 def test_twenty_minutes_of_play_are_like_the_recorded_matches():
     """Tempo, success, lengths and time in play; shots are more frequent on purpose, but not absurdly so."""
     simulation = simulate(1200, seed=14)
