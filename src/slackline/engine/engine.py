@@ -317,10 +317,10 @@ class Engine:
             self._topology.add(self._topology.make(self._runner(name, detector)))
             self._rewired()
             return []
-        news = moving.unpack(self._topology, self._outbox, self._lookahead, self._intake, detector, self._runner)
+        news, clk = moving.unpack(self._topology, self._outbox, self._lookahead, self._intake, detector, self._runner)
         self._rewired()
         self._outbox.send_again(news)
-        self._stepwise.receive(news)
+        self._stepwise.receive(news, clk)
         return self._finish()
 
     # Checkpoints.

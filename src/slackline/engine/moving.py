@@ -90,8 +90,11 @@ def unpack(
     intake: Intake,
     data: bytes,
     runner_of: Callable[[str, Detector], Runner],
-) -> list[News]:
-    """Let a detector go on here; news of what it has published and nobody heard of. Raises before anything changed."""
+) -> tuple[list[News], int]:
+    """Let a detector go on here. Raises before anything changed.
+
+    What is left to do: news of what it has published and nobody heard of, and to follow the clock it comes from.
+    """
     if not isinstance(data, bytes | bytearray | memoryview):
         raise ConfigError(f"attach() takes the bytes of detach(), or a detector; got a {type(data).__name__}.")
     state = codec.load(KIND, VERSION, data)
@@ -107,15 +110,13 @@ def unpack(
     topology.rows_to_objects()
     for channel, known in taken:
         _learn(channel, known)
-    intake.follow(clk)
-    part.unit.renumber(intake.position - 1)
+    part.unit.renumber(max(0, intake.position - 1))
     topology.add(part)
     if early is not None:
         lookahead.early[part.name], lookahead.accounts[part.name] = early
-    return [
-        News(kind, tuple(events), tuple(warnings), part.unit.horizon, topology.derived[kind].back, intake.clk)
-        for kind, (events, warnings) in unsent.items()
-    ]
+    horizon, back = part.unit.horizon, {kind: topology.derived[kind].back for kind in unsent}
+    news = [News(kind, tuple(e), tuple(w), horizon, back[kind], clk) for kind, (e, w) in unsent.items()]
+    return news, clk
 
 
 def _part(topology: Topology, state: dict[str, Any], runner_of: Callable[[str, Detector], Runner]) -> Part:

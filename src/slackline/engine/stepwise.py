@@ -94,13 +94,16 @@ class Stepwise:
                 sensor.step(-1, 0, position, clk, clk)
         self._evaluate(parts, position, clk, moved)
 
-    def receive(self, news: Sequence[News]) -> None:
-        """Take news of types whose detectors run elsewhere. It comes with the last arrival here, or with the end."""
+    def receive(self, news: Sequence[News], clk: int = NEVER) -> None:
+        """Take news of types whose detectors run elsewhere, where the clock is at ``clk`` at least.
+
+        It comes with the last arrival here, or with the end.
+        """
         if not self._in_step:
             self._catch_up()
         intake, topology = self.intake, self.topology
-        position, before = intake.position - (not self._ended), intake.clk
-        clk = intake.follow(max((item.clk for item in news), default=NEVER))
+        position, before = max(0, intake.position - (not self._ended)), intake.clk
+        clk = intake.follow(max([clk, *(item.clk for item in news)]))
         moved = clk > before
         woken = self._concerned(None, moved, clk)
         parts = sorted({*woken, *(part for item in news for part in topology.above[item.type])})

@@ -154,6 +154,39 @@ def test_an_engine_knows_which_detectors_there_are() -> None:
         sl.Engine(hierarchy(), detectors=["Nobody"])
 
 
+def shuffled(stop: int) -> list[sl.Event]:
+    """In order but for the last, which comes 100 late: so K is 101."""
+    return [*(sl.Event("a", 10 * i) for i in range(stop)), sl.Event("a", 10 * (stop - 1) - 100)]
+
+
+def test_an_engine_whose_clock_is_behind_catches_up_with_the_one_that_gave_a_detector_away() -> None:
+    class Other(High):
+        listens, publishes = ("a",), ("high",)
+
+    def both() -> sl.Hierarchy:
+        return sl.Hierarchy([Low(), Other()], clock="a")
+
+    ahead, behind = (sl.Engine(both(), detectors=[name], policy="slack", margin=0) for name in ("Low", "Other"))
+    ahead.push(shuffled(100))
+    behind.push(shuffled(40)[:-1])
+    behind.push(shuffled(45)[40:])
+    waiting = len(behind.buffered()["Other"])
+    found = behind.attach(ahead.detach("Low"))
+    behind.check_invariants()
+    assert behind.stats()["clk"] == 990 and len(found) == waiting > 0
+    assert {output.detector for output in found} == {"Other"} and not behind.buffered()["Other"]
+
+
+def test_a_detector_may_join_an_engine_before_anything_has_arrived_there() -> None:
+    here, there = (sl.Engine(hierarchy(), warmup=60, detectors=names) for names in (None, ()))
+    here.push(events(0, 50))
+    waiting = here.buffered()["Low"]
+    assert len(waiting) == 50
+    there.attach(here.detach("Low"))
+    again = sl.Engine.load(there.save(), hierarchy())
+    assert again.buffered()["Low"] == waiting
+
+
 def test_a_part_of_a_hierarchy_goes_on_after_a_restart() -> None:
     low, high = (sl.Engine(hierarchy(), detectors=[name], warmup=0) for name in ("Low", "High"))
     for engine in (low, high):
