@@ -168,8 +168,8 @@ def test_an_engine_whose_clock_is_behind_catches_up_with_the_one_that_gave_a_det
 
     ahead, behind = (sl.Engine(both(), detectors=[name], policy="slack", margin=0) for name in ("Low", "Other"))
     ahead.push(shuffled(100))
-    behind.push(shuffled(40)[:-1])
-    behind.push(shuffled(45)[40:])
+    behind.push(shuffled(40))
+    behind.push([sl.Event("a", ts) for ts in range(400, 460, 10)])
     waiting = len(behind.buffered()["Other"])
     found = behind.attach(ahead.detach("Low"))
     behind.check_invariants()
