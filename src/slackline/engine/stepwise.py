@@ -69,18 +69,19 @@ class Stepwise:
         intake = self.intake
         position, before = intake.position, intake.clk
         taken = intake.take(event)
-        turns = position in self._turning_points
-        if taken is None and not turns:
-            return
         clk = intake.clk
         moved = clk > before
-        channel = None if taken is None else taken[0]
-        parts = self.topology.parts if turns else self._concerned(channel, moved, clk)
+        if position in self._turning_points:
+            parts: Sequence[Part] = self.topology.parts
+        elif taken is None:
+            return
+        else:
+            parts = self._concerned(taken[0], moved, clk)
         for part in parts:
             if part.as_of != before:
                 part.settle(position - 1, before)
-        if taken is not None and channel is not None:
-            _, slot, event = taken
+        if taken is not None:
+            channel, slot, event = taken
             channel.follow(position - 1, before)
             channel.step(slot, event.ts, position, before, clk)
             if moved:
@@ -89,7 +90,7 @@ class Stepwise:
             elif not channel.is_clock:
                 self._unmeasured[channel.name] = channel
             self._offer(event, channel, position)
-        if turns:  # warm-up ends here, also for those to whom nothing else happens
+        if position in self._turning_points:  # warm-up ends here, also for those to whom nothing else happens
             for sensor in self.topology.sensors.values():
                 sensor.step(-1, 0, position, clk, clk)
         self._evaluate(parts, position, clk, moved)
@@ -105,8 +106,8 @@ class Stepwise:
         position, before = max(0, intake.position - (not self._ended)), intake.clk
         clk = intake.follow(max([clk, *(item.clk for item in news)]))
         moved = clk > before
-        woken = self._concerned(None, moved, clk)
-        parts = sorted({*woken, *(part for item in news for part in topology.above[item.type])})
+        heard = {part for item in news for part in topology.above[item.type]}
+        parts = topology.parts if moved else sorted(heard)  # without an arrival, a move of the clock is for everybody
         for part in parts:
             part.settle(position, before)
         if moved:
@@ -124,10 +125,10 @@ class Stepwise:
             channel.ended = item.horizon == FOREVER
         self._evaluate(parts, position, clk, moved)
 
-    def _concerned(self, channel: Channel | None, moved: bool, clk: int) -> Sequence[Part]:
+    def _concerned(self, channel: Channel, moved: bool, clk: int) -> Sequence[Part]:
         """The parts to look at, from the lowest level up."""
         above = self.topology.above
-        parts = above[channel.name] if channel is not None else ()
+        parts = above[channel.name]
         if not moved:
             return parts
         alarms = self._alarms
