@@ -34,6 +34,8 @@ _SETTINGS = {
     PROVIDER: ROCKSDB,
     # Writes a micro-batch's changes instead of whole snapshots.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Counting the rows of the state store looks every one up before it is written.
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # Our state changes with events only.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
