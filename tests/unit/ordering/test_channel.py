@@ -94,7 +94,7 @@ def test_a_source_takes_little_memory() -> None:
     assert taken < 330  # 208 of them what is learnt of it; 352 when its numbers were always kept
 
 
-def test_a_channel_is_born_in_microseconds_and_without_tables() -> None:
+def test_a_channel_is_born_without_tables() -> None:
     tracemalloc.start()
     kept = [channel() for _ in range(100)]
     taken = tracemalloc.get_traced_memory()[0] / len(kept)
