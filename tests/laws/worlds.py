@@ -156,12 +156,17 @@ policies = st.sampled_from(["slack", "ready", "auto", "ordered"])
 def settings(draw: st.DrawFn) -> dict[str, Any]:
     """Options of an engine, biased to what makes things happen in short streams."""
     policy = draw(policies)
+    slack: dict[str, Any] = {"late_target": draw(st.sampled_from([None, 0, 0.01, 0.3]))}
+    if policy != "auto" or draw(st.booleans()):
+        slack = {
+            "margin": draw(st.sampled_from([0, 0.5, 2.0])),
+            "window": draw(st.sampled_from([32, 2048])),
+            "timeout": None if policy in ("slack", "ordered") else draw(st.sampled_from([None, None, 10, 100])),
+        }
     return {
         "policy": policy,
-        "margin": draw(st.sampled_from([0, 0.5, 2.0])),
-        "window": draw(st.sampled_from([32, 2048])),
+        **slack,
         "warmup": None if policy == "ordered" else draw(st.sampled_from([None, 0, 5])),
-        "timeout": None if policy in ("slack", "ordered") else draw(st.sampled_from([None, None, 10, 100])),
         "late": draw(st.sampled_from(["divert", "deliver"])),
         "max_jump": draw(st.sampled_from(["auto", None, 60])),
     }

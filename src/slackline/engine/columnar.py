@@ -42,6 +42,7 @@ class Chunk:
     clk: Ints
     lots: dict[str, Lot]
     advances: Ints
+    heard: tuple[Ints, Ints] | None = None
     frontiers: dict[str, Ints] = field(default_factory=dict)
     slacks: dict[str, Ints] = field(default_factory=dict)
     published: dict[str, list[tuple[int, Event]]] = field(default_factory=dict)
@@ -64,7 +65,7 @@ class Columnar:
         if len(clk) == 0:
             return
         topology.settle(first - 1, before)
-        chunk = Chunk(first, before, clk, lots, rises(clk, before))
+        chunk = Chunk(first, before, clk, lots, rises(clk, before), self._heard(lots, clk))
         for channel in topology.sensors.values():
             self._arrive(channel, chunk)
         for part in topology.parts:
@@ -73,6 +74,15 @@ class Columnar:
         for channel in topology.sensors.values():
             units = [part.unit for part in topology.readers[channel.name]]
             channel.store.drop_through(min((u.horizon for u in units if u.sorts(channel)), default=FOREVER))
+
+    def _heard(self, lots: dict[str, Lot], clk: Ints) -> tuple[Ints, Ints] | None:
+        """What was heard of delays after each position, where a target is kept."""
+        if self.topology.evidence.late_target is None:
+            return None
+        ts = np.full(len(clk), NEVER, dtype=np.int64)
+        for lot in lots.values():
+            ts[lot.rows] = lot.ts
+        return self.topology.hearing.run(ts, clk)
 
     def flush(self) -> None:
         """The end of the stream: everything that waits goes, level by level."""
@@ -89,12 +99,14 @@ class Columnar:
         lot = chunk.lots.get(channel.name)
         empty = np.empty(0, dtype=np.int64)
         rows, slots, ts = (lot.rows, lot.slots, lot.ts) if lot else (empty, empty, empty)
-        frontier, slack = channel.run(rows, slots, ts, chunk.first, chunk.before, chunk.clk)
+        frontier, slack = channel.run(rows, slots, ts, chunk.first, chunk.before, chunk.clk, chunk.heard)
         chunk.frontiers[channel.name], chunk.slacks[channel.name] = frontier, slack
         if lot:
             channel.events += len(rows)
             if any(part.unit.sorts(channel) for part in self.topology.readers[channel.name]):
-                channel.store.add(ts, slots, lot.seq, rows + chunk.first, lot.columns, channel.ranks_of, lot.fields)
+                channel.store.add(
+                    ts, slots, lot.seq, rows + chunk.first, lot.columns, channel.senders.ranks_of, lot.fields
+                )
 
     def _elsewhere(self, channel: DerivedChannel, chunk: Chunk) -> None:
         """A type whose publisher runs elsewhere: during a chunk there is no news of it."""
@@ -146,7 +158,7 @@ class Columnar:
             if not unit.sorts(channel):
                 lot = chunk.lots.get(channel.name)
                 if lot and len(lot.rows):
-                    batch = Batch(channel.name, lot.ts, lot.slots, lot.seq, lot.columns, channel.names)
+                    batch = Batch(channel.name, lot.ts, lot.slots, lot.seq, lot.columns, channel.senders.names)
                     segments.append(segment_of(UNSORTED, batch, channel.rank, lot.ts, lot.rows))
             elif len(channel.store):
                 self._take_stored(part, channel, horizon, chunk, segments)

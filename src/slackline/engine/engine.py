@@ -36,11 +36,14 @@ class Engine:
 
     ``policy``       ``"auto"``: slack, readiness and progress; ``"slack"`` or ``"ready"``: that evidence alone;
                      ``"ordered"``: the input is in order already, as it comes from a Synchroniser or a sorted file.
-    ``margin``       λ: how many standard deviations of the delays K is larger than the largest delay.
-    ``window``       how many recent measurements K rests on, at least.
+    ``late_target``  under ``auto``: the share of events that may be late, 0.001 unless given; K is the least that keeps
+                     it. 0: K is the largest delay there was.
+    ``margin``       λ: how many standard deviations of the delays K is larger than the largest delay, 0.5 under
+                     ``slack`` and ``ready``. Given under ``auto``, K is found like this too, and keeps no target.
+    ``window``       how many recent measurements such a K rests on, at least; 2048 unless given.
     ``timeout``      under ``ready`` and ``auto``: how long a source may owe, in time stamp units, instead of K.
-    ``warmup``       for so many arrivals at the start nothing is released, and 32 times as long nothing that waits for
-                     a type of which hardly anything came yet; 32 unless given, 0 under ``slack`` and ``ordered``.
+    ``warmup``       for so many arrivals at the start nothing is released; unless given, 0 under ``slack`` and
+                     ``ordered``, 32 under ``ready``, and under ``auto`` until something is known of delays.
     ``late``         ``"divert"``: late events go to ``late``; ``"deliver"``: to the detector, out of order.
     ``on_error``     a detector that raises: ``"fail"`` raises DetectorError, ``"quarantine"`` goes on without the
                      event.
@@ -78,8 +81,9 @@ class Engine:
         hierarchy: Hierarchy,
         *,
         policy: str = "auto",
-        margin: float = 0.5,
-        window: int = 2048,
+        late_target: float | None = None,
+        margin: float | None = None,
+        window: int | None = None,
         timeout: int | None = None,
         warmup: int | None = None,
         late: str = "divert",
@@ -92,8 +96,10 @@ class Engine:
         detectors: Iterable[str] | None = None,
     ) -> None:
         options = Options(
-            policy, margin, window, timeout, warmup, late, on_error, max_jump, max_buffered, overflow, speculation
-        )
+            policy=policy, margin=margin, window=window, timeout=timeout, warmup=warmup, late=late, on_error=on_error,
+            max_jump=max_jump, max_buffered=max_buffered, overflow=overflow, speculation=speculation,
+            late_target=late_target,
+        )  # fmt: skip
         self._start(hierarchy, options, now, detectors)
 
     def _start(self, hierarchy: Hierarchy, options: Options, now: WallTime, detectors: Iterable[str] | None) -> None:

@@ -222,9 +222,9 @@ class Intake:
                 self.outbox.quarantine(as_refused(event), *taken, position)
                 return None
             event, ts, seq, source = taken, taken.ts, taken.seq, taken.source
-        slot = channel.slot(source)
-        if seq is not None and channel.is_duplicate(slot, seq):
-            channel.duplicates += 1
+        slot = channel.senders.slot(source)
+        if seq is not None and channel.senders.is_duplicate(slot, seq):
+            channel.senders.duplicates += 1
             return None
         fate = self.clock.tick(ts, channel.is_clock, channel.key | slot)
         if fate == REJECTED:

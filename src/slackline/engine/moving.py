@@ -137,7 +137,7 @@ def _learns(topology: Topology, name: str, known: dict[str, Any]) -> Channel | N
     """The channel of a type, if there is something to learn of it; what is known is tried out on another one."""
     ours = topology.channel(name)
     if isinstance(ours, SensorChannel):
-        other: Channel = SensorChannel(name, ours.rank, ours.evidence, ours.is_clock)
+        other: Channel = SensorChannel(name, ours.rank, ours.evidence, ours.is_clock, ours.hearing)
     else:
         other = DerivedChannel(name, ours.rank, ours.evidence)
     _learn(other, known)

@@ -16,6 +16,11 @@ from slackline.ordering.constants import POLICIES, WARMUP
 from slackline.ordering.frontier import NO_TIMEOUT
 from slackline.speculation.config import Speculation
 
+#: The share of events that may be late under ``auto``, unless another is given.
+LATE_TARGET = 0.001
+#: What K without a target is made of, unless given: λ, and the measurements it rests on.
+MARGIN, WINDOW = 0.5, 2048
+
 #: Wall time in seconds, from any origin; or "host" if the host measures the work itself.
 WallTime = Now | Literal["host"] | None
 
@@ -25,8 +30,8 @@ class Options:
     """What an engine was asked for; see :class:`~slackline.Engine`."""
 
     policy: str = "auto"
-    margin: float = 0.5
-    window: int = 2048
+    margin: float | None = None
+    window: int | None = None
     timeout: int | None = None
     warmup: int | None = None
     late: str = "divert"
@@ -35,14 +40,19 @@ class Options:
     max_buffered: int = 1_000_000
     overflow: str = "error"
     speculation: Speculation | Mapping[str, Speculation] | None = None
+    late_target: float | None = None
 
     def __post_init__(self) -> None:
         one_of("policy", self.policy, POLICIES)
         one_of("late", self.late, ("divert", "deliver"))
         one_of("on_error", self.on_error, ("fail", "quarantine"))
         one_of("overflow", self.overflow, ("error", "release"))
-        number("margin", self.margin, 0)
-        whole_number("window", self.window, 1)
+        if self.margin is not None:
+            number("margin", self.margin, 0)
+        if self.window is not None:
+            whole_number("window", self.window, 1)
+        if self.late_target is not None:
+            self._check_target(self.late_target)
         whole_number("max_buffered", self.max_buffered, 1)
         if self.timeout is not None:
             whole_number("timeout", self.timeout, 0)
@@ -65,6 +75,26 @@ class Options:
                 f"speculation={given!r} is not valid; pass slackline.Speculation(...), or a dict of them by detector."
             )
 
+    def _check_target(self, target: Any) -> None:
+        number("late_target", target, 0)
+        if not target < 1:
+            raise ConfigError(f"late_target={target!r} is a share of the events: from 0 to less than 1, such as 0.001.")
+        if self.policy != "auto":
+            raise ConfigError(f"late_target={target!r} means nothing under policy={self.policy!r}; 'auto' keeps it.")
+        others = {"timeout": self.timeout, "margin": self.margin, "window": self.window}
+        given = {name: value for name, value in others.items() if value is not None}
+        if given:
+            raise ConfigError(
+                f"late_target={target!r} and {given} both say how long to wait. Leave out the one or the other."
+            )
+
+    @property
+    def target(self) -> float | None:
+        """The share of events that may be late, where K is to keep one."""
+        if self.policy != "auto" or any(given is not None for given in (self.timeout, self.margin, self.window)):
+            return None
+        return LATE_TARGET if self.late_target is None else float(self.late_target)
+
     def check(self, hierarchy: Hierarchy, now: Any) -> None:
         """Refuse what names detectors that are not there, and what takes a wall clock without one."""
         if isinstance(self.speculation, Mapping):
@@ -84,11 +114,13 @@ class Options:
     @property
     def evidence(self) -> Evidence:
         """How frontiers are found."""
-        warmup = self.warmup
-        if warmup is None:
+        warmup, target = self.warmup, self.target
+        if warmup is None and target is None:
             warmup = 0 if self.policy in ("slack", "ordered") else WARMUP
         timeout = NO_TIMEOUT if self.timeout is None else self.timeout
-        return Evidence(POLICIES[self.policy], float(self.margin), self.window, timeout, warmup)
+        margin = MARGIN if self.margin is None else float(self.margin)
+        window = WINDOW if self.window is None else self.window
+        return Evidence(POLICIES[self.policy], margin, window, timeout, warmup, target)
 
     @property
     def jump(self) -> int:

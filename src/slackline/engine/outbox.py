@@ -14,8 +14,8 @@ from slackline.core.event import Event
 from slackline.core.outcome import Late, News, Output, Quarantined, id_of
 from slackline.core.time import MAX_TS
 from slackline.ordering import checked
-from slackline.ordering.channel import total_order
 from slackline.ordering.constants import NEVER
+from slackline.ordering.senders import total_order
 from slackline.running.part import Part
 from slackline.running.runner import Failure
 

@@ -35,7 +35,8 @@ class Stepwise:
         self.intake = intake
         self.outbox = outbox
         self.deliver_late = deliver_late
-        self._turning_points = turning_points(topology.evidence.warmup)
+        evidence = topology.evidence
+        self._turning_points = () if evidence.late_target is not None else turning_points(evidence.warmup or 0)
         self._extras: dict[str, list[tuple[int, Event]]] = {}  # unsorted events of this position, by detector
         self._alarms: list[tuple[int, Part]] = []
         self._unmeasured: dict[str, Channel] = {}
@@ -71,7 +72,8 @@ class Stepwise:
         taken = intake.take(event)
         clk = intake.clk
         moved = clk > before
-        if position in self._turning_points:
+        turns = self._turns(position, taken[2].ts if taken else NEVER, clk)
+        if turns:
             parts: Sequence[Part] = self.topology.parts
         elif taken is None:
             return
@@ -82,18 +84,27 @@ class Stepwise:
                 part.settle(position - 1, before)
         if taken is not None:
             channel, slot, event = taken
+            if turns:
+                self.topology.settle(position - 1, before)
+                self.topology.hearing.hear(event.ts, clk)
             channel.follow(position - 1, before)
             channel.step(slot, event.ts, position, before, clk)
             if moved:
                 if self._unmeasured:
                     self._measure(channel, position, before, clk)
-            elif not channel.is_clock:
+            elif not channel.is_clock and not channel.tracks:
                 self._unmeasured[channel.name] = channel
             self._offer(event, channel, position)
-        if position in self._turning_points:  # warm-up ends here, also for those to whom nothing else happens
+        if turns:  # also for those to whom nothing else happens
             for sensor in self.topology.sensors.values():
                 sensor.step(-1, 0, position, clk, clk)
         self._evaluate(parts, position, clk, moved)
+
+    def _turns(self, position: int, ts: int, clk: int) -> bool:
+        """Whether something changes for everybody: warm-up ends, or, with a target, more is heard of delays."""
+        if self._turning_points:
+            return position in self._turning_points
+        return ts != NEVER and self.topology.hearing.changes(ts, clk)
 
     def receive(self, news: Sequence[News], clk: int = NEVER) -> None:
         """Take news of types whose detectors run elsewhere, where the clock is at ``clk`` at least.

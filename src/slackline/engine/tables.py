@@ -209,10 +209,10 @@ def read(intake: Intake, table: pa.Table) -> tuple[dict[str, Lot], Ints]:
     lots = {}
     for lot, codes, values in made:
         channel = lot.channel
-        lot.slots = channel.slots_of(codes, values)
-        repeated = channel.are_duplicates(lot.slots, lot.seq)
+        lot.slots = channel.senders.slots_of(codes, values)
+        repeated = channel.senders.are_duplicates(lot.slots, lot.seq)
         if repeated.any():
-            channel.duplicates += int(repeated.sum())
+            channel.senders.duplicates += int(repeated.sum())
             lot.keep(~repeated)
         keys[lot.rows] = channel.key | lot.slots
         is_clock[lot.rows] = channel.is_clock

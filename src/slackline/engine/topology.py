@@ -13,6 +13,7 @@ from slackline.core.errors import StateError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.types import type_names
 from slackline.ordering.channel import Channel, DerivedChannel, Evidence, SensorChannel
+from slackline.ordering.hearing import Hearing
 from slackline.running.part import Part
 from slackline.running.runner import Runner
 
@@ -22,6 +23,8 @@ class Topology:
 
     def __init__(self, hierarchy: Hierarchy, evidence: Evidence) -> None:
         self.evidence = evidence
+        #: What was heard of the delays of all types.
+        self.hearing = Hearing(evidence.warmup)
         self.sensors: dict[str, SensorChannel] = {}
         self.derived: dict[str, DerivedChannel] = {}
         self.parts: list[Part] = []
@@ -42,7 +45,8 @@ class Topology:
                 self.derived[name] = DerivedChannel(name, rank, self.evidence)
                 self.derived[name].back = hierarchy.sets_back[hierarchy.publisher[name]]
             else:
-                self.sensors[name] = SensorChannel(name, rank, self.evidence, name in hierarchy.clock)
+                is_clock = name in hierarchy.clock
+                self.sensors[name] = SensorChannel(name, rank, self.evidence, is_clock, self.hearing)
 
     def channel(self, name: str) -> Channel:
         return self.sensors[name] if name in self.sensors else self.derived[name]
@@ -138,6 +142,7 @@ class Topology:
             "derived": {name: channel.state() for name, channel in self.derived.items()},
             "units": {part.name: part.unit.state() for part in self.parts},
             "runners": {part.name: part.runner.state() for part in self.parts},
+            "hearing": self.hearing.state(),
         }
 
     def restore(self, state: dict[str, Any], arrivals: int) -> None:
@@ -147,6 +152,7 @@ class Topology:
                 f"the state was saved with the event types {saved}, the hierarchy given has {here}; load it with the "
                 f"hierarchy it was saved with, or start anew."
             )
+        self.hearing.restore(state["hearing"])
         for name, sensor in self.sensors.items():
             sensor.restore(state["sensors"][name], arrivals)
         for name, derived in self.derived.items():

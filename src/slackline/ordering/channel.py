@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from slackline.core.batch import Batch
-from slackline.core.event import NO_SEQ, Event, Source
-from slackline.ordering import checked, delays, duplicates, frontier, readiness
+from slackline.core.event import Event
+from slackline.ordering import checked, delays, frontier, lateness, readiness
 from slackline.ordering.constants import FOREVER, NEVER, ORDERED, POLICIES, SLACK
+from slackline.ordering.hearing import Hearing
+from slackline.ordering.senders import Senders
 from slackline.ordering.store import ColumnStore
 
 Ints = npt.NDArray[np.int64]
@@ -33,8 +33,11 @@ class Evidence:
     margin: float = 0.5
     window: int = 2048
     timeout: int = frontier.NO_TIMEOUT
-    #: Arrivals at the start of the stream during which nothing is released (see ``frontier``).
-    warmup: int = 0
+    #: Arrivals at the start of the stream during which nothing is released (see ``frontier``); with a target it may be
+    #: None: as many as it takes (see ``hearing``).
+    warmup: int | None = 0
+    #: The share of events that may be late, which K is to keep (see ``lateness``); None: K is that of [Order].
+    late_target: float | None = None
 
     @property
     def block(self) -> int:
@@ -43,50 +46,12 @@ class Evidence:
 
     def rules(self, is_clock: bool) -> npt.NDArray[Any]:
         """The same for the compiled code, for a type that is a clock or not."""
-        return frontier.rules_of(self.policy, self.margin, self.timeout, self.block, self.warmup, is_clock)
+        target = frontier.NO_TARGET if self.late_target is None else self.late_target
+        return frontier.rules_of(self.policy, self.margin, self.timeout, self.block, self.warmup or 0, target, is_clock)
 
 
-@njit(cache=True)
-def first_met(codes, n):  # type: ignore[no-untyped-def]
-    """The distinct codes (below ``n``) in the order of their first appearance."""
-    met = np.zeros(n, dtype=np.bool_)
-    found = np.empty(min(n, len(codes)), dtype=np.int64)
-    count = 0
-    for i in range(len(codes)):
-        code = codes[i]
-        if not met[code]:
-            met[code] = True
-            found[count] = code
-            count += 1
-    return found[:count]
-
-
-def source_key(source: Source) -> tuple[int, Any]:
-    """Orders sources of any kind: nobody, numbers, names."""
-    if source is None:
-        return (0, 0)
-    return (2, source) if isinstance(source, str) else (1, source)
-
-
-def total_order(event: Event) -> tuple[Any, ...]:
-    """What orders events: time stamp, type, source, sequence number."""
-    return (event.ts, event.type, source_key(event.source), NO_SEQ if event.seq is None else event.seq)
-
-
-def _ranked(sources: Sequence[Source]) -> Ints:
-    """The place of each in the order of sources."""
-    order = sorted(range(len(sources)), key=[source_key(source) for source in sources].__getitem__)
-    ranks = np.empty(len(order), dtype=np.int64)
-    ranks[order] = np.arange(len(order))
-    return ranks
-
-
-#: What a channel begins with; all but the first two are never written to, so channels share them.
+#: What a channel begins with.
 _NO_SOURCES, _NO_TREE = readiness.empty_sources(readiness.FEWEST)
-_NOTHING_SEEN = duplicates.empty_seen(0)
-_NO_RANKS: Ints = np.empty(0, dtype=np.int64)
-
-_SOURCE_KINDS = (str, int, type(None))
 
 
 class Channel(ABC):
@@ -139,118 +104,59 @@ class Channel(ABC):
     def restore(self, state: dict[str, Any], arrivals: int) -> None:
         """Go on from what ``state`` gave, after so many arrivals."""
         what = f"type {self.name!r}"
-        self.ints = checked.ints(state, what, "ints", (delays.INTS,), delays.LEAST, delays.MOST)
-        self.floats = checked.floats(state, what, "floats", delays.FLOATS)
+        self._restore_delays(state, what)
         self.frontier = checked.number(state, what, "frontier", -(2**63), FOREVER)
         self.events = checked.number(state, what, "events")
         self.as_of = NEVER
+
+    def _restore_delays(self, state: dict[str, Any], what: str) -> None:
+        self.ints = checked.ints(state, what, "ints", (delays.INTS,), delays.LEAST, delays.MOST)
+        self.floats = checked.floats(state, what, "floats", delays.FLOATS)
 
 
 class SensorChannel(Channel):
     """A type that comes from outside: it has sources, which deliver, owe, fail and return."""
 
-    def __init__(self, name: str, rank: int, evidence: Evidence, is_clock: bool) -> None:
+    def __init__(
+        self, name: str, rank: int, evidence: Evidence, is_clock: bool, hearing: Hearing | None = None
+    ) -> None:
         super().__init__(name, rank, evidence)
         self.is_clock = is_clock
         #: With the number of a source it makes the source known to the clock; the same wherever the type is known.
         self.key = (zlib.crc32(name.encode()) & 0x3FFF_FFFF) << 32
-        self.slots: dict[Source, int] = {}
-        self.names: list[Source] = []
-        self.sources, self.tree = _NO_SOURCES.copy(), _NO_TREE.copy()
-        self.seen = _NOTHING_SEEN  # grows with the first sequence number of a source
-        self.duplicates = 0
+        self.senders = Senders()
         self.store = ColumnStore()
+        self.sources, self.tree = _NO_SOURCES.copy(), _NO_TREE.copy()
+        self._sources = 0  # how many of them are set
+        #: What the whole node has heard; it stands in as long as little is known of this type.
+        self.hearing = hearing or Hearing(None)
+        self.tracks = evidence.late_target is not None
+        if self.tracks:
+            self.ints, self.floats = lateness.empty_books()
         self._rules = evidence.rules(is_clock)
-        self._ranks = _NO_RANKS  # in the order of sources, of those that were there when it was made
-        self._sorted_since = 0  # sources that were put in order without it, since
 
-    def slot(self, source: Source) -> int:
-        """The number of a source; a new one gets the next."""
-        slot = self.slots.get(source)
-        return self.number([source]) if slot is None else slot
-
-    def number(self, sources: Sequence[Source]) -> int:
-        """Number new sources in the order given; the number of the first of them."""
-        first = len(self.names)
-        self.names.extend(sources)
-        n = len(self.names)
-        self.slots.update(zip(sources, range(first, n), strict=True))
-        if n > len(self.sources):
-            self.sources, self.tree = readiness.with_room(self.sources, first, n)
+    def _make_room(self) -> None:
+        """Have a row for each source there is."""
+        known, self._sources = self._sources, len(self.senders)
+        if self._sources > len(self.sources):
+            self.sources, self.tree = readiness.with_room(self.sources, known, self._sources)
         else:
-            self.sources[first:n] = readiness.UNKNOWN
-        return first
-
-    def slots_of(self, codes: Ints, values: Sequence[Source]) -> Ints:
-        """The number of the source of each row, ``codes`` saying which of ``values`` it is.
-
-        New sources are numbered in the order of their first row. Values that no row has are not looked at.
-
-        >>> channel = SensorChannel("a", 0, Evidence(), is_clock=True)
-        >>> channel.slots_of(np.array([2, 0, 2]), ["x", "y", "z"]), channel.names
-        (array([0, 1, 0]), ['z', 'x'])
-        """
-        met = first_met(codes, len(values))
-        known = self.slots
-        new: list[Source] = []
-        slots = []
-        following = len(self.names)
-        for code in met.tolist():
-            source = values[code]
-            slot = known.get(source)
-            if slot is None:
-                slot = known[source] = following + len(new)
-                new.append(source)
-            slots.append(slot)
-        if new:
-            self.number(new)
-        slot_of = np.empty(len(values), dtype=np.int64)
-        slot_of[met] = slots
-        return slot_of.take(codes)
-
-    def ranks_of(self, slots: Ints) -> Ints:
-        """For each row, given by its source's number, the place of its source in the order of sources."""
-        known = len(self.names)
-        if len(self._ranks) < known:
-            # To put all in order whenever one is new would cost the square of their number. So only those of the rows
-            # are, until that was as much work as it is to do it for all.
-            mine, rows = np.unique(slots, return_inverse=True)
-            self._sorted_since += len(mine)
-            if self._sorted_since < known:
-                return _ranked([self.names[slot] for slot in mine.tolist()]).take(rows)
-            self._ranks, self._sorted_since = _ranked(self.names), 0
-        return self._ranks.take(slots)
-
-    def is_duplicate(self, slot: int, seq: int) -> bool:
-        """Whether this number of this source was seen; it has been now."""
-        if slot >= len(self.seen):
-            self._make_room_for_numbers()
-        return bool(duplicates.is_duplicate(self.seen, slot, seq))
-
-    def are_duplicates(self, slots: Ints, seqs: Ints) -> npt.NDArray[np.bool_]:
-        """The same for the rows of a chunk, in order of arrival."""
-        if len(self.seen) < len(self.names):
-            if not len(seqs) or seqs.max() < 0:  # nobody numbers events
-                return np.zeros(len(seqs), dtype=np.bool_)
-            self._make_room_for_numbers()
-        found: npt.NDArray[np.bool_] = duplicates.duplicates(self.seen, slots, seqs)
-        return found
-
-    def _make_room_for_numbers(self) -> None:
-        more = duplicates.empty_seen(len(self.sources))
-        more[: len(self.seen)] = self.seen
-        self.seen = more
+            self.sources[known : self._sources] = readiness.UNKNOWN
 
     def batch(self, start: int, stop: int) -> Batch:
         """Rows of the store as a batch, without copying."""
         store = self.store
-        return Batch(self.name, store.ts, store.slots, store.seq, store.columns, self.names, start, stop)
+        return Batch(self.name, store.ts, store.slots, store.seq, store.columns, self.senders.names, start, stop)
 
     def step(self, slot: int, ts: int, position: int, before: int, clk: int) -> None:
         """One position: an arrival (``slot >= 0``), a move of the clock, or both."""
+        if slot >= self._sources:
+            self._make_room()
+        hearing = self.hearing
         self.frontier = frontier.step(
-            self.ints, self.floats, self.sources, self.tree, self._rules, slot, ts, position, before, clk
-        )
+            self.ints, self.floats, self.sources, self.tree, self._rules, slot, ts, position, before, clk,
+            hearing.far, hearing.since,
+        )  # fmt: skip
         self.as_of = clk
 
     def follow(self, position: int, clk: int) -> None:
@@ -261,65 +167,84 @@ class SensorChannel(Channel):
         if clk == NEVER:
             return NEVER + 1  # when the clock begins
         if self.frontier == NEVER:
-            return FOREVER  # warm-up ends by an arrival or at a known position
+            return FOREVER  # the beginning ends by an arrival or at a known position
         e = self.evidence
         if e.policy == ORDERED:
             return ts + 1
         if e.policy == SLACK:
             return ts + self.K
-        rules = frontier.Rules(e.policy, e.margin, e.timeout, e.block, e.warmup, self.is_clock)
-        patience = int(frontier.patience_of.py_func(self.ints, rules))
+        if self.tracks and not self.ints[lateness.STARTED]:
+            return ts + max(self.K, self.hearing.far)
+        patience = frontier.patience(self.ints, self._rules)
+        if self.tracks and self.ints[lateness.SUSPENDED]:
+            return ts + patience
+        if ts <= self.tree[1] < FOREVER:
+            return ts  # the sources have come that far: when the clock has
         return min(ts + patience, readiness.next_change(self.sources, self.tree, clk, patience))
 
-    def run(self, positions: Ints, slots: Ints, ts: Ints, first: int, before: int, clk: Ints) -> tuple[Ints, Ints]:
-        """All positions of a chunk that starts at position ``first``: the frontier and K after each."""
+    def run(
+        self,
+        positions: Ints,
+        slots: Ints,
+        ts: Ints,
+        first: int,
+        before: int,
+        clk: Ints,
+        heard: tuple[Ints, Ints] | None = None,
+    ) -> tuple[Ints, Ints]:
+        """All positions of a chunk that starts at position ``first``: the frontier and K after each.
+
+        With a target, ``heard`` is what the node has heard after each (:meth:`Hearing.run`).
+        """
+        if self._sources < len(self.senders):
+            self._make_room()
+        far, since = heard or (clk, clk)
         reached, slack = np.empty(len(clk), dtype=np.int64), np.empty(len(clk), dtype=np.int64)
         frontier.run(
             self.ints, self.floats, self.sources, self.tree, self._rules, positions, slots, ts, first, before, clk,
-            reached, slack,
+            far, since, reached, slack,
         )  # fmt: skip
         self.frontier, self.as_of = int(reached[-1]), int(clk[-1])
         return reached, slack
 
     def stats(self) -> dict[str, Any]:
-        known = self.sources[: len(self.names)]
+        known = self.sources[: self._sources]
+        learning = self.tracks and not self.ints[lateness.STARTED]
         return {
             **super().stats(),
-            "duplicates": self.duplicates,
-            "sources": len(self.names),
+            "duplicates": self.senders.duplicates,
+            "sources": len(self.senders),
             "disabled": int(known[:, readiness.DISABLED].sum()),
             "times_skipped": int(known[:, readiness.SKIPPED].sum()),
             "times_disabled": int(known[:, readiness.TIMES_DISABLED].sum()),
+            **({"learning": bool(learning)} if self.tracks else {}),
         }
 
     def state(self) -> dict[str, Any]:
-        return {
-            **super().state(),
-            "names": self.names,
-            "sources": self.sources[: len(self.names)],
-            "seen": self.seen[: len(self.names)],
-            "duplicates": self.duplicates,
-            "store": self.store.state(),
-        }
+        if self._sources < len(self.senders):
+            self._make_room()
+        state = {**super().state(), **self.senders.state(), "sources": self.sources[: self._sources]}
+        if self.tracks:
+            state |= lateness.packed(self.floats)
+        return state | {"store": self.store.state()}
 
     def restore(self, state: dict[str, Any], arrivals: int) -> None:
-        super().restore(state, arrivals)
         what = f"type {self.name!r}"
-        self.names = checked.items(state, what, "names")
-        n = len(self.names)
-        if not all(issubclass(kind, _SOURCE_KINDS) for kind in set(map(type, self.names))):
-            raise checked.wrong(f"{what}.names", "holds what cannot be a source")
-        self.slots = dict(zip(self.names, range(n), strict=True))
+        super().restore(state, arrivals)
+        self.senders.restore(state, what)
+        n = self._sources = len(self.senders)
         sources = checked.ints(state, what, "sources", (n, readiness.FIELDS), readiness.LEAST, readiness.MOST)
-        if len(self.slots) != n or not readiness.are_possible(sources):
+        if not readiness.are_possible(sources):
             raise checked.wrong(f"{what}.sources", "do not fit together")
         self.sources, self.tree = readiness.with_room(sources, n, n)
-        self.seen = checked.ints(state, what, "seen", (None, duplicates.WORDS + 1), duplicates.LEAST, duplicates.MOST)
-        if len(self.seen) > n:
-            raise checked.wrong(f"{what}.seen", f"is of more than the {n} sources")
-        self._ranks, self._sorted_since = _NO_RANKS, 0
-        self.duplicates = checked.number(state, what, "duplicates")
         self.store.restore(checked.entry(state, what, "store"), f"{what}.store", n, arrivals)
+
+    def _restore_delays(self, state: dict[str, Any], what: str) -> None:
+        if not self.tracks:
+            super()._restore_delays(state, what)
+            return
+        self.ints = checked.ints(state, what, "ints", (lateness.INTS,), lateness.LEAST, lateness.MOST)
+        self.floats = lateness.unpacked(state, what)
 
 
 class DerivedChannel(Channel):

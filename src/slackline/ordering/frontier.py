@@ -2,10 +2,15 @@
 (``docs/concepts/frontiers.md``).
 
 Slack says ``clk - K``. Readiness says what the slowest live source has reached. Either suffices, so the frontier is
-the greater; under ``ready`` the time-out is ``READY_PATIENCE`` times K, so that it acts only on sources that
-are all but gone. A given ``timeout`` takes the place of K as the time-out under ``ready`` and ``auto``.
+the greater, but never greater than ``clk``: an event that is newer than all before it is not late. Under ``ready`` the
+time-out is ``READY_PATIENCE`` times K, so that it acts only on sources that are all but gone. A given ``timeout`` takes
+the place of K as the time-out under ``ready`` and ``auto``.
 
-**Warm-up.** At the start nobody knows who is there and how late they are. A type gives no frontier for the first
+**Target.** Under ``auto`` K is what keeps the share of late events (:mod:`slackline.ordering.lateness`), unless a
+``timeout``, or ``margin`` and ``window`` are given.
+
+**Warm-up.** At the start nobody knows who is there and how late they are. With a target, see
+:mod:`slackline.ordering.hearing`. Without, a type gives no frontier for the first
 ``warmup`` arrivals of the stream, nor until ``KNOWN`` delays of its own were measured, but at most for ``RARE`` times
 as many arrivals: a type that is seldom must not hold up the rest for ever.
 
@@ -27,10 +32,22 @@ from numba import njit
 
 from slackline.ordering.constants import FOREVER, NEVER, ORDERED, READY, SLACK
 from slackline.ordering.delays import MEASURED, WAITING, K, measure, measure_itself, note
-from slackline.ordering.readiness import arrive, least_frontier
+from slackline.ordering.hearing import SILENT
+from slackline.ordering.lateness import (
+    EVERY,
+    READY_REACH,
+    SLACK_REACH,
+    STARTED,
+    SUSPENDED,
+    charge,
+    remember,
+    set_slack,
+)
+from slackline.ordering.readiness import arrive, is_established, least_frontier
 
 READY_PATIENCE = 4
 NO_TIMEOUT = -1
+NO_TARGET = -1.0
 #: Measured delays that make a type known.
 KNOWN = 8
 #: After so many times the warm-up no type is waited for any more.
@@ -41,8 +58,11 @@ Ints = npt.NDArray[np.int64]
 #: How frontiers are found, as it gets into the compiled code: an array of one record. To pass each number by itself
 #: would cost more at every step; to pass a tuple, twice as much.
 RULES = np.dtype(
-    [("policy", "i8"), ("margin", "f8"), ("timeout", "i8"), ("block", "i8"), ("warmup", "i8"), ("is_clock", "?")]
-)
+    [
+        ("policy", "i8"), ("margin", "f8"), ("timeout", "i8"), ("block", "i8"), ("warmup", "i8"), ("target", "f8"),
+        ("is_clock", "?"),
+    ]
+)  # fmt: skip
 
 
 class Rules(NamedTuple):
@@ -57,6 +77,7 @@ class Rules(NamedTuple):
     timeout: int
     block: int
     warmup: int
+    target: float
     is_clock: bool
 
 
@@ -68,14 +89,19 @@ class AtPosition(NamedTuple):
     position: int
     before: int
     clk: int
+    #: What the node has heard: how late anything was (or SILENT), and since when is measured.
+    far: int
+    since: int
 
 
 @lru_cache(maxsize=64)
-def rules_of(policy: int, margin: float, timeout: int, block: int, warmup: int, is_clock: bool) -> npt.NDArray[Any]:
+def rules_of(
+    policy: int, margin: float, timeout: int, block: int, warmup: int, target: float, is_clock: bool
+) -> npt.NDArray[Any]:
     """The rules as ``step`` and ``run`` take them; what is larger than any time stamp saturates."""
     # RARE times the warm-up must fit 64 bits.
-    numbers = (policy, margin, min(timeout, FOREVER), min(block, FOREVER), min(warmup, FOREVER // RARE), is_clock)
-    rules = np.array([numbers], dtype=RULES)
+    timeout, block, warmup = min(timeout, FOREVER), min(block, FOREVER), min(warmup, FOREVER // RARE)
+    rules = np.array([(policy, margin, timeout, block, warmup, target, is_clock)], dtype=RULES)
     rules.setflags(write=False)
     return rules
 
@@ -83,7 +109,7 @@ def rules_of(policy: int, margin: float, timeout: int, block: int, warmup: int, 
 @njit(cache=True, inline="always")
 def _unpacked(rules):  # type: ignore[no-untyped-def]
     r = rules[0]
-    return Rules(r["policy"], r["margin"], r["timeout"], r["block"], r["warmup"], r["is_clock"])
+    return Rules(r["policy"], r["margin"], r["timeout"], r["block"], r["warmup"], r["target"], r["is_clock"])
 
 
 @njit(cache=True, inline="always")
@@ -92,7 +118,7 @@ def _is_cold(ints, position, warmup):  # type: ignore[no-untyped-def]
 
 
 def turning_points(warmup: int) -> tuple[int, int]:
-    """The positions at which warm-up ends for everybody, so that everybody has to be looked at."""
+    """The positions at which warm-up without a target ends for everybody, so that everybody has to be looked at."""
     return warmup, RARE * warmup
 
 
@@ -102,6 +128,12 @@ def patience_of(ints, rules):  # type: ignore[no-untyped-def]
     if rules.policy == SLACK or rules.timeout == NO_TIMEOUT:
         return min(ints[K], FOREVER // READY_PATIENCE) * READY_PATIENCE if rules.policy == READY else ints[K]
     return rules.timeout
+
+
+@njit(cache=True)
+def patience(ints, rules):  # type: ignore[no-untyped-def]
+    """The same for those who are not compiled."""
+    return patience_of(ints, _unpacked(rules))
 
 
 @njit(cache=True, inline="always")
@@ -140,24 +172,66 @@ def _ready_step(ints, floats, sources, tree, at, rules):  # type: ignore[no-unty
     frontier = NEVER if at.clk == NEVER else at.clk - patience
     ready = least_frontier(sources, tree, at.clk, patience)
     if ready != FOREVER:
-        frontier = max(frontier, ready)
+        frontier = max(frontier, min(ready, at.clk))
     return NEVER if _is_cold(ints, at.position, rules.warmup) else frontier
 
 
+@njit(cache=True, inline="always")
+def _learn_arrival(ints, floats, sources, tree, at, rules):  # type: ignore[no-untyped-def]
+    """Take an arrival into the books by which the target is kept."""
+    clk, target = at.clk, rules.target
+    newcomer = not is_established(sources[at.slot])
+    arrive(sources, tree, at.slot, at.ts, NEVER if at.before == NEVER else at.before - ints[K])
+    if clk == NEVER:
+        return
+    # Where the clock stood still for it: the next one that is as late must not be late, hence the one more.
+    delay = 0 if at.ts > clk or (rules.is_clock and clk > at.before) else clk + 1 - at.ts
+    again = charge(ints, floats, at.ts, delay, target, newcomer)
+    if at.ts > at.since:
+        again = remember(ints, floats, delay, target) or again
+        again = again or ints[MEASURED] < EVERY or ints[MEASURED] % EVERY == 0
+    if again:
+        set_slack(ints, floats, target)
+    if ints[STARTED] == 0 and ints[MEASURED] >= KNOWN and clk - at.since >= ints[K]:
+        ints[STARTED] = 1
+
+
+@njit(cache=True, inline="always")
+def _target_step(ints, floats, sources, tree, at, rules):  # type: ignore[no-untyped-def]
+    if at.slot >= 0:
+        _learn_arrival(ints, floats, sources, tree, at, rules)
+    clk = at.clk
+    if clk == NEVER or at.far == SILENT:
+        return NEVER
+    slack = ints[K]
+    if ints[STARTED] == 0:
+        slack = max(slack, at.far)
+    else:
+        ready = least_frontier(sources, tree, clk, slack)
+        if ready != FOREVER and ints[SUSPENDED] == 0:
+            ints[READY_REACH] = max(ints[READY_REACH], min(ready, clk))
+    ints[SLACK_REACH] = max(ints[SLACK_REACH], clk - slack)
+    return max(ints[SLACK_REACH], ints[READY_REACH])
+
+
 @njit(cache=True)
-def step(ints, floats, sources, tree, rules, slot, ts, position, before, clk):  # type: ignore[no-untyped-def]
+def step(  # type: ignore[no-untyped-def]
+    ints, floats, sources, tree, rules, slot, ts, position, before, clk, far, since
+):
     """One position: an arrival of this type (``slot >= 0``), a move of the clock from ``before``, or both."""
-    at, r = AtPosition(slot, ts, position, before, clk), _unpacked(rules)
+    at, r = AtPosition(slot, ts, position, before, clk, far, since), _unpacked(rules)
     if r.policy == ORDERED:
         return _before(clk)
     if r.policy == SLACK:
         return _slack_step(ints, floats, at, r)
+    if r.target >= 0.0:
+        return _target_step(ints, floats, sources, tree, at, r)
     return _ready_step(ints, floats, sources, tree, at, r)
 
 
 @njit(cache=True)
 def run(  # type: ignore[no-untyped-def]
-    ints, floats, sources, tree, rules, positions, slots, ts, first, before, clk, frontier, slack
+    ints, floats, sources, tree, rules, positions, slots, ts, first, before, clk, far, since, frontier, slack
 ):
     """All positions of a chunk that starts at ``first``: fills ``frontier`` and ``slack`` (K)."""
     policy = rules[0]["policy"]
@@ -166,9 +240,13 @@ def run(  # type: ignore[no-untyped-def]
             frontier[p] = _before(clk[p])
             slack[p] = 0
         return
-    # Two loops, since the one for slack is twice as fast without the other's code in it.
+    # Three loops, since the one for slack is twice as fast without the others' code in it.
     if policy == SLACK:
         _run_slack(ints, floats, rules, positions, slots, ts, first, before, clk, frontier, slack)
+    elif rules[0]["target"] >= 0.0:
+        _run_target(
+            ints, floats, sources, tree, rules, positions, slots, ts, first, before, clk, far, since, frontier, slack
+        )
     else:
         _run_ready(ints, floats, sources, tree, rules, positions, slots, ts, first, before, clk, frontier, slack)
 
@@ -184,7 +262,7 @@ def _run_slack(  # type: ignore[no-untyped-def]
         if arrival < len(positions) and positions[arrival] == p:
             slot, stamp = slots[arrival], ts[arrival]
             arrival += 1
-        frontier[p] = _slack_step(ints, floats, AtPosition(slot, stamp, first + p, before, clk[p]), r)
+        frontier[p] = _slack_step(ints, floats, AtPosition(slot, stamp, first + p, before, clk[p], 0, 0), r)
         before = clk[p]
         slack[p] = ints[K]
 
@@ -204,7 +282,28 @@ def _run_ready(  # type: ignore[no-untyped-def]
         position = first + p
         turns = position == r.warmup or position == RARE * r.warmup
         if slot >= 0 or clk[p] > before or p == 0 or turns:
-            reached = _ready_step(ints, floats, sources, tree, AtPosition(slot, stamp, position, before, clk[p]), r)
+            at = AtPosition(slot, stamp, position, before, clk[p], 0, 0)
+            reached = _ready_step(ints, floats, sources, tree, at, r)
+        before = clk[p]
+        frontier[p] = reached
+        slack[p] = ints[K]
+
+
+@njit(cache=True)
+def _run_target(  # type: ignore[no-untyped-def]
+    ints, floats, sources, tree, rules, positions, slots, ts, first, before, clk, far, since, frontier, slack
+):
+    r = _unpacked(rules)
+    arrival = 0
+    reached = NEVER
+    for p in range(len(clk)):
+        slot, stamp = -1, 0
+        if arrival < len(positions) and positions[arrival] == p:
+            slot, stamp = slots[arrival], ts[arrival]
+            arrival += 1
+        if slot >= 0 or clk[p] > before or p == 0 or far[p] != far[p - 1]:
+            at = AtPosition(slot, stamp, first + p, before, clk[p], far[p], since[p])
+            reached = _target_step(ints, floats, sources, tree, at, r)
         before = clk[p]
         frontier[p] = reached
         slack[p] = ints[K]

@@ -11,8 +11,9 @@ smaller still. One block whose least gap is under half of all others' is a glitc
 ones. It stays at the frontier it had until as many have come as it leapt over, or the time-out strikes. A source that
 leaps without ever filling in just loses events; after ``LOSSES`` such leaps it is believed at once.
 
-**Disorder.** A source that often steps back (about 1 event in 20 or more) does not deliver in order; it gives no
-evidence, and slack decides for its type. Rare steps back cost a late event each, no more.
+**Disorder.** A source that often steps back (about 1 event in 20 or more) does not deliver in order; its frontier lies
+as far behind its last event as it stepped back lately. Rare steps back cost a late event each, no more. Either way it
+is handled by itself and changes nothing for the others.
 
 **Owing.** A source whose frontier the time-out overtakes is skipped, which is counted when it returns. When it stays
 away for another ``FAILURES`` of its longest usual gaps, it is disabled and holds up nobody. Its next event takes it
@@ -34,6 +35,8 @@ BLOCK = 16
 BLOCKS = 4
 #: Gaps to see before the first one is trusted.
 ENOUGH = 4
+#: Gaps after which a source is established.
+SETTLED = 8
 #: Missed usual gaps, after the time-out, that disable a source (MS of [Sync]).
 FAILURES = 3
 #: Leaps that nothing filled in before a source's leaps are taken for losses.
@@ -41,6 +44,8 @@ LOSSES = 3
 #: A step back adds ONE to the disorder score, an event in order takes 1/64 of it away.
 ONE = 1024
 DISORDERLY = 3 * ONE
+#: Of the largest step back, an event in order takes 1/128 away.
+FORGET = 7
 #: Per thousand of the smallest gap that are relied on.
 TRUST = 960
 
@@ -50,7 +55,8 @@ TRUST = 960
 ) = range(16)  # fmt: skip
 BLOCK_MIN = 16
 BLOCK_MAX = BLOCK_MIN + BLOCKS
-FIELDS = BLOCK_MAX + BLOCKS
+BACK = BLOCK_MAX + BLOCKS
+FIELDS = BACK + 1
 
 
 #: The row of a source of which nothing is known.
@@ -62,7 +68,7 @@ LEAST: Ints = np.zeros(FIELDS, dtype=np.int64)
 MOST: Ints = np.full(FIELDS, MAX_TS, dtype=np.int64)
 LEAST[[LAST, PREVIOUS]] = NEVER
 LEAST[HELD] = -1
-MOST[[OPEN_MIN, *range(BLOCK_MIN, BLOCK_MAX)]] = FOREVER
+MOST[[OPEN_MIN, BACK, *range(BLOCK_MIN, BLOCK_MAX)]] = FOREVER
 MOST[[OPEN_N, HEAD, DISABLED]] = BLOCK - 1, BLOCKS - 1, 1
 #: The least number of sources that there is room for.
 FEWEST = 4
@@ -73,14 +79,20 @@ def empty_sources(capacity: int) -> tuple[Ints, Ints]:
     return np.tile(UNKNOWN, (capacity, 1)), np.full(2 * capacity, FOREVER, dtype=np.int64)
 
 
+def capacity_for(wanted: int) -> int:
+    """The power of two that has room for so many."""
+    capacity = FEWEST
+    while capacity < wanted:
+        capacity *= 2
+    return capacity
+
+
 def with_room(sources: Ints, known: int, wanted: int) -> tuple[Ints, Ints]:
     """The first ``known`` of these sources and room for ``wanted``, and the tree over them.
 
     Those that are new are UNKNOWN. What is beyond them is not set, and takes no memory as long as it is not.
     """
-    capacity = FEWEST
-    while capacity < wanted:
-        capacity *= 2
+    capacity = capacity_for(wanted)
     more = np.empty((capacity, FIELDS), dtype=np.int64)
     more[:known] = sources[:known]
     more[known:wanted] = UNKNOWN
@@ -108,6 +120,10 @@ def arrive(sources, tree, slot, ts, overdue):  # type: ignore[no-untyped-def]
     if row[LAST] == NEVER:
         row[LAST] = ts
     else:
+        if ts < row[LAST]:
+            row[BACK] = max(row[BACK], row[LAST] - ts + 1)
+        else:
+            row[BACK] -= row[BACK] >> FORGET
         if ts < row[PREVIOUS]:
             row[DISORDER] += ONE
         else:
@@ -131,6 +147,12 @@ def arrive(sources, tree, slot, ts, overdue):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="always")
+def is_established(row):  # type: ignore[no-untyped-def]
+    """Whether a source has been there for some events; before, it is new."""
+    return row[OPEN_N] >= SETTLED or row[BLOCK_MIN] != FOREVER
+
+
+@njit(cache=True, inline="always")
 def _reach(row):  # type: ignore[no-untyped-def]
     """Up to where a source owes nothing after its last event."""
     return min(row[LAST] + row[PLAUSIBLE] - 1, MAX_TS)
@@ -139,7 +161,7 @@ def _reach(row):  # type: ignore[no-untyped-def]
 @njit(cache=True, inline="always")
 def _frontier(row):  # type: ignore[no-untyped-def]
     if row[DISORDER] >= DISORDERLY:
-        return NEVER
+        return row[LAST] - row[BACK]
     if row[MISSING] > 0:
         return row[HELD]
     return _reach(row)

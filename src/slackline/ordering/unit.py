@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 from slackline.core.event import NO_SEQ, Event, Source
 from slackline.core.time import time_stamp
 from slackline.ordering import checked
-from slackline.ordering.channel import Channel, SensorChannel, source_key
+from slackline.ordering.channel import Channel, SensorChannel
 from slackline.ordering.constants import FOREVER, NEVER
+from slackline.ordering.senders import source_key
 
 
 class Entry(NamedTuple):

@@ -6,8 +6,9 @@ from typing import Any
 
 from slackline.core.event import Event
 from slackline.core.types import type_names
-from slackline.ordering.channel import Channel, DerivedChannel, SensorChannel, total_order
+from slackline.ordering.channel import Channel, DerivedChannel, SensorChannel
 from slackline.ordering.constants import FOREVER, NEVER
+from slackline.ordering.senders import total_order
 from slackline.ordering.unit import Unit
 from slackline.running.runner import Runner
 

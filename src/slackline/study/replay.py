@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from slackline.ordering.channel import Evidence, SensorChannel
+from slackline.engine.options import Options
+from slackline.ordering.channel import SensorChannel
 from slackline.ordering.clock import JUMP_OFF, Clock
-from slackline.ordering.constants import NEVER, POLICIES, WARMUP
-from slackline.ordering.frontier import NO_TIMEOUT
+from slackline.ordering.constants import NEVER
+from slackline.ordering.hearing import Hearing
 
 Ints = npt.NDArray[np.int64]
 
@@ -30,8 +31,9 @@ def replay(
     source: Ints,
     *,
     policy: str = "auto",
-    margin: float = 0.5,
-    window: int = 2048,
+    late_target: float | None = None,
+    margin: float | None = None,
+    window: int | None = None,
     timeout: int | None = None,
     warmup: int | None = None,
 ) -> Replay:
@@ -43,18 +45,17 @@ def replay(
     >>> replay(stream, np.zeros(7, dtype=np.int64), policy="slack", margin=0.0).late.tolist()
     [False, False, False, True, False, False, False]
     """
-    if warmup is None:
-        warmup = 0 if policy == "slack" else WARMUP
-    evidence = Evidence(POLICIES[policy], margin, window, NO_TIMEOUT if timeout is None else timeout, warmup)
+    options = Options(policy, margin, window, timeout, warmup, late_target=late_target)
+    evidence = options.evidence
     channel = SensorChannel("event", 0, evidence, is_clock=True)
     n = len(ts)
-    channel.number(range(int(source.max(initial=-1)) + 1))
+    channel.senders.number(range(int(source.max(initial=-1)) + 1))
     clk = np.empty(n, dtype=np.int64)
     Clock(JUMP_OFF).run(ts, np.ones(n, dtype=np.bool_), source, clk)
     positions = np.arange(n)
     if n == 0:
         return Replay(positions, np.zeros(0, dtype=np.bool_), positions)
-    reached, slack = channel.run(positions, source, ts, 0, NEVER, clk)
+    reached, slack = channel.run(positions, source, ts, 0, NEVER, clk, Hearing(evidence.warmup).run(ts, clk))
     horizon = np.maximum.accumulate(reached)
     late = np.zeros(n, dtype=np.bool_)
     late[1:] = ts[1:] <= horizon[:-1]

@@ -120,8 +120,8 @@ class Touchy(Sum):
 
 def test_a_detector_that_only_disorder_breaks_is_tried_again_in_order() -> None:
     table = stream()
-    plain = told(engine_of(Touchy()), table)
-    engine = engine_of(Touchy(), speculation=sl.Speculation(alpha=0))
+    plain = told(engine_of(Touchy(), policy="slack", warmup=64, margin=2), table)
+    engine = engine_of(Touchy(), policy="slack", warmup=64, margin=2, speculation=sl.Speculation(alpha=0))
     assert held(told(engine, table)) == held(plain)
     figures = engine.stats()["detectors"]["Touchy"]
     assert figures["stumbles"] > 0
@@ -130,7 +130,7 @@ def test_a_detector_that_only_disorder_breaks_is_tried_again_in_order() -> None:
 
 def test_after_stumbling_a_detector_speculates_less() -> None:
     def stumbles(detector: sl.Detector) -> int:
-        engine = engine_of(detector, speculation=sl.Speculation(alpha=0))
+        engine = engine_of(detector, policy="slack", warmup=64, margin=2, speculation=sl.Speculation(alpha=0))
         told(engine, stream(2000), size=1)
         return int(engine.stats()["detectors"][type(detector).__name__]["stumbles"])
 

@@ -65,7 +65,7 @@ def world(seed: int) -> list[Any]:
     K = 0
     for position, ts in enumerate(stamps(rng, 60)):
         channel = (one, other)[rng.integers(2)]
-        slot = channel.slot(int(rng.integers(3)))
+        slot = channel.senders.slot(int(rng.integers(3)))
         before = int(clock.ints[CLK])
         fate = clock.tick(ts, channel.is_clock, channel.rank << 32 | slot)
         if fate == REJECTED:

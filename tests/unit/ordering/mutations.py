@@ -49,8 +49,8 @@ class World:
 
     def _arrive(self, ts: int, source: str, seq: int) -> None:
         sensor, derived, unit = self.sensor, self.derived, self.unit
-        slot = sensor.slot(source)
-        sensor.is_duplicate(slot, seq)
+        slot = sensor.senders.slot(source)
+        sensor.senders.is_duplicate(slot, seq)
         before = int(self.clock.ints[CLK])
         self.clock.tick(ts, True, slot)
         clk = int(self.clock.ints[CLK])
@@ -70,9 +70,9 @@ class World:
     def _chunk(self, rng: np.random.Generator, start: int) -> None:
         n, sensor, first = 50, self.sensor, self.position
         ts = np.minimum(start + rng.integers(0, 40, n), MAX_TS)
-        slots = sensor.slots_of(np.arange(n) % 7, [f"s{i}" for i in range(7)])
+        slots = sensor.senders.slots_of(np.arange(n) % 7, [f"s{i}" for i in range(7)])
         seq = np.arange(n)
-        sensor.are_duplicates(slots, seq)
+        sensor.senders.are_duplicates(slots, seq)
         clk = np.empty(n, dtype=np.int64)
         before = int(self.clock.ints[CLK])
         self.clock.run(ts, np.ones(n, dtype=np.bool_), slots, clk)
@@ -80,7 +80,7 @@ class World:
         self.derived.run(np.arange(0, n, 9), ts[::9].copy(), before, clk)
         self.derived.progress(int(frontiers[-1]), int(clk[-1]))
         store = sensor.store
-        store.add(ts, slots, seq, first + np.arange(n), {"x": ts / 2}, sensor.ranks_of)
+        store.add(ts, slots, seq, first + np.arange(n), {"x": ts / 2}, sensor.senders.ranks_of)
         horizon = np.maximum(np.maximum.accumulate(frontiers), self.unit.horizon)
         late_rows(store.ts, store.positions, first, self.unit.horizon, horizon)
         release_positions(store.ts, store.positions - first, horizon)

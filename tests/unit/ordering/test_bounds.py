@@ -58,7 +58,7 @@ def test_a_chunk_gives_what_its_positions_give_also_at_the_end_of_time(
     before = np.concatenate(([NEVER], clk[:-1]))
     whole, steps, cuts = (SensorChannel("a", 0, Evidence(POLICIES[policy], margin), True) for _ in range(3))
     for channel in (whole, steps, cuts):
-        channel.number(range(3))
+        channel.senders.number(range(3))
     frontiers, slacks = whole.run(np.arange(len(ts)), slots, ts, 0, NEVER, clk)
     one_by_one = []
     for p in range(len(ts)):

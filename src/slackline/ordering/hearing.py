@@ -1,0 +1,101 @@
+"""What a node has heard of delays at all, before it knows each type: the beginning of ``auto``.
+
+When listening begins, what is on its way may be of any age: a backlog, a snapshot. So the first ``LISTENED`` arrivals
+only tell what time it is. Of what happened later, ``HEARD`` arrivals are listened to before anything is released. From
+then on a type that is not known yet is taken to be as late as the latest of all were, twice over: rare types hold up
+nobody, and are waited for all the same.
+
+A given ``warmup`` takes the place of both numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from slackline.core.time import MAX_TS
+from slackline.ordering import checked
+from slackline.ordering.constants import FOREVER, NEVER
+
+LISTENED = 8
+HEARD = 8
+CAREFUL = 2
+#: Nothing is known yet, so nothing is released.
+SILENT = -1
+
+_COUNT, _SINCE, _LEFT, _LARGEST = range(4)
+_LEAST: npt.NDArray[np.int64] = np.array([0, NEVER, 0, 0])
+_MOST: npt.NDArray[np.int64] = np.array([2**62, MAX_TS, FOREVER, FOREVER])
+
+Ints = npt.NDArray[np.int64]
+
+
+class Hearing:
+    """How late anything was so far; ``far`` is how long to wait for a type that is not known, or SILENT."""
+
+    __slots__ = ("_ints", "_listened", "far")
+
+    def __init__(self, warmup: int | None) -> None:
+        self._listened = LISTENED if warmup is None else 0
+        left = HEARD if warmup is None else min(warmup, FOREVER)
+        self._ints: Ints = np.array([0, NEVER, left, 0], dtype=np.int64)
+        self.far = int(_far(self._ints))
+
+    @property
+    def since(self) -> int:
+        """Only what happened after this is measured."""
+        return int(self._ints[_SINCE])
+
+    def changes(self, ts: int, clk: int) -> bool:
+        """Whether the next arrival says anything new; else it need not be heard."""
+        count, since, left, largest = self._ints.tolist()
+        return left > 0 or count < self._listened or (ts > since and clk - ts >= largest and clk > ts)
+
+    def hear(self, ts: int, clk: int) -> None:
+        """Take one arrival; the clock is at ``clk`` then."""
+        hear(self._ints, ts, clk, self._listened)
+        self.far = int(_far(self._ints))
+
+    def run(self, ts: Ints, clk: Ints) -> tuple[Ints, Ints]:
+        """Take a chunk (NEVER: nothing arrived); ``far`` and ``since`` after each position."""
+        far, since = np.empty(len(ts), dtype=np.int64), np.empty(len(ts), dtype=np.int64)
+        _run(self._ints, ts, clk, self._listened, far, since)
+        if len(ts):
+            self.far = int(far[-1])
+        return far, since
+
+    def state(self) -> dict[str, Any]:
+        return {"ints": self._ints}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._ints = checked.ints(state, "hearing", "ints", (len(_LEAST),), _LEAST, _MOST)
+        self.far = int(_far(self._ints))
+
+
+@njit(cache=True, inline="always")
+def _far(ints):  # type: ignore[no-untyped-def]
+    return SILENT if ints[_LEFT] > 0 else min(ints[_LARGEST], FOREVER // CAREFUL) * CAREFUL
+
+
+@njit(cache=True)
+def hear(ints, ts, clk, listened):  # type: ignore[no-untyped-def]
+    if clk == NEVER:
+        return
+    if ints[_COUNT] < listened:
+        ints[_COUNT] += 1
+        ints[_SINCE] = clk
+    elif ts > ints[_SINCE]:
+        ints[_LEFT] = max(ints[_LEFT] - 1, 0)
+        ints[_LARGEST] = max(ints[_LARGEST], clk + 1 - ts if ts < clk else 0)
+
+
+@njit(cache=True)
+def _run(ints, ts, clk, listened, far, since):  # type: ignore[no-untyped-def]
+    for p in range(len(ts)):
+        if ts[p] != NEVER:
+            hear(ints, ts[p], clk[p], listened)
+        far[p] = _far(ints)
+        since[p] = ints[_SINCE]

@@ -1,0 +1,213 @@
+"""K under ``auto``: the least slack that keeps the share of late events at ``late_target``
+(``docs/concepts/ordering.md``, decision 0011).
+
+**Memories.** The delays of a type are counted in two histograms with logarithmic buckets, ``PER_OCTAVE`` to a doubling:
+one remembers everything, the other forgets by ``FORGETS`` times the target per event. Each gives a quantile; K is that
+of the memory which would have served better lately, by the quantile loss of the bucket numbers, whose least is at the
+quantile, whatever the unit and the tail.
+
+**Debt.** Every late event is a debt of one, every event pays ``target`` of it back. The quantile's level is the target,
+halved by every ``HALVED_BY`` of debt and doubled by as much unspent, of which at most ``SAVED`` is kept. While more
+than ``HELD`` is owed, K is also at least every delay that made an event late since, and a little more. So only a new
+largest delay can make events late then, and the long-run share comes to the target on any stream.
+
+**Evidence apart.** Slack and readiness are judged apart: slack has reached ``clk`` less K, readiness what the sources
+said, and an event is charged to the first that had passed it. As long as readiness owes, ``READY_PART`` of the budget
+is its, and slack has the rest. When it owes ``SUSPENDED_BY``, it is not believed until it has paid. The events of a
+source that is new count a ``NEWCOMER``-th: they say little of those that are known.
+
+**Beginning.** A type is known when ``KNOWN`` of its delays were measured and the clock has moved by K since. Until the
+target allows for one late event, K is at least ``CAREFUL`` times the largest delay. What happened before anybody
+listened (see :mod:`slackline.ordering.hearing`) is not measured.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from slackline.ordering import checked, delays
+from slackline.ordering.constants import FOREVER, NEVER
+
+PER_OCTAVE = 8
+BUCKETS = 60 * PER_OCTAVE
+FORGETS = 0.5
+HALVED_BY = 3.0
+SAVED = 6.0
+#: Debt at the beginning: the first events of a stream cannot afford any that is late.
+AT_FIRST = 3.0
+HELD = 16.0
+READY_PART = 0.5
+SUSPENDED_BY = 4.0
+NEWCOMER = 4.0
+#: Delays measured before a type is known.
+KNOWN = 8
+CAREFUL = 2
+#: K is set anew after so many delays, and whenever one is beyond it.
+EVERY = 64
+
+# Integers behind those of the window of delays: what slack and readiness have reached, and what K rests on.
+SLACK_REACH, READY_REACH, LARGEST, HOLD, HOLDS, SUSPENDED, STARTED, LONG, SHORT = range(delays.INTS, delays.INTS + 9)
+INTS = SHORT + 1
+# Floats behind those of the window: debts, the weight of an event in the short memory, totals and losses of both.
+DEBT, OWED, READY_DEBT, READY_OWED, WEIGHT, TOTAL, LOSS = (delays.FLOATS + i for i in (0, 1, 2, 3, 4, 5, 7))
+MEMORY = LOSS + 2
+FLOATS = MEMORY + 2 * BUCKETS
+
+LEAST: npt.NDArray[np.int64] = np.concatenate((delays.LEAST, np.zeros(INTS - delays.INTS, dtype=np.int64)))
+MOST: npt.NDArray[np.int64] = np.concatenate((delays.MOST, np.ones(INTS - delays.INTS, dtype=np.int64)))
+LEAST[[SLACK_REACH, READY_REACH]] = NEVER - FOREVER
+MOST[[SLACK_REACH, READY_REACH, LARGEST, HOLD]] = FOREVER
+MOST[[LONG, SHORT]] = BUCKETS - 1
+
+
+def empty_books() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """The state of a type of which nothing is known."""
+    window, sums = delays.empty_window()
+    ints = np.concatenate((window, np.zeros(INTS - delays.INTS, dtype=np.int64)))
+    floats = np.concatenate((sums, np.zeros(FLOATS - delays.FLOATS)))
+    ints[[SLACK_REACH, READY_REACH]] = NEVER
+    floats[DEBT], floats[WEIGHT] = AT_FIRST, 1.0
+    return ints, floats
+
+
+@njit(cache=True)
+def bucket_of(delay):  # type: ignore[no-untyped-def]
+    """The bucket of a delay: one each below 16, then eight to an octave."""
+    if delay <= 0:
+        return 0
+    if delay < PER_OCTAVE:
+        return delay
+    octave = math.frexp(float(delay))[1] - 4  # a float has fewer digits: it may be one too many
+    if delay >> octave < PER_OCTAVE:
+        octave -= 1
+    return min(octave * PER_OCTAVE + (delay >> octave), BUCKETS - 1)
+
+
+@njit(cache=True)
+def longest_in(bucket):  # type: ignore[no-untyped-def]
+    """The longest delay of a bucket."""
+    if bucket < 2 * PER_OCTAVE:
+        return bucket
+    octave = bucket // PER_OCTAVE - 1
+    if octave >= 58:
+        return FOREVER
+    return ((bucket - octave * PER_OCTAVE + 1) << octave) - 1
+
+
+@njit(cache=True)
+def _quantile(floats, memory, allowed, top):  # type: ignore[no-untyped-def]
+    """The least bucket above which the weight is at most what is allowed."""
+    start = MEMORY + memory * BUCKETS
+    above = 0.0
+    for bucket in range(top, 0, -1):
+        above += floats[start + bucket]
+        if above > allowed:
+            return bucket
+    return 0
+
+
+@njit(cache=True)
+def _forget(floats):  # type: ignore[no-untyped-def]
+    """Measure the short memory by the weight of an event now, before weights grow too large."""
+    for bucket in range(MEMORY + BUCKETS, MEMORY + 2 * BUCKETS):
+        floats[bucket] /= floats[WEIGHT]
+    floats[TOTAL + 1] /= floats[WEIGHT]
+    floats[WEIGHT] = 1.0
+
+
+@njit(cache=True, inline="always")
+def remember(ints, floats, delay, target):  # type: ignore[no-untyped-def]
+    """Count a delay, and judge both memories by it; says whether it is beyond what one of them allows."""
+    bucket = bucket_of(delay)
+    beyond = False
+    measured = ints[delays.MEASURED] = ints[delays.MEASURED] + 1
+    rate = max(target * FORGETS, 1.0 / measured)
+    for memory in range(2):
+        over = bucket - ints[LONG + memory]
+        loss = over * (1.0 - target) if over > 0 else -over * target
+        floats[LOSS + memory] += (loss - floats[LOSS + memory]) * rate
+        beyond = beyond or over > 0
+    floats[WEIGHT] *= 1.0 + target * FORGETS
+    if floats[WEIGHT] > 1e12:
+        _forget(floats)
+    floats[MEMORY + bucket] += 1.0
+    floats[TOTAL] += 1.0
+    floats[MEMORY + BUCKETS + bucket] += floats[WEIGHT]
+    floats[TOTAL + 1] += floats[WEIGHT]
+    ints[LARGEST] = max(ints[LARGEST], delay)
+    return beyond
+
+
+@njit(cache=True, inline="always")
+def charge(ints, floats, ts, delay, target, newcomer):  # type: ignore[no-untyped-def]
+    """Charge an event that is late to the evidence that passed it; says whether it is late."""
+    by_slack = ts <= ints[SLACK_REACH]
+    by_readiness = not by_slack and ts <= ints[READY_REACH]
+    share = READY_PART * target if floats[READY_OWED] > 0.0 else 0.0
+    floats[READY_OWED] = max(floats[READY_OWED] - share, 0.0)
+    floats[READY_DEBT] = max(floats[READY_DEBT] - share, 0.0)
+    floats[DEBT] = max(floats[DEBT] - (target - share), -SAVED)
+    floats[OWED] = max(floats[OWED] - (target - share), 0.0)
+    if by_slack:
+        floats[DEBT] += 1.0
+        floats[OWED] += 1.0
+        ints[HOLD] = max(ints[HOLD], min(delay, FOREVER // 2) + (delay >> 3))
+    elif by_readiness:
+        floats[READY_OWED] += 1.0
+        floats[READY_DEBT] += 1.0 / NEWCOMER if newcomer else 1.0
+    if floats[OWED] > HELD:
+        ints[HOLDS] = 1
+    elif floats[OWED] == 0.0:
+        ints[HOLDS], ints[HOLD] = 0, 0
+    if floats[READY_DEBT] >= SUSPENDED_BY:
+        ints[SUSPENDED] = 1
+    elif floats[READY_DEBT] == 0.0:
+        ints[SUSPENDED] = 0
+    return by_slack or by_readiness
+
+
+@njit(cache=True)
+def set_slack(ints, floats, target):  # type: ignore[no-untyped-def]
+    """K from what is remembered and owed."""
+    measured = ints[delays.MEASURED]
+    if target == 0.0:
+        ints[delays.K] = ints[LARGEST]
+        return
+    level = target * 2.0 ** (-floats[DEBT] / HALVED_BY)
+    top = bucket_of(ints[LARGEST])
+    for memory in range(2):
+        ints[LONG + memory] = _quantile(floats, memory, level * floats[TOTAL + memory], top)
+    chosen = LONG if floats[LOSS] <= floats[LOSS + 1] else SHORT
+    slack = longest_in(ints[chosen])
+    if measured * target < 1.0:
+        slack = max(slack, min(ints[LARGEST], FOREVER // CAREFUL) * CAREFUL)
+    if ints[HOLDS] == 1:
+        slack = max(slack, ints[HOLD])
+    ints[delays.K] = min(slack, FOREVER)
+
+
+def packed(floats: npt.NDArray[np.float64]) -> dict[str, Any]:
+    """The floats as they are saved: of the memories, what is not zero."""
+    memory = floats[MEMORY:]
+    filled = np.flatnonzero(memory)
+    return {"floats": floats[:MEMORY], "buckets": filled, "weights": memory[filled]}
+
+
+def unpacked(state: dict[str, Any], what: str) -> npt.NDArray[np.float64]:
+    """The floats from what :func:`packed` gave."""
+    buckets = checked.ints(state, what, "buckets", (None,), 0, 2 * BUCKETS - 1)
+    weights = checked.floats(state, what, "weights", len(buckets))
+    floats = np.zeros(FLOATS)
+    floats[:MEMORY] = checked.floats(state, what, "floats", MEMORY)
+    floats[MEMORY + buckets] = weights
+    debts = floats[[DEBT, OWED, READY_DEBT, READY_OWED]]
+    if len(np.unique(buckets)) < len(buckets) or (weights < 0).any() or (np.abs(debts) > checked.MANY).any():
+        raise checked.wrong(f"{what}.weights", "do not fit together")
+    if not 1.0 <= floats[WEIGHT] <= 2e12 or (floats[TOTAL : LOSS + 2] < 0).any():
+        raise checked.wrong(f"{what}.floats", "holds a weight that cannot be")
+    return floats

@@ -1,0 +1,161 @@
+"""The sources of one event type: their numbers, their order, and which of their events were seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from slackline.core.event import NO_SEQ, Event, Source
+from slackline.ordering import checked, duplicates, readiness
+
+Ints = npt.NDArray[np.int64]
+
+
+@njit(cache=True)
+def first_met(codes, n):  # type: ignore[no-untyped-def]
+    """The distinct codes (below ``n``) in the order of their first appearance."""
+    met = np.zeros(n, dtype=np.bool_)
+    found = np.empty(min(n, len(codes)), dtype=np.int64)
+    count = 0
+    for i in range(len(codes)):
+        code = codes[i]
+        if not met[code]:
+            met[code] = True
+            found[count] = code
+            count += 1
+    return found[:count]
+
+
+def source_key(source: Source) -> tuple[int, Any]:
+    """Orders sources of any kind: nobody, numbers, names."""
+    if source is None:
+        return (0, 0)
+    return (2, source) if isinstance(source, str) else (1, source)
+
+
+def total_order(event: Event) -> tuple[Any, ...]:
+    """What orders events: time stamp, type, source, sequence number."""
+    return (event.ts, event.type, source_key(event.source), NO_SEQ if event.seq is None else event.seq)
+
+
+def _ranked(sources: Sequence[Source]) -> Ints:
+    """The place of each in the order of sources."""
+    order = sorted(range(len(sources)), key=[source_key(source) for source in sources].__getitem__)
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks
+
+
+_NOTHING_SEEN = duplicates.empty_seen(0)
+_NO_RANKS: Ints = np.empty(0, dtype=np.int64)
+_SOURCE_KINDS = (str, int, type(None))
+
+
+class Senders:
+    """Who sends events of a type, numbered in the order of their first."""
+
+    def __init__(self) -> None:
+        self.slots: dict[Source, int] = {}
+        self.names: list[Source] = []
+        self.seen = _NOTHING_SEEN  # grows with the first sequence number of a source
+        self.duplicates = 0
+        self._ranks = _NO_RANKS  # in the order of sources, of those that were there when it was made
+        self._sorted_since = 0  # sources that were put in order without it, since
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def slot(self, source: Source) -> int:
+        """The number of a source; a new one gets the next."""
+        slot = self.slots.get(source)
+        return self.number([source]) if slot is None else slot
+
+    def number(self, sources: Sequence[Source]) -> int:
+        """Number new sources in the order given; the number of the first of them."""
+        first = len(self.names)
+        self.names.extend(sources)
+        n = len(self.names)
+        self.slots.update(zip(sources, range(first, n), strict=True))
+        return first
+
+    def slots_of(self, codes: Ints, values: Sequence[Source]) -> Ints:
+        """The number of the source of each row, ``codes`` saying which of ``values`` it is.
+
+        New sources are numbered in the order of their first row. Values that no row has are not looked at.
+
+        >>> senders = Senders()
+        >>> senders.slots_of(np.array([2, 0, 2]), ["x", "y", "z"]), senders.names
+        (array([0, 1, 0]), ['z', 'x'])
+        """
+        met = first_met(codes, len(values))
+        known = self.slots
+        new: list[Source] = []
+        slots = []
+        following = len(self.names)
+        for code in met.tolist():
+            source = values[code]
+            slot = known.get(source)
+            if slot is None:
+                slot = known[source] = following + len(new)
+                new.append(source)
+            slots.append(slot)
+        if new:
+            self.number(new)
+        slot_of = np.empty(len(values), dtype=np.int64)
+        slot_of[met] = slots
+        return slot_of.take(codes)
+
+    def ranks_of(self, slots: Ints) -> Ints:
+        """For each row, given by its source's number, the place of its source in the order of sources."""
+        known = len(self.names)
+        if len(self._ranks) < known:
+            # To put all in order whenever one is new would cost the square of their number. So only those of the rows
+            # are, until that was as much work as it is to do it for all.
+            mine, rows = np.unique(slots, return_inverse=True)
+            self._sorted_since += len(mine)
+            if self._sorted_since < known:
+                return _ranked([self.names[slot] for slot in mine.tolist()]).take(rows)
+            self._ranks, self._sorted_since = _ranked(self.names), 0
+        return self._ranks.take(slots)
+
+    def is_duplicate(self, slot: int, seq: int) -> bool:
+        """Whether this number of this source was seen; it has been now."""
+        if slot >= len(self.seen):
+            self._make_room_for_numbers()
+        return bool(duplicates.is_duplicate(self.seen, slot, seq))
+
+    def are_duplicates(self, slots: Ints, seqs: Ints) -> npt.NDArray[np.bool_]:
+        """The same for the rows of a chunk, in order of arrival."""
+        if len(self.seen) < len(self.names):
+            if not len(seqs) or seqs.max() < 0:  # nobody numbers events
+                return np.zeros(len(seqs), dtype=np.bool_)
+            self._make_room_for_numbers()
+        found: npt.NDArray[np.bool_] = duplicates.duplicates(self.seen, slots, seqs)
+        return found
+
+    def _make_room_for_numbers(self) -> None:
+        more = duplicates.empty_seen(readiness.capacity_for(len(self.names)))
+        more[: len(self.seen)] = self.seen
+        self.seen = more
+
+    def state(self) -> dict[str, Any]:
+        return {"names": self.names, "seen": self.seen[: len(self.names)], "duplicates": self.duplicates}
+
+    def restore(self, state: dict[str, Any], what: str) -> None:
+        """Go on from what ``state`` gave."""
+        self.names = checked.items(state, what, "names")
+        n = len(self.names)
+        if not all(issubclass(kind, _SOURCE_KINDS) for kind in set(map(type, self.names))):
+            raise checked.wrong(f"{what}.names", "holds what cannot be a source")
+        self.slots = dict(zip(self.names, range(n), strict=True))
+        if len(self.slots) != n:
+            raise checked.wrong(f"{what}.names", "holds a source twice")
+        self.seen = checked.ints(state, what, "seen", (None, duplicates.WORDS + 1), duplicates.LEAST, duplicates.MOST)
+        if len(self.seen) > n:
+            raise checked.wrong(f"{what}.seen", f"is of more than the {n} sources")
+        self._ranks, self._sorted_since = _NO_RANKS, 0
+        self.duplicates = checked.number(state, what, "duplicates")
