@@ -23,6 +23,7 @@ class Replay:
     release: Ints
     late: npt.NDArray[np.bool_]
     K: Ints
+    at: Ints | None = None
 
 
 def replay(
@@ -30,6 +31,8 @@ def replay(
     source: Ints,
     *,
     policy: str = "auto",
+    late_target: float = 0.001,
+    arrival: Ints | None = None,
     margin: float = 0.5,
     window: int = 2048,
     timeout: int | None = None,
