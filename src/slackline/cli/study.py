@@ -16,7 +16,7 @@ from rich.table import Table
 from slackline import report
 from slackline.cli.failure import reports_errors
 from slackline.core.errors import SlacklineError
-from slackline.report import Scale, params_text, share_text, verdict
+from slackline.report import Scale, disorder, params_text, share_text, verdict
 from slackline.study import STEADY, PolicyFigures, PolicyResult, RecordedStream, StudyResult, load_stream
 from slackline.study import study as run_study
 
@@ -100,10 +100,7 @@ def _print(result: StudyResult, name: str) -> None:
     console.print(table)
     if steady:
         console.print(f"Steady: after the first {STEADY:,} arrivals, when most is learnt.", highlight=False)
-    console.print(
-        f"{share_text(result.late_share)} of the events arrive out of order. {verdict(result)}",
-        highlight=False,
-    )
+    console.print(f"{disorder(result)} {verdict(result)}", highlight=False)
 
 
 def _chosen(result: StudyResult) -> list[PolicyResult]:

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from slackline.report.page import ACCENT, FAINT, facts, figure_card, heading, html_page, paragraph, table_card
 from slackline.report.scale import Scale, params_text, share_text
-from slackline.report.verdict import WORDS, verdict
+from slackline.report.verdict import WORDS, disorder, verdict
 from slackline.study import STEADY, PolicyFigures, PolicyResult, StudyResult
 
 #: Colour and marker of each policy, in the order of the legend.
@@ -35,11 +35,7 @@ def study_page(result: StudyResult, title: str = "recorded stream") -> str:
         f"Slackline study: {title}",
         [
             heading(f"Which policy suits {title}?", 1),
-            paragraph(
-                f"{result.rows:,} events of {result.sources:,} sources; {share_text(result.late_share)} of "
-                f"the events arrive out of order.",
-                "sub",
-            ),
+            paragraph(f"{result.rows:,} events of {result.sources:,} sources. {disorder(result)}", "sub"),
             _facts(result, scale),
             paragraph(verdict(result), "verdict"),
             heading("What waiting buys"),

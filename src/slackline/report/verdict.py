@@ -13,6 +13,13 @@ WORDS = {"fixed": "fixed watermark", "max_slack": "maximal K-slack", "quantile":
 LIKE = 1.1
 
 
+def disorder(result: StudyResult) -> str:
+    """How much of the stream is out of order, in a sentence."""
+    if not result.late_share:
+        return "All events arrive in order."
+    return f"{share_text(result.late_share)} of the events arrive out of order."
+
+
 def verdict(result: StudyResult) -> str:
     """What to choose: `auto` as it comes, or the cheapest watermark that loses no more events; and who beats both."""
     wait = result.default.waits.mean_wait
@@ -22,33 +29,23 @@ def verdict(result: StudyResult) -> str:
     if rival is None or rival.waits.mean_wait is None:
         return f"No fixed watermark loses as few events as auto, which {_figures(result.default, result)}."
     watermark = rival.waits.mean_wait
-    if wait * LIKE < watermark:
-        text = _auto_wins(result, wait, rival, watermark)
+    auto = f"slackline's auto {_figures(result.default, result)}"
+    needs = f"for {_late(result.default)} withWatermark needs {_bound(rival, result)}"
+    on_average = f"waits {time_text(watermark, result.unit)} on average"
+    if rival.params["bound"] == 0:
+        text = f"Not waiting at all is best here: withWatermark of 0 has {_late(rival)}; {auto}."
+    elif wait * LIKE < watermark:
+        less = f", {number_text(watermark / wait)} times less" if wait else ""
+        text = f"Take auto as it comes: {needs} and {on_average}; slackline waits {time_text(wait, result.unit)}{less}."
     elif watermark * LIKE < wait:
-        text = _watermark_wins(result, rival)
+        watermark_has = f"withWatermark of {_bound(rival, result)} {_figures(rival, result)}"
+        text = f"A fixed watermark is better here: {watermark_has}; {auto}."
     else:
         text = (
-            f"A fixed watermark is as good here: for {_late(result.default)} withWatermark needs "
-            f"{_bound(rival, result)}, found with hindsight, and waits {time_text(watermark, result.unit)} on average; "
-            f"slackline finds out by itself and waits {time_text(wait, result.unit)}."
+            f"A fixed watermark is as good here: {needs}, found with hindsight, and {on_average}; slackline finds out "
+            f"by itself and waits {time_text(wait, result.unit)}."
         )
     return text + _better_still(result, min(wait, watermark))
-
-
-def _auto_wins(result: StudyResult, wait: float, rival: PolicyResult, watermark: float) -> str:
-    less = f", {number_text(watermark / wait)} times less" if wait else ""
-    return (
-        f"Take auto as it comes: for {_late(result.default)} withWatermark needs {_bound(rival, result)} and waits "
-        f"{time_text(watermark, result.unit)} on average; slackline waits {time_text(wait, result.unit)}{less}."
-    )
-
-
-def _watermark_wins(result: StudyResult, rival: PolicyResult) -> str:
-    if rival.params["bound"] == 0:
-        what = f"This stream needs no waiting: as it arrives (withWatermark of 0), it has {_late(rival)}"
-    else:
-        what = f"A fixed watermark is better here: withWatermark of {_bound(rival, result)} {_figures(rival, result)}"
-    return f"{what}; slackline's auto {_figures(result.default, result)}."
 
 
 def _better_still(result: StudyResult, wait: float) -> str:

@@ -24,7 +24,7 @@ BOUNDS_MS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 400, 1_000, 2_000, 5_000, 10_000)
 #: Late shares for which the study finds the smallest fixed bound, with hindsight.
 HINDSIGHT_SHARES = (0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0005, 0.0)
 MARGINS = (0.0, 0.5, 2.0)
-QUANTILES = (0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995)
+QUANTILES = (0.98, 0.99, 0.995, 0.998, 0.999, 0.9995)
 WINDOW = 2_000
 
 _OF_CLAIRVOYANT = ("mean_wait", "p99_wait", "steady_late_share", "steady_mean_wait")

@@ -33,4 +33,5 @@ def smallest_bound(behind: Ints, late: int) -> int:
     """
     if late >= len(behind):
         return 0
-    return max(0, int(np.sort(behind)[len(behind) - 1 - late]))
+    last = len(behind) - 1 - late
+    return max(0, int(np.partition(behind, last)[last]))

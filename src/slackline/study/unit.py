@@ -94,11 +94,12 @@ def _named(names: Iterable[str]) -> str | None:
 
 
 def _doubts(middles: Mapping[str, int], fitting: Mapping[str, str], given: str) -> tuple[str, ...]:
+    """One for each unit that fits better; of the last column that it fits."""
+    better = {unit: name for name, unit in fitting.items() if unit != given}
     return tuple(
         f"in {given} the times of column {name!r} are of {_date(middles[name], given)}, in {unit} of "
         f"{_date(middles[name], unit)}: is {unit} meant? Waits are told in {given}, as you said"
-        for name, unit in fitting.items()
-        if unit != given
+        for unit, name in better.items()
     )
 
 

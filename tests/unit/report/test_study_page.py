@@ -3,7 +3,7 @@ import re
 import numpy as np
 import pytest
 
-from slackline.report import Scale, params_text, share_text, study_page, verdict
+from slackline.report import Scale, disorder, params_text, share_text, study_page, verdict
 from slackline.report.study import LATER, WHOLE, _Plot
 from slackline.study import STEADY, PolicyFigures, PolicyResult, RecordedStream, StudyResult, study
 
@@ -103,13 +103,18 @@ def test_the_verdict_says_plainly_when_a_watermark_is_as_good_or_better():
 
 def test_the_verdict_does_not_call_a_bound_of_zero_hindsight():
     text = verdict(made(("auto", {}, 0.0036, 2.7e6), ("fixed", {"bound": 0}, 0.0015, 0.0)))
-    assert text.startswith("This stream needs no waiting: as it arrives (withWatermark of 0), it has 0.15 % late")
+    assert text.startswith("Not waiting at all is best here: withWatermark of 0 has 0.15 % late events; ")
     assert "hindsight" not in text
 
 
-def test_nobody_waits_in_a_stream_in_order_and_the_verdict_calls_that_equal():
-    text = verdict(made(("auto", {}, 0.0, 0.0), ("fixed", {"bound": 0}, 0.0, 0.0)))
-    assert text.startswith("A fixed watermark is as good here: for no late events withWatermark needs 0 ms")
+def test_nobody_waits_in_a_stream_in_order():
+    assert verdict(made(("auto", {}, 0.0, 0.0), ("fixed", {"bound": 0}, 0.0, 0.0))) == (
+        "Not waiting at all is best here: withWatermark of 0 has no late events; slackline's auto has no late events "
+        "and waits 0 ms on average."
+    )
+    ts = np.arange(9)
+    assert disorder(study(RecordedStream(ts, ts, np.zeros(9, np.int64)))) == "All events arrive in order."
+    assert disorder(USUAL) == "20.0 % of the events arrive out of order."
 
 
 def test_the_verdict_names_who_beats_both():
