@@ -217,7 +217,9 @@ class _Plot:
 
 
 def _round(low: float, high: float) -> list[float]:
-    return [t for t in (m * 10.0**e for e in range(-9, 15) for m in (1, 2, 5)) if low < t <= high]
+    """Round numbers for an axis, not too many."""
+    digits = (1, 2, 5) if high / low < 1e4 else (1,)
+    return [t for t in (m * 10.0**e for e in range(-9, 15) for m in digits) if low < t <= high]
 
 
 def _hover(p: PolicyResult, unit: str, scale: Scale) -> str:

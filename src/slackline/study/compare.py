@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from slackline.core.time import converted
 from slackline.study.clairvoyant import clairvoyant
 from slackline.study.fixed import fixed, lateness, smallest_bound
@@ -66,11 +64,16 @@ class StudyResult:
     def default(self) -> PolicyResult:
         return next(p for p in self.policies if p.is_default)
 
-    def cheapest(self, policy: str) -> PolicyResult | None:
-        """Of one policy's variants that lose no more events than the default, the one that waits least."""
-        limit = self.default.waits.late_share
-        able = [p for p in self.policies if p.policy == policy and p.waits.late_share <= limit]
-        return min(able, key=_mean_wait, default=None)
+    def cheapest(self, policy: str, *, steady: bool = False) -> PolicyResult | None:
+        """Of one policy's variants that lose no more events than the default, the one that waits least.
+
+        By the steady figures if asked for; None if there are none.
+        """
+        late, wait = ("steady_late_share", "steady_mean_wait") if steady else ("late_share", "mean_wait")
+        limit = getattr(self.default.waits, late)
+        able = [p for p in self.policies if p.policy == policy and getattr(p.waits, wait) is not None]
+        able = [p for p in able if limit is not None and getattr(p.waits, late) <= limit]
+        return min(able, key=lambda p: getattr(p.waits, wait), default=None)
 
     def to_dict(self) -> dict[str, Any]:
         """The figures as `slackline study --json` prints them."""
@@ -154,7 +157,3 @@ def _bounds(stream: RecordedStream, autos: list[PolicyFigures]) -> list[int]:
         if waits.steady_late_share is not None:
             chosen.add(smallest_bound(steady, round(waits.steady_late_share * len(steady))))
     return sorted(chosen)
-
-
-def _mean_wait(result: PolicyResult) -> float:
-    return np.inf if result.waits.mean_wait is None else result.waits.mean_wait

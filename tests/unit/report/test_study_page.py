@@ -117,6 +117,25 @@ def test_nobody_waits_in_a_stream_in_order():
     assert disorder(USUAL) == "20.0 % of the events arrive out of order."
 
 
+def test_the_verdict_tells_when_only_the_start_made_the_difference():
+    def result(auto, watermark):
+        policies = (
+            PolicyResult("auto", {}, waits(0.0005, 22.0, (0.0003, auto))),
+            PolicyResult("fixed", {"bound": 12}, waits(0.002, 13.0, (0.0003, watermark))),
+            PolicyResult("fixed", {"bound": 9000}, waits(0.0005, 9440.0, (0.0, 9500.0))),
+        )
+        return StudyResult(5000, 8, 0.2, "ms", (), waits(0.0, 1.0, (0.0, 1.0)), policies)
+
+    text = verdict(result(14.0, 13.5))
+    assert text.startswith("Take auto as it comes: for 0.050 % late events withWatermark needs 9.00 s")
+    assert text.endswith(
+        " After the first 1,000 arrivals both wait alike: with 0.030 % late events slackline 14.0 ms, withWatermark of "
+        "12.0 ms 13.5 ms."
+    )
+    assert "arrivals a watermark waits less: " in verdict(result(22.0, 13.5))
+    assert "arrivals" not in verdict(result(1.0, 13.5))
+
+
 def test_the_verdict_names_who_beats_both():
     result = made(
         ("auto", {}, 0.002, 50.0), ("slack", {"margin": 0.5}, 0.002, 40.0), ("fixed", {"bound": 9}, 0.0, 60.0)
