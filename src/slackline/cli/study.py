@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from slackline import report
 from slackline.cli.failure import reports_errors
 from slackline.core.errors import SlacklineError
-from slackline.report import Scale, params_text, share_text, verdict
-from slackline.study import PolicyResult, RecordedStream, StudyResult, load_stream
+from slackline.report import Scale, disorder, params_text, share_text, verdict
+from slackline.study import STEADY, PolicyFigures, PolicyResult, RecordedStream, StudyResult, load_stream
 from slackline.study import study as run_study
 
 
@@ -24,7 +26,9 @@ def study(
     file: Annotated[
         Path,
         typer.Argument(
-            help="CSV, JSON lines (both also .gz) or Parquet, in the order of arrival.", dir_okay=False, exists=True
+            help="CSV (also with semicolons or tabs), JSON lines (both also .gz) or Parquet, in the order of arrival.",
+            dir_okay=False,
+            exists=True,
         ),
     ],
     arrival: Annotated[str, typer.Option(help="Column of arrival times.")],
@@ -33,7 +37,10 @@ def study(
     type: Annotated[
         str | None, typer.Option(help="Column of event types; each type of a source counts as a source.")
     ] = None,
-    unit: Annotated[Literal["us", "ms", "ns", "s"], typer.Option(help="Unit of both times.")] = "us",
+    unit: Annotated[
+        Literal["us", "ms", "ns", "s"] | None,
+        typer.Option(help="Unit of both times; unless given, what makes them dates of this century, or else us."),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the figures as JSON, waits in the stream's unit.")
     ] = False,
@@ -43,8 +50,10 @@ def study(
     errors = Console(stderr=True)
     page = report.study_page if html is not None else None  # says at once if the extra is missing
     stream = load_stream(file, arrival=arrival, ts=ts, source=source, type=type, unit=unit)
+    for note in stream.notes:
+        errors.print(f"note: {escape(note)}", highlight=False, soft_wrap=True)
     for warning in stream.warnings:
-        errors.print(f"[yellow]warning:[/] {warning}")
+        errors.print(f"[yellow]warning:[/] {escape(warning)}", highlight=False, soft_wrap=True)
     result = _with_progress(stream, errors)
     if html is not None and page is not None:
         try:
@@ -69,37 +78,40 @@ def _with_progress(stream: RecordedStream, console: Console) -> StudyResult:
 
 def _print(result: StudyResult, name: str) -> None:
     scale = Scale.of_study(result)
+    steady = result.clairvoyant.steady_mean_wait is not None
     title = f"{name}: {result.rows:,} events of {result.sources:,} sources, waits in {scale.name}"
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("policy", no_wrap=True)
     table.add_column("parameters", no_wrap=True)
-    for heading in ("late", "mean", "median", "p99", "max"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for p in _sorted(result):
-        waits = (p.waits.mean_wait, p.waits.p50_wait, p.waits.p99_wait, p.waits.max_wait)
-        cells = [
-            p.policy,
-            params_text(p, result.unit),
-            share_text(p.waits.late_share),
-            *map(scale.text, waits),
-        ]
-        table.add_row(*cells, style="bold green" if p.is_default else None)
+    for heading in ("late", "mean", "p99", *(("steady\nlate", "steady\nmean") if steady else ())):
+        table.add_column(heading, justify="right", vertical="bottom", no_wrap=True)
+
+    def add(policy: str, params: str, waits: PolicyFigures, style: str | None) -> None:
+        cells = [share_text(waits.late_share), *map(scale.text, (waits.mean_wait, waits.p99_wait))]
+        if waits.steady_late_share is not None:
+            cells += [share_text(waits.steady_late_share), scale.text(waits.steady_mean_wait)]
+        table.add_row(policy, params, *cells, style=style)
+
+    for p in _chosen(result):
+        add(p.policy, params_text(p, result.unit), p.waits, "bold green" if p.is_default else None)
     table.add_section()
-    best = result.clairvoyant
-    waits = (best.mean_wait, best.p50_wait, best.p99_wait, best.max_wait)
-    table.add_row("clairvoyant", "knows the future", "0", *map(scale.text, waits), style="dim")
+    add("clairvoyant", "", result.clairvoyant, "dim")
     console = Console()
     console.print(table)
-    console.print(
-        f"{share_text(result.late_share)} of the events arrive out of order. {verdict(result)}",
-        highlight=False,
-    )
+    if steady:
+        console.print(f"Steady: after the first {STEADY:,} arrivals, when most is learnt.", highlight=False)
+    console.print(f"{disorder(result)} {verdict(result)}", highlight=False)
 
 
-def _sorted(result: StudyResult) -> list[PolicyResult]:
-    """The default first, then by policy, each from many late events to few."""
+def _chosen(result: StudyResult) -> list[PolicyResult]:
+    """The default first, then by policy, each from many late events to few.
+
+    A watermark that loses as many events as a smaller one, as far as the table tells, says nothing more.
+    """
     order = ["auto", "ready", "slack", "quantile", "max_slack", "fixed"]
-    return sorted(
+    shown = sorted(
         result.policies,
         key=lambda p: (not p.is_default, order.index(p.policy), -p.waits.late_share, p.waits.mean_wait or 0),
     )
+    watermarks = {share_text(p.waits.late_share): p for p in reversed(shown) if p.policy == "fixed"}
+    return [p for p in shown if p.policy != "fixed" or p in watermarks.values()]

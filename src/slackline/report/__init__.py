@@ -11,7 +11,7 @@ from slackline.report.scale import Scale, number_text, params_text, share_text
 from slackline.report.series import Point, Series
 from slackline.report.speculation import SpeculationReport
 from slackline.report.sync import SyncWords
-from slackline.report.verdict import verdict
+from slackline.report.verdict import disorder, verdict
 
 if TYPE_CHECKING:
     from slackline.report.page import (
@@ -41,6 +41,7 @@ __all__ = [
     "Series",
     "SpeculationReport",
     "SyncWords",
+    "disorder",
     "facts",
     "faded",
     "figure_card",

@@ -61,6 +61,17 @@ def number_text(value: float) -> str:
     return f"{value:,.{digits}f}"
 
 
+def time_text(time: float, unit: str) -> str:
+    """A time by itself, in the largest unit of which it is at least one.
+
+    >>> time_text(12_100, "ms"), time_text(903_000, "us"), time_text(0, "s")
+    ('12.1 s', '903 ms', '0 s')
+    """
+    seconds = time / PER_SECOND[unit]
+    name = next((n for n, per in PER_SECOND.items() if seconds * per >= 1 or n == unit), unit)
+    return f"{number_text(seconds * PER_SECOND[name])} {_NAMES[name]}"
+
+
 def share_text(share: float) -> str:
     """A share in per cent.
 
@@ -79,12 +90,15 @@ def params_text(result: PolicyResult, unit: str) -> str:
     """Parameters in words; those that are times with a unit."""
     if result.is_default:
         return "default"
+    if "late_target" in result.params:
+        return f"target {100 * result.params['late_target']:g} %"
     shown = {name: value for name, value in result.params.items() if name != "window"}
     return ", ".join(f"{name} {_value_text(name, value, unit)}" for name, value in shown.items())
 
 
 def _value_text(name: str, value: Any, unit: str) -> str:
-    if name in ("bound", "timeout"):
+    if name == "bound":
         scale = Scale.of([value], unit)
-        return f"{scale.value(value):,.6g} {scale.name}"
+        shown = scale.value(value)
+        return f"{shown:,.0f} {scale.name}" if shown >= 1_000 else f"{shown:.4g} {scale.name}"
     return f"{value:g}"

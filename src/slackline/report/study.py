@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from html import escape
 from math import log10
 
@@ -9,8 +11,8 @@ import plotly.graph_objects as go
 
 from slackline.report.page import ACCENT, FAINT, facts, figure_card, heading, html_page, paragraph, table_card
 from slackline.report.scale import Scale, params_text, share_text
-from slackline.report.verdict import WORDS, verdict
-from slackline.study import PolicyResult, StudyResult
+from slackline.report.verdict import WORDS, disorder, verdict
+from slackline.study import STEADY, PolicyFigures, PolicyResult, StudyResult
 
 #: Colour and marker of each policy, in the order of the legend.
 LOOKS = {
@@ -21,6 +23,9 @@ LOOKS = {
     "max_slack": ("#3ba3d0", "square"),
     "fixed": ("#7b8794", "x"),
 }
+#: Policies with a knob that trades waits for late events, and the knob: their points make a curve.
+CURVES = {"auto": "late_target", "quantile": "q", "fixed": "bound"}
+NAMES = {"auto": "auto, by late_target", "fixed": "fixed watermark, by bound", "quantile": "sliding quantile, by q"}
 
 
 def study_page(result: StudyResult, title: str = "recorded stream") -> str:
@@ -30,18 +35,24 @@ def study_page(result: StudyResult, title: str = "recorded stream") -> str:
         f"Slackline study: {title}",
         [
             heading(f"Which policy suits {title}?", 1),
+            paragraph(f"{result.rows:,} events of {result.sources:,} sources. {disorder(result)}", "sub"),
+            _facts(result, scale),
+            paragraph(verdict(result), "verdict"),
+            heading("What waiting buys"),
             paragraph(
-                f"{result.rows:,} events of {result.sources:,} sources; {share_text(result.late_share)} of "
-                f"the events arrive out of order.",
-                "sub",
+                "Each curve is what one policy reaches as its knob is turned. Further left is less waiting, further "
+                "down is fewer late events.",
+                "note",
             ),
-            *study_parts(result, scale),
-            heading("All figures"),
+            figure_card(_Plot.of(result, scale, WHOLE).figure(), 560),
+            *_steady(result, scale),
+            heading(f"All figures, waits in {scale.name}"),
             _table(result, scale),
             paragraph(
-                "Late: arrived too late to be delivered in order. Wait: arrival time at release minus "
-                "arrival time of the event; late events have no wait. Clairvoyant: knows the future, "
-                "releases an event when the last one not after it has arrived, loses nothing.",
+                "Late: arrived too late to be delivered in order. Wait: time of release minus arrival time of the "
+                f"event; late events have no wait. Steady: of the events after the first {STEADY:,} arrivals. "
+                "Clairvoyant: knows the future, releases an event when the last one not after it has arrived, loses "
+                "nothing.",
                 "note",
             ),
             *[paragraph(f"Note: {warning}.", "note") for warning in result.warnings],
@@ -49,12 +60,17 @@ def study_page(result: StudyResult, title: str = "recorded stream") -> str:
     )
 
 
-def study_parts(result: StudyResult, scale: Scale) -> list[str]:
-    """Key figures, verdict and plot; also part of other pages."""
+def _steady(result: StudyResult, scale: Scale) -> list[str]:
+    if result.clairvoyant.steady_mean_wait is None:
+        return []
     return [
-        _facts(result, scale),
-        paragraph(verdict(result), "verdict"),
-        figure_card(_figure(result, scale), 560),
+        heading("What it knows once it has learnt"),
+        paragraph(
+            f"The same for the events after the first {STEADY:,} arrivals: what a policy loses and waits while it "
+            "learns is left out.",
+            "note",
+        ),
+        figure_card(_Plot.of(result, scale, LATER).figure(), 560),
     ]
 
 
@@ -70,122 +86,179 @@ def _facts(result: StudyResult, scale: Scale) -> str:
     return facts(items)
 
 
-def _figure(result: StudyResult, scale: Scale) -> go.Figure:
-    """Both axes logarithmic; zero has a place of its own at the lower end of each."""
-    waits = [p.waits.mean_wait for p in result.policies if p.waits.mean_wait] + [result.clairvoyant.mean_wait]
-    left = min((scale.value(w) for w in waits if w), default=1.0) / 2.5
-    low = 100 * 0.4 / result.rows
-    figure = go.Figure()
-    for policy, (color, symbol) in LOOKS.items():
-        shown = [
-            p for p in result.policies if p.policy == policy and p.waits.mean_wait is not None and not p.is_default
-        ]
-        shown.sort(key=lambda p: (p.waits.mean_wait or 0, -p.waits.late_share))
-        figure.add_scatter(
-            x=[max(scale.value(p.waits.mean_wait or 0), left) for p in shown],
-            y=[max(100 * p.waits.late_share, low) for p in shown],
-            mode="lines+markers" if policy in ("fixed", "auto") else "markers",
-            line={"color": color, "width": 1, "dash": "dot"},
-            marker={"color": color, "symbol": symbol, "size": 8 if policy == "fixed" else 11},
-            text=[_hover(p, result.unit, scale) for p in shown],
-            hovertemplate="%{text}<extra></extra>",
-            name="auto, other time-outs" if policy == "auto" else WORDS.get(policy, policy),
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """Which figures a plot is of: those of the whole stream, or the steady ones."""
+
+    late: Callable[[PolicyFigures], float | None]
+    wait: Callable[[PolicyFigures], float | None]
+
+
+WHOLE = _Side(lambda waits: waits.late_share, lambda waits: waits.mean_wait)
+LATER = _Side(lambda waits: waits.steady_late_share, lambda waits: waits.steady_mean_wait)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plot:
+    """Late share against mean wait. Both axes are logarithmic; zero has a place of its own at the lower end of each."""
+
+    result: StudyResult
+    scale: Scale
+    side: _Side
+    left: float
+    right: float
+    low: float
+    top: float
+
+    @classmethod
+    def of(cls, result: StudyResult, scale: Scale, side: _Side) -> _Plot:
+        everybody = [*[p.waits for p in result.policies], result.clairvoyant]
+        waits = [scale.value(wait) for wait in map(side.wait, everybody) if wait]
+        late = [100 * share for share in map(side.late, everybody) if share]
+        low = 100 * 0.4 / result.rows
+        left = min(waits, default=1.0) / 2.5
+        return cls(result, scale, side, left, max([left, *waits]), low, max([10 * low, *late]))
+
+    def figure(self) -> go.Figure:
+        figure = go.Figure()
+        for policy in reversed(LOOKS):  # the first on top
+            self._add(figure, policy)
+        self._add_targets(figure)
+        self._add_default(figure)
+        self._add_clairvoyant(figure)
+        places = [t for t in (10.0**e for e in range(-7, 3)) if 2 * self.low < t <= self.top * 2]
+        figure.update_yaxes(
+            type="log", title="late events (%)", range=[log10(self.low / 1.6), log10(self.top * 2)],
+            tickvals=[self.low, *places], ticktext=["0", *[f"{t:g}" for t in places]],
+        )  # fmt: skip
+        figure.update_xaxes(
+            type="log", title=f"mean wait ({self.scale.name})", range=[log10(self.left / 1.4), log10(self.right * 2)],
+            tickvals=[self.left, *_round(self.left * 1.2, self.right * 2)],
+            ticktext=["0", *[f"{t:,.10g}" for t in _round(self.left * 1.2, self.right * 2)]],
+        )  # fmt: skip
+        figure.update_layout(
+            margin={"l": 76, "r": 24, "t": 40, "b": 110},
+            legend={"orientation": "h", "y": -0.2, "x": 0.5, "xanchor": "center", "traceorder": "reversed"},
         )
-    _highlight(figure, result, scale, left, low)
-    if result.clairvoyant.mean_wait is not None:
-        bound = max(scale.value(result.clairvoyant.mean_wait), left)
-        figure.add_vline(x=bound, line={"color": FAINT, "width": 1.5, "dash": "dash"})
+        return figure
+
+    def _place(self, waits: PolicyFigures) -> tuple[float, float]:
+        wait, late = self.side.wait(waits) or 0, self.side.late(waits) or 0
+        return max(self.scale.value(wait), self.left), max(100 * late, self.low)
+
+    def _add(self, figure: go.Figure, policy: str) -> None:
+        """The points of a policy; a curve where it has a knob."""
+        shown = [
+            p
+            for p in self.result.policies
+            if p.policy == policy and not p.is_default and self.side.wait(p.waits) is not None
+        ]
+        if not shown:
+            return
+        knob = CURVES.get(policy)
+        if knob is not None:
+            shown.sort(key=lambda p: p.params[knob])
+        color, symbol = LOOKS[policy]
+        places = [self._place(p.waits) for p in shown]
+        figure.add_scatter(
+            x=[x for x, _ in places],
+            y=[y for _, y in places],
+            mode="lines+markers" if knob else "markers",
+            line={"color": color, "width": 2.5 if policy == "auto" else 1.5},
+            marker={"color": color, "symbol": symbol, "size": 8 if policy == "fixed" else 10},
+            hovertext=[_hover(p, self.result.unit, self.scale) for p in shown],
+            hovertemplate="%{hovertext}<extra></extra>",
+            name=NAMES.get(policy, WORDS.get(policy, policy)),
+            cliponaxis=False,
+        )
+
+    def _add_targets(self, figure: go.Figure) -> None:
+        """The least and the largest target of `auto` beside their points."""
+        targets = [p for p in self.result.policies if "late_target" in p.params and self.side.wait(p.waits) is not None]
+        targets.sort(key=lambda p: p.params["late_target"])
+        for p, shift in zip(targets[:1] + targets[1:][-1:], (-12, 12), strict=False):
+            x, y = self._place(p.waits)
+            figure.add_annotation(
+                x=log10(x), y=log10(y), xshift=-12, yshift=shift, xanchor="right",
+                text=params_text(p, self.result.unit), showarrow=False, font={"color": ACCENT, "size": 12},
+            )  # fmt: skip
+
+    def _add_default(self, figure: go.Figure) -> None:
+        default = self.result.default
+        if self.side.wait(default.waits) is None:
+            return
+        x, y = self._place(default.waits)
+        figure.add_scatter(
+            x=[x],
+            y=[y],
+            mode="markers",
+            marker={"color": ACCENT, "symbol": "star", "size": 22, "line": {"color": "#fff", "width": 1.5}},
+            hovertext=[_hover(default, self.result.unit, self.scale)],
+            hovertemplate="%{hovertext}<extra></extra>",
+            name="auto (default)",
+            cliponaxis=False,
+        )
         # Annotations, unlike lines, take the logarithm as their place on a logarithmic axis.
+        figure.add_annotation(
+            x=log10(x), y=log10(y), ax=90, ay=-50, standoff=10, xanchor="center",
+            text="<b>auto, as it comes</b>", font={"color": ACCENT, "size": 15}, bgcolor="rgba(255,255,255,0.85)",
+            arrowcolor=ACCENT, arrowwidth=1.2, arrowhead=0,
+        )  # fmt: skip
+
+    def _add_clairvoyant(self, figure: go.Figure) -> None:
+        if self.side.wait(self.result.clairvoyant) is None:
+            return
+        bound, _ = self._place(self.result.clairvoyant)
+        figure.add_vline(x=bound, line={"color": FAINT, "width": 1.5, "dash": "dash"})
         figure.add_annotation(
             x=log10(bound), y=1, yref="paper", yanchor="bottom", showarrow=False,
             text="clairvoyant: loses nothing", font={"color": FAINT, "size": 13},
         )  # fmt: skip
-    right = max([scale.value(w) for w in waits if w] + [left])
-    top = max([100 * p.waits.late_share for p in result.policies] + [10 * low])
-    places = [t for t in (10.0**e for e in range(-7, 3)) if 2 * low < t <= top * 2]
-    figure.update_yaxes(
-        type="log", title="late events (%)", range=[log10(low / 1.6), log10(top * 2)],
-        tickvals=[low, *places], ticktext=["0", *[f"{t:g}" for t in places]],
-    )  # fmt: skip
-    places = [t for t in (m * 10.0**e for e in range(-9, 15) for m in (1, 2, 5)) if left * 1.2 < t <= right * 2]
-    figure.update_xaxes(
-        type="log", title=f"mean wait ({scale.name})", range=[log10(left / 1.4), log10(right * 2)],
-        tickvals=[left, *places], ticktext=["0", *[f"{t:,.10g}" for t in places]],
-    )  # fmt: skip
-    figure.update_layout(
-        margin={"l": 76, "r": 24, "t": 40, "b": 110},
-        legend={"orientation": "h", "y": -0.2, "x": 0.5, "xanchor": "center"},
-    )
-    return figure
 
 
-def _highlight(figure: go.Figure, result: StudyResult, scale: Scale, left: float, low: float) -> None:
-    default = result.default
-    if default.waits.mean_wait is None:
-        return
-    at = max(scale.value(default.waits.mean_wait), left), max(100 * default.waits.late_share, low)
-    figure.add_scatter(
-        x=[at[0]],
-        y=[at[1]],
-        mode="markers",
-        marker={"color": ACCENT, "symbol": "star", "size": 22, "line": {"color": "#fff", "width": 1.5}},
-        hovertext=[_hover(default, result.unit, scale)],
-        hovertemplate="%{hovertext}<extra></extra>",
-        name="auto (default)",
-        cliponaxis=False,
-    )
-    figure.add_annotation(
-        x=log10(at[0]), y=log10(at[1]), ax=90, ay=-50, standoff=10, xanchor="center",
-        text="<b>auto, as it comes</b>", font={"color": ACCENT, "size": 15}, bgcolor="rgba(255,255,255,0.85)",
-        arrowcolor=ACCENT, arrowwidth=1.2, arrowhead=0,
-    )  # fmt: skip
+def _round(low: float, high: float) -> list[float]:
+    """Round numbers for an axis, not too many."""
+    digits = (1, 2, 5) if high / low < 1e4 else (1,)
+    return [t for t in (m * 10.0**e for e in range(-9, 15) for m in digits) if low < t <= high]
 
 
 def _hover(p: PolicyResult, unit: str, scale: Scale) -> str:
     waits = p.waits
-    return (
-        f"<b>{escape(WORDS.get(p.policy, p.policy))}</b> {escape(params_text(p, unit))}<br>"
-        f"late {share_text(waits.late_share)}<br>"
-        f"wait: mean {scale.with_unit(waits.mean_wait)}, median {scale.with_unit(waits.p50_wait)},<br>"
-        f"p99 {scale.with_unit(waits.p99_wait)}, max {scale.with_unit(waits.max_wait)}"
-    )
+    lines = [
+        f"<b>{escape(WORDS.get(p.policy, p.policy))}</b> {escape(params_text(p, unit))}",
+        f"late {share_text(waits.late_share)}",
+        f"wait: mean {scale.with_unit(waits.mean_wait)}, median {scale.with_unit(waits.p50_wait)},",
+        f"p99 {scale.with_unit(waits.p99_wait)}, max {scale.with_unit(waits.max_wait)}",
+    ]
+    later = waits.steady_late_share
+    if later is not None:
+        lines.append(f"steady: late {share_text(later)}, mean {scale.with_unit(waits.steady_mean_wait)}")
+    return "<br>".join(lines)
 
 
 def _table(result: StudyResult, scale: Scale) -> str:
     """Every policy from few late events to many, the cheaper first."""
     ordered = sorted(result.policies, key=lambda p: (p.waits.late_share, p.waits.mean_wait or 0))
-    rows = [
-        [
-            WORDS.get(p.policy, p.policy),
-            params_text(p, result.unit),
-            share_text(p.waits.late_share),
-            *map(scale.text, (p.waits.mean_wait, p.waits.p50_wait, p.waits.p99_wait, p.waits.max_wait)),
-        ]
-        for p in ordered
-    ]
-    best = result.clairvoyant
-    rows.append(
-        [
-            "clairvoyant",
-            "knows the future",
-            "0",
-            *map(scale.text, (best.mean_wait, best.p50_wait, best.p99_wait, best.max_wait)),
-        ]
-    )
+    rows = [_row(WORDS.get(p.policy, p.policy), params_text(p, result.unit), p.waits, scale) for p in ordered]
+    rows.append(_row("clairvoyant", "knows the future", result.clairvoyant, scale))
     marks = {i: "mark" for i, p in enumerate(ordered) if p.is_default} | {len(ordered): "last"}
-    unit = scale.name
     return table_card(
-        [
-            "policy",
-            "parameters",
-            "late",
-            f"mean wait ({unit})",
-            f"median ({unit})",
-            f"p99 ({unit})",
-            f"max ({unit})",
-        ],
+        ["policy", "parameters", "late", "mean wait", "median", "p99", "max", "steady late", "steady mean"],
         rows,
         numeric_from=2,
         marks=marks,
         colors=[LOOKS[p.policy][0] for p in ordered] + [None],
     )
+
+
+def _row(policy: str, params: str, waits: PolicyFigures, scale: Scale) -> list[str]:
+    late, later = waits.late_share, waits.steady_late_share
+    times = (waits.mean_wait, waits.p50_wait, waits.p99_wait, waits.max_wait)
+    return [
+        policy,
+        params,
+        share_text(late),
+        *map(scale.text, times),
+        "-" if later is None else share_text(later),
+        scale.text(waits.steady_mean_wait),
+    ]

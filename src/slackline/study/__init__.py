@@ -2,6 +2,7 @@
 
 from slackline.study.compare import PolicyResult, StudyResult, study
 from slackline.study.ordered import write_ordered
+from slackline.study.outcome import STEADY, PolicyFigures
 from slackline.study.recording import ColumnNames, SyncRecording, load_recording
 from slackline.study.stream import RecordedStream, load_stream
 from slackline.study.sync import synchronise_recording
@@ -9,7 +10,9 @@ from slackline.study.sync_result import StreamResult, SyncResult, WaitFigures
 from slackline.study.table import StreamError
 
 __all__ = [
+    "STEADY",
     "ColumnNames",
+    "PolicyFigures",
     "PolicyResult",
     "RecordedStream",
     "StreamError",

@@ -7,25 +7,25 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from slackline.core.time import converted
 from slackline.study.clairvoyant import clairvoyant
-from slackline.study.fixed import fixed, smallest_bound
+from slackline.study.fixed import fixed, lateness, smallest_bound
 from slackline.study.max_slack import max_slack
-from slackline.study.outcome import Outcome, PolicyFigures, measure
+from slackline.study.outcome import STEADY, Outcome, PolicyFigures, measure
 from slackline.study.quantile import quantile
 from slackline.study.replay import replay
 from slackline.study.stream import RecordedStream
 
-#: Time-outs of `auto`, in milliseconds; the same numbers are among the fixed bounds.
-TIMEOUTS_MS = (100, 200, 400, 1_000, 2_000)
+#: What `auto` is asked to keep, beside its default.
+LATE_TARGETS = (0.0005, 0.001, 0.002, 0.005, 0.01)
 BOUNDS_MS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 400, 1_000, 2_000, 5_000, 10_000)
 #: Late shares for which the study finds the smallest fixed bound, with hindsight.
-LATE_TARGETS = (0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0005, 0.0)
+HINDSIGHT_SHARES = (0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0005, 0.0)
 MARGINS = (0.0, 0.5, 2.0)
-QUANTILES = (0.99, 0.999)
+QUANTILES = (0.98, 0.99, 0.995, 0.998, 0.999, 0.9995)
 WINDOW = 2_000
+
+_OF_CLAIRVOYANT = ("mean_wait", "p99_wait", "steady_late_share", "steady_mean_wait")
 
 #: Called before each policy with its name, how many are done and how many there are.
 Progress = Callable[[str, int, int], None]
@@ -64,17 +64,22 @@ class StudyResult:
     def default(self) -> PolicyResult:
         return next(p for p in self.policies if p.is_default)
 
-    def cheapest(self, policy: str) -> PolicyResult | None:
-        """Of one policy's variants that lose no more events than the default, the one that waits least."""
-        limit = self.default.waits.late_share
-        able = [p for p in self.policies if p.policy == policy and p.waits.late_share <= limit]
-        return min(able, key=_mean_wait, default=None)
+    def cheapest(self, policy: str, *, steady: bool = False) -> PolicyResult | None:
+        """Of one policy's variants that lose no more events than the default, the one that waits least.
+
+        By the steady figures if asked for; None if there are none.
+        """
+        late, wait = ("steady_late_share", "steady_mean_wait") if steady else ("late_share", "mean_wait")
+        limit = getattr(self.default.waits, late)
+        able = [p for p in self.policies if p.policy == policy and getattr(p.waits, wait) is not None]
+        able = [p for p in able if limit is not None and getattr(p.waits, late) <= limit]
+        return min(able, key=lambda p: getattr(p.waits, wait), default=None)
 
     def to_dict(self) -> dict[str, Any]:
         """The figures as `slackline study --json` prints them."""
         return {
             "stream": {"rows": self.rows, "sources": self.sources, "late_share": self.late_share},
-            "clairvoyant": {"mean_wait": self.clairvoyant.mean_wait, "p99_wait": self.clairvoyant.p99_wait},
+            "clairvoyant": {name: getattr(self.clairvoyant, name) for name in _OF_CLAIRVOYANT},
             "policies": [p.to_dict() for p in self.policies],
         }
 
@@ -88,10 +93,9 @@ def study(stream: RecordedStream, progress: Progress | None = None) -> StudyResu
         return PolicyResult(case.policy, case.params, measure(stream.arrival, case.run()))
 
     adaptive = list(_adaptive(stream))
-    guess = len(adaptive) + len(BOUNDS_MS) + len(LATE_TARGETS)
+    guess = len(adaptive) + len(BOUNDS_MS) + len(HINDSIGHT_SHARES)
     results = [run(case, i, guess) for i, case in enumerate(adaptive)]
-    default = next(result for result in results if result.is_default)
-    bounds = _bounds(stream, round(default.waits.late_share * len(stream)))
+    bounds = _bounds(stream, [result.waits for result in results if result.policy == "auto"])
     total = len(adaptive) + len(bounds)
     for i, bound in enumerate(bounds, len(adaptive)):
         results.append(run(_Case("fixed", {"bound": bound}, partial(fixed, stream.ts, bound)), i, total))
@@ -99,7 +103,13 @@ def study(stream: RecordedStream, progress: Progress | None = None) -> StudyResu
         progress("clairvoyant", total, total)
     best = measure(stream.arrival, clairvoyant(stream.ts))
     return StudyResult(
-        len(stream), stream.sources, stream.late_share, stream.unit, stream.warnings, best, tuple(results)
+        len(stream),
+        stream.sources,
+        stream.late_share,
+        stream.unit,
+        (*stream.notes, *stream.warnings),
+        best,
+        tuple(results),
     )
 
 
@@ -113,9 +123,8 @@ class _Case:
 def _adaptive(stream: RecordedStream) -> Iterator[_Case]:
     """Every policy that measures instead of taking a bound; the default first."""
     yield _replayed(stream, "auto", {})
-    timeouts = [converted(timeout, "ms", stream.unit) for timeout in TIMEOUTS_MS]
-    for timeout in filter(None, timeouts):  # some are less than one of the unit
-        yield _replayed(stream, "auto", {"timeout": timeout})
+    for target in LATE_TARGETS:
+        yield _replayed(stream, "auto", {"late_target": target})
     yield _replayed(stream, "ready", {})
     for margin in MARGINS:
         yield _replayed(stream, "slack", {"margin": margin})
@@ -130,20 +139,21 @@ def _adaptive(stream: RecordedStream) -> Iterator[_Case]:
 
 def _replayed(stream: RecordedStream, policy: str, params: dict[str, Any]) -> _Case:
     def run() -> Outcome:
-        outcome = replay(stream.ts, stream.source, policy=policy, **params)
-        return Outcome(outcome.release, outcome.late)
+        outcome = replay(stream.ts, stream.source, policy=policy, arrival=stream.arrival, **params)
+        return Outcome(outcome.release, outcome.late, outcome.at)
 
     return _Case(policy, params, run)
 
 
-def _bounds(stream: RecordedStream, late: int) -> list[int]:
-    """Fixed bounds worth showing: round ones, and those that hindsight chooses, also to match the default."""
-    enough = smallest_bound(stream.ts, 0)
+def _bounds(stream: RecordedStream, autos: list[PolicyFigures]) -> list[int]:
+    """Fixed bounds worth showing: round ones, and those that hindsight chooses, also to match each `auto`."""
+    behind = lateness(stream.ts)
+    steady = behind[STEADY:]
+    enough = smallest_bound(behind, 0)
     chosen = {bound for ms in BOUNDS_MS if (bound := converted(ms, "ms", stream.unit)) <= enough}
-    chosen |= {smallest_bound(stream.ts, int(share * len(stream))) for share in LATE_TARGETS}
-    chosen |= {smallest_bound(stream.ts, late)}
+    chosen |= {smallest_bound(behind, int(share * len(behind))) for share in HINDSIGHT_SHARES}
+    for waits in autos:
+        chosen.add(smallest_bound(behind, round(waits.late_share * len(behind))))
+        if waits.steady_late_share is not None:
+            chosen.add(smallest_bound(steady, round(waits.steady_late_share * len(steady))))
     return sorted(chosen)
-
-
-def _mean_wait(result: PolicyResult) -> float:
-    return np.inf if result.waits.mean_wait is None else result.waits.mean_wait

@@ -13,7 +13,7 @@ def fixed(ts: Ints, bound: int) -> Outcome:
 
 
 def lateness(ts: Ints) -> Ints:
-    """How far each event is behind the largest time stamp before it: it is late under bounds up to that.
+    """How far each event is behind the largest time stamp before it: it is late under any smaller bound.
 
     Events that arrive in order have a lateness of zero or less.
     """
@@ -22,13 +22,16 @@ def lateness(ts: Ints) -> Ints:
     return behind
 
 
-def smallest_bound(ts: Ints, late: int) -> int:
-    """The smallest bound, from zero, that leaves at most ``late`` late events: what hindsight would choose.
+def smallest_bound(behind: Ints, late: int) -> int:
+    """The smallest bound, from zero, under which at most ``late`` events are late: what hindsight would choose.
 
-    >>> smallest_bound(np.array([1, 5, 3, 9, 2]), late=1), smallest_bound(np.array([1, 5, 3, 9, 2]), late=0)
-    (3, 8)
+    ``behind`` is the lateness of the events that count.
+
+    >>> behind = lateness(np.array([1, 5, 3, 9, 2]))
+    >>> smallest_bound(behind, late=1), smallest_bound(behind, late=0)
+    (2, 7)
     """
-    if late >= len(ts):
+    if late >= len(behind):
         return 0
-    worst_allowed = np.sort(lateness(ts))[len(ts) - 1 - late]
-    return max(0, int(worst_allowed) + 1)
+    last = len(behind) - 1 - late
+    return max(0, int(np.partition(behind, last)[last]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -12,7 +14,7 @@ import pyarrow.parquet as pa_parquet
 
 from slackline.core.errors import SlacklineError
 from slackline.study.sync_result import SyncResult
-from slackline.study.table import CSV, PARQUET, ending_of, stem_of
+from slackline.study.table import CSV, PARQUET, TSV, ending_of, stem_of
 
 _LINES = 10_000
 
@@ -105,7 +107,11 @@ def _beside(ours: dict[str, pa.Array], theirs: pa.Table) -> pa.Table:
 
 def _write(table: pa.Table, path: Path) -> None:
     ending = ending_of(path)
-    write = _write_csv if ending in CSV else pa_parquet.write_table if ending in PARQUET else _write_lines
+    write: Callable[[pa.Table, pa.NativeFile], None] = _write_lines
+    if ending in CSV:
+        write = partial(_write_csv, delimiter="\t" if ending in TSV else ",")
+    elif ending in PARQUET:
+        write = pa_parquet.write_table
     try:
         # Compressed if its name says so.
         with pa.output_stream(str(path)) as sink:
@@ -114,13 +120,13 @@ def _write(table: pa.Table, path: Path) -> None:
         raise SlacklineError(f"cannot write {path}: {cause}.") from cause
 
 
-def _write_csv(table: pa.Table, sink: pa.NativeFile) -> None:
+def _write_csv(table: pa.Table, sink: pa.NativeFile, delimiter: str) -> None:
     for i, field in enumerate(table.schema):
         if pa.types.is_nested(field.type):
             table = table.set_column(i, field.name, _as_text(table.column(i)))
         elif pa.types.is_string(field.type):
             table = table.set_column(i, field.name, _as_numbers(table.column(i)))
-    pa_csv.write_csv(table, sink)
+    pa_csv.write_csv(table, sink, pa_csv.WriteOptions(delimiter=delimiter))
 
 
 def _as_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:

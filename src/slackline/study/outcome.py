@@ -1,10 +1,13 @@
 """When a policy released each event of a recorded stream, and how long that took.
 
 All policies are judged alike (docs/concepts/ordering.md): the **horizon** after each arrival never moves back; an
-event is **late** if it arrives at or below the horizon of the arrival before it; any other event is released
-at the first position, its own or a later one, whose horizon covers it. Its **wait** is the arrival time at
-that position minus its own. Late events have no wait. What only the end of the stream releases waits until
-the last arrival.
+event is **late** if it arrives below the horizon of the arrival before it; any other event is released at the first
+position, its own or a later one, whose horizon covers it. Its **wait** is the time of that release minus its own
+arrival. Late events have no wait. What only the end of the stream releases waits until the last arrival.
+
+There are two rules for an event that arrives exactly **at** the horizon, where others of its time stamp have been
+released. A watermark lets it pass: it is on time, and released at once. An ordering unit promises a total order, also
+among equal time stamps, so for it such an event is late.
 """
 
 from __future__ import annotations
@@ -17,48 +20,74 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+#: From so many arrivals on a policy has learnt what it can learn soon; its figures from there on are its steady ones.
+STEADY = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Per event the position that released it (n: the end of the stream; -1: late) and if it was late."""
+    """Per event the position that released it (n: the end of the stream; -1: late) and if it was late.
+
+    ``at`` is the time of the release where that is not the arrival at its position.
+    """
 
     release: Ints
     late: Bools
+    at: Ints | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyFigures:
-    """Late share, and waits in the stream's own unit; None where every event was late."""
+    """Late share, and waits in the stream's own unit; None where every event was late.
+
+    The steady figures are those of the events after the first ``STEADY`` arrivals; None where there are none.
+    """
 
     late_share: float
     mean_wait: float | None
     p50_wait: float | None
     p99_wait: float | None
     max_wait: float | None
+    steady_late_share: float | None
+    steady_mean_wait: float | None
 
 
-def under_horizon(ts: Ints, horizon: Ints) -> Outcome:
+def under_horizon(ts: Ints, horizon: Ints, *, ties_late: bool = False) -> Outcome:
     """The outcome of a policy that is given by its horizon after each position.
 
-    >>> ts = np.array([1, 5, 3, 9, 2])
+    ``ties_late`` chooses between the two rules above: late is what arrives below the horizon, or at or below it.
+
+    >>> ts = np.array([1, 5, 3, 9, 5])
     >>> under_horizon(ts, np.maximum.accumulate(ts) - 4).release    # a fixed bound of 4
+    array([1, 3, 3, 5, 4])
+    >>> under_horizon(ts, np.maximum.accumulate(ts) - 4, ties_late=True).release
     array([ 1,  3,  3,  5, -1])
     """
     horizon = np.maximum.accumulate(horizon)
     late = np.zeros(len(ts), np.bool_)
-    late[1:] = ts[1:] <= horizon[:-1]
-    release = np.searchsorted(horizon, ts, side="left").astype(np.int64)
+    late[1:] = ts[1:] <= horizon[:-1] if ties_late else ts[1:] < horizon[:-1]
+    release = np.maximum(np.searchsorted(horizon, ts, side="left"), np.arange(len(ts)))
     release[late] = -1
     return Outcome(release, late)
 
 
 def measure(arrival: Ints, outcome: Outcome) -> PolicyFigures:
     """Late share and waits of an outcome; ``arrival`` must not decrease."""
-    on_time = np.flatnonzero(~outcome.late)
-    late_share = float(np.mean(outcome.late))
-    if len(on_time) == 0:
-        return PolicyFigures(late_share, None, None, None, None)
-    released = np.minimum(outcome.release[on_time], len(arrival) - 1)
-    wait = arrival[released] - arrival[on_time]
-    p50, p99 = np.quantile(wait, [0.5, 0.99])
-    return PolicyFigures(late_share, float(np.mean(wait)), float(p50), float(p99), float(np.max(wait)))
+    late = outcome.late
+    at = outcome.at if outcome.at is not None else arrival[np.minimum(outcome.release, len(arrival) - 1)]
+    waits = at - arrival
+    on_time = waits[~late]
+    p50, p99, longest = np.quantile(on_time, [0.5, 0.99, 1.0]).tolist() if len(on_time) else (None, None, None)
+    return PolicyFigures(
+        late_share=float(np.mean(late)),
+        mean_wait=_mean(on_time),
+        p50_wait=p50,
+        p99_wait=p99,
+        max_wait=longest,
+        steady_late_share=_mean(late[STEADY:]),
+        steady_mean_wait=_mean(waits[STEADY:][~late[STEADY:]]),
+    )
+
+
+def _mean(values: NDArray[np.int64] | Bools) -> float | None:
+    return float(np.mean(values)) if len(values) else None

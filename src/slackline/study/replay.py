@@ -24,6 +24,8 @@ class Replay:
     release: Ints
     late: npt.NDArray[np.bool_]
     K: Ints
+    #: The wall time at which it went on, where arrivals have wall times; it may lie between two arrivals.
+    at: Ints | None = None
 
 
 def replay(
@@ -36,6 +38,7 @@ def replay(
     window: int | None = None,
     timeout: int | None = None,
     warmup: int | None = None,
+    arrival: Ints | None = None,
 ) -> Replay:
     """Order a recorded stream of one event type that also is the clock.
 

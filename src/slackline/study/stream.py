@@ -2,7 +2,7 @@
 
 The order of the file is the order of arrival. The arrival column only measures how long an event waited;
 where it runs backwards (two receivers, a stepped clock) its running maximum is used, and the stream says so
-in ``warnings``.
+in ``warnings``; what was taken for granted is in ``notes``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from slackline.core import check
 from slackline.core.time import PER_SECOND
 from slackline.study.outcome import Ints
 from slackline.study.table import StreamError, read_codes, read_table, read_times
+from slackline.study.unit import numbers, unit_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class RecordedStream:
     source: Ints
     unit: str = "us"
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.ts)
@@ -47,24 +49,28 @@ class RecordedStream:
 
 
 def load_stream(
-    path: str | Path, *, arrival: str, ts: str, source: str, type: str | None = None, unit: str = "us"
+    path: str | Path, *, arrival: str, ts: str, source: str, type: str | None = None, unit: str | None = None
 ) -> RecordedStream:
-    """Read a stream from CSV or JSON lines (also gzipped) or Parquet.
+    """Read a stream from CSV (also with semicolons or tabs) or JSON lines, both also gzipped, or Parquet.
 
-    Times are non-negative integers in ``unit``, or time stamps, which are converted to it.
+    Times are non-negative integers in ``unit``, or time stamps, which are converted to it. Without a unit the times
+    themselves tell it, if they are dates; else it is ``us``.
     """
     path = Path(path)
-    check.one_of("unit", unit, PER_SECOND)
+    if unit is not None:
+        check.one_of("unit", unit, PER_SECOND)
     wanted = list(dict.fromkeys(name for name in (arrival, ts, source, type) if name is not None))
     table = read_table(path, wanted)
     if len(table) == 0:
         raise StreamError(f"{path} holds no events. Give a file with at least one row below its header.")
-    arrivals, warnings = forward(_times(table[arrival], arrival, unit, path))
+    chosen = unit_of({name: numbers(table[name], name, path) for name in (arrival, ts)}, unit, path)
+    arrivals, warnings = forward(_times(table[arrival], arrival, chosen.unit, path))
     names = [_codes(table[name], name, path) for name in (source, type) if name is not None]
     if len(names) == 2:
         pairs = names[0] * (int(names[1].max()) + 1) + names[1]
         names = [np.unique(pairs, return_inverse=True)[1].astype(np.int64)]
-    return RecordedStream(arrivals, _times(table[ts], ts, unit, path), names[0], unit, warnings)
+    times = _times(table[ts], ts, chosen.unit, path)
+    return RecordedStream(arrivals, times, names[0], chosen.unit, warnings + chosen.warnings, chosen.notes)
 
 
 def _times(column: pa.ChunkedArray, name: str, unit: str, path: Path) -> Ints:

@@ -1,4 +1,4 @@
-"""Recorded files as columns: CSV, Parquet and JSON lines, and the times in them.
+"""Recorded files as columns: CSV (its header tells what separates), Parquet and JSON lines, and the times in them.
 
 What a file cannot give is an error that says why. What single rows cannot give is a :class:`Fault` that names them: a
 study refuses them, the synchroniser sets them aside.
@@ -26,11 +26,14 @@ from slackline.streams.record import EXACT, BadRecordError, time_of
 from slackline.streams.rows import check_there
 from slackline.study.outcome import Bools, Ints
 
-CSV = (".csv", ".csv.gz")
+TSV = (".tsv", ".tsv.gz")
+CSV = (".csv", ".csv.gz", *TSV)
 PARQUET = (".parquet", ".pq")
 JSON_LINES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 ENDINGS = CSV + PARQUET + JSON_LINES
 
+#: What may separate the values of a CSV file; the first wins where the header does not tell.
+_DELIMITERS = (",", ";", "\t")
 #: So many bytes of a file of lines are looked at, at once.
 _BLOCK = 1 << 20
 
@@ -120,14 +123,14 @@ def _read_csv(path: Path, wanted: list[str], how: ReadOptions) -> pa.Table:
     def read(handler: Callable[[Any], str] | None) -> pa.Table:
         return pa_csv.read_csv(
             path,
-            parse_options=pa_csv.ParseOptions(invalid_row_handler=handler),
+            parse_options=pa_csv.ParseOptions(delimiter=delimiter, invalid_row_handler=handler),
             convert_options=pa_csv.ConvertOptions(
                 include_columns=None if how.payload else wanted,
                 column_types={name: pa.string() for name in names if how.as_text(name)},
             ),
         )
 
-    names = _header(path)
+    names, delimiter = _header(path, wanted)
     _check_columns(names, wanted, path, how.payload)
     try:
         return read(None)
@@ -138,17 +141,21 @@ def _read_csv(path: Path, wanted: list[str], how: ReadOptions) -> pa.Table:
         return read(skip)
 
 
-def _header(path: Path) -> list[str]:
-    """The names of the columns of a CSV file: its first line that is not empty."""
+def _header(path: Path, wanted: list[str]) -> tuple[list[str], str]:
+    """The names of the columns of a CSV file, its first line that is not empty, and what separates them: that which
+    gives most of the wanted columns, or else most columns.
+    """
     with pa.input_stream(str(path)) as file:
         lines = file.read(_BLOCK).removeprefix(codecs.BOM_UTF8).splitlines()
     line = next(filter(None, lines), b"")
     if not line or b"\0" in line:
         raise _unreadable(path, "its first line is not text" if line else "the file is empty")
     try:
-        return next(csv.reader([line.decode()]))
+        names = {mark: next(csv.reader([line.decode()], delimiter=mark)) for mark in _DELIMITERS}
     except csv.Error as cause:
         raise _unreadable(path, f"its first line is not a header: {cause}") from cause
+    best = max(_DELIMITERS, key=lambda mark: (len(set(wanted) & set(names[mark])), len(names[mark])))
+    return names[best], best
 
 
 def _is_utf8(path: Path) -> bool:

@@ -46,7 +46,8 @@ def test_the_table_shows_every_policy_in_human_units():
         "waits in ms",
         "max_slack",
         "bound 400 ms",
-        "timeout 1,000 ms",
+        "target 0.05 %",
+        "steady",
         "clairvoyant",
         "arrive out of order",
     ):
@@ -112,6 +113,45 @@ def test_arrivals_that_run_backwards_are_told_on_stderr(tmp_path):
     result = run("study", str(path), *PHONES[2:], "--json")
     assert result.exit_code == 0 and "backwards" in result.stderr
     json.loads(result.stdout)
+
+
+def without_unit():
+    return [a for a in PHONES if a not in ("--unit", "ms")]
+
+
+def test_without_a_unit_the_times_tell_it_and_stdout_stays_json():
+    result = run(*without_unit(), "--json")
+    assert result.exit_code == 0, result.output
+    assert "note: the times are taken as ms, which makes 'arrival_ms' 2014-11-10" in result.stderr
+    assert json.loads(result.stdout) == json.loads(run(*PHONES, "--json").stdout)
+
+
+def test_a_unit_that_makes_no_dates_is_questioned_but_kept():
+    result = run(*without_unit(), "--unit", "us")
+    assert result.exit_code == 0, result.output
+    assert "in us the times of column 'ts_ms' are of 1970-01-17, in ms of 2014-11-10: is ms meant?" in result.stderr
+    assert "waits in µs" in result.stdout or "waits in ms" in result.stdout
+
+
+def test_units_that_differ_are_wrong_use(tmp_path):
+    path = tmp_path / "mixed.csv"
+    path.write_text("at,ts,who\n1415624021690,1415624021,a\n")
+    result = run("study", str(path), "--arrival", "at", "--ts", "ts", "--source", "who")
+    assert result.exit_code == 2 and "convert one" in result.stderr and "Traceback" not in result.output
+
+
+def test_files_with_semicolons_and_tabs_are_studied(tmp_path):
+    for name, mark in (("a.csv", ";"), ("a.tsv", "\t")):
+        path = tmp_path / name
+        path.write_text("\n".join(mark.join(row) for row in (("at", "ts", "who"), ("6", "5", "a"), ("7", "4", "b"))))
+        result = run("study", str(path), "--arrival", "at", "--ts", "ts", "--source", "who", "--json")
+        assert result.exit_code == 0, result.output
+        assert json.loads(result.stdout)["stream"] == {"rows": 2, "sources": 2, "late_share": 0.5}
+
+
+def test_a_table_fits_a_narrow_terminal(tmp_path):
+    result = CliRunner().invoke(app, PHONES, env={"COLUMNS": "80", "TERM": "dumb"})
+    assert result.exit_code == 0 and "…" not in result.stdout
 
 
 def test_a_page_that_cannot_be_written_fails_with_1(tmp_path):

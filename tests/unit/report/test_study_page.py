@@ -3,13 +3,13 @@ import re
 import numpy as np
 import pytest
 
-from slackline.report import Scale, params_text, share_text, study_page, verdict
-from slackline.study import PolicyResult, RecordedStream, StudyResult, study
-from slackline.study.outcome import PolicyFigures
+from slackline.report import Scale, disorder, params_text, share_text, study_page, verdict
+from slackline.report.study import LATER, WHOLE, _Plot
+from slackline.study import STEADY, PolicyFigures, PolicyResult, RecordedStream, StudyResult, study
 
 
-def waits(late, mean):
-    return PolicyFigures(late, mean, mean, mean, mean)
+def waits(late, mean, steady=(None, None)):
+    return PolicyFigures(late, mean, mean, mean, mean, *steady)
 
 
 def made(*policies, clairvoyant=20.0, unit="ms"):
@@ -19,7 +19,7 @@ def made(*policies, clairvoyant=20.0, unit="ms"):
 
 USUAL = made(
     ("auto", {}, 0.002, 29.0),
-    ("auto", {"timeout": 400}, 0.003, 25.0),
+    ("auto", {"late_target": 0.005}, 0.003, 25.0),
     ("fixed", {"bound": 100}, 0.04, 120.0),
     ("fixed", {"bound": 400}, 0.001, 424.0),
     ("max_slack", {}, 0.0, 4152.0),
@@ -31,7 +31,7 @@ def test_the_page_holds_every_policy_and_its_figures():
     rows = re.findall(r"<tr.*?</tr>", page)
     text = [re.sub(r"<[^>]+>", "|", row) for row in rows]
     assert len(rows) == 1 + 5 + 1
-    for part in ("bound 400 ms", "timeout 400 ms", "4,152", "0.20 %", "clairvoyant"):
+    for part in ("bound 400 ms", "target 0.5 %", "4,152", "0.20 %", "clairvoyant"):
         assert any(part in row for row in text), part
 
 
@@ -52,21 +52,102 @@ def test_titles_are_escaped():
     assert "<b>evil" not in study_page(USUAL, title="<b>evil</b>")
 
 
-def test_the_verdict_names_the_winner_and_the_factor():
-    text = verdict(USUAL)
-    assert text.startswith("auto wins as it comes: 0.20 % late events and 29.0 ms mean wait")
-    assert "bound 400 ms" in text and "14.6 times as long as auto" in text
+def test_curves_follow_their_knob_and_points_without_events_on_time_are_left_out():
+    result = made(
+        ("auto", {}, 0.001, 30.0),
+        ("auto", {"late_target": 0.01}, 0.008, 20.0),
+        ("auto", {"late_target": 0.001}, 0.001, 30.0),
+        ("quantile", {"q": 0.99, "window": 2000}, 0.01, 50.0),
+        ("quantile", {"q": 0.9, "window": 2000}, 1.0, None),
+        ("fixed", {"bound": 400}, 0.0, 424.0),
+        ("fixed", {"bound": 0}, 0.04, 0.0),
+    )
+    curves = {trace.name: trace for trace in _Plot.of(result, Scale.of_study(result), WHOLE).figure().data}
+    assert curves["auto, by late_target"].x == (30.0, 20.0) and curves["auto, by late_target"].y == (0.1, 0.8)
+    assert len(curves["sliding quantile, by q"].x) == 1
+    bounds = curves["fixed watermark, by bound"]
+    # Zero has a place of its own: left of the least wait, below one event of all.
+    assert 0 < bounds.x[0] < 20.0 and bounds.x[1] == 424.0
+    assert bounds.y[0] == 4.0 and 0 < bounds.y[1] < 100 / result.rows
 
 
-def test_the_verdict_says_so_when_another_policy_is_cheaper():
+def test_the_steady_plot_is_of_the_steady_figures_and_only_there_if_these_are():
+    assert "once it has learnt" not in study_page(USUAL)
+    rows = STEADY + 100
+    ts = np.arange(rows) - 5 * (np.arange(rows) % 7 == 3)
+    result = study(RecordedStream(np.arange(rows), ts + 10, np.zeros(rows, np.int64)))
+    assert "once it has learnt" in study_page(result)
+    steady = _Plot.of(result, Scale.of_study(result), LATER).figure().data
+    (bounds,) = [trace for trace in steady if trace.name == "fixed watermark, by bound"]
+    none = next(p for p in result.policies if p.params == {"bound": 0})
+    assert bounds.y[0] == pytest.approx(100 * none.waits.steady_late_share)
+
+
+def test_the_verdict_says_what_a_watermark_needs_and_what_slackline_waits():
+    assert verdict(USUAL) == (
+        "Take auto as it comes: for 0.20 % late events withWatermark needs 400 ms and waits 424 ms on average; "
+        "slackline waits 29.0 ms, 14.6 times less."
+    )
+
+
+def test_the_verdict_says_plainly_when_a_watermark_is_as_good_or_better():
+    like = verdict(made(("auto", {}, 0.001, 980.0), ("fixed", {"bound": 900}, 0.001, 1000.0)))
+    assert like.startswith("A fixed watermark is as good here: for 0.10 % late events withWatermark needs 900 ms")
+    assert "waits 1.00 s on average" in like and like.endswith("waits 980 ms.")
+    better = verdict(made(("auto", {}, 0.002, 3400.0), ("fixed", {"bound": 2340}, 0.001, 2640.0)))
+    assert better == (
+        "A fixed watermark is better here: withWatermark of 2.34 s has 0.10 % late events and waits 2.64 s on average; "
+        "slackline's auto has 0.20 % late events and waits 3.40 s on average."
+    )
+
+
+def test_the_verdict_does_not_call_a_bound_of_zero_hindsight():
+    text = verdict(made(("auto", {}, 0.0036, 2.7e6), ("fixed", {"bound": 0}, 0.0015, 0.0)))
+    assert text.startswith("Not waiting at all is best here: withWatermark of 0 has 0.15 % late events; ")
+    assert "hindsight" not in text
+
+
+def test_nobody_waits_in_a_stream_in_order():
+    assert verdict(made(("auto", {}, 0.0, 0.0), ("fixed", {"bound": 0}, 0.0, 0.0))) == (
+        "Not waiting at all is best here: withWatermark of 0 has no late events; slackline's auto has no late events "
+        "and waits 0 ms on average."
+    )
+    ts = np.arange(9)
+    assert disorder(study(RecordedStream(ts, ts, np.zeros(9, np.int64)))) == "All events arrive in order."
+    assert disorder(USUAL) == "20.0 % of the events arrive out of order."
+
+
+def test_the_verdict_tells_when_only_the_start_made_the_difference():
+    def result(auto, watermark):
+        policies = (
+            PolicyResult("auto", {}, waits(0.0005, 22.0, (0.0003, auto))),
+            PolicyResult("fixed", {"bound": 12}, waits(0.002, 13.0, (0.0003, watermark))),
+            PolicyResult("fixed", {"bound": 9000}, waits(0.0005, 9440.0, (0.0, 9500.0))),
+        )
+        return StudyResult(5000, 8, 0.2, "ms", (), waits(0.0, 1.0, (0.0, 1.0)), policies)
+
+    text = verdict(result(14.0, 13.5))
+    assert text.startswith("Take auto as it comes: for 0.050 % late events withWatermark needs 9.00 s")
+    assert text.endswith(
+        " After the first 1,000 arrivals both wait alike: with 0.030 % late events slackline 14.0 ms, withWatermark of "
+        "12.0 ms 13.5 ms."
+    )
+    assert "arrivals a watermark waits less: " in verdict(result(22.0, 13.5))
+    assert "arrivals" not in verdict(result(1.0, 13.5))
+
+
+def test_the_verdict_names_who_beats_both():
     result = made(
         ("auto", {}, 0.002, 50.0), ("slack", {"margin": 0.5}, 0.002, 40.0), ("fixed", {"bound": 9}, 0.0, 60.0)
     )
-    assert verdict(result).startswith("slack (margin 0.5) wins: 40.0 ms mean wait")
+    assert verdict(result).endswith(
+        "Least of all waits slack (margin 0.5): it has 0.20 % late events and waits 40.0 ms on average."
+    )
 
 
 def test_the_verdict_survives_the_absence_of_rivals_and_of_waits():
-    assert "No fixed watermark loses as few" in verdict(made(("auto", {}, 0.0, 5.0), ("fixed", {"bound": 1}, 0.1, 1.0)))
+    alone = verdict(made(("auto", {}, 0.0, 5.0), ("fixed", {"bound": 1}, 0.1, 1.0)))
+    assert alone.startswith("No fixed watermark loses as few events as auto, which has no late events and waits 5.00")
     assert "nothing to compare" in verdict(made(("auto", {}, 1.0, None)))
 
 
@@ -89,4 +170,6 @@ def test_numbers_are_short_and_parameters_in_words():
     assert [share_text(s) for s in (0.0, 0.00021, 0.0032, 0.339)] == ["0", "0.021 %", "0.32 %", "33.9 %"]
     assert params_text(PolicyResult("auto", {}, waits(0, 0)), "us") == "default"
     assert params_text(PolicyResult("fixed", {"bound": 400_000}, waits(0, 0)), "us") == "bound 400 ms"
+    assert params_text(PolicyResult("fixed", {"bound": 6_614_880}, waits(0, 0)), "us") == "bound 6,615 ms"
+    assert params_text(PolicyResult("auto", {"late_target": 0.0005}, waits(0, 0)), "us") == "target 0.05 %"
     assert params_text(PolicyResult("quantile", {"q": 0.999, "window": 2000}, waits(0, 0)), "us") == "q 0.999"

@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 from slackline.study.clairvoyant import clairvoyant
 from slackline.study.fixed import fixed, lateness, smallest_bound
 from slackline.study.max_slack import max_slack
-from slackline.study.outcome import Outcome, measure, under_horizon
+from slackline.study.outcome import STEADY, Outcome, measure, under_horizon
 from slackline.study.quantile import quantile
 
 STREAMS = st.lists(st.integers(0, 60), min_size=1, max_size=80)
 
 
-def simulate(ts, horizon_of):
+def simulate(ts, horizon_of, ties_late=False):
     """Release positions when ``horizon_of(seen)`` gives the horizon after each arrival."""
     horizon, buffered = -math.inf, []
     release = [-1] * len(ts)
     for position, t in enumerate(ts):
-        if t > horizon:
+        if t > horizon or (t == horizon and not ties_late):
             buffered.append(position)
         horizon = max(horizon, horizon_of(ts[: position + 1]))
         for waiting in [b for b in buffered if ts[b] <= horizon]:
@@ -80,21 +80,38 @@ def test_nobody_releases_earlier_than_the_clairvoyant_without_losing_events(ts, 
         assert np.all(outcome.release >= clairvoyant(np.array(ts)).release)
 
 
-@given(STREAMS, st.integers(0, 10))
-def test_the_smallest_bound_is_enough_and_one_less_is_not(ts, late):
+@given(STREAMS, st.integers(0, 10), st.integers(0, 20))
+def test_the_smallest_bound_is_enough_and_one_less_is_not(ts, late, skipped):
     stream = np.array(ts)
-    bound = smallest_bound(stream, late)
-    assert fixed(stream, bound).late.sum() <= late
-    assert bound == 0 or fixed(stream, bound - 1).late.sum() > late
+    bound = smallest_bound(lateness(stream)[skipped:], late)
+    assert fixed(stream, bound).late[skipped:].sum() <= late
+    assert bound == 0 or fixed(stream, bound - 1).late[skipped:].sum() > late
 
 
 @given(STREAMS, st.integers(0, 70))
-def test_an_event_is_late_up_to_the_bound_that_equals_its_lateness(ts, bound):
-    assert fixed(np.array(ts), bound).late.tolist() == (lateness(np.array(ts)) >= bound).tolist()
+def test_an_event_is_late_under_every_bound_below_its_lateness(ts, bound):
+    assert fixed(np.array(ts), bound).late.tolist() == (lateness(np.array(ts)) > bound).tolist()
+
+
+@given(STREAMS, st.booleans())
+def test_both_rules_for_events_at_the_horizon_are_exact(ts, ties_late):
+    """Horizons as they come, also some that move back and some ahead of the stream."""
+    horizons = [(7 * t + 3 * i) % 61 for i, t in enumerate(ts)]
+    outcome = under_horizon(np.array(ts), np.array(horizons), ties_late=ties_late)
+    assert_same(outcome, simulate(ts, lambda seen: horizons[len(seen) - 1], ties_late))
+
+
+@settings(deadline=None)
+@given(STREAMS)
+def test_in_a_stream_in_order_nothing_is_late_and_nothing_waits_without_a_bound(ts):
+    stream = np.sort(np.array(ts))
+    for outcome in (fixed(stream, 0), max_slack(stream), quantile(stream, 0.99)):
+        assert not outcome.late.any()
+        assert outcome.release.tolist() == list(range(len(ts)))
 
 
 def test_a_horizon_that_moves_back_is_held():
-    outcome = under_horizon(np.array([5, 3, 4]), np.array([3, 0, 4]))
+    outcome = under_horizon(np.array([5, 2, 4]), np.array([3, 0, 4]))
     assert outcome.release.tolist() == [3, -1, 2]
 
 
@@ -107,7 +124,35 @@ def test_waits_are_arrival_at_release_minus_arrival_and_late_events_have_none():
     assert waits.p99_wait == pytest.approx(9.8)
 
 
+def test_a_release_between_two_arrivals_is_measured_by_its_own_time():
+    arrival = np.array([10, 20, 40])
+    at = np.array([14, 0, 43])
+    waits = measure(arrival, Outcome(np.array([1, -1, 3]), np.array([False, True, False]), at))
+    assert (waits.late_share, waits.mean_wait, waits.max_wait) == (pytest.approx(1 / 3), 3.5, 4.0)
+
+
 def test_a_stream_of_late_events_only_has_no_waits():
     waits = measure(np.array([1, 2]), Outcome(np.array([-1, -1]), np.array([True, True])))
     assert waits.late_share == 1.0
     assert waits.mean_wait is waits.p50_wait is waits.p99_wait is waits.max_wait is None
+
+
+def test_steady_figures_leave_out_the_first_thousand_arrivals():
+    rows = STEADY + 4
+    arrival = np.arange(rows) * 10
+    release = np.arange(rows)
+    late = np.zeros(rows, np.bool_)
+    late[:500] = True  # learning
+    late[-1] = True
+    release[STEADY - 1] = rows - 1  # the last that does not count
+    release[STEADY] = STEADY + 3
+    release[late] = -1
+    waits = measure(arrival, Outcome(release, late))
+    assert (waits.steady_late_share, waits.steady_mean_wait) == (0.25, 10.0)
+    assert waits.late_share == 501 / rows and waits.mean_wait == pytest.approx(70 / (rows - 501))
+
+
+def test_a_short_stream_has_no_steady_figures():
+    waits = measure(np.arange(STEADY), Outcome(np.arange(STEADY), np.zeros(STEADY, np.bool_)))
+    assert waits.steady_late_share is waits.steady_mean_wait is None
+    assert waits.mean_wait == 0

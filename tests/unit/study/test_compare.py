@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from tests.recordings import recorded
 
-from slackline.study import RecordedStream, load_stream, study
-from slackline.study.fixed import smallest_bound
+from slackline.study import STEADY, RecordedStream, load_stream, study
+from slackline.study.fixed import lateness, smallest_bound
 
-FIGURES = {"late_share", "mean_wait", "p50_wait", "p99_wait", "max_wait"}
+STEADY_FIGURES = {"steady_late_share", "steady_mean_wait"}
+FIGURES = {"late_share", "mean_wait", "p50_wait", "p99_wait", "max_wait"} | STEADY_FIGURES
+TARGETS = (0.0005, 0.001, 0.002, 0.005, 0.01)
 
 
 def phones(name):
@@ -24,6 +26,11 @@ def first():
     return study(phones("d-1"))
 
 
+def made(ts, unit):
+    """A stream of one source that arrives as fast as its newest event."""
+    return RecordedStream(np.maximum.accumulate(ts), ts, np.zeros(len(ts), np.int64), unit)
+
+
 def only(result, policy, **params):
     (found,) = [p for p in result.policies if p.policy == policy and p.params == params]
     return found.waits
@@ -33,16 +40,21 @@ def test_the_json_has_exactly_the_promised_keys(result):
     figures = json.loads(json.dumps(result.to_dict()))
     assert set(figures) == {"stream", "clairvoyant", "policies"}
     assert set(figures["stream"]) == {"rows", "sources", "late_share"}
-    assert set(figures["clairvoyant"]) == {"mean_wait", "p99_wait"}
+    assert set(figures["clairvoyant"]) == {"mean_wait", "p99_wait"} | STEADY_FIGURES
     assert all(set(p) == {"policy", "params"} | FIGURES for p in figures["policies"])
     names = {p["policy"] for p in figures["policies"]}
     assert names == {"fixed", "max_slack", "slack", "quantile", "ready", "auto"}
     assert {"policy": "auto", "params": {}} in [
         {"policy": p["policy"], "params": p["params"]} for p in figures["policies"]
     ]
-    assert sum(p["policy"] == "auto" for p in figures["policies"]) >= 4
+    autos = [p["params"] for p in figures["policies"] if p["policy"] == "auto"]
+    assert autos == [{}, *[{"late_target": target} for target in TARGETS]]
     assert sum(p["policy"] == "fixed" for p in figures["policies"]) >= 10
-    assert {p["params"]["q"] for p in figures["policies"] if p["policy"] == "quantile"} == {0.99, 0.999}
+    assert {p["params"]["q"] for p in figures["policies"] if p["policy"] == "quantile"} >= {0.99, 0.999}
+
+
+def test_auto_without_parameters_keeps_one_event_in_a_thousand(result):
+    assert only(result, "auto") == only(result, "auto", late_target=0.001)
 
 
 def test_no_policy_appears_twice_with_the_same_parameters(result):
@@ -80,12 +92,13 @@ def test_known_figures_of_d_1(first):
     assert first.clairvoyant.mean_wait == pytest.approx(31.5, abs=0.1)
 
 
-def test_the_fixed_sweep_holds_the_smallest_bound_that_matches_the_default(result, request):
-    name = request.node.callspec.params["result"]
-    stream = phones(name)
-    late = round(result.default.waits.late_share * len(stream))
-    best = {"bound": smallest_bound(stream.ts, late)}
-    assert best in [p.params for p in result.policies if p.policy == "fixed"]
+def test_the_fixed_sweep_holds_the_smallest_bounds_that_match_each_auto_whole_and_steady(result, request):
+    behind = lateness(phones(request.node.callspec.params["result"]).ts)
+    bounds = [p.params["bound"] for p in result.policies if p.policy == "fixed"]
+    for auto in (p.waits for p in result.policies if p.policy == "auto"):
+        assert smallest_bound(behind, round(auto.late_share * len(behind))) in bounds
+        steady = behind[STEADY:]
+        assert smallest_bound(steady, round(auto.steady_late_share * len(steady))) in bounds
 
 
 def test_default_auto_waits_an_eighth_of_the_best_fixed_watermark(result):
@@ -96,19 +109,26 @@ def test_default_auto_waits_an_eighth_of_the_best_fixed_watermark(result):
     assert waits.mean_wait <= 3 * result.clairvoyant.mean_wait
 
 
-def test_the_unit_scales_the_time_outs():
-    ts = np.arange(0, 50_000_000, 1_000_000)
-    stream = RecordedStream(arrival=ts + 5, ts=ts, source=np.zeros(50, np.int64), unit="ns")
-    timeouts = [p.params["timeout"] for p in study(stream).policies if p.policy == "auto" and p.params]
-    assert timeouts == [100_000_000, 200_000_000, 400_000_000, 1_000_000_000, 2_000_000_000]
+def test_the_unit_scales_the_bounds():
+    ts = np.array([0, 3_000_000, 500_000, 4_000_000])
+    bounds = [p.params["bound"] for p in study(made(ts, unit="ns")).policies if p.policy == "fixed"]
+    assert bounds == [0, 1_000_000, 2_000_000, 2_500_000]
 
 
-def test_a_stream_in_order_loses_nothing_under_any_bound_above_zero():
-    ts = np.arange(100) * 7
-    result = study(RecordedStream(arrival=ts + 3, ts=ts, source=np.arange(100) % 4, unit="us"))
+def test_bounds_of_a_stream_in_seconds_are_whole_seconds():
+    ts = np.array([10, 15, 11, 20])
+    assert [p.params["bound"] for p in study(made(ts, unit="s")).policies if p.policy == "fixed"] == [0, 1, 2, 4]
+
+
+@pytest.mark.parametrize("times", [np.arange(100) * 7, np.repeat(np.arange(20), 5)])
+def test_a_stream_in_order_loses_nothing_also_with_equal_time_stamps(times):
+    result = study(RecordedStream(arrival=times + 3, ts=times, source=np.arange(100) % 4, unit="us"))
     assert result.late_share == 0
     assert result.clairvoyant.mean_wait == 0
-    assert result.default.waits.late_share == 0
+    for p in result.policies:
+        if p.policy in ("fixed", "quantile", "max_slack"):
+            assert (p.waits.late_share, p.waits.max_wait) == (0, 0)
+    assert [p.params for p in result.policies if p.policy == "fixed"] == [{"bound": 0}]
 
 
 def test_a_stream_of_one_event_has_figures():
@@ -124,9 +144,3 @@ def test_progress_is_told_before_each_policy_and_at_the_end():
     study(RecordedStream(ts + 1, ts, np.zeros(3, np.int64)), lambda *step: seen.append(step))
     assert [done for _, done, _ in seen] == list(range(len(seen)))
     assert seen[0][0] == "auto" and seen[-1][0] == "clairvoyant" and seen[-1][1] == seen[-1][2]
-
-
-def test_a_stream_in_seconds_is_studied_with_time_outs_of_whole_seconds():
-    ts = np.array([10, 12, 11, 15, 13, 20, 19, 30])
-    result = study(RecordedStream(ts, ts, np.zeros(8, np.int64), "s"))
-    assert [p.params["timeout"] for p in result.policies if "timeout" in p.params] == [1, 2]

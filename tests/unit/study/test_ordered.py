@@ -54,6 +54,13 @@ def test_csv_holds_what_is_nested_as_json(tmp_path):
     assert pc.read_csv(out)["tags"].to_pylist()[2] == '["y","z"]'
 
 
+def test_a_file_with_tabs_is_written_and_read(tmp_path):
+    out = tmp_path / "out.tsv"
+    write_ordered(synchronised(two(tmp_path), keep="verbatim"), out)
+    assert out.read_text().splitlines()[0].startswith('"position"\t"stream"\t"waited"\t"ts"')
+    assert load_recording([out], ColumnNames("ts", source="stream", unit="ms")).stream.ts.tolist() == [1, 3, 5, 9]
+
+
 def test_text_of_a_csv_file_stays_as_it_was_written(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("ts,at,phone,n,price\n1,1,007,7,3.10\n2,2,12,8,4\n")

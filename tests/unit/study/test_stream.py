@@ -178,10 +178,30 @@ def test_a_missing_file_is_an_error(tmp_path):
 
 
 def test_an_unknown_ending_is_an_error_that_lists_the_known(tmp_path):
-    with pytest.raises(ConfigError, match=r"\.csv, \.csv\.gz, \.parquet, \.pq"):
+    with pytest.raises(ConfigError, match=r"\.csv, \.csv\.gz, \.tsv"):
         load_stream(csv(tmp_path, "x", "stream.xlsx"), **COLUMNS)
 
 
 def test_an_unknown_unit_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match="unit='hours' is unknown"):
         load_stream(csv(tmp_path, "x"), **(COLUMNS | {"unit": "hours"}))
+
+
+@pytest.mark.parametrize("mark", [";", "\t"])
+@pytest.mark.parametrize("name", ["stream.csv", "stream.csv.gz", "stream.tsv", "stream.tsv.gz"])
+def test_the_header_tells_what_separates(tmp_path, mark, name):
+    text = f"arrival{mark}ts{mark}source{mark}note, long\n7{mark}5{mark}b{mark}1,5\n8{mark}3{mark}a{mark}x\n"
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
+    stream = load_stream(path, **COLUMNS)
+    assert stream.ts.tolist() == [5, 3] and stream.arrival.tolist() == [7, 8] and stream.sources == 2
+
+
+def test_a_header_with_other_marks_in_names_is_told_by_the_wanted_columns(tmp_path):
+    stream = load_stream(csv(tmp_path, "arrival,ts,source,a;b;c;d;e;f\n7,5,b,1;2;3;4;5;6\n"), **COLUMNS)
+    assert stream.ts.tolist() == [5]
+
+
+def test_a_missing_column_of_a_file_with_semicolons_is_named_with_those_there_are(tmp_path):
+    with pytest.raises(SchemaError, match="no column 'source'; it has arrival, ts, sensor"):
+        load_stream(csv(tmp_path, "arrival;ts;sensor\n7;5;b\n"), **COLUMNS)
