@@ -65,7 +65,7 @@ class Columnar:
         if len(clk) == 0:
             return
         topology.settle(first - 1, before)
-        chunk = Chunk(first, before, clk, lots, rises(clk, before), self._heard(lots, clk))
+        chunk = Chunk(first, before, clk, lots, rises(clk, before), self._heard(lots, before, clk))
         for channel in topology.sensors.values():
             self._arrive(channel, chunk)
         for part in topology.parts:
@@ -75,14 +75,14 @@ class Columnar:
             units = [part.unit for part in topology.readers[channel.name]]
             channel.store.drop_through(min((u.horizon for u in units if u.sorts(channel)), default=FOREVER))
 
-    def _heard(self, lots: dict[str, Lot], clk: Ints) -> tuple[Ints, Ints] | None:
+    def _heard(self, lots: dict[str, Lot], before: int, clk: Ints) -> tuple[Ints, Ints] | None:
         """What was heard of delays after each position, where a target is kept."""
         if self.topology.evidence.late_target is None:
             return None
         ts = np.full(len(clk), NEVER, dtype=np.int64)
         for lot in lots.values():
             ts[lot.rows] = lot.ts
-        return self.topology.hearing.run(ts, clk)
+        return self.topology.hearing.run(ts, before, clk)
 
     def flush(self) -> None:
         """The end of the stream: everything that waits goes, level by level."""

@@ -72,7 +72,7 @@ class Stepwise:
         taken = intake.take(event)
         clk = intake.clk
         moved = clk > before
-        turns = self._turns(position, taken[2].ts if taken else NEVER, clk)
+        turns = self._turns(position, taken[2].ts if taken else NEVER, before, clk)
         if turns:
             parts: Sequence[Part] = self.topology.parts
         elif taken is None:
@@ -86,13 +86,14 @@ class Stepwise:
             channel, slot, event = taken
             if turns:
                 self.topology.settle(position - 1, before)
-                self.topology.hearing.hear(event.ts, clk)
+            if channel.tracks:
+                self.topology.hearing.hear(event.ts, before, clk)
             channel.follow(position - 1, before)
             channel.step(slot, event.ts, position, before, clk)
             if moved:
                 if self._unmeasured:
                     self._measure(channel, position, before, clk)
-            elif not channel.is_clock and not channel.tracks:
+            elif not channel.is_clock:
                 self._unmeasured[channel.name] = channel
             self._offer(event, channel, position)
         if turns:  # also for those to whom nothing else happens
@@ -100,11 +101,11 @@ class Stepwise:
                 sensor.step(-1, 0, position, clk, clk)
         self._evaluate(parts, position, clk, moved)
 
-    def _turns(self, position: int, ts: int, clk: int) -> bool:
+    def _turns(self, position: int, ts: int, before: int, clk: int) -> bool:
         """Whether something changes for everybody: warm-up ends, or, with a target, more is heard of delays."""
         if self._turning_points:
             return position in self._turning_points
-        return ts != NEVER and self.topology.hearing.changes(ts, clk)
+        return ts != NEVER and self.topology.hearing.changes(ts, before, clk)
 
     def receive(self, news: Sequence[News], clk: int = NEVER) -> None:
         """Take news of types whose detectors run elsewhere, where the clock is at ``clk`` at least.

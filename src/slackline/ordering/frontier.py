@@ -39,7 +39,9 @@ from slackline.ordering.lateness import (
     SLACK_REACH,
     STARTED,
     SUSPENDED,
+    await_clock,
     charge,
+    clock_moved,
     remember,
     set_slack,
 )
@@ -186,18 +188,21 @@ def _learn_arrival(ints, floats, sources, tree, at, rules):  # type: ignore[no-u
         return
     # Where the clock stood still for it: the next one that is as late must not be late, hence the one more.
     delay = 0 if at.ts > clk or (rules.is_clock and clk > at.before) else clk + 1 - at.ts
-    again = charge(ints, floats, at.ts, delay, target, newcomer)
     if at.ts > at.since:
+        again = charge(ints, floats, at.ts, delay, target, newcomer)
         again = remember(ints, floats, delay, target) or again
-        again = again or ints[MEASURED] < EVERY or ints[MEASURED] % EVERY == 0
-    if again:
-        set_slack(ints, floats, target)
+        if again or ints[MEASURED] < EVERY or ints[MEASURED] % EVERY == 0:
+            set_slack(ints, floats, target)
+        if not rules.is_clock:
+            await_clock(ints, at.ts)
     if ints[STARTED] == 0 and ints[MEASURED] >= KNOWN and clk - at.since >= ints[K]:
         ints[STARTED] = 1
 
 
 @njit(cache=True, inline="always")
 def _target_step(ints, floats, sources, tree, at, rules):  # type: ignore[no-untyped-def]
+    if at.clk > at.before:
+        clock_moved(ints, floats, at.clk, rules.target)
     if at.slot >= 0:
         _learn_arrival(ints, floats, sources, tree, at, rules)
     clk = at.clk

@@ -26,9 +26,11 @@ CAREFUL = 2
 #: Nothing is known yet, so nothing is released.
 SILENT = -1
 
-_COUNT, _SINCE, _LEFT, _LARGEST = range(4)
-_LEAST: npt.NDArray[np.int64] = np.array([0, NEVER, 0, 0])
-_MOST: npt.NDArray[np.int64] = np.array([2**62, MAX_TS, FOREVER, FOREVER])
+#: Arrivals while only listening; since when is measured; how many are still to be heard; the largest delay; and the
+#: oldest of those that came since the clock moved.
+_COUNT, _SINCE, _LEFT, _LARGEST, _OLDEST = range(5)
+_LEAST: npt.NDArray[np.int64] = np.array([0, NEVER, 0, 0, 0])
+_MOST: npt.NDArray[np.int64] = np.array([2**62, MAX_TS, FOREVER, FOREVER, FOREVER])
 
 Ints = npt.NDArray[np.int64]
 
@@ -41,7 +43,7 @@ class Hearing:
     def __init__(self, warmup: int | None) -> None:
         self._listened = LISTENED if warmup is None else 0
         left = HEARD if warmup is None else min(warmup, FOREVER)
-        self._ints: Ints = np.array([0, NEVER, left, 0], dtype=np.int64)
+        self._ints: Ints = np.array([0, NEVER, left, 0, FOREVER], dtype=np.int64)
         self.far = int(_far(self._ints))
 
     @property
@@ -49,20 +51,22 @@ class Hearing:
         """Only what happened after this is measured."""
         return int(self._ints[_SINCE])
 
-    def changes(self, ts: int, clk: int) -> bool:
-        """Whether the next arrival says anything new; else it need not be heard."""
-        count, since, left, largest = self._ints.tolist()
-        return left > 0 or count < self._listened or (ts > since and clk - ts >= largest and clk > ts)
+    def changes(self, ts: int, before: int, clk: int) -> bool:
+        """Whether the next arrival changes ``far`` or ``since``."""
+        count, since, left, largest, oldest = self._ints.tolist()
+        if left > 0 or count < self._listened:
+            return True
+        return clk - oldest > largest if clk > before else since < ts <= clk - largest
 
-    def hear(self, ts: int, clk: int) -> None:
-        """Take one arrival; the clock is at ``clk`` then."""
-        hear(self._ints, ts, clk, self._listened)
+    def hear(self, ts: int, before: int, clk: int) -> None:
+        """Take one arrival, which moved the clock from ``before`` to ``clk``."""
+        hear(self._ints, ts, before, clk, self._listened)
         self.far = int(_far(self._ints))
 
-    def run(self, ts: Ints, clk: Ints) -> tuple[Ints, Ints]:
+    def run(self, ts: Ints, before: int, clk: Ints) -> tuple[Ints, Ints]:
         """Take a chunk (NEVER: nothing arrived); ``far`` and ``since`` after each position."""
         far, since = np.empty(len(ts), dtype=np.int64), np.empty(len(ts), dtype=np.int64)
-        _run(self._ints, ts, clk, self._listened, far, since)
+        _run(self._ints, ts, before, clk, self._listened, far, since)
         if len(ts):
             self.far = int(far[-1])
         return far, since
@@ -81,7 +85,7 @@ def _far(ints):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def hear(ints, ts, clk, listened):  # type: ignore[no-untyped-def]
+def hear(ints, ts, before, clk, listened):  # type: ignore[no-untyped-def]
     if clk == NEVER:
         return
     if ints[_COUNT] < listened:
@@ -89,13 +93,19 @@ def hear(ints, ts, clk, listened):  # type: ignore[no-untyped-def]
         ints[_SINCE] = clk
     elif ts > ints[_SINCE]:
         ints[_LEFT] = max(ints[_LEFT] - 1, 0)
-        ints[_LARGEST] = max(ints[_LARGEST], clk + 1 - ts if ts < clk else 0)
+        if clk == before:
+            ints[_LARGEST] = max(ints[_LARGEST], clk + 1 - ts)
+            ints[_OLDEST] = min(ints[_OLDEST], ts)
+    if clk > before:
+        ints[_LARGEST] = max(ints[_LARGEST], clk - ints[_OLDEST])
+        ints[_OLDEST] = FOREVER
 
 
 @njit(cache=True)
-def _run(ints, ts, clk, listened, far, since):  # type: ignore[no-untyped-def]
+def _run(ints, ts, before, clk, listened, far, since):  # type: ignore[no-untyped-def]
     for p in range(len(ts)):
         if ts[p] != NEVER:
-            hear(ints, ts[p], clk[p], listened)
+            hear(ints, ts[p], before, clk[p], listened)
+        before = clk[p]
         far[p] = _far(ints)
         since[p] = ints[_SINCE]

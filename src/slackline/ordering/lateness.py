@@ -7,9 +7,13 @@ of the memory which would have served better lately, by the quantile loss of the
 quantile, whatever the unit and the tail.
 
 **Debt.** Every late event is a debt of one, every event pays ``target`` of it back. The quantile's level is the target,
-halved by every ``HALVED_BY`` of debt and doubled by as much unspent, of which at most ``SAVED`` is kept. While more
-than ``HELD`` is owed, K is also at least every delay that made an event late since, and a little more. So only a new
-largest delay can make events late then, and the long-run share comes to the target on any stream.
+halved by every ``HALVED_BY`` of debt and doubled by as much unspent, of which at most ``SAVED`` is kept. Debt above
+``MOST_CAREFUL`` is not felt at once: one burst must not rule for ever. But it is owed, and as long as more than
+``HALVED_BY`` is, the level is half the target at most.
+
+**Hold.** When many are late in a row (``ALARMED``), or more is owed than ``HELD`` and its growth with the logarithm of
+the events, K is also at least every delay that made an event late since, and an eighth more. So only a new largest delay
+can make events late then, and the long-run share comes to the target on any stream.
 
 **Evidence apart.** Slack and readiness are judged apart: slack has reached ``clk`` less K, readiness what the sources
 said, and an event is charged to the first that had passed it. As long as readiness owes, ``READY_PART`` of the budget
@@ -17,8 +21,9 @@ is its, and slack has the rest. When it owes ``SUSPENDED_BY``, it is not believe
 source that is new count a ``NEWCOMER``-th: they say little of those that are known.
 
 **Beginning.** A type is known when ``KNOWN`` of its delays were measured and the clock has moved by K since. Until the
-target allows for one late event, K is at least ``CAREFUL`` times the largest delay. What happened before anybody
-listened (see :mod:`slackline.ordering.hearing`) is not measured.
+target allows for one late event, K is at least ``CAREFUL`` times the largest delay, and at least the largest delay
+measured as in [Order], up to the next move of the clock. What happened before anybody listened (see
+:mod:`slackline.ordering.hearing`) is not measured.
 """
 
 from __future__ import annotations
@@ -38,9 +43,11 @@ BUCKETS = 60 * PER_OCTAVE
 FORGETS = 0.5
 HALVED_BY = 3.0
 SAVED = 6.0
+MOST_CAREFUL = 9.0
 #: Debt at the beginning: the first events of a stream cannot afford any that is late.
 AT_FIRST = 3.0
 HELD = 16.0
+ALARMED = 8.0
 READY_PART = 0.5
 SUSPENDED_BY = 4.0
 NEWCOMER = 4.0
@@ -51,7 +58,9 @@ CAREFUL = 2
 EVERY = 64
 
 # Integers behind those of the window of delays: what slack and readiness have reached, and what K rests on.
-SLACK_REACH, READY_REACH, LARGEST, HOLD, HOLDS, SUSPENDED, STARTED, LONG, SHORT = range(delays.INTS, delays.INTS + 9)
+(
+    SLACK_REACH, READY_REACH, LARGEST, PATIENCE, HOLD, HOLDS, SUSPENDED, STARTED, LONG, SHORT,
+) = range(delays.INTS, delays.INTS + 10)  # fmt: skip
 INTS = SHORT + 1
 # Floats behind those of the window: debts, the weight of an event in the short memory, totals and losses of both.
 DEBT, OWED, READY_DEBT, READY_OWED, WEIGHT, TOTAL, LOSS = (delays.FLOATS + i for i in (0, 1, 2, 3, 4, 5, 7))
@@ -61,7 +70,7 @@ FLOATS = MEMORY + 2 * BUCKETS
 LEAST: npt.NDArray[np.int64] = np.concatenate((delays.LEAST, np.zeros(INTS - delays.INTS, dtype=np.int64)))
 MOST: npt.NDArray[np.int64] = np.concatenate((delays.MOST, np.ones(INTS - delays.INTS, dtype=np.int64)))
 LEAST[[SLACK_REACH, READY_REACH]] = NEVER - FOREVER
-MOST[[SLACK_REACH, READY_REACH, LARGEST, HOLD]] = FOREVER
+MOST[[SLACK_REACH, READY_REACH, LARGEST, PATIENCE, HOLD]] = FOREVER
 MOST[[LONG, SHORT]] = BUCKETS - 1
 
 
@@ -154,21 +163,42 @@ def charge(ints, floats, ts, delay, target, newcomer):  # type: ignore[no-untype
     floats[DEBT] = max(floats[DEBT] - (target - share), -SAVED)
     floats[OWED] = max(floats[OWED] - (target - share), 0.0)
     if by_slack:
-        floats[DEBT] += 1.0
+        floats[DEBT] = min(floats[DEBT] + 1.0, MOST_CAREFUL)
         floats[OWED] += 1.0
         ints[HOLD] = max(ints[HOLD], min(delay, FOREVER // 2) + (delay >> 3))
     elif by_readiness:
         floats[READY_OWED] += 1.0
         floats[READY_DEBT] += 1.0 / NEWCOMER if newcomer else 1.0
-    if floats[OWED] > HELD:
-        ints[HOLDS] = 1
-    elif floats[OWED] == 0.0:
-        ints[HOLDS], ints[HOLD] = 0, 0
+    if by_slack or ints[HOLDS] == 1:
+        allowed = HELD * (1.0 + math.log2(1.0 + target * ints[delays.MEASURED]))
+        if floats[OWED] > allowed or floats[DEBT] >= ALARMED:
+            ints[HOLDS] = 1
+        elif 2.0 * floats[OWED] <= allowed and 2.0 * floats[DEBT] <= ALARMED:
+            ints[HOLDS] = 0
+    if floats[OWED] == 0.0 or floats[DEBT] <= 0.0:
+        ints[HOLD] = 0
     if floats[READY_DEBT] >= SUSPENDED_BY:
         ints[SUSPENDED] = 1
     elif floats[READY_DEBT] == 0.0:
         ints[SUSPENDED] = 0
     return by_slack or by_readiness
+
+
+@njit(cache=True, inline="always")
+def await_clock(ints, ts):  # type: ignore[no-untyped-def]
+    """An event arrived that is no clock: how long it takes until the clock moves says how long one may take."""
+    ints[delays.WAITING_MIN] = ts if ints[delays.WAITING] == 0 else min(ts, ints[delays.WAITING_MIN])
+    ints[delays.WAITING] += 1
+
+
+@njit(cache=True, inline="always")
+def clock_moved(ints, floats, clk, target):  # type: ignore[no-untyped-def]
+    """The clock moved, for which some were waiting; as long as little is known, K follows."""
+    if ints[delays.WAITING] > 0:
+        ints[delays.WAITING] = 0
+        ints[PATIENCE] = max(ints[PATIENCE], clk - ints[delays.WAITING_MIN])
+        if ints[delays.MEASURED] * target < 1.0 and target > 0.0:
+            set_slack(ints, floats, target)
 
 
 @njit(cache=True)
@@ -178,14 +208,15 @@ def set_slack(ints, floats, target):  # type: ignore[no-untyped-def]
     if target == 0.0:
         ints[delays.K] = ints[LARGEST]
         return
-    level = target * 2.0 ** (-floats[DEBT] / HALVED_BY)
+    debt = max(floats[DEBT], HALVED_BY) if floats[OWED] > HALVED_BY else floats[DEBT]
+    level = target * 2.0 ** (-debt / HALVED_BY)
     top = bucket_of(ints[LARGEST])
     for memory in range(2):
         ints[LONG + memory] = _quantile(floats, memory, level * floats[TOTAL + memory], top)
     chosen = LONG if floats[LOSS] <= floats[LOSS + 1] else SHORT
     slack = longest_in(ints[chosen])
     if measured * target < 1.0:
-        slack = max(slack, min(ints[LARGEST], FOREVER // CAREFUL) * CAREFUL)
+        slack = max(slack, ints[PATIENCE], min(ints[LARGEST], FOREVER // CAREFUL) * CAREFUL)
     if ints[HOLDS] == 1:
         slack = max(slack, ints[HOLD])
     ints[delays.K] = min(slack, FOREVER)

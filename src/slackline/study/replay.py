@@ -58,7 +58,7 @@ def replay(
     positions = np.arange(n)
     if n == 0:
         return Replay(positions, np.zeros(0, dtype=np.bool_), positions)
-    reached, slack = channel.run(positions, source, ts, 0, NEVER, clk, Hearing(evidence.warmup).run(ts, clk))
+    reached, slack = channel.run(positions, source, ts, 0, NEVER, clk, Hearing(evidence.warmup).run(ts, NEVER, clk))
     horizon = np.maximum.accumulate(reached)
     late = np.zeros(n, dtype=np.bool_)
     late[1:] = ts[1:] <= horizon[:-1]
