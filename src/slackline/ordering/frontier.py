@@ -42,6 +42,7 @@ from slackline.ordering.lateness import (
     await_clock,
     charge,
     clock_moved,
+    is_careful,
     remember,
     set_slack,
 )
@@ -214,7 +215,8 @@ def _target_step(ints, floats, sources, tree, at, rules):  # type: ignore[no-unt
     else:
         ready = least_frontier(sources, tree, clk, slack)
         if ready != FOREVER and ints[SUSPENDED] == 0:
-            ints[READY_REACH] = max(ints[READY_REACH], min(ready, clk))
+            latest = clk - 1 if is_careful(ints, rules.target) else clk
+            ints[READY_REACH] = max(ints[READY_REACH], min(ready, latest))
     ints[SLACK_REACH] = max(ints[SLACK_REACH], clk - slack)
     return max(ints[SLACK_REACH], ints[READY_REACH])
 

@@ -81,7 +81,7 @@ class Hearing:
 
 @njit(cache=True, inline="always")
 def _far(ints):  # type: ignore[no-untyped-def]
-    return SILENT if ints[_LEFT] > 0 else min(ints[_LARGEST], FOREVER // CAREFUL) * CAREFUL
+    return SILENT if ints[_LEFT] > 0 else max(1, min(ints[_LARGEST], FOREVER // CAREFUL) * CAREFUL)
 
 
 @njit(cache=True)

@@ -12,8 +12,8 @@ halved by every ``HALVED_BY`` of debt and doubled by as much unspent, of which a
 ``HALVED_BY`` is, the level is half the target at most.
 
 **Hold.** When many are late in a row (``ALARMED``), or more is owed than ``HELD`` and its growth with the logarithm of
-the events, K is also at least every delay that made an event late since, and an eighth more. So only a new largest delay
-can make events late then, and the long-run share comes to the target on any stream.
+the events, K is also at least every delay that made an event late since, and an eighth more. So only a new largest
+delay can make events late then, and the long-run share comes to the target on any stream.
 
 **Evidence apart.** Slack and readiness are judged apart: slack has reached ``clk`` less K, readiness what the sources
 said, and an event is charged to the first that had passed it. As long as readiness owes, ``READY_PART`` of the budget
@@ -21,9 +21,9 @@ is its, and slack has the rest. When it owes ``SUSPENDED_BY``, it is not believe
 source that is new count a ``NEWCOMER``-th: they say little of those that are known.
 
 **Beginning.** A type is known when ``KNOWN`` of its delays were measured and the clock has moved by K since. Until the
-target allows for one late event, K is at least ``CAREFUL`` times the largest delay, and at least the largest delay
-measured as in [Order], up to the next move of the clock. What happened before anybody listened (see
-:mod:`slackline.ordering.hearing`) is not measured.
+target allows for one late event, K is at least ``CAREFUL`` times the largest delay, at least the largest delay measured
+as in [Order], up to the next move of the clock, and at least 1, as equal time stamps may follow. What happened before
+anybody listened (see :mod:`slackline.ordering.hearing`) is not measured.
 """
 
 from __future__ import annotations
@@ -185,6 +185,12 @@ def charge(ints, floats, ts, delay, target, newcomer):  # type: ignore[no-untype
 
 
 @njit(cache=True, inline="always")
+def is_careful(ints, target):  # type: ignore[no-untyped-def]
+    """Whether so little is known that the target does not allow for one late event."""
+    return ints[delays.MEASURED] * target < 1.0
+
+
+@njit(cache=True, inline="always")
 def await_clock(ints, ts):  # type: ignore[no-untyped-def]
     """An event arrived that is no clock: how long it takes until the clock moves says how long one may take."""
     ints[delays.WAITING_MIN] = ts if ints[delays.WAITING] == 0 else min(ts, ints[delays.WAITING_MIN])
@@ -197,14 +203,13 @@ def clock_moved(ints, floats, clk, target):  # type: ignore[no-untyped-def]
     if ints[delays.WAITING] > 0:
         ints[delays.WAITING] = 0
         ints[PATIENCE] = max(ints[PATIENCE], clk - ints[delays.WAITING_MIN])
-        if ints[delays.MEASURED] * target < 1.0 and target > 0.0:
+        if is_careful(ints, target):
             set_slack(ints, floats, target)
 
 
 @njit(cache=True)
 def set_slack(ints, floats, target):  # type: ignore[no-untyped-def]
     """K from what is remembered and owed."""
-    measured = ints[delays.MEASURED]
     if target == 0.0:
         ints[delays.K] = ints[LARGEST]
         return
@@ -215,8 +220,8 @@ def set_slack(ints, floats, target):  # type: ignore[no-untyped-def]
         ints[LONG + memory] = _quantile(floats, memory, level * floats[TOTAL + memory], top)
     chosen = LONG if floats[LOSS] <= floats[LOSS + 1] else SHORT
     slack = longest_in(ints[chosen])
-    if measured * target < 1.0:
-        slack = max(slack, ints[PATIENCE], min(ints[LARGEST], FOREVER // CAREFUL) * CAREFUL)
+    if is_careful(ints, target):
+        slack = max(slack, 1, ints[PATIENCE], min(ints[LARGEST], FOREVER // CAREFUL) * CAREFUL)
     if ints[HOLDS] == 1:
         slack = max(slack, ints[HOLD])
     ints[delays.K] = min(slack, FOREVER)
