@@ -16,11 +16,12 @@ from slackline.core.outcome import Late, News, Output, Quarantined
 from slackline.engine import moving
 from slackline.engine.columnar import Columnar
 from slackline.engine.exclusive import exclusive
-from slackline.engine.intake import Intake, events_of
+from slackline.engine.intake import Intake, rows_of
 from slackline.engine.limit import Limit
 from slackline.engine.options import Options, WallTime
 from slackline.engine.outbox import Outbox
 from slackline.engine.stepwise import Stepwise
+from slackline.engine.times import Ints, times_of
 from slackline.engine.topology import Topology
 from slackline.running.runner import Runner
 from slackline.speculation.ahead import SpeculativeRunner
@@ -28,7 +29,7 @@ from slackline.speculation.config import Speculation
 from slackline.speculation.lookahead import LookAhead
 
 STATE_KIND = "engine"
-STATE_VERSION = 3
+STATE_VERSION = 4
 
 
 class Engine:
@@ -59,6 +60,7 @@ class Engine:
                      ``time.monotonic``, say; ``"host"`` if the caller tells by :meth:`worked`.
     ``detectors``    which detectors of the hierarchy run here; all, unless others run in other engines
                      (:meth:`news`, :meth:`receive`, :meth:`detach`, :meth:`attach`).
+    ``skew``         sources whose clocks are off: ``"report"`` them, or ``"correct"`` their time stamps.
 
     >>> class Hits(Detector):
     ...     listens, publishes = ("near", "kick"), ("hit",)
@@ -94,11 +96,12 @@ class Engine:
         speculation: Speculation | Mapping[str, Speculation] | None = None,
         now: WallTime = None,
         detectors: Iterable[str] | None = None,
+        skew: str = "report",
     ) -> None:
         options = Options(
             policy=policy, margin=margin, window=window, timeout=timeout, warmup=warmup, late=late, on_error=on_error,
             max_jump=max_jump, max_buffered=max_buffered, overflow=overflow, speculation=speculation,
-            late_target=late_target,
+            late_target=late_target, skew=skew,
         )  # fmt: skip
         self._start(hierarchy, options, now, detectors)
 
@@ -116,7 +119,7 @@ class Engine:
         self._idle: list[None] = [None]
         self._outbox = Outbox()
         self._topology = Topology(hierarchy, options.evidence)
-        self._intake = Intake(self._topology, self._outbox, options.jump)
+        self._intake = Intake(self._topology, self._outbox, options.jump, options.lags)
         ways = (self._topology, self._intake, self._outbox, options.late == "deliver")
         self._stepwise, self._columnar = Stepwise(*ways), Columnar(*ways)
         self._lookahead = LookAhead(hierarchy)
@@ -150,26 +153,26 @@ class Engine:
     # Arrivals.
 
     @exclusive
-    def push(self, arrivals: Iterable[Event] | Event | pa.Table | pa.RecordBatch) -> list[Output]:
+    def push(self, arrivals: Iterable[Event] | Event | pa.Table | pa.RecordBatch, now: Any = None) -> list[Output]:
         """Take the next arrivals, in the order in which they arrived, and return what was detected.
 
         Events, or a table with a column ``ts``, a column ``type`` (unless the hierarchy has one sensor type only),
         optionally ``source`` and ``seq``, and the payload in all other columns (null: the event has no such field).
+        ``now`` is the wall time of their arrival, in the unit of the time stamps and from any origin: one for all, or
+        one per row, where None and null are that of the row before. ``push([], now=…)`` says that time has passed.
         **A push takes all or nothing**: where it raises a SchemaError or ConfigError, nothing has changed.
         """
         if self._closed:
             raise ClosedError("push after close(): the stream has ended. Make a new engine for another stream.")
-        if isinstance(arrivals, pa.RecordBatch):
-            arrivals = pa.Table.from_batches([arrivals])
-        elif not isinstance(arrivals, pa.Table):
-            arrivals = events_of(arrivals)
+        arrivals = rows_of(arrivals)
         if self._limit.is_full:
             self._limit.refuse_unless_clock(arrivals)
+        times = None if now is None else times_of(now, len(arrivals))
         if not callable(self._now):
-            return self._push(arrivals)
+            return self._push(arrivals, times)
         start = self._now()
         try:
-            return self._push(arrivals)
+            return self._push(arrivals, times)
         finally:
             self._lookahead.worked(self._topology.parts, start, self._now())
 
@@ -181,15 +184,15 @@ class Engine:
         """
         return self._lookahead.worked(self._topology.parts, start, stop)
 
-    def _push(self, arrivals: list[Event] | pa.Table) -> list[Output]:
+    def _push(self, arrivals: list[Event] | pa.Table, times: Ints | None) -> list[Output]:
         self._limit.count(len(arrivals))
         if isinstance(arrivals, pa.Table):
-            self._columnar.push(arrivals)
+            self._columnar.push(arrivals, times)
             self._stepwise.fall_behind()
         else:
-            push = self._stepwise.push
-            for event in arrivals:
-                push(event)
+            self._stepwise.push_all(arrivals, times)
+        if times is not None and len(times) > len(arrivals):
+            self._stepwise.pass_time(int(times[-1]))
         return self._finish()
 
     @exclusive
@@ -258,20 +261,12 @@ class Engine:
     @exclusive
     def stats(self) -> dict[str, Any]:
         """K, delays, buffers and counts, per detector and per type; plain values that JSON can hold."""
-        topology, lookahead = self._topology, self._lookahead
         self._settle()
-        detectors = {}
-        for part in topology.parts:
-            detectors[part.name] = {"level": self.hierarchy.levels[part.name], **part.stats()}
-            if isinstance(part.runner, SpeculativeRunner):
-                detectors[part.name]["alpha"] = lookahead.alpha(part)
         return {
-            "clk": self._intake.clock.clk,
-            "arrivals": self._intake.position,
-            "buffered": topology.buffered,
+            **self._intake.stats(),
+            "buffered": self._topology.buffered,
             "quarantined": dict(self._outbox.reasons),
-            "detectors": detectors,
-            "types": {name: channel.stats() for name, channel in (topology.sensors | topology.derived).items()},
+            "detectors": self._lookahead.stats(self._topology.parts),
             "options": self._options.plain(),
             "changed": self._changed,
         }
@@ -382,6 +377,7 @@ class Engine:
         running = list(state["topology"]["units"])
         engine = cls.__new__(cls)
         engine._start(hierarchy, options, now, None if running == list(hierarchy.names) else running)
+        engine._topology.check_types(state["topology"])
         engine._intake.restore(state["intake"])
         engine._topology.restore(state["topology"], engine._intake.position)
         engine._outbox.restore(state["outbox"])

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from slackline.core.errors import ConfigError
 from slackline.core.event import Event, Source
@@ -31,11 +32,16 @@ from slackline.ordering.channel import SensorChannel
 from slackline.ordering.clock import ADVANCED, CLK, REJECTED, Clock
 from slackline.ordering.constants import NEVER
 from slackline.ordering.frontier import rises
+from slackline.ordering.skew import Skews
+from slackline.ordering.wall import Wall
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 UNKNOWN_TYPE, CLOCK_JUMP = "unknown type", "clock jump"
+#: The field of an event whose time stamp was corrected that holds the one it came with.
+GIVEN = "ts_given"
+_NO_ROWS: Ints = np.empty(0, dtype=np.int64)
 _PLAIN_SOURCES = frozenset({str, int, type(None)})
 #: A type that nobody has declared.
 UNDECLARED = EventType("undeclared")
@@ -181,7 +187,7 @@ def _plain(value: Any) -> Any:
 class Intake:
     """Lets arrivals in: numbers them, asks the checks, drops duplicates, moves the clock."""
 
-    def __init__(self, topology: Topology, outbox: Outbox, max_jump: int) -> None:
+    def __init__(self, topology: Topology, outbox: Outbox, max_jump: int, skew: str | None = None) -> None:
         self.topology = topology
         self.outbox = outbox
         self.clock = Clock(max_jump)
@@ -190,6 +196,11 @@ class Intake:
         self.position = 0
         #: Arrivals up to the one that last moved the clock.
         self.last_advance = 0
+        #: Wall time, from the first push that told it.
+        self.wall: Wall | None = None
+        #: What is known of sources whose clocks are off.
+        self.anew = False  # whether with the last event its source's time stamps have become others
+        self.skews = None if skew is None else Skews(list(topology.sensors), skew == "correct")
 
     @property
     def hierarchy(self) -> Hierarchy:
@@ -199,8 +210,8 @@ class Intake:
         """What is declared of a type."""
         return self.hierarchy.types.get(name, UNDECLARED)
 
-    def take(self, event: Event) -> tuple[SensorChannel, int, Event] | None:
-        """Let one event in: its channel, the number of its source there, and the event as it is taken."""
+    def take(self, event: Event, now: int = NEVER) -> tuple[SensorChannel, int, Event] | None:
+        """Let one event in, at a wall time: its channel, the number of its source there, and the event as taken."""
         position = self.position
         self.position = position + 1
         name: Any = event.type
@@ -226,25 +237,58 @@ class Intake:
         if seq is not None and channel.senders.is_duplicate(slot, seq):
             channel.senders.duplicates += 1
             return None
-        fate = self.clock.tick(ts, channel.is_clock, channel.key | slot)
+        if self.skews is None:
+            fate, stamp = self.clock.tick(ts, channel.is_clock, channel.key | slot), ts
+        else:
+            wall = now if self.wall is None else max(now, self.wall.now)
+            fate, stamp, self.anew = self.skews.tick(self.clock, channel, slot, ts, position, wall)
         if fate == REJECTED:
             self.outbox.quarantine(event, CLOCK_JUMP, jump(ts, self.clk), position)
             return None
         channel.events += 1
         if fate == ADVANCED:
-            self.clk = ts
+            self.clk = int(self.clock.ints[CLK])
             self.last_advance = position + 1
+        if stamp != ts:
+            event = Event.of(event.type, stamp, source, seq, {**event.payload, GIVEN: ts})
         return channel, slot, event
 
-    def take_rows(self, ts: Ints, is_clock: Mask, keys: Ints) -> tuple[Ints, Ints]:
-        """Let rows in that passed the checks: the clock after each, and those that it does not believe."""
+    def pass_time(self, now: int) -> None:
+        """It is ``now`` (NEVER: nobody says), after what has arrived."""
+        if self.wall is None:
+            self.wall = Wall()
+        self.wall.take(now, self.clk)
+
+    def pass_times(self, now: Ints | None, clk: Ints) -> tuple[Ints | None, Wall | None]:
+        """The same for rows that were let in: the wall time of each, and what was known of wall time before them."""
+        if self.wall is None:
+            if now is None:
+                return None, None
+            self.wall = Wall()
+        before = self.wall.copy()
+        now = np.full(len(clk), NEVER, dtype=np.int64) if now is None else now
+        self.wall.run(now, clk)
+        return now, before
+
+    def take_rows(
+        self, ts: Ints, is_clock: Mask, keys: Ints, rows: Ints, now: Ints | None
+    ) -> tuple[Ints, Ints, Ints, Ints]:
+        """Let rows in that passed the checks; ``rows`` tells the skews whose they are, ``now`` are wall times as told.
+
+        Returns their time stamps, the clock after each, the rows that it does not believe, and those with which the
+        time stamps of their source have become others.
+        """
         clk = np.empty(len(ts), dtype=np.int64)
-        rejected = self.clock.run(ts, is_clock, keys, clk)
+        if self.skews is None:
+            rejected, anew = self.clock.run(ts, is_clock, keys, clk), _NO_ROWS
+        else:
+            told, wall = _NO_ROWS if now is None else now, NEVER if self.wall is None else self.wall.now
+            ts, rejected, anew = self.skews.run(self.clock, rows, ts, is_clock, keys, self.position, told, wall, clk)
         first, self.position = self.position, self.position + len(ts)
         moved = rises(clk, self.clk)
         if len(moved):
             self.clk, self.last_advance = int(clk[-1]), first + int(moved[-1]) + 1
-        return clk, rejected
+        return ts, clk, rejected, anew
 
     def follow(self, clk: int) -> int:
         """Let the clock follow that of another engine; stream time then."""
@@ -257,14 +301,38 @@ class Intake:
         """Why an event of this type cannot be taken."""
         return Refusal(UNKNOWN_TYPE, self.hierarchy.unknown_type(name))
 
+    def stats(self) -> dict[str, Any]:
+        """What users may want to know."""
+        wall = None if self.wall is None else self.wall.stats()
+        sensors, derived = self.topology.sensors, self.topology.derived
+        types = {name: channel.stats() for name, channel in (sensors | derived).items()}
+        if self.skews is not None:
+            for name, sensor in sensors.items():
+                types[name]["skewed"] = self.skews.skewed(sensor)
+        return {"clk": self.clock.clk, "arrivals": self.position, "wall": wall, "types": types}
+
     def state(self) -> dict[str, Any]:
-        return {"clock": self.clock.state(), "position": self.position, "last_advance": self.last_advance}
+        return {
+            "clock": self.clock.state(),
+            "position": self.position,
+            "last_advance": self.last_advance,
+            "wall": None if self.wall is None else self.wall.state(),
+            "skew": None if self.skews is None else self.skews.state(),
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self.clock.restore(state["clock"])
         self.clk = int(self.clock.ints[CLK])
         self.position = checked.number(state, "intake", "position")
         self.last_advance = checked.number(state, "intake", "last_advance", 0, self.position)
+        saved = checked.entry(state, "intake", "wall")
+        if saved is not None:
+            self.wall = Wall()
+            self.wall.restore(saved)
+            if self.wall.clk_at(self.wall.now) > self.clk:
+                raise checked.wrong("wall.marks", "are ahead of the clock")
+        if self.skews is not None and checked.entry(state, "intake", "skew") is not None:
+            self.skews.restore(state["skew"])
 
 
 def jump(ts: int, clk: int) -> str:
@@ -272,10 +340,14 @@ def jump(ts: int, clk: int) -> str:
     return f"ts {ts} is absurdly far ahead of the clock at {clk} (see max_jump)"
 
 
-def events_of(arrivals: Any) -> list[Event]:
-    """The events given, all of them, before any is taken."""
+def rows_of(arrivals: Any) -> list[Event] | pa.Table:
+    """What is given to be pushed as a list of events or a table, all of it, before any is taken."""
     if isinstance(arrivals, Event):
         return [arrivals]
+    if isinstance(arrivals, pa.Table):
+        return arrivals
+    if isinstance(arrivals, pa.RecordBatch):
+        return pa.Table.from_batches([arrivals])
     what = type(arrivals).__name__
     is_one = isinstance(arrivals, str | bytes | Mapping) or hasattr(arrivals, "columns")  # a word, a row, a frame
     if is_one or not isinstance(arrivals, Iterable):

@@ -8,6 +8,11 @@ pause, a night) and the clock follows. A stream of one single source confirms it
 only source that is left of several with its ``ALONE_CONFIRMS``-th.
 
 ``max_jump="auto"`` means ``AUTO_STEPS`` times the mean step of the clock, in force after ``AUTO_AFTER`` steps.
+
+**Agreed time.** A source whose clock is wrong by a minute stays below that bound. Where such sources are put right
+(``skew="correct"``), it takes *two* different sources to move stream time (``tick_agreed``), or one that is alone, by
+the numbers above. What two have reached is agreed; stream time is ahead of that by ``LEAD`` usual steps of it at most,
+which is the time in which the next source comes along. So no single source drags it, however wrong it is.
 """
 
 from __future__ import annotations
@@ -28,16 +33,22 @@ AUTO_AFTER = 16
 SOLE_CONFIRMS = 3
 #: The same where others were there before: long enough for them to come in between, were they still there.
 ALONE_CONFIRMS = 32
+#: Steps by which stream time may be ahead of what is agreed; a longer step counts as so many for the usual one.
+LEAD = 8
 JUMP_OFF, JUMP_AUTO = -1, 0
 
 #: What became of an event at the clock.
 STOOD, ADVANCED, REJECTED = 0, 1, 2
 
 CLK, STEPS, FAR_RUN, FAR_KEY, FAR_MIXED, FIRST_KEY, MANY_KEYS = range(7)
+#: The greatest time stamp and whose it is; who came last, and how often in a row; what is agreed, and 64 times the
+#: usual step of that.
+TOP, TOP_WHO, LAST_WHO, RUN, AGREED, STEP = range(7, 13)
 
-_START: npt.NDArray[np.int64] = np.array([NEVER, 0, 0, 0, 0, NEVER, 0], dtype=np.int64)
-_LEAST: npt.NDArray[np.int64] = np.array([NEVER, 0, 0, 0, 0, NEVER, 0], dtype=np.int64)
-_MOST: npt.NDArray[np.int64] = np.array([MAX_TS, 2**62, 2**62, 2**62, 1, 2**62, 1], dtype=np.int64)
+_START: npt.NDArray[np.int64] = np.array([NEVER, 0, 0, 0, 0, NEVER, 0, NEVER, -1, -1, 0, NEVER, 0], dtype=np.int64)
+_MOST: npt.NDArray[np.int64] = np.array(
+    [MAX_TS, *[2**62] * 3, 1, 2**62, 1, MAX_TS, *[2**62] * 3, MAX_TS, 2**62], dtype=np.int64
+)
 
 
 class Clock:
@@ -69,6 +80,10 @@ class Clock:
         """Take one event; ``key`` identifies its type and source. Says STOOD, ADVANCED or REJECTED."""
         return int(tick(self.ints, self.mean_step, ts, is_clock, key, self._max_jump))
 
+    def tick_agreed(self, ts: int, is_clock: bool, key: int, who: int) -> int:
+        """The same, where it takes two sources to move the clock; ``who`` identifies the source, whatever its type."""
+        return int(tick_agreed(self.ints, self.mean_step, ts, is_clock, key, who, self._max_jump))
+
     def run(
         self,
         ts: npt.NDArray[np.int64],
@@ -85,14 +100,15 @@ class Clock:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from what ``state`` gave; ``max_jump`` is an option and stays as it is."""
-        ints = checked.ints(state, "clock", "ints", (len(_START),), _LEAST, _MOST)
+        ints = checked.ints(state, "clock", "ints", (len(_START),), _START, _MOST)
         if NEVER < ints[CLK] < 0:
             raise checked.wrong("clock.ints", "holds a time stamp below 0")
         self.ints, self.mean_step = ints, checked.floats(state, "clock", "mean_step", 1)
 
 
-@njit(cache=True)
-def tick(ints, mean_step, ts, is_clock, key, max_jump):  # type: ignore[no-untyped-def]
+@njit(cache=True, inline="always")
+def _tick(ints, mean_step, ts, reached, is_clock, key, max_jump):  # type: ignore[no-untyped-def]
+    """One event: ``reached`` is up to where it may move the clock, unless it is far ahead."""
     if ints[FIRST_KEY] == NEVER:
         ints[FIRST_KEY] = key
     elif ints[FIRST_KEY] != key:
@@ -106,12 +122,12 @@ def tick(ints, mean_step, ts, is_clock, key, max_jump):  # type: ignore[no-untyp
             far = ts - clk > AUTO_STEPS * max(1.0, mean_step[0])
     if not far:
         ints[FAR_RUN] = 0
-        if not is_clock or ts <= clk:
+        if not is_clock or reached <= clk:
             return STOOD
         if clk != NEVER:
             ints[STEPS] += 1
-            mean_step[0] += (ts - clk - mean_step[0]) / min(ints[STEPS], 64)
-        ints[CLK] = ts
+            mean_step[0] += (reached - clk - mean_step[0]) / min(ints[STEPS], 64)
+        ints[CLK] = reached
         return ADVANCED
     if ints[FAR_RUN] == 0:
         ints[FAR_KEY] = key
@@ -121,11 +137,47 @@ def tick(ints, mean_step, ts, is_clock, key, max_jump):  # type: ignore[no-untyp
     ints[FAR_RUN] += 1
     if not is_clock:
         return STOOD
-    if ints[FAR_MIXED] == 1 or ints[FAR_RUN] >= (ALONE_CONFIRMS if ints[MANY_KEYS] else SOLE_CONFIRMS):
+    if ints[FAR_MIXED] == 1 or ints[FAR_RUN] >= _enough_alone(ints):
         ints[FAR_RUN] = 0
         ints[CLK] = ts
         return ADVANCED
     return REJECTED
+
+
+@njit(cache=True, inline="always")
+def _enough_alone(ints):  # type: ignore[no-untyped-def]
+    """How many events in a row one source needs to be believed."""
+    return ALONE_CONFIRMS if ints[MANY_KEYS] else SOLE_CONFIRMS
+
+
+@njit(cache=True)
+def tick(ints, mean_step, ts, is_clock, key, max_jump):  # type: ignore[no-untyped-def]
+    return _tick(ints, mean_step, ts, ts, is_clock, key, max_jump)
+
+
+@njit(cache=True)
+def tick_agreed(ints, mean_step, ts, is_clock, key, who, max_jump):  # type: ignore[no-untyped-def]
+    if not is_clock:
+        return _tick(ints, mean_step, ts, ts, False, key, max_jump)
+    run = ints[RUN] + 1 if who == ints[LAST_WHO] else 1
+    agreed = ints[AGREED]
+    if run >= _enough_alone(ints):
+        agreed = max(agreed, ts)
+    elif who != ints[TOP_WHO]:
+        agreed = max(agreed, min(ts, ints[TOP]))
+    reached = ts if agreed != NEVER and ts - agreed <= ints[STEP] // 64 * LEAD else agreed
+    fate = _tick(ints, mean_step, ts, reached, True, key, max_jump)
+    if fate == REJECTED:
+        return fate
+    if ints[AGREED] != NEVER and agreed > ints[AGREED]:
+        ints[STEP] += min(agreed - ints[AGREED], ints[STEP] // 64 * LEAD + 1) - ints[STEP] // 64
+    ints[AGREED] = agreed
+    ints[LAST_WHO] = who
+    ints[RUN] = run
+    if ts > ints[TOP]:
+        ints[TOP] = ts
+        ints[TOP_WHO] = who
+    return fate
 
 
 @njit(cache=True)
