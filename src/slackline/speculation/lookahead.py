@@ -68,6 +68,10 @@ class LookAhead:
         alpha = part.runner.options.alpha
         return self.accounts[part.name].alpha(self.controller.alpha) if isinstance(alpha, str) else float(alpha)
 
+    def stats(self, part: Part) -> dict[str, Any]:
+        """How far a part looks ahead, if it does."""
+        return {"alpha": self.alpha(part)} if isinstance(part.runner, SpeculativeRunner) else {}
+
     def early_horizon(self, part: Part, clk: int) -> int:
         """Up to where the detector may look."""
         unit, alpha = part.unit, self.alpha(part)
