@@ -55,8 +55,9 @@ def run_everything() -> None:
             engine.push(_arrivals(0))
             engine.push(_table(_arrivals(EVENTS)))
             engine.push(_arrivals(2 * EVENTS))
+            engine.push(_arrivals(3 * EVENTS), now=1)
             engine = sl.Engine.load(engine.save(), hierarchy)
-            engine.push(_table(_arrivals(3 * EVENTS)))
+            engine.push(_table(_arrivals(4 * EVENTS)), now=2)
             engine.close()
 
 

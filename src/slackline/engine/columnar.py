@@ -27,6 +27,7 @@ from slackline.ordering.constants import FOREVER, NEVER, SLACK
 from slackline.ordering.frontier import release_positions, rises
 from slackline.ordering.store import late_rows
 from slackline.ordering.unit import Entry, Unit
+from slackline.ordering.wall import Wall
 from slackline.running.part import Part
 from slackline.running.segments import IN_ORDER, OVERDUE, UNSORTED, Segment, merged, segment_of
 
@@ -43,6 +44,9 @@ class Chunk:
     lots: dict[str, Lot]
     advances: Ints
     heard: tuple[Ints, Ints] | None = None
+    #: The wall time of each position, and what was known of wall time before the first, where there is one.
+    now: Ints | None = None
+    wall: Wall | None = None
     frontiers: dict[str, Ints] = field(default_factory=dict)
     slacks: dict[str, Ints] = field(default_factory=dict)
     published: dict[str, list[tuple[int, Event]]] = field(default_factory=dict)
@@ -57,15 +61,16 @@ class Columnar:
         self.outbox = outbox
         self.deliver_late = deliver_late
 
-    def push(self, table: pa.Table) -> None:
-        """Take the next arrivals."""
+    def push(self, table: pa.Table, now: Ints | None = None) -> None:
+        """Take the next arrivals, with their wall times if these are told."""
         topology, intake = self.topology, self.intake
         first, before = intake.position, intake.clk
         lots, clk = read(intake, table)
         if len(clk) == 0:
             return
         topology.settle(first - 1, before)
-        chunk = Chunk(first, before, clk, lots, rises(clk, before), self._heard(lots, before, clk))
+        heard = self._heard(lots, before, clk)
+        chunk = Chunk(first, before, clk, lots, rises(clk, before), heard, *intake.pass_times(now, clk))
         for channel in topology.sensors.values():
             self._arrive(channel, chunk)
         for part in topology.parts:

@@ -21,6 +21,7 @@ from slackline.engine.limit import Limit
 from slackline.engine.options import Options, WallTime
 from slackline.engine.outbox import Outbox
 from slackline.engine.stepwise import Stepwise
+from slackline.engine.times import Ints, times_of
 from slackline.engine.topology import Topology
 from slackline.running.runner import Runner
 from slackline.speculation.ahead import SpeculativeRunner
@@ -28,7 +29,7 @@ from slackline.speculation.config import Speculation
 from slackline.speculation.lookahead import LookAhead
 
 STATE_KIND = "engine"
-STATE_VERSION = 3
+STATE_VERSION = 4
 
 
 class Engine:
@@ -150,11 +151,13 @@ class Engine:
     # Arrivals.
 
     @exclusive
-    def push(self, arrivals: Iterable[Event] | Event | pa.Table | pa.RecordBatch) -> list[Output]:
+    def push(self, arrivals: Iterable[Event] | Event | pa.Table | pa.RecordBatch, now: Any = None) -> list[Output]:
         """Take the next arrivals, in the order in which they arrived, and return what was detected.
 
         Events, or a table with a column ``ts``, a column ``type`` (unless the hierarchy has one sensor type only),
         optionally ``source`` and ``seq``, and the payload in all other columns (null: the event has no such field).
+        ``now`` is the wall time of their arrival, in the unit of the time stamps and from any origin: one for all, or
+        one per row, where None and null are that of the row before. ``push([], now=…)`` says that time has passed.
         **A push takes all or nothing**: where it raises a SchemaError or ConfigError, nothing has changed.
         """
         if self._closed:
@@ -165,11 +168,12 @@ class Engine:
             arrivals = events_of(arrivals)
         if self._limit.is_full:
             self._limit.refuse_unless_clock(arrivals)
+        times = None if now is None else times_of(now, len(arrivals))
         if not callable(self._now):
-            return self._push(arrivals)
+            return self._push(arrivals, times)
         start = self._now()
         try:
-            return self._push(arrivals)
+            return self._push(arrivals, times)
         finally:
             self._lookahead.worked(self._topology.parts, start, self._now())
 
@@ -181,15 +185,15 @@ class Engine:
         """
         return self._lookahead.worked(self._topology.parts, start, stop)
 
-    def _push(self, arrivals: list[Event] | pa.Table) -> list[Output]:
+    def _push(self, arrivals: list[Event] | pa.Table, times: Ints | None) -> list[Output]:
         self._limit.count(len(arrivals))
         if isinstance(arrivals, pa.Table):
-            self._columnar.push(arrivals)
+            self._columnar.push(arrivals, times)
             self._stepwise.fall_behind()
         else:
-            push = self._stepwise.push
-            for event in arrivals:
-                push(event)
+            self._stepwise.push_all(arrivals, times)
+        if times is not None and len(times) > len(arrivals):
+            self._stepwise.pass_time(int(times[-1]))
         return self._finish()
 
     @exclusive
@@ -266,8 +270,7 @@ class Engine:
             if isinstance(part.runner, SpeculativeRunner):
                 detectors[part.name]["alpha"] = lookahead.alpha(part)
         return {
-            "clk": self._intake.clock.clk,
-            "arrivals": self._intake.position,
+            **self._intake.stats(),
             "buffered": topology.buffered,
             "quarantined": dict(self._outbox.reasons),
             "detectors": detectors,

@@ -31,6 +31,7 @@ from slackline.ordering.channel import SensorChannel
 from slackline.ordering.clock import ADVANCED, CLK, REJECTED, Clock
 from slackline.ordering.constants import NEVER
 from slackline.ordering.frontier import rises
+from slackline.ordering.wall import Wall
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -190,6 +191,8 @@ class Intake:
         self.position = 0
         #: Arrivals up to the one that last moved the clock.
         self.last_advance = 0
+        #: Wall time, from the first push that told it.
+        self.wall: Wall | None = None
 
     @property
     def hierarchy(self) -> Hierarchy:
@@ -236,6 +239,23 @@ class Intake:
             self.last_advance = position + 1
         return channel, slot, event
 
+    def pass_time(self, now: int) -> None:
+        """It is ``now`` (NEVER: nobody says), after what has arrived."""
+        if self.wall is None:
+            self.wall = Wall()
+        self.wall.take(now, self.clk)
+
+    def pass_times(self, now: Ints | None, clk: Ints) -> tuple[Ints | None, Wall | None]:
+        """The same for rows that were let in: the wall time of each, and what was known of wall time before them."""
+        if self.wall is None:
+            if now is None:
+                return None, None
+            self.wall = Wall()
+        before = self.wall.copy()
+        now = np.full(len(clk), NEVER, dtype=np.int64) if now is None else now
+        self.wall.run(now, clk)
+        return now, before
+
     def take_rows(self, ts: Ints, is_clock: Mask, keys: Ints) -> tuple[Ints, Ints]:
         """Let rows in that passed the checks: the clock after each, and those that it does not believe."""
         clk = np.empty(len(ts), dtype=np.int64)
@@ -257,14 +277,30 @@ class Intake:
         """Why an event of this type cannot be taken."""
         return Refusal(UNKNOWN_TYPE, self.hierarchy.unknown_type(name))
 
+    def stats(self) -> dict[str, Any]:
+        """What users may want to know."""
+        wall = None if self.wall is None else self.wall.stats()
+        return {"clk": self.clock.clk, "arrivals": self.position, "wall": wall}
+
     def state(self) -> dict[str, Any]:
-        return {"clock": self.clock.state(), "position": self.position, "last_advance": self.last_advance}
+        return {
+            "clock": self.clock.state(),
+            "position": self.position,
+            "last_advance": self.last_advance,
+            "wall": None if self.wall is None else self.wall.state(),
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self.clock.restore(state["clock"])
         self.clk = int(self.clock.ints[CLK])
         self.position = checked.number(state, "intake", "position")
         self.last_advance = checked.number(state, "intake", "last_advance", 0, self.position)
+        saved = checked.entry(state, "intake", "wall")
+        if saved is not None:
+            self.wall = Wall()
+            self.wall.restore(saved)
+            if self.wall.clk_at(self.wall.now) > self.clk:
+                raise checked.wrong("wall.marks", "are ahead of the clock")
 
 
 def jump(ts: int, clk: int) -> str:

@@ -20,6 +20,7 @@ from slackline.core.event import Event
 from slackline.core.outcome import News
 from slackline.engine.intake import Intake
 from slackline.engine.outbox import Outbox
+from slackline.engine.times import Ints
 from slackline.engine.topology import Topology
 from slackline.ordering.channel import Channel, DerivedChannel, SensorChannel
 from slackline.ordering.constants import FOREVER, NEVER
@@ -63,8 +64,21 @@ class Stepwise:
 
     # Arrivals.
 
-    def push(self, event: Event) -> None:
-        """Take the next arrival."""
+    def push_all(self, events: list[Event], times: Ints | None) -> None:
+        """Take the next arrivals, each at its wall time if that is told."""
+        if times is None:
+            for event in events:
+                self.push(event)
+        else:
+            for event, now in zip(events, times.tolist(), strict=False):
+                self.push(event, now)
+
+    def pass_time(self, now: int) -> None:
+        """It is ``now``, and nothing has arrived."""
+        self.intake.pass_time(now)
+
+    def push(self, event: Event, now: int | None = None) -> None:
+        """Take the next arrival, at wall time ``now`` if that is told."""
         if not self._in_step:
             self._catch_up()
         intake = self.intake
@@ -72,6 +86,8 @@ class Stepwise:
         taken = intake.take(event)
         clk = intake.clk
         moved = clk > before
+        if now is not None or intake.wall is not None:
+            intake.pass_time(NEVER if now is None else now)
         turns = self._turns(position, taken[2].ts if taken else NEVER, before, clk)
         if turns:
             parts: Sequence[Part] = self.topology.parts

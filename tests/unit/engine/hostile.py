@@ -65,7 +65,7 @@ def trees() -> list[Any]:
         {"policy": "ready", "timeout": 90, "warmup": 0, "speculation": sl.Speculation(alpha=0.3)},
     ):
         engine = sl.Engine(hierarchy(), **options)  # type: ignore[arg-type]
-        engine.push(events(0, 60))
+        engine.push(events(0, 60), now=range(700, 760))
         engine.push([sl.Event("what", 1), sl.Event("a", -4)])
         made.append(codec.load(STATE_KIND, STATE_VERSION, engine.save()))
         engine.push(table(events(60, 120)))
@@ -152,7 +152,7 @@ def trial(tree: Any, number: int) -> str | None:
     try:
         for rows in (events(120, 160), events(160, 200)):
             with suppress(sl.SlacklineError):  # closed, over its limit, or a detector whose state is odd
-                engine.push(rows if number % 2 else table(rows))
+                engine.push(rows if number % 2 else table(rows), now=1_000 + number)
         engine.stats()
         engine.save()
         engine.close()
