@@ -51,7 +51,8 @@ def run_everything() -> None:
     for policy in POLICIES:
         for speculation in (None, sl.Speculation(alpha=0.5)):
             hierarchy = sl.Hierarchy([_Echo(), _Both()], clock="tick")
-            engine = sl.Engine(hierarchy, policy=policy, speculation=speculation)
+            skew = "report" if policy == "ordered" or speculation is None else "correct"
+            engine = sl.Engine(hierarchy, policy=policy, speculation=speculation, skew=skew)
             engine.push(_arrivals(0))
             engine.push(_table(_arrivals(EVENTS)))
             engine.push(_arrivals(2 * EVENTS))

@@ -69,7 +69,7 @@ def changelog(world: World, pieces: list[tuple[int, str]], options: dict[str, An
     engine = sl.Engine(world.hierarchy(), now=Hands(7), **options)
     book, start = Book(), 0
     for size, form in pieces:
-        book.apply(push_piece(engine, world.events[start : start + size], form))
+        book.apply(push_piece(engine, world.events[start : start + size], form, world.times(start, size)))
         start += size
         engine.check_invariants()
         if restart:

@@ -108,9 +108,9 @@ def test_law_7_holds_for_chunks_while_nothing_is_late(world: World, options: dic
     for (size, form), moving in zip(pieces, plan, strict=True):
         for name, to in moving:
             book.apply(split.move(name, to))
-        piece = world.events[start : start + size]
+        piece, now = world.events[start : start + size], world.times(start, size)
         start += size
-        book.apply(split.together(lambda engine, piece=piece, form=form: push_piece(engine, piece, form)))
+        book.apply(split.together(lambda engine, args=(piece, form, now): push_piece(engine, *args)))
         for engine in split.engines:
             engine.check_invariants()
     book.apply(split.together(lambda engine: engine.close()))

@@ -83,6 +83,8 @@ class World:
     plans: tuple[Plan, ...]
     clock: tuple[str, ...]
     events: tuple[sl.Event, ...]
+    #: Wall times of the arrivals, if they are told.
+    now: tuple[int | None, ...] | None = None
 
     def hierarchy(self, declared: bool = False) -> sl.Hierarchy:
         """Fresh detectors; with ``declared`` they say from the start how far they set events back."""
@@ -91,9 +93,13 @@ class World:
             detector.sets_back = 2 * detector.set_back
         return sl.Hierarchy(detectors, clock=self.clock)
 
+    def times(self, start: int, size: int) -> Any:
+        """The wall times of a piece."""
+        return None if self.now is None else self.now[start : start + size]
+
     def __repr__(self) -> str:
         arrivals = " ".join(f"{e.type[0]}{e.source[1:]}:{e.ts}#{e.seq}" for e in self.events)
-        return f"World({list(self.plans)}, clock={self.clock}, arrivals={arrivals})"
+        return f"World({list(self.plans)}, clock={self.clock}, arrivals={arrivals}, now={self.now})"
 
 
 @st.composite
@@ -146,7 +152,10 @@ def worlds(draw: st.DrawFn, kinds: tuple[str, ...] = ("none", "bounded", "heavy"
                 arrivals.append((a, len(arrivals), event))
     arrivals.sort(key=lambda item: item[:2])
     clock = tuple(draw(st.lists(st.sampled_from(used), min_size=1, max_size=2, unique=True)))
-    return World(chosen, clock, tuple(event for *_, event in arrivals))
+    now: tuple[int | None, ...] | None = None
+    if draw(st.booleans()):
+        now = tuple(None if i % 5 == 3 else int(a) + 1000 - 2 * (i % 7 == 5) for i, (a, *_) in enumerate(arrivals))
+    return World(chosen, clock, tuple(event for *_, event in arrivals), now)
 
 
 policies = st.sampled_from(["slack", "ready", "auto", "ordered"])
@@ -169,6 +178,7 @@ def settings(draw: st.DrawFn) -> dict[str, Any]:
         "warmup": None if policy == "ordered" else draw(st.sampled_from([None, 0, 5])),
         "late": draw(st.sampled_from(["divert", "deliver"])),
         "max_jump": draw(st.sampled_from(["auto", None, 60])),
+        "skew": "report" if policy == "ordered" else draw(st.sampled_from(["report", "correct"])),
     }
 
 
@@ -208,8 +218,8 @@ class Result:
     stats: list[dict[str, Any]]
 
 
-def push_piece(engine: sl.Engine, piece: tuple[sl.Event, ...], form: str) -> list[Any]:
-    return engine.push(table(piece) if form == "table" else list(piece))
+def push_piece(engine: sl.Engine, piece: tuple[sl.Event, ...], form: str, now: Any = None) -> list[Any]:
+    return engine.push(table(piece) if form == "table" else list(piece), now=now)
 
 
 def run(
@@ -220,7 +230,7 @@ def run(
     result = Result([], [], [], {}, [])
     start = 0
     for size, form in pieces:
-        result.outputs += push_piece(engine, world.events[start : start + size], form)
+        result.outputs += push_piece(engine, world.events[start : start + size], form, world.times(start, size))
         start += size
         engine.check_invariants()
         result.stats.append(engine.stats())

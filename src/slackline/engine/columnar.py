@@ -65,7 +65,7 @@ class Columnar:
         """Take the next arrivals, with their wall times if these are told."""
         topology, intake = self.topology, self.intake
         first, before = intake.position, intake.clk
-        lots, clk = read(intake, table)
+        lots, clk = read(intake, table, now)
         if len(clk) == 0:
             return
         topology.settle(first - 1, before)

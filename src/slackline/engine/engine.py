@@ -60,6 +60,7 @@ class Engine:
                      ``time.monotonic``, say; ``"host"`` if the caller tells by :meth:`worked`.
     ``detectors``    which detectors of the hierarchy run here; all, unless others run in other engines
                      (:meth:`news`, :meth:`receive`, :meth:`detach`, :meth:`attach`).
+    ``skew``         sources whose clocks are off: ``"report"`` them, or ``"correct"`` their time stamps.
 
     >>> class Hits(Detector):
     ...     listens, publishes = ("near", "kick"), ("hit",)
@@ -95,11 +96,12 @@ class Engine:
         speculation: Speculation | Mapping[str, Speculation] | None = None,
         now: WallTime = None,
         detectors: Iterable[str] | None = None,
+        skew: str = "report",
     ) -> None:
         options = Options(
             policy=policy, margin=margin, window=window, timeout=timeout, warmup=warmup, late=late, on_error=on_error,
             max_jump=max_jump, max_buffered=max_buffered, overflow=overflow, speculation=speculation,
-            late_target=late_target,
+            late_target=late_target, skew=skew,
         )  # fmt: skip
         self._start(hierarchy, options, now, detectors)
 
@@ -117,7 +119,7 @@ class Engine:
         self._idle: list[None] = [None]
         self._outbox = Outbox()
         self._topology = Topology(hierarchy, options.evidence)
-        self._intake = Intake(self._topology, self._outbox, options.jump)
+        self._intake = Intake(self._topology, self._outbox, options.jump, options.lags)
         ways = (self._topology, self._intake, self._outbox, options.late == "deliver")
         self._stepwise, self._columnar = Stepwise(*ways), Columnar(*ways)
         self._lookahead = LookAhead(hierarchy)
@@ -274,7 +276,6 @@ class Engine:
             "buffered": topology.buffered,
             "quarantined": dict(self._outbox.reasons),
             "detectors": detectors,
-            "types": {name: channel.stats() for name, channel in (topology.sensors | topology.derived).items()},
             "options": self._options.plain(),
             "changed": self._changed,
         }
@@ -385,6 +386,7 @@ class Engine:
         running = list(state["topology"]["units"])
         engine = cls.__new__(cls)
         engine._start(hierarchy, options, now, None if running == list(hierarchy.names) else running)
+        engine._topology.check_types(state["topology"])
         engine._intake.restore(state["intake"])
         engine._topology.restore(state["topology"], engine._intake.position)
         engine._outbox.restore(state["outbox"])

@@ -31,12 +31,16 @@ from slackline.ordering.channel import SensorChannel
 from slackline.ordering.clock import ADVANCED, CLK, REJECTED, Clock
 from slackline.ordering.constants import NEVER
 from slackline.ordering.frontier import rises
+from slackline.ordering.skew import Skews
 from slackline.ordering.wall import Wall
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 UNKNOWN_TYPE, CLOCK_JUMP = "unknown type", "clock jump"
+#: The field of an event whose time stamp was corrected that holds the one it came with.
+GIVEN = "ts_given"
+_NO_TIMES: Ints = np.empty(0, dtype=np.int64)
 _PLAIN_SOURCES = frozenset({str, int, type(None)})
 #: A type that nobody has declared.
 UNDECLARED = EventType("undeclared")
@@ -182,7 +186,7 @@ def _plain(value: Any) -> Any:
 class Intake:
     """Lets arrivals in: numbers them, asks the checks, drops duplicates, moves the clock."""
 
-    def __init__(self, topology: Topology, outbox: Outbox, max_jump: int) -> None:
+    def __init__(self, topology: Topology, outbox: Outbox, max_jump: int, skew: str | None = None) -> None:
         self.topology = topology
         self.outbox = outbox
         self.clock = Clock(max_jump)
@@ -193,6 +197,8 @@ class Intake:
         self.last_advance = 0
         #: Wall time, from the first push that told it.
         self.wall: Wall | None = None
+        #: What is known of sources whose clocks are off.
+        self.skews = None if skew is None else Skews(list(topology.sensors), skew == "correct")
 
     @property
     def hierarchy(self) -> Hierarchy:
@@ -202,8 +208,8 @@ class Intake:
         """What is declared of a type."""
         return self.hierarchy.types.get(name, UNDECLARED)
 
-    def take(self, event: Event) -> tuple[SensorChannel, int, Event] | None:
-        """Let one event in: its channel, the number of its source there, and the event as it is taken."""
+    def take(self, event: Event, now: int = NEVER) -> tuple[SensorChannel, int, Event] | None:
+        """Let one event in, at a wall time: its channel, the number of its source there, and the event as taken."""
         position = self.position
         self.position = position + 1
         name: Any = event.type
@@ -229,14 +235,20 @@ class Intake:
         if seq is not None and channel.senders.is_duplicate(slot, seq):
             channel.senders.duplicates += 1
             return None
-        fate = self.clock.tick(ts, channel.is_clock, channel.key | slot)
+        if self.skews is None:
+            fate, stamp = self.clock.tick(ts, channel.is_clock, channel.key | slot), ts
+        else:
+            wall = now if self.wall is None else max(now, self.wall.now)
+            fate, stamp = self.skews.tick(self.clock, channel, slot, ts, position, wall)
         if fate == REJECTED:
             self.outbox.quarantine(event, CLOCK_JUMP, jump(ts, self.clk), position)
             return None
         channel.events += 1
         if fate == ADVANCED:
-            self.clk = ts
+            self.clk = int(self.clock.ints[CLK])
             self.last_advance = position + 1
+        if stamp != ts:
+            event = Event.of(event.type, stamp, source, seq, {**event.payload, GIVEN: ts})
         return channel, slot, event
 
     def pass_time(self, now: int) -> None:
@@ -256,15 +268,22 @@ class Intake:
         self.wall.run(now, clk)
         return now, before
 
-    def take_rows(self, ts: Ints, is_clock: Mask, keys: Ints) -> tuple[Ints, Ints]:
-        """Let rows in that passed the checks: the clock after each, and those that it does not believe."""
+    def take_rows(self, ts: Ints, is_clock: Mask, keys: Ints, rows: Ints, now: Ints | None) -> tuple[Ints, Ints, Ints]:
+        """Let rows in that passed the checks: their time stamps, the clock after each, those it does not believe.
+
+        ``rows`` tells the skews whose they are; ``now`` are wall times as they were told.
+        """
         clk = np.empty(len(ts), dtype=np.int64)
-        rejected = self.clock.run(ts, is_clock, keys, clk)
+        if self.skews is None:
+            rejected = self.clock.run(ts, is_clock, keys, clk)
+        else:
+            told, wall = _NO_TIMES if now is None else now, NEVER if self.wall is None else self.wall.now
+            ts, rejected = self.skews.run(self.clock, rows, ts, is_clock, keys, self.position, told, wall, clk)
         first, self.position = self.position, self.position + len(ts)
         moved = rises(clk, self.clk)
         if len(moved):
             self.clk, self.last_advance = int(clk[-1]), first + int(moved[-1]) + 1
-        return clk, rejected
+        return ts, clk, rejected
 
     def follow(self, clk: int) -> int:
         """Let the clock follow that of another engine; stream time then."""
@@ -280,7 +299,12 @@ class Intake:
     def stats(self) -> dict[str, Any]:
         """What users may want to know."""
         wall = None if self.wall is None else self.wall.stats()
-        return {"clk": self.clock.clk, "arrivals": self.position, "wall": wall}
+        sensors, derived = self.topology.sensors, self.topology.derived
+        types = {name: channel.stats() for name, channel in (sensors | derived).items()}
+        if self.skews is not None:
+            for name, sensor in sensors.items():
+                types[name]["skewed"] = self.skews.skewed(sensor)
+        return {"clk": self.clock.clk, "arrivals": self.position, "wall": wall, "types": types}
 
     def state(self) -> dict[str, Any]:
         return {
@@ -288,6 +312,7 @@ class Intake:
             "position": self.position,
             "last_advance": self.last_advance,
             "wall": None if self.wall is None else self.wall.state(),
+            "skew": None if self.skews is None else self.skews.state(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -301,6 +326,8 @@ class Intake:
             self.wall.restore(saved)
             if self.wall.clk_at(self.wall.now) > self.clk:
                 raise checked.wrong("wall.marks", "are ahead of the clock")
+        if self.skews is not None and checked.entry(state, "intake", "skew") is not None:
+            self.skews.restore(state["skew"])
 
 
 def jump(ts: int, clk: int) -> str:

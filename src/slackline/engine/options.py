@@ -41,6 +41,7 @@ class Options:
     overflow: str = "error"
     speculation: Speculation | Mapping[str, Speculation] | None = None
     late_target: float | None = None
+    skew: str = "report"
 
     def __post_init__(self) -> None:
         one_of("policy", self.policy, POLICIES)
@@ -53,6 +54,11 @@ class Options:
             whole_number("window", self.window, 1)
         if self.late_target is not None:
             self._check_target(self.late_target)
+        one_of("skew", self.skew, ("report", "correct"))
+        if self.skew == "correct" and self.policy == "ordered":
+            raise ConfigError(
+                "skew='correct' means nothing under policy='ordered', which takes time stamps as they are."
+            )
         whole_number("max_buffered", self.max_buffered, 1)
         if self.timeout is not None:
             whole_number("timeout", self.timeout, 0)
@@ -128,6 +134,11 @@ class Options:
         if isinstance(self.max_jump, int):
             return self.max_jump
         return JUMP_OFF if self.max_jump is None or self.policy == "ordered" else JUMP_AUTO
+
+    @property
+    def lags(self) -> str | None:
+        """What to do about sources whose clocks are off: nothing where the input is in order."""
+        return None if self.policy == "ordered" else self.skew
 
     def speculation_of(self, detector: str) -> Speculation | None:
         """How a detector speculates, if it does."""

@@ -83,7 +83,7 @@ class Stepwise:
             self._catch_up()
         intake = self.intake
         position, before = intake.position, intake.clk
-        taken = intake.take(event)
+        taken = intake.take(event, NEVER if now is None else now)
         clk = intake.clk
         moved = clk > before
         if now is not None or intake.wall is not None:

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from slackline.core.batch import Column
+from slackline.core.batch import Column, object_column
 from slackline.core.errors import SchemaError
 from slackline.core.event import NO_SEQ, Event, Source
 from slackline.core.types import EventType
 from slackline.engine import arrow
-from slackline.engine.intake import CHECKS, CLOCK_JUMP, UNDECLARED, Intake, Refusal, as_refused, jump
+from slackline.engine.intake import CHECKS, CLOCK_JUMP, GIVEN, UNDECLARED, Intake, Refusal, as_refused, jump
 from slackline.ordering.channel import SensorChannel
 
 Ints = npt.NDArray[np.int64]
@@ -42,6 +42,15 @@ class Lot:
         """Keep some of the rows."""
         self.rows, self.ts, self.slots, self.seq = (a[mask] for a in (self.rows, self.ts, self.slots, self.seq))
         self.columns = {field: column[mask] for field, column in self.columns.items()}
+
+    def correct(self, ts: Ints) -> None:
+        """Give the rows other time stamps; those that came with another one keep it as a field."""
+        changed = ts != self.ts
+        if changed.any():
+            given = zip(self.ts.tolist(), changed.tolist(), strict=True)
+            self.columns[GIVEN] = object_column([stamp if differs else None for stamp, differs in given])
+            self.fields = [field for field in self.fields if field != GIVEN] + [GIVEN]
+            self.ts = ts
 
 
 class Refused(NamedTuple):
@@ -194,8 +203,11 @@ class _Table:
         return passing
 
 
-def read(intake: Intake, table: pa.Table) -> tuple[dict[str, Lot], Ints]:
-    """Let a table in: its rows by type, and the clock after each of its positions. Raises before anything changed."""
+def read(intake: Intake, table: pa.Table, now: Ints | None) -> tuple[dict[str, Lot], Ints]:
+    """Let a table in, with its wall times: its rows by type, and the clock after each of its positions.
+
+    Raises before anything changed.
+    """
     rows = _Table(intake, table)
     present = rows.rows_by_type()
     for channel, _ in present:
@@ -206,6 +218,7 @@ def read(intake: Intake, table: pa.Table) -> tuple[dict[str, Lot], Ints]:
     for refused in sorted(rows.refused):
         intake.outbox.quarantine(refused.event, *refused.refusal, position + refused.row)
     keys, is_clock = np.full(len(rows), -1, dtype=np.int64), np.zeros(len(rows), dtype=np.bool_)
+    owners = np.full(0 if intake.skews is None else len(rows), -1, dtype=np.int64)
     lots = {}
     for lot, codes, values in made:
         channel = lot.channel
@@ -216,14 +229,22 @@ def read(intake: Intake, table: pa.Table) -> tuple[dict[str, Lot], Ints]:
             lot.keep(~repeated)
         keys[lot.rows] = channel.key | lot.slots
         is_clock[lot.rows] = channel.is_clock
+        if intake.skews is not None:
+            mine = intake.skews.rows_of(channel).take(lot.slots)
+            if len(mine) == len(owners):
+                owners = mine
+            else:
+                owners[lot.rows] = mine
         lots[channel.name] = lot
-    clk, rejected = intake.take_rows(rows.ts, is_clock, keys)
+    stamps, clk, rejected = intake.take_rows(rows.ts, is_clock, keys, owners, now)
     for lot in lots.values() if len(rejected) else ():
         jumped = np.isin(lot.rows, rejected)
         for row in lot.rows[jumped].tolist():
             event = rows.event(row, lot.channel.name)
             intake.outbox.quarantine(event, CLOCK_JUMP, jump(int(rows.ts[row]), int(clk[row])), position + row)
         lot.keep(~jumped)
+    for lot in lots.values() if stamps is not rows.ts else ():
+        lot.correct(_taken(stamps, lot.rows))
     return lots, clk
 
 

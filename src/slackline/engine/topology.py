@@ -145,13 +145,16 @@ class Topology:
             "hearing": self.hearing.state(),
         }
 
-    def restore(self, state: dict[str, Any], arrivals: int) -> None:
+    def check_types(self, state: dict[str, Any]) -> None:
+        """Refuse the state of another hierarchy."""
         saved, here = sorted({*state["sensors"], *state["derived"]}), sorted(self.readers)
         if saved != here:
             raise StateError(
                 f"the state was saved with the event types {saved}, the hierarchy given has {here}; load it with the "
                 f"hierarchy it was saved with, or start anew."
             )
+
+    def restore(self, state: dict[str, Any], arrivals: int) -> None:
         self.hearing.restore(state["hearing"])
         for name, sensor in self.sensors.items():
             sensor.restore(state["sensors"][name], arrivals)

@@ -8,6 +8,10 @@ pause, a night) and the clock follows. A stream of one single source confirms it
 only source that is left of several with its ``ALONE_CONFIRMS``-th.
 
 ``max_jump="auto"`` means ``AUTO_STEPS`` times the mean step of the clock, in force after ``AUTO_AFTER`` steps.
+
+**Agreed time.** A source whose clock is wrong by a minute stays below that bound. Where such sources are put right
+(``skew="correct"``), stream time is what *two* different sources have reached: ``tick_agreed``. So no single one moves
+it, however wrong, unless it is alone, by the numbers above.
 """
 
 from __future__ import annotations
@@ -34,10 +38,12 @@ JUMP_OFF, JUMP_AUTO = -1, 0
 STOOD, ADVANCED, REJECTED = 0, 1, 2
 
 CLK, STEPS, FAR_RUN, FAR_KEY, FAR_MIXED, FIRST_KEY, MANY_KEYS = range(7)
+#: The greatest time stamp and whose it is; who came last, and how often in a row.
+TOP, TOP_WHO, LAST_WHO, RUN = range(7, 11)
 
-_START: npt.NDArray[np.int64] = np.array([NEVER, 0, 0, 0, 0, NEVER, 0], dtype=np.int64)
-_LEAST: npt.NDArray[np.int64] = np.array([NEVER, 0, 0, 0, 0, NEVER, 0], dtype=np.int64)
-_MOST: npt.NDArray[np.int64] = np.array([MAX_TS, 2**62, 2**62, 2**62, 1, 2**62, 1], dtype=np.int64)
+_START: npt.NDArray[np.int64] = np.array([NEVER, 0, 0, 0, 0, NEVER, 0, NEVER, -1, -1, 0], dtype=np.int64)
+_LEAST: npt.NDArray[np.int64] = np.array([NEVER, 0, 0, 0, 0, NEVER, 0, NEVER, -1, -1, 0], dtype=np.int64)
+_MOST: npt.NDArray[np.int64] = np.array([MAX_TS, *[2**62] * 3, 1, 2**62, 1, MAX_TS, *[2**62] * 3], dtype=np.int64)
 
 
 class Clock:
@@ -69,6 +75,10 @@ class Clock:
         """Take one event; ``key`` identifies its type and source. Says STOOD, ADVANCED or REJECTED."""
         return int(tick(self.ints, self.mean_step, ts, is_clock, key, self._max_jump))
 
+    def tick_agreed(self, ts: int, is_clock: bool, key: int, who: int) -> int:
+        """The same, where it takes two sources to move the clock; ``who`` identifies the source, whatever its type."""
+        return int(tick_agreed(self.ints, self.mean_step, ts, is_clock, key, who, self._max_jump))
+
     def run(
         self,
         ts: npt.NDArray[np.int64],
@@ -91,8 +101,9 @@ class Clock:
         self.ints, self.mean_step = ints, checked.floats(state, "clock", "mean_step", 1)
 
 
-@njit(cache=True)
-def tick(ints, mean_step, ts, is_clock, key, max_jump):  # type: ignore[no-untyped-def]
+@njit(cache=True, inline="always")
+def _tick(ints, mean_step, ts, reached, is_clock, key, max_jump):  # type: ignore[no-untyped-def]
+    """One event: ``reached`` is up to where it may move the clock, unless it is far ahead."""
     if ints[FIRST_KEY] == NEVER:
         ints[FIRST_KEY] = key
     elif ints[FIRST_KEY] != key:
@@ -106,12 +117,12 @@ def tick(ints, mean_step, ts, is_clock, key, max_jump):  # type: ignore[no-untyp
             far = ts - clk > AUTO_STEPS * max(1.0, mean_step[0])
     if not far:
         ints[FAR_RUN] = 0
-        if not is_clock or ts <= clk:
+        if not is_clock or reached <= clk:
             return STOOD
         if clk != NEVER:
             ints[STEPS] += 1
-            mean_step[0] += (ts - clk - mean_step[0]) / min(ints[STEPS], 64)
-        ints[CLK] = ts
+            mean_step[0] += (reached - clk - mean_step[0]) / min(ints[STEPS], 64)
+        ints[CLK] = reached
         return ADVANCED
     if ints[FAR_RUN] == 0:
         ints[FAR_KEY] = key
@@ -121,11 +132,42 @@ def tick(ints, mean_step, ts, is_clock, key, max_jump):  # type: ignore[no-untyp
     ints[FAR_RUN] += 1
     if not is_clock:
         return STOOD
-    if ints[FAR_MIXED] == 1 or ints[FAR_RUN] >= (ALONE_CONFIRMS if ints[MANY_KEYS] else SOLE_CONFIRMS):
+    if ints[FAR_MIXED] == 1 or ints[FAR_RUN] >= _enough_alone(ints):
         ints[FAR_RUN] = 0
         ints[CLK] = ts
         return ADVANCED
     return REJECTED
+
+
+@njit(cache=True, inline="always")
+def _enough_alone(ints):  # type: ignore[no-untyped-def]
+    """How many events in a row one source needs to be believed."""
+    return ALONE_CONFIRMS if ints[MANY_KEYS] else SOLE_CONFIRMS
+
+
+@njit(cache=True)
+def tick(ints, mean_step, ts, is_clock, key, max_jump):  # type: ignore[no-untyped-def]
+    return _tick(ints, mean_step, ts, ts, is_clock, key, max_jump)
+
+
+@njit(cache=True)
+def tick_agreed(ints, mean_step, ts, is_clock, key, who, max_jump):  # type: ignore[no-untyped-def]
+    if not is_clock:
+        return _tick(ints, mean_step, ts, ts, False, key, max_jump)
+    run = ints[RUN] + 1 if who == ints[LAST_WHO] else 1
+    reached = NEVER
+    if run >= _enough_alone(ints):
+        reached = ts
+    elif who != ints[TOP_WHO]:
+        reached = min(ts, ints[TOP])
+    fate = _tick(ints, mean_step, ts, reached, True, key, max_jump)
+    if fate != REJECTED:
+        ints[LAST_WHO] = who
+        ints[RUN] = run
+        if ts > ints[TOP]:
+            ints[TOP] = ts
+            ints[TOP_WHO] = who
+    return fate
 
 
 @njit(cache=True)

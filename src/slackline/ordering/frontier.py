@@ -145,7 +145,7 @@ def _measure_arrival(ints, floats, at, rules):  # type: ignore[no-untyped-def]
     if at.slot >= 0:
         if rules.is_clock:
             # Where the clock stood still for it: the next one that is as late must not be late, hence the one more.
-            delay = 0 if clk > before else clk + 1 - at.ts
+            delay = 0 if clk > before else max(0, clk + 1 - at.ts)
             measure_itself(ints, floats, delay, clk, rules.margin, rules.block)
         else:
             note(ints, floats, at.ts, before)

@@ -60,7 +60,7 @@ def trees() -> list[Any]:
     """Saved engines of several kinds, as trees: with events and rows that wait, with speculation, set aside events."""
     made = []
     for options in (
-        {"policy": "auto", "warmup": 5},
+        {"policy": "auto", "warmup": 5, "skew": "correct"},
         {"policy": "slack", "late": "deliver"},
         {"policy": "ready", "timeout": 90, "warmup": 0, "speculation": sl.Speculation(alpha=0.3)},
     ):
