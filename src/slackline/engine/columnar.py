@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -104,7 +105,10 @@ class Columnar:
         lot = chunk.lots.get(channel.name)
         empty = np.empty(0, dtype=np.int64)
         rows, slots, ts = (lot.rows, lot.slots, lot.ts) if lot else (empty, empty, empty)
-        frontier, slack = channel.run(rows, slots, ts, chunk.first, chunk.before, chunk.clk, chunk.heard)
+        if lot and lot.anew is not None:
+            frontier, slack = self._run_in_pieces(channel, lot, lot.anew, chunk)
+        else:
+            frontier, slack = channel.run(rows, slots, ts, chunk.first, chunk.before, chunk.clk, chunk.heard)
         chunk.frontiers[channel.name], chunk.slacks[channel.name] = frontier, slack
         if lot:
             channel.events += len(rows)
@@ -112,6 +116,26 @@ class Columnar:
                 channel.store.add(
                     ts, slots, lot.seq, rows + chunk.first, lot.columns, channel.senders.ranks_of, lot.fields
                 )
+
+    @staticmethod
+    def _run_in_pieces(channel: SensorChannel, lot: Lot, anew: Ints, chunk: Chunk) -> tuple[Ints, Ints]:
+        """The frontier and K after each position, where the time stamps of sources become others on the way."""
+        frontiers, slacks = [], []
+        cuts = [0, *lot.rows[anew].tolist(), len(chunk.clk)]
+        for nth, (start, stop) in enumerate(pairwise(cuts)):
+            if nth:
+                channel.begin_anew(int(lot.slots[anew[nth - 1]]))
+            if start < stop:
+                mine = slice(*np.searchsorted(lot.rows, (start, stop)).tolist())
+                before = int(chunk.clk[start - 1]) if start else chunk.before
+                heard = None if chunk.heard is None else (chunk.heard[0][start:stop], chunk.heard[1][start:stop])
+                frontier, slack = channel.run(
+                    lot.rows[mine] - start, lot.slots[mine], lot.ts[mine], chunk.first + start, before,
+                    chunk.clk[start:stop], heard,
+                )  # fmt: skip
+                frontiers.append(frontier)
+                slacks.append(slack)
+        return np.concatenate(frontiers), np.concatenate(slacks)
 
     def _elsewhere(self, channel: DerivedChannel, chunk: Chunk) -> None:
         """A type whose publisher runs elsewhere: during a chunk there is no news of it."""

@@ -16,7 +16,7 @@ from slackline.core.outcome import Late, News, Output, Quarantined
 from slackline.engine import moving
 from slackline.engine.columnar import Columnar
 from slackline.engine.exclusive import exclusive
-from slackline.engine.intake import Intake, events_of
+from slackline.engine.intake import Intake, rows_of
 from slackline.engine.limit import Limit
 from slackline.engine.options import Options, WallTime
 from slackline.engine.outbox import Outbox
@@ -164,10 +164,7 @@ class Engine:
         """
         if self._closed:
             raise ClosedError("push after close(): the stream has ended. Make a new engine for another stream.")
-        if isinstance(arrivals, pa.RecordBatch):
-            arrivals = pa.Table.from_batches([arrivals])
-        elif not isinstance(arrivals, pa.Table):
-            arrivals = events_of(arrivals)
+        arrivals = rows_of(arrivals)
         if self._limit.is_full:
             self._limit.refuse_unless_clock(arrivals)
         times = None if now is None else times_of(now, len(arrivals))
@@ -264,18 +261,12 @@ class Engine:
     @exclusive
     def stats(self) -> dict[str, Any]:
         """K, delays, buffers and counts, per detector and per type; plain values that JSON can hold."""
-        topology, lookahead = self._topology, self._lookahead
         self._settle()
-        detectors = {}
-        for part in topology.parts:
-            detectors[part.name] = {"level": self.hierarchy.levels[part.name], **part.stats()}
-            if isinstance(part.runner, SpeculativeRunner):
-                detectors[part.name]["alpha"] = lookahead.alpha(part)
         return {
             **self._intake.stats(),
-            "buffered": topology.buffered,
+            "buffered": self._topology.buffered,
             "quarantined": dict(self._outbox.reasons),
-            "detectors": detectors,
+            "detectors": self._lookahead.stats(self._topology.parts),
             "options": self._options.plain(),
             "changed": self._changed,
         }

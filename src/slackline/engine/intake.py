@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from slackline.core.errors import ConfigError
 from slackline.core.event import Event, Source
@@ -40,7 +41,7 @@ Mask = npt.NDArray[np.bool_]
 UNKNOWN_TYPE, CLOCK_JUMP = "unknown type", "clock jump"
 #: The field of an event whose time stamp was corrected that holds the one it came with.
 GIVEN = "ts_given"
-_NO_TIMES: Ints = np.empty(0, dtype=np.int64)
+_NO_ROWS: Ints = np.empty(0, dtype=np.int64)
 _PLAIN_SOURCES = frozenset({str, int, type(None)})
 #: A type that nobody has declared.
 UNDECLARED = EventType("undeclared")
@@ -198,6 +199,7 @@ class Intake:
         #: Wall time, from the first push that told it.
         self.wall: Wall | None = None
         #: What is known of sources whose clocks are off.
+        self.anew = False  # whether with the last event its source's time stamps have become others
         self.skews = None if skew is None else Skews(list(topology.sensors), skew == "correct")
 
     @property
@@ -239,7 +241,7 @@ class Intake:
             fate, stamp = self.clock.tick(ts, channel.is_clock, channel.key | slot), ts
         else:
             wall = now if self.wall is None else max(now, self.wall.now)
-            fate, stamp = self.skews.tick(self.clock, channel, slot, ts, position, wall)
+            fate, stamp, self.anew = self.skews.tick(self.clock, channel, slot, ts, position, wall)
         if fate == REJECTED:
             self.outbox.quarantine(event, CLOCK_JUMP, jump(ts, self.clk), position)
             return None
@@ -268,22 +270,25 @@ class Intake:
         self.wall.run(now, clk)
         return now, before
 
-    def take_rows(self, ts: Ints, is_clock: Mask, keys: Ints, rows: Ints, now: Ints | None) -> tuple[Ints, Ints, Ints]:
-        """Let rows in that passed the checks: their time stamps, the clock after each, those it does not believe.
+    def take_rows(
+        self, ts: Ints, is_clock: Mask, keys: Ints, rows: Ints, now: Ints | None
+    ) -> tuple[Ints, Ints, Ints, Ints]:
+        """Let rows in that passed the checks; ``rows`` tells the skews whose they are, ``now`` are wall times as told.
 
-        ``rows`` tells the skews whose they are; ``now`` are wall times as they were told.
+        Returns their time stamps, the clock after each, the rows that it does not believe, and those with which the
+        time stamps of their source have become others.
         """
         clk = np.empty(len(ts), dtype=np.int64)
         if self.skews is None:
-            rejected = self.clock.run(ts, is_clock, keys, clk)
+            rejected, anew = self.clock.run(ts, is_clock, keys, clk), _NO_ROWS
         else:
-            told, wall = _NO_TIMES if now is None else now, NEVER if self.wall is None else self.wall.now
-            ts, rejected = self.skews.run(self.clock, rows, ts, is_clock, keys, self.position, told, wall, clk)
+            told, wall = _NO_ROWS if now is None else now, NEVER if self.wall is None else self.wall.now
+            ts, rejected, anew = self.skews.run(self.clock, rows, ts, is_clock, keys, self.position, told, wall, clk)
         first, self.position = self.position, self.position + len(ts)
         moved = rises(clk, self.clk)
         if len(moved):
             self.clk, self.last_advance = int(clk[-1]), first + int(moved[-1]) + 1
-        return ts, clk, rejected
+        return ts, clk, rejected, anew
 
     def follow(self, clk: int) -> int:
         """Let the clock follow that of another engine; stream time then."""
@@ -335,10 +340,14 @@ def jump(ts: int, clk: int) -> str:
     return f"ts {ts} is absurdly far ahead of the clock at {clk} (see max_jump)"
 
 
-def events_of(arrivals: Any) -> list[Event]:
-    """The events given, all of them, before any is taken."""
+def rows_of(arrivals: Any) -> list[Event] | pa.Table:
+    """What is given to be pushed as a list of events or a table, all of it, before any is taken."""
     if isinstance(arrivals, Event):
         return [arrivals]
+    if isinstance(arrivals, pa.Table):
+        return arrivals
+    if isinstance(arrivals, pa.RecordBatch):
+        return pa.Table.from_batches([arrivals])
     what = type(arrivals).__name__
     is_one = isinstance(arrivals, str | bytes | Mapping) or hasattr(arrivals, "columns")  # a word, a row, a frame
     if is_one or not isinstance(arrivals, Iterable):

@@ -105,6 +105,8 @@ class Stepwise:
             if channel.tracks:
                 self.topology.hearing.hear(event.ts, before, clk)
             channel.follow(position - 1, before)
+            if intake.anew:
+                channel.begin_anew(slot)
             channel.step(slot, event.ts, position, before, clk)
             if moved:
                 if self._unmeasured:

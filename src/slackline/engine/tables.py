@@ -37,6 +37,7 @@ class Lot:
     seq: Ints
     columns: dict[str, Column]
     fields: Sequence[str]  # the order of all columns, also of those that are left out as they have no value
+    anew: Ints | None = None  # the rows with which a source's time stamps have become others
 
     def keep(self, mask: Mask) -> None:
         """Keep some of the rows."""
@@ -236,7 +237,7 @@ def read(intake: Intake, table: pa.Table, now: Ints | None) -> tuple[dict[str, L
             else:
                 owners[lot.rows] = mine
         lots[channel.name] = lot
-    stamps, clk, rejected = intake.take_rows(rows.ts, is_clock, keys, owners, now)
+    stamps, clk, rejected, anew = intake.take_rows(rows.ts, is_clock, keys, owners, now)
     for lot in lots.values() if len(rejected) else ():
         jumped = np.isin(lot.rows, rejected)
         for row in lot.rows[jumped].tolist():
@@ -245,6 +246,7 @@ def read(intake: Intake, table: pa.Table, now: Ints | None) -> tuple[dict[str, L
         lot.keep(~jumped)
     for lot in lots.values() if stamps is not rows.ts else ():
         lot.correct(_taken(stamps, lot.rows))
+        lot.anew = np.flatnonzero(np.isin(lot.rows, anew)) if len(anew) else None
     return lots, clk
 
 

@@ -143,6 +143,11 @@ class SensorChannel(Channel):
         else:
             self.sources[known : self._sources] = readiness.UNKNOWN
 
+    def begin_anew(self, slot: int) -> None:
+        """The time stamps of a source are others from now on: what was known of when it delivers is not."""
+        if slot < self._sources:
+            readiness.begin_anew(self.sources, self.tree, slot)
+
     def batch(self, start: int, stop: int) -> Batch:
         """Rows of the store as a batch, without copying."""
         store = self.store

@@ -10,8 +10,9 @@ only source that is left of several with its ``ALONE_CONFIRMS``-th.
 ``max_jump="auto"`` means ``AUTO_STEPS`` times the mean step of the clock, in force after ``AUTO_AFTER`` steps.
 
 **Agreed time.** A source whose clock is wrong by a minute stays below that bound. Where such sources are put right
-(``skew="correct"``), stream time is what *two* different sources have reached: ``tick_agreed``. So no single one moves
-it, however wrong, unless it is alone, by the numbers above.
+(``skew="correct"``), it takes *two* different sources to move stream time (``tick_agreed``), or one that is alone, by
+the numbers above. What two have reached is agreed; stream time is ahead of that by ``LEAD`` usual steps of it at most,
+which is the time in which the next source comes along. So no single source drags it, however wrong it is.
 """
 
 from __future__ import annotations
@@ -32,18 +33,22 @@ AUTO_AFTER = 16
 SOLE_CONFIRMS = 3
 #: The same where others were there before: long enough for them to come in between, were they still there.
 ALONE_CONFIRMS = 32
+#: Steps by which stream time may be ahead of what is agreed; a longer step counts as so many for the usual one.
+LEAD = 8
 JUMP_OFF, JUMP_AUTO = -1, 0
 
 #: What became of an event at the clock.
 STOOD, ADVANCED, REJECTED = 0, 1, 2
 
 CLK, STEPS, FAR_RUN, FAR_KEY, FAR_MIXED, FIRST_KEY, MANY_KEYS = range(7)
-#: The greatest time stamp and whose it is; who came last, and how often in a row.
-TOP, TOP_WHO, LAST_WHO, RUN = range(7, 11)
+#: The greatest time stamp and whose it is; who came last, and how often in a row; what is agreed, and 64 times the
+#: usual step of that.
+TOP, TOP_WHO, LAST_WHO, RUN, AGREED, STEP = range(7, 13)
 
-_START: npt.NDArray[np.int64] = np.array([NEVER, 0, 0, 0, 0, NEVER, 0, NEVER, -1, -1, 0], dtype=np.int64)
-_LEAST: npt.NDArray[np.int64] = np.array([NEVER, 0, 0, 0, 0, NEVER, 0, NEVER, -1, -1, 0], dtype=np.int64)
-_MOST: npt.NDArray[np.int64] = np.array([MAX_TS, *[2**62] * 3, 1, 2**62, 1, MAX_TS, *[2**62] * 3], dtype=np.int64)
+_START: npt.NDArray[np.int64] = np.array([NEVER, 0, 0, 0, 0, NEVER, 0, NEVER, -1, -1, 0, NEVER, 0], dtype=np.int64)
+_MOST: npt.NDArray[np.int64] = np.array(
+    [MAX_TS, *[2**62] * 3, 1, 2**62, 1, MAX_TS, *[2**62] * 3, MAX_TS, 2**62], dtype=np.int64
+)
 
 
 class Clock:
@@ -95,7 +100,7 @@ class Clock:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from what ``state`` gave; ``max_jump`` is an option and stays as it is."""
-        ints = checked.ints(state, "clock", "ints", (len(_START),), _LEAST, _MOST)
+        ints = checked.ints(state, "clock", "ints", (len(_START),), _START, _MOST)
         if NEVER < ints[CLK] < 0:
             raise checked.wrong("clock.ints", "holds a time stamp below 0")
         self.ints, self.mean_step = ints, checked.floats(state, "clock", "mean_step", 1)
@@ -155,18 +160,23 @@ def tick_agreed(ints, mean_step, ts, is_clock, key, who, max_jump):  # type: ign
     if not is_clock:
         return _tick(ints, mean_step, ts, ts, False, key, max_jump)
     run = ints[RUN] + 1 if who == ints[LAST_WHO] else 1
-    reached = NEVER
+    agreed = ints[AGREED]
     if run >= _enough_alone(ints):
-        reached = ts
+        agreed = max(agreed, ts)
     elif who != ints[TOP_WHO]:
-        reached = min(ts, ints[TOP])
+        agreed = max(agreed, min(ts, ints[TOP]))
+    reached = ts if agreed != NEVER and ts - agreed <= ints[STEP] // 64 * LEAD else agreed
     fate = _tick(ints, mean_step, ts, reached, True, key, max_jump)
-    if fate != REJECTED:
-        ints[LAST_WHO] = who
-        ints[RUN] = run
-        if ts > ints[TOP]:
-            ints[TOP] = ts
-            ints[TOP_WHO] = who
+    if fate == REJECTED:
+        return fate
+    if ints[AGREED] != NEVER and agreed > ints[AGREED]:
+        ints[STEP] += min(agreed - ints[AGREED], ints[STEP] // 64 * LEAD + 1) - ints[STEP] // 64
+    ints[AGREED] = agreed
+    ints[LAST_WHO] = who
+    ints[RUN] = run
+    if ts > ints[TOP]:
+        ints[TOP] = ts
+        ints[TOP_WHO] = who
     return fate
 
 

@@ -146,6 +146,16 @@ def arrive(sources, tree, slot, ts, overdue):  # type: ignore[no-untyped-def]
     _set(tree, leaf, _frontier(row))
 
 
+@njit(cache=True)
+def begin_anew(sources, tree, slot):  # type: ignore[no-untyped-def]
+    """Forget all of a source but what was counted."""
+    row = sources[slot]
+    skipped, times_disabled = row[SKIPPED], row[TIMES_DISABLED]
+    row[:] = UNKNOWN
+    row[SKIPPED], row[TIMES_DISABLED] = skipped, times_disabled
+    _set(tree, len(sources) + slot, FOREVER)
+
+
 @njit(cache=True, inline="always")
 def is_established(row):  # type: ignore[no-untyped-def]
     """Whether a source has been there for some events; before, it is new."""

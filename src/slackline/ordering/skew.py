@@ -56,8 +56,10 @@ _HASH, _SHIFT = 0x9E37_79B9_7F4A_7C15, 60  # of 64 bits the upper four are all z
 LIMIT = 2**60
 
 #: Of a source: who, of which type; its open block; its last three blocks: least lags and beginnings; its offset.
-WHO, KIND, N, LEAST_LAG, SINCE, BLOCKS, LAG, START, OFFSET, RETURNED, ROUND = 0, 1, 2, 3, 4, 5, 6, 9, 12, 13, 14
-FIELDS = 15
+#: and what was taken off its last time stamp.
+WHO, KIND, N, LEAST_LAG, SINCE, BLOCKS, LAG = range(7)
+START, OFFSET, RETURNED, ROUND, TAKEN = 9, 12, 13, 14, 15
+FIELDS = 16
 #: Of a type: the usual lag, its spread, whether they are known.
 USUAL, SPREAD, KNOWN = range(3)
 #: Of all: whether the reference is wall time, how many sources were heard of, blocks ended in this round, rounds.
@@ -65,7 +67,7 @@ ON_WALL, HEARD, ENDED, ROUNDS = range(4)
 
 _SOURCE_LEAST: Ints = np.zeros(FIELDS, dtype=np.int64)
 _SOURCE_MOST: Ints = np.full(FIELDS, 2**62, dtype=np.int64)
-_LAGS = [LEAST_LAG, *range(LAG, LAG + 3), OFFSET]
+_LAGS = [LEAST_LAG, *range(LAG, LAG + 3), OFFSET, TAKEN]
 _SOURCE_LEAST[_LAGS], _SOURCE_MOST[_LAGS] = -2 * LIMIT, 2 * LIMIT
 _SOURCE_LEAST[[SINCE, ROUND]] = NEVER, -1
 _SOURCE_MOST[[WHO, BLOCKS, RETURNED]] = 2**32, 3, BLOCK
@@ -102,8 +104,8 @@ class Skews:
         if channel.name not in self._rows:
             self._extend([channel.name])
         rows = self._rows[channel.name]
-        if len(rows) < len(channel.names):
-            rows = self._make_room(channel.name, channel.names[len(rows) :])
+        if len(rows) < len(channel.senders.names):
+            rows = self._make_room(channel.name, channel.senders.names[len(rows) :])
         return rows
 
     def _make_room(self, name: str, sources: list[Source]) -> Ints:
@@ -120,36 +122,41 @@ class Skews:
 
     def tick(
         self, clock: Clock, channel: SensorChannel, slot: int, ts: int, position: int, wall: int
-    ) -> tuple[int, int]:
-        """One event at the clock, at a wall time (NEVER: not known): what becomes of it, and its time stamp."""
+    ) -> tuple[int, int, bool]:
+        """One event at the clock, at a wall time (NEVER: not known).
+
+        What becomes of it, its time stamp, and whether something else is taken off that than off its source's last.
+        """
         key, is_clock = channel.key | slot, channel.is_clock
         if not self.corrects and position >= ALL and (position * _HASH & 2**64 - 1) >> _SHIFT:
-            return clock.tick(ts, is_clock, key), ts
+            return clock.tick(ts, is_clock, key), ts, False
         row = int(self.rows_of(channel)[slot])
+        before = int(self.sources[row, TAKEN])
         stamp = int(take(self.ints, self.kinds, self.sources, row, ts, wall, clock.ints, clock.mean_step))
         if not self.corrects:
-            return clock.tick(ts, is_clock, key), ts
-        return clock.tick_agreed(stamp, is_clock, key, int(self.sources[row, WHO])), stamp
+            return clock.tick(ts, is_clock, key), ts, False
+        fate = clock.tick_agreed(stamp, is_clock, key, int(self.sources[row, WHO]))
+        return fate, stamp, int(self.sources[row, TAKEN]) != before
 
     def run(
         self, clock: Clock, rows: Ints, ts: Ints, is_clock: npt.NDArray[np.bool_], key: Ints, first: int, now: Ints,
         wall: int, clk: Ints,
-    ) -> tuple[Ints, Ints]:  # fmt: skip
+    ) -> tuple[Ints, Ints, Ints]:  # fmt: skip
         """The same for a chunk, ``now`` being the wall times, if any, and ``wall`` that before: fills ``clk``.
 
-        Returns the time stamps and the rows that the clock does not believe.
+        Returns the time stamps, the rows that the clock does not believe, and those where something else is taken off.
         """
         stamps = ts.copy() if self.corrects else ts
-        rejected = run_ticks(
+        rejected, anew = run_ticks(
             self.ints, self.kinds, self.sources, rows, stamps, first, now, wall, clock.ints, clock.mean_step,
             is_clock, key, clock.max_jump, clk, self.corrects,
         )  # fmt: skip
-        return stamps, np.flatnonzero(rejected)
+        return stamps, np.flatnonzero(rejected), np.flatnonzero(anew)
 
     def skewed(self, channel: SensorChannel) -> dict[Source, int]:
         """The sources of a type that are off, and by how much; ahead is positive."""
         offsets = self.sources[self.rows_of(channel), OFFSET].tolist()
-        return {source: offset for source, offset in zip(channel.names, offsets, strict=False) if offset}
+        return {source: offset for source, offset in zip(channel.senders.names, offsets, strict=False) if offset}
 
     def state(self) -> dict[str, Any]:
         sources = {name: self.sources[rows] for name, rows in self._rows.items()}
@@ -199,7 +206,7 @@ def _take(ints, kinds, sources, row, ts, wall, clock, mean_step):  # type: ignor
     elif lag < sources[row, LEAST_LAG]:
         sources[row, LEAST_LAG] = lag
     sources[row, N] = n + 1
-    if n + 1 < BLOCK and sources[row, OFFSET] == 0:
+    if n + 1 < BLOCK and sources[row, OFFSET] == 0 and sources[row, TAKEN] == 0:
         return ts
     return _look(ints, kinds, sources, row, ts, lag, reference, mean_step[0])
 
@@ -219,6 +226,7 @@ def _look(ints, kinds, sources, row, ts, lag, reference, step):  # type: ignore[
     stamp = ts
     if s[OFFSET] != 0:
         stamp = _corrected(kind, s, ts, lag, scale)
+    s[TAKEN] = ts - stamp
     if s[N] >= BLOCK:
         distance = _abs(s[LEAST_LAG] - kind[USUAL]) if kind[KNOWN] else 0
         if reference - s[SINCE] >= distance // 3:
@@ -315,14 +323,16 @@ def _judge(s, kind, reference, scale):  # type: ignore[no-untyped-def]
 def run_ticks(  # type: ignore[no-untyped-def]
     ints, kinds, sources, rows, ts, first, now, wall, clock, mean_step, is_clock, key, max_jump, clk, corrects
 ):
-    rejected = np.zeros(len(ts), dtype=np.bool_)
+    rejected, anew = np.zeros(len(ts), dtype=np.bool_), np.zeros(len(ts), dtype=np.bool_)
     for p in range(len(ts)):
         if len(now) > 0:
             wall = max(wall, now[p])
         row = rows[p]
         if row >= 0:
             if corrects:
+                before = sources[row, TAKEN]
                 ts[p] = _take(ints, kinds, sources, row, ts[p], wall, clock, mean_step)
+                anew[p] = sources[row, TAKEN] != before
                 who = sources[row, WHO]
                 fate = tick_agreed(clock, mean_step, ts[p], is_clock[p], key[p], who, max_jump)
             else:
@@ -331,4 +341,4 @@ def run_ticks(  # type: ignore[no-untyped-def]
                 fate = tick(clock, mean_step, ts[p], is_clock[p], key[p], max_jump)
             rejected[p] = fate == REJECTED
         clk[p] = clock[CLK]
-    return rejected
+    return rejected, anew

@@ -68,6 +68,14 @@ class LookAhead:
         alpha = part.runner.options.alpha
         return self.accounts[part.name].alpha(self.controller.alpha) if isinstance(alpha, str) else float(alpha)
 
+    def stats(self, parts: Sequence[Part]) -> dict[str, Any]:
+        """What users may want to know of each detector."""
+        found = {part.name: {"level": self.hierarchy.levels[part.name], **part.stats()} for part in parts}
+        for part in parts:
+            if isinstance(part.runner, SpeculativeRunner):
+                found[part.name]["alpha"] = self.alpha(part)
+        return found
+
     def early_horizon(self, part: Part, clk: int) -> int:
         """Up to where the detector may look."""
         unit, alpha = part.unit, self.alpha(part)

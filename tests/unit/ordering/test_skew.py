@@ -26,7 +26,7 @@ class Room:
         self.position = 0
 
     def take(self, source: Any, ts: int, wall: int = NEVER) -> int:
-        slot = self.channel.slot(source)
+        slot = self.channel.senders.slot(source)
         stamp = self.skews.tick(self.clock, self.channel, slot, ts, self.position, wall)[1]
         self.position += 1
         return stamp
@@ -141,7 +141,7 @@ def test_types_are_apart_and_wall_time_begins_anew() -> None:
     for i in range(200, 400):
         rounds(room, FOUR, 1, start=i, walled=False)
         for source in "abc":  # 5,000 late, all of them: that is how this type is
-            slot = other.slot(source)
+            slot = other.senders.slot(source)
             room.skews.tick(room.clock, other, slot, 10 * i + 5_000, room.position, NEVER)
     assert room.skews.skewed(other) == {}
     room.take("a", 15_000, 77)
@@ -166,7 +166,7 @@ def test_one_by_one_in_chunks_and_restored_is_the_same(corrects: bool, walled: b
     other, found, start = Room(corrects), [], 0
     for size in (1, 700, 3, 2_000, n):
         cut = slice(start, min(n, start + size))
-        slots = other.channel.slots_of(source[cut], list(range(6)))
+        slots = other.channel.senders.slots_of(source[cut], list(range(6)))
         rows = other.skews.rows_of(other.channel).take(slots)
         told = now[cut] if walled else np.empty(0, dtype=np.int64)
         clk, m = np.empty(len(rows), dtype=np.int64), len(rows)
