@@ -42,6 +42,11 @@ def _arrivals(start: int) -> list[sl.Event]:
     ]
 
 
+def _skewed() -> list[sl.Event]:
+    """Four sources, one of which is ahead, by more than can be chance and for long enough."""
+    return [sl.Event("tick", ts=10 * n + 200 * (van == 3), source=van) for n in range(1, 60) for van in range(4)]
+
+
 def _table(events: list[sl.Event]) -> pa.Table:
     return pa.table({name: [getattr(event, name) for event in events] for name in ("type", "ts", "source", "seq")})
 
@@ -60,6 +65,8 @@ def run_everything() -> None:
             engine = sl.Engine.load(engine.save(), hierarchy)
             engine.push(_table(_arrivals(4 * EVENTS)), now=2)
             engine.close()
+    engine = sl.Engine(sl.Hierarchy([_Echo(), _Both()], clock="tick"), skew="correct")
+    engine.push(_skewed())
 
 
 def main() -> None:
