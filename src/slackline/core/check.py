@@ -45,5 +45,12 @@ def positive(option: str, value: Any, most: float | None = None) -> float:
     return float(value)
 
 
+def text(option: str, value: Any) -> str:
+    """The value, if it is a text with something in it."""
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"{option}={value!r} is not valid; it must be a text that is not empty.")
+    return value
+
+
 def _bounds(least: float, most: float | None) -> str:
     return f"of at least {least}" if most is None else f"from {least} to {most}"

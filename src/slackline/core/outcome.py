@@ -20,7 +20,8 @@ class Output(NamedTuple):
     """A detected event. ``id`` is deterministic: the same stream gives the same ids.
 
     ``op`` is ``insert``; with speculation also ``retract`` (an early answer is taken back) and ``final`` (an early
-    answer is certain now). ``detected_at`` is stream time.
+    answer is certain now). ``detected_at`` is stream time. ``flushed`` is the reason given to
+    :meth:`~slackline.Engine.flush`, if it was that which let the detector go on; None for what was complete.
     """
 
     op: str
@@ -29,6 +30,7 @@ class Output(NamedTuple):
     final: bool
     detected_at: int
     detector: str
+    flushed: str | None = None
 
 
 class Late(NamedTuple):

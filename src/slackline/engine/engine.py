@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from slackline.core import codec
+from slackline.core.check import text
 from slackline.core.detector import Detector
 from slackline.core.errors import ClosedError, ConfigError, SlacklineError, StateError
 from slackline.core.event import Event
@@ -214,6 +215,18 @@ class Engine:
             self._stepwise.flush()
         return self._finish()
 
+    @exclusive
+    def flush(self, reason: str) -> list[Output]:
+        """Let everything that waits go on, as :meth:`close` does, and go on with the stream. Returns what was detected.
+
+        The outputs have the reason as their ``flushed``; ``stats()["flushed"]`` counts by it the events that went. What
+        arrives later at or below the last of them is late.
+        """
+        if self._closed:
+            raise ClosedError("flush after close(): the stream has ended, and nothing waits.")
+        self._stepwise.release_all(text("reason", reason))
+        return self._finish()
+
     def _finish(self) -> list[Output]:
         """Collect the outputs of a push; raise what went wrong in it."""
         topology, intake, limit = self._topology, self._intake, self._limit
@@ -266,6 +279,7 @@ class Engine:
             **self._intake.stats(),
             "buffered": self._topology.buffered,
             "quarantined": dict(self._outbox.reasons),
+            "flushed": dict(self._outbox.flushed),
             "detectors": self._lookahead.stats(self._topology.parts),
             "options": self._options.plain(),
             "changed": self._changed,
@@ -294,9 +308,7 @@ class Engine:
         """Let a detector run here no longer: all that it needs elsewhere, as bytes for :meth:`attach`."""
         self._settle()
         data = moving.packed(self._topology, self._outbox, self._lookahead, self._intake, name)
-        part = self._topology.part(name)
-        assert part is not None
-        self._topology.remove(part)
+        self._topology.remove(name)
         self._lookahead.leave(name)
         self._rewired()
         return data
@@ -312,10 +324,7 @@ class Engine:
             raise ClosedError("attach after close(): the stream has ended. Attach it to an engine that goes on.")
         self._settle()
         if isinstance(detector, Detector):
-            hierarchy = self.hierarchy.extended(detector)
-            name = next(name for name in hierarchy.names if name not in self.hierarchy.names)
-            self._topology.extend(hierarchy)
-            self._topology.add(self._topology.make(self._runner(name, detector)))
+            moving.join(self._topology, detector, self._runner)
             self._rewired()
             return []
         news, clk = moving.unpack(self._topology, self._outbox, self._lookahead, self._intake, detector, self._runner)

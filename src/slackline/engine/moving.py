@@ -59,6 +59,14 @@ def checked_news(topology: Topology, items: Iterable[News]) -> list[News]:
     return taken
 
 
+def join(topology: Topology, detector: Detector, runner_of: Callable[[str, Detector], Runner]) -> None:
+    """Let a new detector join the hierarchy, and run here."""
+    hierarchy = topology.hierarchy.extended(detector)
+    name = next(name for name in hierarchy.names if name not in topology.hierarchy.names)
+    topology.extend(hierarchy)
+    topology.add(topology.make(runner_of(name, detector)))
+
+
 def packed(topology: Topology, outbox: Outbox, lookahead: LookAhead, intake: Intake, name: str) -> bytes:
     """A detector and all that it needs elsewhere. Nothing changes here."""
     part = topology.part(name)

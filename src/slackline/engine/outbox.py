@@ -32,6 +32,9 @@ class Outbox:
         self._failures: list[tuple[str, Failure]] = []
         #: How many events were quarantined in all, by reason.
         self.reasons: Counter[str] = Counter()
+        #: Why what waits goes now, though something earlier might come; and how many events went so, by reason.
+        self.flushing: str | None = None
+        self.flushed: Counter[str] = Counter()
         #: Events and warnings of the types that other engines listen to, until they are told.
         self._unsent: dict[str, tuple[list[Event], list[int]]] = {}
 
@@ -40,7 +43,7 @@ class Outbox:
     def insert(self, part: Part, event: Event, position: int, clk: int) -> None:
         """A detector has found something that is certain."""
         detected_at = event.ts if clk == NEVER else clk
-        output = Output("insert", id_of(event), event, True, detected_at, part.name)
+        output = Output("insert", id_of(event), event, True, detected_at, part.name, self.flushing)
         self._found.append((position, part.rank, output))
         if event.type in self._unsent:
             self._unsent[event.type][0].append(event)
@@ -138,6 +141,7 @@ class Outbox:
             "late": [(position, rank, tuple(late)) for position, rank, late in self._late],
             "quarantined": [(position, tuple(item)) for position, item in self._quarantined],
             "reasons": dict(self.reasons),
+            "flushed": dict(self.flushed),
             "unsent": dict(self._unsent),
         }
 
@@ -146,12 +150,13 @@ class Outbox:
         self._late = [(p, rank, _late(item, what)) for p, rank, item in checked.items(state, what, "late")]
         aside = checked.items(state, what, "quarantined")
         self._quarantined = [(position, _quarantined(item, what)) for position, item in aside]
-        self.reasons = Counter(checked.entry(state, what, "reasons"))
+        self.reasons, self.flushed = (Counter(checked.entry(state, what, name)) for name in ("reasons", "flushed"))
         for kind, unsent in self.checked_unsent(checked.entry(state, what, "unsent"), self._unsent).items():
             self._unsent[kind] = unsent
         numbers = [*(n for *pair, _ in self._late for n in pair), *(p for p, _ in self._quarantined)]
-        words = all(type(reason) is str for reason in self.reasons)
-        if not words or not all(type(number) is int for number in (*numbers, *self.reasons.values())):
+        words = all(type(reason) is str for reason in (*self.reasons, *self.flushed))
+        numbers += [*self.reasons.values(), *self.flushed.values()]
+        if not words or not all(type(number) is int for number in numbers):
             raise checked.wrong(what, "is not counted right")
 
     @staticmethod

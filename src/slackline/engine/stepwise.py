@@ -270,6 +270,22 @@ class Stepwise:
                 for channel in part.publishes:
                     channel.ended = True
 
+    def release_all(self, reason: str) -> None:
+        """Everything that waits goes, level by level, and the stream goes on: horizons move to what went."""
+        self._catch_up()
+        intake, outbox = self.intake, self.outbox
+        outbox.flushing = reason
+        try:
+            for part in self.topology.parts:
+                unit = part.unit
+                latest, delivered = max([entry.ts for entry in unit.heap], default=NEVER), unit.delivered
+                self._run(part, max(unit.next_horizon(), latest), intake.position, intake.clk, True)
+                part.tell(intake.clk)
+                outbox.flushed[reason] += unit.delivered - delivered
+        finally:
+            outbox.flushing = None
+            self._in_step = False
+
     def release_oldest(self, keep: int) -> None:
         """Let the oldest events go until at most ``keep`` wait for each detector: horizons move without evidence."""
         self._catch_up()

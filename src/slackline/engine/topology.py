@@ -67,9 +67,9 @@ class Topology:
         self.parts += parts
         self._connect()
 
-    def remove(self, part: Part) -> None:
+    def remove(self, name: str) -> None:
         """Let a detector run here no longer."""
-        self.parts.remove(part)
+        self.parts = [part for part in self.parts if part.name != name]
         self._connect()
 
     def _connect(self) -> None:

@@ -135,6 +135,13 @@ class Unit:
         """How many events wait for this detector."""
         return len(self.heap) + len(self.overdue) + sum(n for _, n in self.stored())
 
+    def waits_for(self) -> dict[str, Any] | None:
+        """The input that holds up what waits here: how much came of it, and if too little is known of it to begin."""
+        if not self.buffered:
+            return None
+        slowest = min(self.awaited, key=lambda channel: channel.frontier)
+        return {"type": slowest.name, "events": slowest.events, "learning": slowest.frontier == NEVER}
+
     def check_invariants(self) -> None:
         """What must hold between any two pushes; tests call it."""
         assert all(entry.ts > self.horizon for entry in self.heap), f"{self.name}: waiting below the horizon"
@@ -148,6 +155,7 @@ class Unit:
             "K": self.K,
             "horizon": None if self.horizon in (NEVER, FOREVER) else self.horizon,
             "buffered": self.buffered,
+            "waits_for": self.waits_for(),
             "delivered": self.delivered,
             "late": self.late,
             "wait_mean": self.wait_sum / self.delivered if self.delivered else 0.0,
