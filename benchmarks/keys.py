@@ -118,7 +118,7 @@ def _turn(name: str, table: pa.Table, recipe: Recipe, saved: Any, cost: dict[str
     site.push(table, out)
     done("push")
     stats = site.stats()
-    out.stats(name, stats, site.rows)
+    out.stats(stats, site.rows)
     done("stats")
     saved = site.save()
     done("save")

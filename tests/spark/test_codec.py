@@ -10,9 +10,9 @@ from slackline.spark import codec
 from slackline.spark.codec import (
     ARRIVAL,
     BLOCK,
+    GROUP,
     MTIME,
     PATH,
-    SHARD,
     SITE,
     Packet,
     by_site,
@@ -69,38 +69,38 @@ def test_packets_end_where_the_file_ends_and_are_read_by_age_path_and_position()
 
 @pytest.mark.parametrize("gather", [1, 100, 10_000])
 @pytest.mark.parametrize("arrives", [True, False])
-def test_sites_of_a_shard_come_apart_each_in_arrival_order(
+def test_sites_of_a_group_come_apart_each_in_arrival_order(
     monkeypatch: pytest.MonkeyPatch, gather: int, arrives: bool
 ) -> None:
     monkeypatch.setattr(codec, "GATHER_ROWS", gather)
     rng = np.random.default_rng(1)
     arrival = rng.integers(0, 20, 300)
-    shards = pa.array(rng.integers(0, 2, 300), pa.int32())
-    table = _table(300, **{SHARD: shards}, **({ARRIVAL: arrival} if arrives else {}))
-    rows = _packed(table, (SITE, "type"), by=SHARD)
+    groups = pa.array(rng.integers(0, 2, 300), pa.int32())
+    table = _table(300, **{GROUP: groups}, **({ARRIVAL: arrival} if arrives else {}))
+    rows = _packed(table, (SITE, "type"), by=GROUP)
     order = np.argsort(arrival, kind="stable") if arrives else np.arange(300)
     given = table.take(pa.array(order)).to_pylist()
-    for shard in (0, 1):
-        found = dict(by_site(restored(reversed(_packets(rows, shard)))))
+    for group in (0, 1):
+        found = dict(by_site(restored(reversed(_packets(rows, group)))))
         assert sorted(found) == ["n", "va", "vb"]
         for site, mine in found.items():
-            wanted = [row for row in given if (row[SITE], row[SHARD]) == (site, shard)]
+            wanted = [row for row in given if (row[SITE], row[GROUP]) == (site, group)]
             assert mine["ts"].to_pylist() == [row["ts"] for row in wanted]
             assert mine["type"].to_pylist() == [row["type"] for row in wanted]
-            assert mine.schema.field("type").type == pa.string(), "a slice drags the shard's dictionary along"
+            assert mine.schema.field("type").type == pa.string(), "a slice drags the group's dictionary along"
 
 
-def test_the_only_site_of_a_shard_keeps_its_dictionaries() -> None:
-    table = pa.table({SITE: ["va"] * 4, SHARD: pa.array([3] * 4, pa.int32()), "type": list("xyxy")})
-    ((site, mine),) = by_site(restored(_packets(_packed(table, (SITE, "type"), by=SHARD), 3)))
+def test_the_only_site_of_a_group_keeps_its_dictionaries() -> None:
+    table = pa.table({SITE: ["va"] * 4, GROUP: pa.array([3] * 4, pa.int32()), "type": list("xyxy")})
+    ((site, mine),) = by_site(restored(_packets(_packed(table, (SITE, "type"), by=GROUP), 3)))
     assert site == "va"
     assert pa.types.is_dictionary(mine.schema.field("type").type)
 
 
 def test_rows_without_an_arrival_come_last() -> None:
     arrival = pa.array([None, 3.0, float("nan"), 1.0])
-    table = pa.table({SITE: ["va"] * 4, SHARD: pa.array([3] * 4, pa.int32()), "ts": [0, 1, 2, 3], ARRIVAL: arrival})
-    ((_, mine),) = by_site(restored(_packets(_packed(table, (SITE,), by=SHARD), 3)))
+    table = pa.table({SITE: ["va"] * 4, GROUP: pa.array([3] * 4, pa.int32()), "ts": [0, 1, 2, 3], ARRIVAL: arrival})
+    ((_, mine),) = by_site(restored(_packets(_packed(table, (SITE,), by=GROUP), 3)))
     assert mine["ts"].to_pylist() == [3, 1, 2, 0]
 
 

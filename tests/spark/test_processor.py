@@ -1,6 +1,7 @@
 """The stateful processor, without Spark around it."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -11,21 +12,31 @@ from tests.spark.world import embedded, hierarchy, stream
 
 from slackline.core.errors import StateError
 from slackline.spark import processor
-from slackline.spark.codec import SHARD, SITE, Packet, packer
+from slackline.spark.codec import GROUP, KEY, SITE, Packet, packer
 from slackline.spark.processor import SiteProcessor
 from slackline.spark.rows import COLUMNS
 from slackline.spark.site import Recipe
 
 
 class Store:
-    """A shard's state that counts how often it is used."""
+    """A group's state that counts how often it is used."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
         self.gets = self.puts = 0
+        self.value: Any = None
 
     def getMapState(self, name: str, key: Any, schema: Any) -> "Store":
         return self
+
+    def getValueState(self, name: str, schema: Any) -> "Store":
+        return self
+
+    def get(self) -> Any:
+        return self.value
+
+    def update(self, value: Any) -> None:
+        self.value = value
 
     def getValue(self, key: tuple[str]) -> Any:
         self.gets += 1
@@ -37,16 +48,23 @@ class Store:
 
 
 def handled(processor: SiteProcessor, store: Store, table: pa.Table) -> list[dict[str, Any]]:
-    """The rows that a new task gives out for these of one shard."""
+    """The rows that a new task gives out for these of one group."""
     processor.init(store)  # type: ignore[arg-type]
-    table = table.append_column(SHARD, pa.array([0] * len(table), pa.int32()))
-    packets = packer(SHARD, (SITE, "type", "source"), pa.int64())(table.to_batches())
+    return records(processor.handleInputRows((0,), iter(packet_rows(table)), None))
+
+
+def packet_rows(table: pa.Table) -> list[Row]:
+    """The rows of one group as Spark hands them over."""
+    table = table.append_column(GROUP, pa.array([0] * len(table), pa.int32()))
+    dictionaries = [name for name in (SITE, KEY, "type", "source") if name in table.column_names]
+    packets = packer(GROUP, dictionaries, pa.int64())(table.to_batches())
     names = ["group", *Packet._fields]
-    rows = (Row(*names)(*(row[name] for name in names)) for batch in packets for row in batch.to_pylist())
-    found = []
-    for out in processor.handleInputRows((0,), rows, None):
-        found += [dict(zip(COLUMNS.names, row, strict=True)) for row in zip(*out, strict=True)]
-    return found
+    return [Row(*names)(*(row[name] for name in names)) for batch in packets for row in batch.to_pylist()]
+
+
+def records(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """What a processor gave out, row by row."""
+    return [dict(zip(COLUMNS.names, row, strict=True)) for out in rows for row in zip(*out, strict=True)]
 
 
 def sites(table: pa.Table) -> pa.Table:

@@ -74,6 +74,11 @@ class Batch:
         return as_column(list(self._names))[self._slots[self._start : self._stop]]
 
     @property
+    def sources(self) -> tuple[Column, Sequence[Source]]:
+        """For each row the number of who sent it, and who they are."""
+        return self._slots[self._start : self._stop], self._names
+
+    @property
     def seq(self) -> Column:
         """The sources' sequence numbers, -1 where there is none."""
         return self._seq[self._start : self._stop]

@@ -4,12 +4,14 @@
 ``kicks``      near, not_near and kick events whose hits are known.
 ``ball_jitter``, ``other_jitter``  how long positions travel, for simulations of one's own.
 ``building``   a day of devices that depend on each other, with what is planted.
+``vans``       a fleet over a mobile network: many keys of few events, dead zones, duplicates, wrong clocks.
 """
 
 from slackline.sim.building import Building, building
 from slackline.sim.delays import ball_jitter, other_jitter
 from slackline.sim.kicks import HIT, kick_sites, kicks
 from slackline.sim.positions import position_chunks, positions
+from slackline.sim.vans import vans
 
 __all__ = [
     "HIT",
@@ -21,4 +23,5 @@ __all__ = [
     "other_jitter",
     "position_chunks",
     "positions",
+    "vans",
 ]

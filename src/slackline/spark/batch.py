@@ -37,7 +37,7 @@ def runner(recipe: Recipe) -> ArrowMap:
                     yield out.take()
             site.close(out)
             if recipe.stats:
-                out.stats(name, site.stats(), site.rows)
+                out.stats(site.stats(), site.rows)
         if len(out):
             yield out.take()
 

@@ -1,7 +1,7 @@
 """Packets: a micro-batch's events as Arrow IPC bytes, and their way back into arrival order.
 
 Rows are the slow part of Spark's Python path, so events cross the shuffle packed: each task cuts its input into
-packets, in the order it read them, one per file and shard (or key, see :func:`packer`). A packet says where it comes
+packets, in the order it read them, one per file and group (or key, see :func:`packer`). A packet says where it comes
 from (:class:`Packet`), and that is enough to restore the order in which the source delivered.
 
 A packet is data: Arrow IPC, never a pickle.
@@ -19,10 +19,14 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 #: Columns of the prepared input that are not the engine's. The names are ours alone.
-SITE, SHARD, ARRIVAL, MTIME, PATH, BLOCK = (
-    f"__slackline_{name}" for name in ("site", "shard", "arrival", "mtime", "path", "block")
+SITE, GROUP, KEY, ARRIVAL, MTIME, PATH, BLOCK = (
+    f"__slackline_{name}" for name in ("site", "group", "key", "arrival", "mtime", "path", "block")
 )
 PLACE = (MTIME, PATH, BLOCK)
+
+#: Groups into which the keys of a stream are hashed. Part of the checkpoint's format: with another number a key would
+#: not find its state. It bounds the tasks that can work at once.
+GROUPS = 512
 
 #: The site whose key is null; every other is its key's text behind a "v", so that none can be taken for it.
 NULL_SITE = "n"
@@ -44,7 +48,7 @@ _READ = pa.ipc.IpcReadOptions(use_threads=False)
 
 
 class Packet(NamedTuple):
-    """Events of one shard or key, in the order one task read them from one file (or one input partition)."""
+    """Events of one group or key, in the order one task read them from one file (or one input partition)."""
 
     mtime: int
     path: str
@@ -79,7 +83,7 @@ def decode(blob: bytes) -> pa.Table:
 def packer(by: str, dictionaries: Sequence[str], first: pa.DataType) -> Callable[..., Iterator[pa.RecordBatch]]:
     """The function for ``mapInArrow``: rows in, packets out.
 
-    ``by`` is the column whose values packets keep apart: ``SHARD`` for streams, ``SITE`` for batches. ``dictionaries``
+    ``by`` is the column whose values packets keep apart: ``GROUP`` for streams, ``SITE`` for batches. ``dictionaries``
     names the columns worth a dictionary; ``first`` is the type of the arrival column, whose least value in the packet
     goes along for the merge of batches (null without one).
     """
@@ -176,13 +180,13 @@ def restored(packets: Iterable[Packet]) -> pa.Table:
 
 
 def by_site(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """Each site of a shard with its rows, in arrival order; those without an arrival come last."""
+    """Each site of a group with its rows, in arrival order; those without an arrival come last."""
     table = by_arrival(table)
     at = table.schema.get_field_index(SITE)
     sites = table.column(at).combine_chunks()
     table = table.remove_column(at)
     if len(sites.dictionary) > 1:
-        table = _plain(table)  # a slice would drag the dictionaries of the whole shard along
+        table = _plain(table)  # a slice would drag the dictionaries of the whole group along
     return split(table, sites)
 
 

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 )
 
 from slackline.core.errors import ConfigError, SchemaError
-from slackline.spark.codec import ARRIVAL, BLOCK, MTIME, NULL_SITE, PATH, SITE
+from slackline.spark.codec import ARRIVAL, BLOCK, KEY, MTIME, NULL_SITE, PATH, SITE
 
 #: The engine's own column names; everything else in its tables is payload.
 ENGINE = ("ts", "type", "source", "seq")
@@ -39,14 +39,20 @@ class EventColumns:
     source: str | None = None
     seq: str | None = None
 
-    def prepare(self, df: DataFrame) -> DataFrame:
+    def prepare(self, df: DataFrame, shards: int | None = None) -> DataFrame:
         """The DataFrame as packets want it: site, arrival or place of reading, the engine's columns, the payload.
 
+        A site is a key, or with ``shards`` many, which a column tells apart.
         Raises :class:`~slackline.core.errors.SchemaError` for a column that is missing or of a type that cannot
         mean what it is given for.
         """
         check_present(df, self._given())
-        chosen = [site_column(df, self.key).alias(SITE)]
+        site = site_column(df, self.key)
+        chosen = [site.alias(SITE)]
+        if shards is not None:
+            # The number of shards is part of the name: with another one a site must not find this one's state.
+            shard = F.concat(F.lit(f"{shards}/"), F.pmod(F.hash(site), F.lit(shards)).cast("string"))
+            chosen = [F.when(site == NULL_SITE, site).otherwise(shard).alias(SITE), site.alias(KEY)]
         if self.arrival is not None:
             chosen.append(arrival_column(df, self.arrival).alias(ARRIVAL))
         chosen += place(df, with_path=self.arrival is None)

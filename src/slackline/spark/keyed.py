@@ -3,8 +3,8 @@
 A pipeline brings prepared rows (:mod:`slackline.spark.columns`) and what its machine is on either side: a stateful
 processor for streams, a function over all packets of a key for batches.
 
-**Shards.** Spark's stateful processors are called once per group, and that call alone costs up to 3 ms. So a stream's
-keys are hashed into ``SHARDS`` groups, and the state of a group is a map from keys to their machines' states: one call
+**Groups.** Spark's stateful processors are called once per group, and that call alone costs up to 3 ms. So a stream's
+keys are hashed into ``GROUPS`` groups, and the state of a group is a map from keys to their machines' states: one call
 serves many keys, and each key still costs one read and one write of its own state alone.
 """
 
@@ -19,11 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
-from slackline.spark.codec import ARRIVAL, SHARD, SITE, packer
-
-#: Groups into which the keys of a stream are hashed. Part of the checkpoint's format: with another number a key would
-#: not find its state. It bounds the tasks that can work at once.
-SHARDS = 512
+from slackline.spark.codec import ARRIVAL, GROUP, GROUPS, SITE, packer
 
 #: What ``mapInArrow`` takes.
 ArrowMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -55,12 +51,16 @@ def packed(prepared: DataFrame, dictionaries: Sequence[str], by: str) -> DataFra
 
 
 def streamed(
-    prepared: DataFrame, dictionaries: Sequence[str], processor: StatefulProcessor, schema: StructType
+    prepared: DataFrame,
+    dictionaries: Sequence[str],
+    processor: StatefulProcessor,
+    schema: StructType,
+    time_mode: str = "None",
 ) -> DataFrame:
-    """A stream's rows through a stateful processor, shard by shard."""
-    sharded = prepared.withColumn(SHARD, F.pmod(F.hash(SITE), F.lit(SHARDS)))
-    groups = packed(sharded, [SITE, *dictionaries], SHARD).drop("first").groupBy("group")
-    return groups.transformWithState(processor, outputStructType=schema, outputMode="Append", timeMode="None")
+    """A stream's rows through a stateful processor, group by group."""
+    grouped = prepared.withColumn(GROUP, F.pmod(F.hash(SITE), F.lit(GROUPS)))
+    groups = packed(grouped, [SITE, *dictionaries], GROUP).drop("first").groupBy("group")
+    return groups.transformWithState(processor, outputStructType=schema, outputMode="Append", timeMode=time_mode)
 
 
 def whole(prepared: DataFrame, dictionaries: Sequence[str], run: ArrowMap, schema: StructType) -> DataFrame:

@@ -23,16 +23,19 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from slackline.core.check import whole_number
 from slackline.core.errors import ConfigError, SchemaError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.types import EventType
 from slackline.spark.batch import runner
-from slackline.spark.codec import ARRIVAL, PLACE, SITE
+from slackline.spark.codec import ARRIVAL, KEY, PLACE, SITE
 from slackline.spark.columns import EventColumns, key_back
 from slackline.spark.keyed import arrival_type, arrow_schema, streamed, whole
 from slackline.spark.processor import SiteProcessor
 from slackline.spark.rows import COLUMNS, SCHEMA, apart
 from slackline.spark.session import check, check_size
+from slackline.spark.sharded import keyed
+from slackline.spark.silence import Silence
 from slackline.spark.site import Recipe
 
 #: What `typed` puts before the event's own fields.
@@ -50,6 +53,9 @@ def detect(
     source: str | None = None,
     seq: str | None = None,
     stats: bool = True,
+    shards: int | None = None,
+    idle: str | None = None,
+    forget: str | None = None,
     **engine_options: Any,
 ) -> DataFrame:
     """Put a DataFrame's events in order, per key, and run the hierarchy's detectors on them.
@@ -66,26 +72,41 @@ def detect(
     :class:`~slackline.Engine` (``policy``, ``margin``, ``late``, ``speculation``, ...). ``stats=False`` leaves the
     statistics rows out.
 
-    The result has the columns ``key, op, id, type, ts, detected_at, detector, final, payload, kind, change``. ``kind``
-    is ``event``, ``late``, ``quarantine`` or ``stats``; ``payload`` is JSON; ``change`` counts a key's events;
-    ``(key, id, change)`` identifies a row, however often it is computed. With ``speculation`` the events are a
+    - ``shards``: hash the keys into so many streams, each ordered as one, for many keys of few events. Detectors still
+      see each key by itself. Statistics are those of a shard then, with a null key.
+    - ``idle``: after so much wall time without rows of a key, such as ``"30 seconds"``, what waits is released as at
+      the end of the stream.
+    - ``forget``: after so much, such as ``"1 day"``, the key's state is dropped.
+
+    The result has the columns ``key, op, id, type, ts, detected_at, detector, final, payload, kind, change, flushed``.
+    ``kind`` is ``event``, ``late``, ``quarantine`` or ``stats``; ``payload`` is JSON; ``change`` counts a key's events;
+    ``(key, id, change)`` identifies a row, however often it is computed; ``flushed`` is ``idle`` or ``forget`` for
+    what was released by that, null for what was complete. With ``speculation`` the events are a
     changelog: see :func:`~slackline.spark.current`. A batch DataFrame gives what the stream gives after its end, with
     the engine closed; there is nothing to be early for, so it does not speculate.
     """
     streaming = df.isStreaming
     check(df.sparkSession, streaming=streaming)
     columns = EventColumns(key=key, ts=ts, type=type, arrival=arrival, source=source, seq=seq)
-    prepared = columns.prepare(df)
-    recipe = Recipe(hierarchy, engine_options, stats)
+    silence = Silence.of(idle, forget)
+    if shards is not None:
+        whole_number("shards", shards, 1)
+        if silence.forget is not None:
+            raise ConfigError(
+                f"forget={forget!r} does not go with shards={shards}, whose keys have one state; leave one of them out."
+            )
+        hierarchy = keyed(hierarchy, df.columns, engine_options.get("late", "divert"))
+    prepared = columns.prepare(df, shards)
+    recipe = Recipe(hierarchy, engine_options, stats, sharded=shards is not None)
     words = [field.name for field in prepared.schema if field.dataType == StringType()]
-    dictionaries = [name for name in words if name in ("type", "source")]
+    dictionaries = [name for name in words if name in ("type", "source", KEY)]
     _try_out(recipe, prepared, dictionaries)
     if not streaming:
         recipe = replace(recipe, options={**engine_options, "speculation": None})
     if streaming:
         check_size(df.sparkSession, recipe)
-        processor = SiteProcessor(recipe, arrival_type(prepared))
-        rows = apart(streamed(prepared, dictionaries, processor, COLUMNS))
+        processor = SiteProcessor(recipe, arrival_type(prepared), silence, shards)
+        rows = apart(streamed(prepared, dictionaries, processor, COLUMNS, "ProcessingTime" if silence else "None"))
     else:
         rows = whole(prepared, dictionaries, runner(recipe), SCHEMA)
     return rows.withColumn("key", key_back(F.col("key"), columns.key_type(df)))
@@ -122,8 +143,9 @@ def typed(df: DataFrame, event_type: str | EventType, schema: str | StructType |
 
 def _try_out(recipe: Recipe, prepared: DataFrame, dictionaries: list[str]) -> None:
     """Let an engine of the same make see an empty table of the same columns, so that mistakes show here and now."""
-    inside = StructType([f for f in prepared.schema.fields if f.name not in (SITE, ARRIVAL, *PLACE)])
+    inside = StructType([f for f in prepared.schema.fields if f.name not in (SITE, KEY, ARRIVAL, *PLACE)])
     table = arrow_schema(inside).empty_table()
+    dictionaries = [name for name in dictionaries if name != KEY]
     for name in dictionaries:
         at = table.schema.get_field_index(name)
         table = table.set_column(at, name, table.column(at).dictionary_encode())

@@ -1,6 +1,6 @@
-"""The streaming side: stateful processors, called once per shard and micro-batch.
+"""The streaming side: stateful processors, called once per group and micro-batch.
 
-A shard's state is a map: of each key that has rows in the micro-batch, one value is read once and written once.
+A group's state is a map: of each key that has rows in the micro-batch, one value is read once and written once.
 """
 
 from __future__ import annotations
@@ -12,19 +12,33 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import BinaryType, DataType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
 
-from slackline.spark.codec import Packet, by_site, decode, encode, restored, slices
+from slackline.core.errors import StateError
+from slackline.spark.codec import GROUPS, Packet, by_site, decode, encode, restored, slices
 from slackline.spark.merge import Merge, MergeRecipe
 from slackline.spark.rows import OUTPUT_ROWS, OutputRows
+from slackline.spark.silence import Ledger, Silence
 from slackline.spark.site import Recipe, Site
+
+#: Without idle and forget.
+NEVER_SILENT = Silence()
 
 #: The key of the map.
 SITE_KEY = StructType([StructField("site", StringType())])
 
 
 def site_state(arrival: DataType) -> StructType:
-    """The state of a site: the engine's bytes, four counts and the greatest arrival."""
+    """The state of a site: the engine's bytes, four counts, the greatest arrival and when it began."""
     return StructType(
         [
             StructField("engine", BinaryType()),
@@ -33,6 +47,7 @@ def site_state(arrival: DataType) -> StructType:
             StructField("behind", LongType()),
             StructField("changes", LongType()),
             StructField("last", arrival),
+            StructField("life", LongType()),
         ]
     )
 
@@ -49,36 +64,68 @@ MERGE_STATE = StructType(
 )
 
 
+#: Into how many groups and shards the keys of a group's state were hashed.
+LAYOUT = StructType([StructField("groups", LongType()), StructField("shards", LongType())])
+
+#: When each site of a group last had rows, whether what it held then was let go, and the timer that is set.
+LEDGER = StructType(
+    [
+        StructField("sites", ArrayType(StringType())),
+        StructField("at", ArrayType(LongType())),
+        StructField("released", ArrayType(BooleanType())),
+        StructField("timer", LongType()),
+    ]
+)
+
 #: What a merge gives out.
 MERGE_OUTPUT = StructType([StructField("blob", BinaryType())])
 
 
-class ShardProcessor(StatefulProcessor):
-    """Hands a shard's rows of a micro-batch, site by site and in arrival order, to :meth:`process`.
+class GroupProcessor(StatefulProcessor):
+    """Hands a group's rows of a micro-batch, site by site and in arrival order, to :meth:`process`.
 
-    Time mode is ``None``: Spark's own late filter stays off, stream time is part of the machine's state.
+    Spark's own late filter stays off, in either time mode: stream time is part of the machine's state.
     """
 
-    def __init__(self, schema: StructType) -> None:
+    def __init__(self, schema: StructType, shards: int | None = None) -> None:
         self._schema = schema
+        self._shards = shards
         self._states: Any = None
+        self._layout: Any = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._states = handle.getMapState("sites", SITE_KEY, self._schema)
+        self._layout = handle.getValueState("layout", LAYOUT)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
-        packets = [Packet(*row[1:]) for row in rows]  # behind the shard
-        return self.process(by_site(restored(packets)))
+        packets = [Packet(*row[1:]) for row in rows]  # behind the group
+        return self.process(by_site(restored(packets)), timerValues)
 
     @abstractmethod
-    def process(self, sites: Iterable[tuple[str, pa.Table]]) -> Iterator[Row]:
+    def process(self, sites: Iterable[tuple[str, pa.Table]], timerValues: Any) -> Iterator[Row]:
         """Of each site: read its state, take its rows, write its state; what comes out of all."""
+
+    def state_of(self, name: str) -> Any:
+        """The state of a site, None if it is new. Raises if its keys would be found elsewhere in this checkpoint."""
+        state = self._states.getValue((name,))
+        if state is None:
+            ours = (GROUPS, self._shards or 0)
+            theirs = self._layout.get()
+            if theirs is None:
+                self._layout.update(ours)
+            elif tuple(theirs) != ours:
+                raise StateError(
+                    f"this checkpoint has its keys in {theirs[0]} groups and {theirs[1] or 'no'} shards, and the query "
+                    f"has {ours[0]} and {ours[1] or 'no'}: keys would not find their states. Give `shards` as it was, "
+                    f"or begin with a new checkpoint."
+                )
+        return state
 
     def close(self) -> None:
         """Nothing is held between tasks."""
 
 
-class SiteProcessor(ShardProcessor):
+class SiteProcessor(GroupProcessor):
     """Feeds each key's rows to its engine.
 
     How busy we are is the time from the start of the task to the end of the key's turn, over the time since the end of
@@ -88,26 +135,76 @@ class SiteProcessor(ShardProcessor):
     Many output rows leave in one of Spark's, as columns: see :func:`~slackline.spark.rows.apart`.
     """
 
-    def __init__(self, recipe: Recipe, arrival: DataType) -> None:
-        super().__init__(site_state(arrival))
+    def __init__(
+        self, recipe: Recipe, arrival: DataType, silence: Silence = NEVER_SILENT, shards: int | None = None
+    ) -> None:
+        super().__init__(site_state(arrival), shards)
         self._recipe = recipe
+        self._silence = silence
         self._started = 0.0
+        self._handle: Any = None
+        self._ledger: Any = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._started = self._recipe.now()
         super().init(handle)
+        if self._silence:
+            self._handle, self._ledger = handle, handle.getValueState("ledger", LEDGER)
 
-    def process(self, sites: Iterable[tuple[str, pa.Table]]) -> Iterator[Row]:
+    def process(self, sites: Iterable[tuple[str, pa.Table]], timerValues: Any) -> Iterator[Row]:
         out = OutputRows()
+        now = timerValues.getCurrentProcessingTimeInMs() if self._silence else 0
+        names = []
         for name, table in sites:
-            self._turn(name, table, out)
+            self._turn(name, table, out, now)
+            names.append(name)
             if len(out) >= OUTPUT_ROWS:
                 yield out.take_columns()
+        if self._silence:
+            ledger = Ledger(self._silence, self._ledger.get())
+            ledger.rows(names, now)
+            self._keep(ledger)
         if len(out):
             yield out.take_columns()
 
-    def _turn(self, name: str, table: pa.Table, out: OutputRows) -> None:
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
+        """Look who is silent. Spark takes the timer away when this is done."""
+        out = OutputRows()
+        now = timerValues.getCurrentProcessingTimeInMs()
+        ledger = Ledger(self._silence, self._ledger.get())
+        for name in ledger.idle(now):
+            site = self._flushed(name, "idle", out)
+            self._states.updateValue((name,), site.save())
+        for name in ledger.forgotten(now):
+            self._flushed(name, "forget", out)
+            self._states.removeKey((name,))
+        if ledger.timer == expiredTimerInfo.getExpiryTimeInMs():
+            ledger.timer = None
+        self._keep(ledger)
+        if len(out):
+            yield out.take_columns()
+
+    def _keep(self, ledger: Ledger) -> None:
+        """Save it, and set the timer to whoever is due first."""
+        due = ledger.next_timer()
+        if due is not None and (ledger.timer is None or due < ledger.timer):
+            if ledger.timer is not None:
+                self._handle.deleteTimer(ledger.timer)
+            self._handle.registerTimer(due)
+            ledger.timer = due
+        self._ledger.update(ledger.save())
+
+    def _flushed(self, name: str, reason: str, out: OutputRows) -> Site:
+        """A site after what it holds was let go."""
         site = Site(name, self._recipe, self._states.getValue((name,)))
+        site.flush(reason, out)
+        if self._recipe.stats:
+            out.stats(site.stats(), site.rows, reason)
+        return site
+
+    def _turn(self, name: str, table: pa.Table, out: OutputRows, now: int) -> None:
+        life = now if self._silence.forget is not None else 0
+        site = Site(name, self._recipe, self.state_of(name), life)
         site.push(table, out)
         stats = site.stats() if self._recipe.stats else None
         busy = site.worked(self._started, self._recipe.now())
@@ -115,10 +212,10 @@ class SiteProcessor(ShardProcessor):
         self._states.updateValue((name,), saved)
         if stats is not None:
             stats["site"] |= {"busy": busy, "state_bytes": len(saved[0] or b"")}
-            out.stats(name, stats, site.rows)
+            out.stats(stats, site.rows)
 
 
-class MergeProcessor(ShardProcessor):
+class MergeProcessor(GroupProcessor):
     """Feeds each key's rows to its merge.
 
     What comes out leaves as packets, because Spark would not give every type back as it was.
@@ -128,9 +225,9 @@ class MergeProcessor(ShardProcessor):
         super().__init__(MERGE_STATE)
         self._recipe = recipe
 
-    def process(self, sites: Iterable[tuple[str, pa.Table]]) -> Iterator[Row]:
+    def process(self, sites: Iterable[tuple[str, pa.Table]], timerValues: Any) -> Iterator[Row]:
         for name, table in sites:
-            merge = Merge(name, self._recipe, self._states.getValue((name,)))
+            merge = Merge(name, self._recipe, self.state_of(name))
             for out in merge.push(table):
                 for part in slices(out):
                     yield Row(blob=encode(part))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType, Stru
 from slackline.core.event import Event
 from slackline.core.outcome import Late, Output, Quarantined
 from slackline.core.time import whole
+from slackline.spark.codec import KEY, NULL_SITE
 from slackline.spark.payload import to_json
 
 #: The columns of the output, the key still as text; `detect` gives it its own type back.
@@ -28,12 +29,16 @@ FIELDS: tuple[tuple[str, Any, pa.DataType], ...] = (
     ("payload", StringType(), pa.string()),
     ("kind", StringType(), pa.string()),
     ("change", LongType(), pa.int64()),
+    ("flushed", StringType(), pa.string()),
 )
 SCHEMA = StructType([StructField(name, kind) for name, kind, _ in FIELDS])
 #: Many rows as one, a list per column: Spark makes rows of Python's objects slowly, and lists fast.
 COLUMNS = StructType([StructField(name, ArrayType(kind)) for name, kind, _ in FIELDS])
 _ARROW = pa.schema([(name, kind) for name, _, kind in FIELDS])
 _INT64 = range(-(2**63), 2**63)
+
+#: Tells the key of an event that is one of many keys' events, and the event as it is for that key alone.
+Whose = Callable[[Event], tuple[str, Event]]
 
 #: Rows that are collected before they are given out.
 OUTPUT_ROWS = 16_384
@@ -54,49 +59,60 @@ class OutputRows:
 
     def __init__(self) -> None:
         self._rows: list[tuple[Any, ...]] = []
+        self._site, self._life = NULL_SITE, ""
+        self._whose: Whose | None = None
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def outputs(self, site: str, outputs: Iterable[Output], change: int) -> int:
+    def turn(self, site: str, whose: Whose | None = None, life: int = 0) -> None:
+        """What follows is of this site: of one key, or of those that ``whose`` tells.
+
+        ``life`` is not 0 where sites are forgotten: what it counts starts anew when a site returns, so it is part of
+        every row's ``id``.
+        """
+        self._site, self._whose, self._life = site, whose, f"/{life}" if life else ""
+
+    def outputs(self, outputs: Iterable[Output], change: int) -> int:
         """What detectors published, numbered from ``change``; the number of the next one.
 
         The number orders the changelog when rows have lost their order, as they do in any table.
         """
         for out in outputs:
-            event = out.event
+            key, event = self._of(out.event)
             text = to_json(event.payload, event.type)
             self._rows.append(
                 (
-                    site, out.op, out.id, event.type, event.ts, out.detected_at, out.detector, out.final, text,
-                    "event", change,
+                    key, out.op, out.id + self._life, event.type, event.ts, out.detected_at, out.detector, out.final,
+                    text, "event", change, out.flushed,
                 )
             )  # fmt: skip
             change += 1
         return change
 
-    def late(self, site: str, items: Iterable[Late]) -> None:
+    def late(self, items: Iterable[Late]) -> None:
         """Events that came at or below a detector's horizon."""
         for item in items:
-            self._event(site, "late", item.detector, item.event, item.position, lateness=item.lateness)
+            self._event("late", item.detector, item.event, item.position, lateness=item.lateness)
 
-    def quarantined(self, site: str, items: Iterable[Quarantined]) -> None:
+    def quarantined(self, items: Iterable[Quarantined]) -> None:
         """Events that could not be taken, or that a detector failed on."""
         for item in items:
             why = {"reason": item.reason, "detail": item.detail}
-            self._event(site, "quarantine", item.detector, item.event, item.position, **why)
+            self._event("quarantine", item.detector, item.event, item.position, **why)
 
-    def rejected(self, site: str, table: pa.Table, start: int, reason: str, detail: str) -> None:
+    def rejected(self, table: pa.Table, start: int, reason: str, detail: str) -> None:
         """Rows that have no place in any engine's order; they are numbered from ``start``."""
         for nr, row in enumerate(table.to_pylist(), start):
             fields = {name: value for name, value in row.items() if value is not None}
-            kind, ts = fields.pop("type", None), fields.pop("ts", None)
+            kind, ts, key = fields.pop("type", None), fields.pop("ts", None), fields.pop(KEY, self._site)
             text = to_json(_beside(fields, reason=reason, detail=detail), "row")
-            self._row(site, "quarantine", f"quarantine/row/{nr}", kind, ts, None, text)
+            self._row(key, "quarantine", f"quarantine/row/{nr}", kind, ts, None, text)
 
-    def stats(self, site: str, stats: dict[str, Any], rows: int) -> None:
-        """A site's statistics after ``rows`` rows."""
-        self._row(site, "stats", f"stats/{rows}", None, None, None, to_json(stats, "stats"))
+    def stats(self, stats: dict[str, Any], rows: int, why: str = "") -> None:
+        """The site's statistics after ``rows`` rows, and ``why`` if not because of rows; a shard's are no key's."""
+        key, of = (self._site, "") if self._whose is None else (NULL_SITE, f"/{self._site}")
+        self._row(key, "stats", f"stats{of}/{rows}{why and '/'}{why}", None, None, None, to_json(stats, "stats"))
 
     def take(self) -> pa.RecordBatch:
         """The rows so far as Arrow, in the output's schema; they are forgotten here."""
@@ -110,20 +126,22 @@ class OutputRows:
         self._rows = []
         return Row(*COLUMNS.names)(*columns)
 
-    def _event(
-        self, site: str, kind: str, detector: str | None, event: Event, position: int | None, **more: Any
-    ) -> None:
+    def _of(self, event: Event) -> tuple[str, Event]:
+        return (self._site, event) if self._whose is None else self._whose(event)
+
+    def _event(self, kind: str, detector: str | None, event: Event, position: int | None, **more: Any) -> None:
+        key, event = self._of(event)
         more |= {"source": event.source, "seq": event.seq}
         name = "/".join(map(str, (kind, detector or "", position, event.type, event.source, event.seq)))
         text = to_json(_beside(event.payload, **more), event.type)
-        self._row(site, kind, name, event.type, event.ts, detector, text)
+        self._row(key, kind, name, event.type, event.ts, detector, text)
 
-    def _row(self, site: str, kind: str, id: str, type: Any, ts: Any, detector: str | None, payload: str) -> None:
+    def _row(self, key: str, kind: str, id: str, type: Any, ts: Any, detector: str | None, payload: str) -> None:
         number = whole(ts)
         if number is not None and number not in _INT64:
             number = None
         type = None if type is None else str(type)
-        self._rows.append((site, None, id, type, number, None, detector, None, payload, kind, None))
+        self._rows.append((key, None, id + self._life, type, number, None, detector, None, payload, kind, None, None))
 
 
 def _beside(payload: Mapping[str, Any], **ours: Any) -> dict[str, Any]:

@@ -17,23 +17,26 @@ from slackline.engine import Engine
 from slackline.engine.options import Options
 from slackline.spark.codec import ARRIVAL, NO_ARRIVAL, NO_KEY, NULL_SITE, placed, pushes
 from slackline.spark.rows import OutputRows
+from slackline.spark.sharded import Keyed, joined_sources, told_apart
 
 _DEFAULTS: dict[str, Any] = {option.name: option.default for option in fields(Options)}
 
-Saved = tuple[bytes | None, int, int, int, int, Any]
+Saved = tuple[bytes | None, int, int, int, int, Any, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """How to make a site's engine. Shipped to the workers with Spark's own pickling of the user's code.
 
-    ``now`` is wall time: a site's batches are processed by one process today and by another tomorrow.
+    ``now`` is wall time: a site's batches are processed by one process today and by another tomorrow. Where sites are
+    ``sharded`` the hierarchy is a :func:`~slackline.spark.sharded.keyed` one.
     """
 
     hierarchy: Hierarchy
     options: dict[str, Any] = field(default_factory=dict)
     stats: bool = True
     now: Callable[[], float] = time.time
+    sharded: bool = False
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.options) - set(_DEFAULTS))
@@ -46,19 +49,22 @@ class Recipe:
 
         It does not measure time: see :meth:`Site.worked`.
         """
+        # What is late for the shard need not be late for its key: the detectors decide.
+        options = {**self.options, "late": "deliver"} if self.sharded else self.options
         if saved is None:
-            return Engine(self.hierarchy, now="host", **self.options)
-        return Engine.load(bytes(saved), self.hierarchy, now="host", **(_DEFAULTS | self.options))
+            return Engine(self.hierarchy, now="host", **options)
+        return Engine.load(bytes(saved), self.hierarchy, now="host", **(_DEFAULTS | options))
 
 
 class Site:
-    """One key's engine, fed in arrival order, giving output rows.
+    """One key's engine (or that of all keys of a shard), fed in arrival order, giving output rows.
 
-    The state is one value: the engine's bytes and five numbers.
+    The state is one value: the engine's bytes and six numbers. ``life`` is that of a new site, see
+    :meth:`~slackline.spark.rows.OutputRows.turn`.
     """
 
-    def __init__(self, name: str, recipe: Recipe, saved: Saved | None = None) -> None:
-        engine, rows, rejected, behind, changes, last = saved or (None, 0, 0, 0, 0, None)
+    def __init__(self, name: str, recipe: Recipe, saved: Saved | None = None, life: int = 0) -> None:
+        engine, rows, rejected, behind, changes, last, life = saved or (None, 0, 0, 0, 0, None, life)
         self.name = name
         self.recipe = recipe
         #: Rows received in all.
@@ -71,21 +77,31 @@ class Site:
         self.changes = changes
         #: The greatest arrival so far.
         self.last = last
+        self.life = life
         self.engine = None if name == NULL_SITE else recipe.engine(engine)
 
     def push(self, table: pa.Table, out: OutputRows) -> None:
         """Take rows in arrival order; what they cause goes to ``out``."""
+        self._turn(out)
         self.rows += len(table)
         if self.engine is None:
             self._reject(out, table, NO_KEY)
             return
-        for run in pushes(self._arrivals(out, table)):
+        table = self._arrivals(out, table)
+        for run in pushes(joined_sources(table) if self.recipe.sharded else table):
             self._take(out, self.engine, self.engine.push(run))
 
     def close(self, out: OutputRows) -> None:
         """The end of the stream: what was still waiting goes to ``out``."""
+        self._turn(out)
         if self.engine is not None:
             self._take(out, self.engine, self.engine.close())
+
+    def flush(self, reason: str, out: OutputRows) -> None:
+        """No rows for a while: what is waiting goes to ``out``."""
+        self._turn(out)
+        if self.engine is not None:
+            self._take(out, self.engine, self.engine.flush(reason))
 
     def worked(self, start: float, stop: float) -> float | None:
         """The work on a micro-batch took from ``start`` to ``stop``; the busy factor, if it is time for one.
@@ -98,18 +114,28 @@ class Site:
     def save(self) -> Saved:
         """The whole state as one value of the state store."""
         engine = None if self.engine is None else self.engine.save()
-        return engine, self.rows, self.rejected, self.behind, self.changes, self.last
+        return engine, self.rows, self.rejected, self.behind, self.changes, self.last, self.life
 
     def stats(self) -> dict[str, Any]:
         """The engine's statistics and the site's own, as JSON takes them."""
-        own = {"rows": self.rows, "rejected": self.rejected, "arrival_behind": self.behind, "changes": self.changes}
+        own: dict[str, Any] = {"rows": self.rows, "rejected": self.rejected}
+        own |= {"arrival_behind": self.behind, "changes": self.changes}
+        if self.engine and self.recipe.sharded:
+            own |= {"shard": self.name, "keys": max(each.keys for each in self._keyed())}
         return {**(self.engine.stats() if self.engine else {}), "site": own}
 
+    def _turn(self, out: OutputRows) -> None:
+        out.turn(self.name, told_apart if self.engine and self.recipe.sharded else None, self.life)
+
     def _take(self, out: OutputRows, engine: Engine, outputs: list[Output]) -> None:
-        self.changes = out.outputs(self.name, outputs, self.changes)
+        self.changes = out.outputs(outputs, self.changes)
         late, quarantined = engine.drain()
-        out.late(self.name, late)
-        out.quarantined(self.name, quarantined)
+        out.late([*late, *(item for each in self._keyed() for item in each.take_late())])
+        out.quarantined(quarantined)
+
+    def _keyed(self) -> list[Keyed]:
+        """The detectors of a shard."""
+        return [each for each in self.engine.detectors.values() if isinstance(each, Keyed)] if self.engine else []
 
     def _arrivals(self, out: OutputRows, table: pa.Table) -> pa.Table:
         """Check the arrival column and take it out: the order of the rows says all it said."""
@@ -131,5 +157,5 @@ class Site:
     def _reject(self, out: OutputRows, table: pa.Table, why: tuple[str, str]) -> None:
         if ARRIVAL in table.schema.names:
             table = table.drop_columns([ARRIVAL])
-        out.rejected(self.name, table, self.rejected, *why)
+        out.rejected(table, self.rejected, *why)
         self.rejected += len(table)
