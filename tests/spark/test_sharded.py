@@ -195,7 +195,7 @@ def test_another_number_of_shards_than_the_checkpoint_s_is_an_error() -> None:
     [
         ({"shards": 0}, "shards=0"),
         ({"shards": "many"}, "shards='many'"),
-        ({"shards": 2, "forget": "1 day"}, "does not go with shards"),
+        ({"shards": 2, "forget": "1 dya"}, "forget='1 dya'"),
     ],
 )
 @pytest.mark.spark

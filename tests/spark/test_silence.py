@@ -13,7 +13,9 @@ from tests.spark.world import COLUMNS, embedded, hierarchy, stream
 
 from slackline.core.errors import ConfigError
 from slackline.spark import detect
+from slackline.spark.codec import KEY, SITE
 from slackline.spark.processor import SiteProcessor
+from slackline.spark.sharded import keyed
 from slackline.spark.silence import Ledger, Silence
 from slackline.spark.site import Recipe
 
@@ -23,8 +25,10 @@ IDLE, FORGET = 30_000, 86_400_000
 class Query:
     """A group of a streaming query in this process: micro-batches at given times, with Spark's own timers."""
 
-    def __init__(self, idle: str | None = "30 seconds", forget: str | None = None) -> None:
-        processor = SiteProcessor(Recipe(hierarchy()), LongType(), Silence.of(idle, forget))
+    def __init__(self, idle: str | None = "30 seconds", forget: str | None = None, shards: int | None = None) -> None:
+        made = hierarchy() if shards is None else keyed(hierarchy(), ())
+        recipe = Recipe(made, sharded=shards is not None)
+        processor = SiteProcessor(recipe, LongType(), Silence.of(idle, forget), shards)
         self.tester = TwsTester(processor, timeMode="ProcessingTime")
 
     def at(self, now: int, table: pa.Table | None = None) -> list[dict[str, Any]]:
@@ -122,6 +126,27 @@ def test_a_forgotten_key_is_dropped_counted_and_returns_as_another(table: pa.Tab
     assert len(again) == len(before)
     ids = [(row["key"], row["id"]) for row in (*before, *after, *again)]
     assert len(ids) == len(set(ids)), "the new life of a key repeats ids of the old one"
+
+
+def test_in_a_shard_a_silent_key_is_forgotten_while_the_others_go_on(table: pa.Table) -> None:
+    keys = table[SITE]
+    table = table.drop_columns([SITE]).append_column(SITE, pa.array(["1/0"] * len(table))).append_column(KEY, keys)
+    query = Query(forget="1 hour", shards=1)
+    rows = query.at(1_000, table.slice(0, 700))
+    assert {key for key, *_ in events(query.at(1_000 + IDLE), "idle")} == {"vnorth", "vsouth", "vwest"}
+    north = table.filter(pa.compute.equal(table[KEY], "vnorth"))
+    rows += query.at(2_000_000, north.slice(300, 20))
+    hour = 3_600_000
+    gone = query.at(1_000 + hour)
+    dropped = {row["key"]: json.loads(row["payload"])["site"] for row in gone if row["id"].endswith("/forget")}
+    assert sorted(dropped) == ["vsouth", "vwest"] and all(one["state_bytes"] > 0 for one in dropped.values())
+    rows += query.at(2_000 + hour, table.slice(700)) + query.at(2_000 + hour + IDLE)
+    stats = json.loads(next(row["payload"] for row in reversed(rows) if row["kind"] == "stats"))
+    assert stats["site"]["keys"] == 3, "those that were forgotten are back"
+    kicks = {row["key"]: json.loads(row["payload"])["kicks"] for row in rows if row["type"] == "hit" and row["flushed"]}
+    assert kicks["vwest"] < 10, "it counts anew"
+    ids = [(row["key"], row["id"], row["change"]) for row in (*rows, *gone)]
+    assert len(ids) == len(set(ids)), "a row came twice"
 
 
 def test_timers_are_one_per_group_and_move_forward_only_when_somebody_is_due_earlier() -> None:

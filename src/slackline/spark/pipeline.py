@@ -91,10 +91,6 @@ def detect(
     silence = Silence.of(idle, forget)
     if shards is not None:
         whole_number("shards", shards, 1)
-        if silence.forget is not None:
-            raise ConfigError(
-                f"forget={forget!r} does not go with shards={shards}, whose keys have one state; leave one of them out."
-            )
         hierarchy = keyed(hierarchy, df.columns, engine_options.get("late", "divert"))
     prepared = columns.prepare(df, shards)
     recipe = Recipe(hierarchy, engine_options, stats, sharded=shards is not None)

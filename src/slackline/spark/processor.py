@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import (
@@ -24,10 +25,10 @@ from pyspark.sql.types import (
 )
 
 from slackline.core.errors import StateError
-from slackline.spark.codec import GROUPS, Packet, by_site, decode, encode, restored, slices
+from slackline.spark.codec import GROUPS, KEY, Packet, by_site, decode, encode, restored, slices
 from slackline.spark.merge import Merge, MergeRecipe
 from slackline.spark.rows import OUTPUT_ROWS, OutputRows
-from slackline.spark.silence import Ledger, Silence
+from slackline.spark.silence import Ledger, Silence, by_shard, shard_key
 from slackline.spark.site import Recipe, Site
 
 #: Without idle and forget.
@@ -143,48 +144,63 @@ class SiteProcessor(GroupProcessor):
         self._silence = silence
         self._started = 0.0
         self._handle: Any = None
-        self._ledger: Any = None
+        #: Who is watched for which silence, and where that is kept.
+        self._sites, self._keys = self._silence.watched(recipe.sharded)
+        self._site_ledger: Any = None
+        self._key_ledger: Any = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._started = self._recipe.now()
         super().init(handle)
-        if self._silence:
-            self._handle, self._ledger = handle, handle.getValueState("ledger", LEDGER)
+        self._handle = handle
+        if self._sites:
+            self._site_ledger = handle.getValueState("ledger", LEDGER)
+        if self._keys:
+            self._key_ledger = handle.getValueState("keys", LEDGER)
 
     def process(self, sites: Iterable[tuple[str, pa.Table]], timerValues: Any) -> Iterator[Row]:
         out = OutputRows()
         now = timerValues.getCurrentProcessingTimeInMs() if self._silence else 0
-        names = []
+        names: list[str] = []
+        keys: list[str] = []
         for name, table in sites:
             self._turn(name, table, out, now)
             names.append(name)
+            if self._keys and KEY in table.schema.names:
+                keys += [shard_key(name, key) for key in pc.unique(table[KEY]).to_pylist()]
             if len(out) >= OUTPUT_ROWS:
                 yield out.take_columns()
-        if self._silence:
-            ledger = Ledger(self._silence, self._ledger.get())
-            ledger.rows(names, now)
-            self._keep(ledger)
+        for silence, state, rows in ((self._sites, self._site_ledger, names), (self._keys, self._key_ledger, keys)):
+            if silence:
+                ledger = Ledger(silence, state.get())
+                ledger.rows(rows, now)
+                self._keep(ledger, state)
         if len(out):
             yield out.take_columns()
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
         """Look who is silent. Spark takes the timer away when this is done."""
         out = OutputRows()
-        now = timerValues.getCurrentProcessingTimeInMs()
-        ledger = Ledger(self._silence, self._ledger.get())
-        for name in ledger.idle(now):
-            site = self._flushed(name, "idle", out)
-            self._states.updateValue((name,), site.save())
-        for name in ledger.forgotten(now):
-            self._flushed(name, "forget", out)
-            self._states.removeKey((name,))
-        if ledger.timer == expiredTimerInfo.getExpiryTimeInMs():
-            ledger.timer = None
-        self._keep(ledger)
+        now, expired = timerValues.getCurrentProcessingTimeInMs(), expiredTimerInfo.getExpiryTimeInMs()
+        if self._sites:
+            ledger = Ledger(self._sites, self._site_ledger.get(), expired)
+            for name in ledger.idle(now):
+                self._states.updateValue((name,), self._flushed(name, "idle", out).save())
+            for name in ledger.forgotten(now):
+                self._flushed(name, "forget", out)
+                self._states.removeKey((name,))
+            self._keep(ledger, self._site_ledger)
+        if self._keys:
+            ledger = Ledger(self._keys, self._key_ledger.get(), expired)
+            for name, keys in by_shard(ledger.forgotten(now)).items():
+                site = Site(name, self._recipe, self._states.getValue((name,)))
+                site.forget(keys, out)
+                self._states.updateValue((name,), site.save())
+            self._keep(ledger, self._key_ledger)
         if len(out):
             yield out.take_columns()
 
-    def _keep(self, ledger: Ledger) -> None:
+    def _keep(self, ledger: Ledger, state: Any) -> None:
         """Save it, and set the timer to whoever is due first."""
         due = ledger.next_timer()
         if due is not None and (ledger.timer is None or due < ledger.timer):
@@ -192,7 +208,7 @@ class SiteProcessor(GroupProcessor):
                 self._handle.deleteTimer(ledger.timer)
             self._handle.registerTimer(due)
             ledger.timer = due
-        self._ledger.update(ledger.save())
+        state.update(ledger.save())
 
     def _flushed(self, name: str, reason: str, out: OutputRows) -> Site:
         """A site after what it holds was let go."""
@@ -203,7 +219,7 @@ class SiteProcessor(GroupProcessor):
         return site
 
     def _turn(self, name: str, table: pa.Table, out: OutputRows, now: int) -> None:
-        life = now if self._silence.forget is not None else 0
+        life = now if self._sites.forget is not None else 0
         site = Site(name, self._recipe, self.state_of(name), life)
         site.push(table, out)
         stats = site.stats() if self._recipe.stats else None

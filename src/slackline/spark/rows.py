@@ -114,6 +114,10 @@ class OutputRows:
         key, of = (self._site, "") if self._whose is None else (NULL_SITE, f"/{self._site}")
         self._row(key, "stats", f"stats{of}/{rows}{why and '/'}{why}", None, None, None, to_json(stats, "stats"))
 
+    def forgotten(self, key: str, stats: dict[str, Any], rows: int) -> None:
+        """What was dropped of a key of the shard, after ``rows`` rows of it."""
+        self._row(key, "stats", f"stats/{self._site}/{rows}/forget", None, None, None, to_json(stats, "stats"))
+
     def take(self) -> pa.RecordBatch:
         """The rows so far as Arrow, in the output's schema; they are forgotten here."""
         columns = zip(*self._rows, strict=True) if self._rows else ([] for _ in FIELDS)

@@ -159,6 +159,10 @@ class Keyed(Detector):
     def takes_batches(self) -> bool:
         return self._pristine.takes_batches
 
+    def forget(self, key: str) -> int:
+        """Drop the detector of a key, for an engine that was just loaded; how many bytes its state had."""
+        return len(self._saved.pop(key, b""))
+
     def take_late(self) -> list[Late]:
         """The events that came too late for their key, since the last call."""
         taken = [late for number, late in self._late.items() if number >= self._given]

@@ -62,17 +62,42 @@ class Silence:
     def __bool__(self) -> bool:
         return self.idle is not None or self.forget is not None
 
+    def watched(self, sharded: bool) -> tuple[Silence, Silence]:
+        """What sites are watched for, and what the keys of shards are, which go one by one."""
+        return (Silence(self.idle), Silence(forget=self.forget)) if sharded else (self, Silence())
+
+
+def shard_key(shard: str, key: str) -> str:
+    """A key of a shard as one name."""
+    return f"{shard} {key}"
+
+
+def by_shard(names: Iterable[str]) -> dict[str, list[str]]:
+    """The keys of each shard.
+
+    >>> by_shard([shard_key("64/3", "a b"), shard_key("64/7", "c"), shard_key("64/3", "d")])
+    {'64/3': ['a b', 'd'], '64/7': ['c']}
+    """
+    keys: dict[str, list[str]] = {}
+    for name in names:
+        shard, _, key = name.partition(" ")
+        keys.setdefault(shard, []).append(key)
+    return keys
+
 
 class Ledger:
-    """When each site of a group last had rows, and when somebody must be looked at next."""
+    """When each site of a group last had rows, and when somebody must be looked at next.
 
-    def __init__(self, silence: Silence, saved: tuple[Any, ...] | None = None) -> None:
+    ``expired`` is a timer that is no more.
+    """
+
+    def __init__(self, silence: Silence, saved: tuple[Any, ...] | None = None, expired: int | None = None) -> None:
         names, times, released, timer = saved or ((), (), (), None)
         self.silence = silence
         #: By site: the time of its last rows, and whether what it held then was let go.
         self.sites: dict[str, tuple[int, bool]] = dict(zip(names, zip(times, released, strict=True), strict=True))
         #: The timer that is set.
-        self.timer: int | None = timer
+        self.timer: int | None = None if timer == expired else timer
 
     def save(self) -> tuple[Any, ...]:
         """The ledger as one value of the state store."""

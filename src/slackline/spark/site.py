@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -102,6 +102,18 @@ class Site:
         self._turn(out)
         if self.engine is not None:
             self._take(out, self.engine, self.engine.flush(reason))
+
+    def forget(self, keys: Sequence[str], out: OutputRows) -> None:
+        """Keys of this shard had no rows for long: their detectors go, after what still waits of them."""
+        assert self.engine is not None
+        self._turn(out)
+        waiting = {told_apart(event)[0] for events in self.engine.buffered().values() for event in events}
+        if not waiting.isdisjoint(keys):
+            self._take(out, self.engine, self.engine.flush("forget"))
+        for key in keys:
+            dropped = sum(each.forget(key) for each in self._keyed())
+            if self.recipe.stats:
+                out.forgotten(key, {"site": {"shard": self.name, "state_bytes": dropped}}, self.rows)
 
     def worked(self, start: float, stop: float) -> float | None:
         """The work on a micro-batch took from ``start`` to ``stop``; the busy factor, if it is time for one.
