@@ -33,7 +33,7 @@ from slackline.spark.columns import EventColumns, key_back
 from slackline.spark.keyed import arrival_type, arrow_schema, streamed, whole
 from slackline.spark.processor import SiteProcessor
 from slackline.spark.rows import COLUMNS, SCHEMA, apart
-from slackline.spark.session import check, check_size
+from slackline.spark.session import allow_timers, check, check_size
 from slackline.spark.sharded import keyed
 from slackline.spark.silence import Silence
 from slackline.spark.site import Recipe
@@ -101,6 +101,8 @@ def detect(
         recipe = replace(recipe, options={**engine_options, "speculation": None})
     if streaming:
         check_size(df.sparkSession, recipe)
+        if silence:
+            allow_timers(df.sparkSession)
         processor = SiteProcessor(recipe, arrival_type(prepared), silence, shards)
         rows = apart(streamed(prepared, dictionaries, processor, COLUMNS, "ProcessingTime" if silence else "None"))
     else:

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from slackline.core.errors import ConfigError
 
+NO_ROWS = "spark.sql.streaming.noDataMicroBatches.enabled"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -37,8 +38,8 @@ _SETTINGS = {
     # Counting the rows of the state store looks every one up before it is written.
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Our state changes with events only.
-    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # Our state changes with events only, unless there are timers (see `allow_timers`).
+    NO_ROWS: "false",
     "spark.sql.session.timeZone": "UTC",
 }
 
@@ -110,6 +111,11 @@ def check(spark: SparkSession, *, streaming: bool) -> None:
             f"stateful streaming in Python needs the RocksDB state store; this session has {provider}. Call "
             f"slackline.spark.configure(spark) before the query starts, or set {PROVIDER} to {ROCKSDB}."
         )
+
+
+def allow_timers(spark: SparkSession) -> None:
+    """Let queries that start from now on run micro-batches without rows, if they have timers to look at."""
+    spark.conf.set(NO_ROWS, "true")
 
 
 def check_size(spark: SparkSession, recipe: Any) -> None:
