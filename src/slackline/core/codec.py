@@ -107,10 +107,10 @@ def dump(kind: str, version: int, value: Any, where: str | None = None) -> bytes
     return b"".join((_OUTER.pack(MAGIC, FORMAT, checksum, len(rest)), rest))
 
 
-def load(kind: str, version: int, data: Buffer, find_class: FindClass | None = None) -> Any:
-    """The value from ``dump``; ``version`` is the newest that the caller understands.
+def load(kind: str, version: int, data: Buffer, find_class: FindClass | None = None, oldest: int = 0) -> Any:
+    """The value from ``dump``; ``version`` is the newest that the caller understands, ``oldest`` the oldest.
 
-    An older version is the caller's to convert: ``peek`` tells which it is.
+    An older version than the newest is the caller's to convert: ``peek`` tells which it is.
     """
     found, written, body = _open(data)
     if found != kind:
@@ -119,6 +119,11 @@ def load(kind: str, version: int, data: Buffer, find_class: FindClass | None = N
         raise StateError(
             f"this {kind!r} has version {written}, and this release of Slackline understands versions up to "
             f"{version}. Restore it with the release that saved it, or a newer one."
+        )
+    if written < oldest:
+        raise StateError(
+            f"this {kind!r} was saved by an older release of Slackline (version {written} of the state, this one reads "
+            f"{oldest}). Load it with that release, or start anew."
         )
     return decode(body, find_class, kind)
 

@@ -360,12 +360,7 @@ class Engine:
         Options that are given take the place of the saved ones, except ``policy``; ``stats()["changed"]`` tells which.
         ``now`` is as for a new engine: a function cannot be saved.
         """
-        if codec.peek(data) < (STATE_KIND, STATE_VERSION):
-            raise StateError(
-                f"this engine was saved by an older release of Slackline (version {codec.peek(data)[1]} of the state, "
-                f"this one reads {STATE_VERSION}). Load it with that release, or start anew."
-            )
-        state = codec.load(STATE_KIND, STATE_VERSION, data)
+        state = codec.load(STATE_KIND, STATE_VERSION, data, oldest=STATE_VERSION)
         try:
             return cls._loaded(state, hierarchy, now, options)
         except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -396,8 +391,7 @@ class Engine:
         engine._closed = state["closed"] is True
         if not engine._closed:
             engine._limit.check()
-        before, after = saved.plain(), options.plain()
-        engine._changed = {name: [before[name], after[name]] for name in after if after[name] != before[name]}
+        engine._changed = saved.differences(options)
         return engine
 
     def check_invariants(self) -> None:

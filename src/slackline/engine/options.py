@@ -178,6 +178,11 @@ class Options:
             values["speculation"] = asdict(told)
         return values
 
+    def differences(self, other: Options) -> dict[str, list[Any]]:
+        """The options that are others there, as plain values: here and there."""
+        before, after = self.plain(), other.plain()
+        return {name: [before[name], after[name]] for name in after if after[name] != before[name]}
+
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Options:
         """The options from their plain values; an option that was not there yet has its default."""

@@ -32,7 +32,7 @@ from slackline.core.event import Event, Source
 from slackline.core.hierarchy import Hierarchy, detector_name
 from slackline.core.outcome import Late
 from slackline.core.types import type_names
-from slackline.ordering.channel import total_order
+from slackline.ordering.senders import total_order
 from slackline.running.runner import Runner
 from slackline.spark.codec import KEY
 
