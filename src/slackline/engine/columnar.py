@@ -28,7 +28,6 @@ from slackline.ordering.constants import FOREVER, NEVER, SLACK
 from slackline.ordering.frontier import release_positions, rises
 from slackline.ordering.store import late_rows
 from slackline.ordering.unit import Entry, Unit
-from slackline.ordering.wall import Wall
 from slackline.running.part import Part
 from slackline.running.segments import IN_ORDER, OVERDUE, UNSORTED, Segment, merged, segment_of
 
@@ -45,9 +44,8 @@ class Chunk:
     lots: dict[str, Lot]
     advances: Ints
     heard: tuple[Ints, Ints] | None = None
-    #: The wall time of each position, and what was known of wall time before the first, where there is one.
-    now: Ints | None = None
-    wall: Wall | None = None
+    #: What may be released after each position because wall time has passed, where that is known.
+    elapsed: Ints | None = None
     frontiers: dict[str, Ints] = field(default_factory=dict)
     slacks: dict[str, Ints] = field(default_factory=dict)
     published: dict[str, list[tuple[int, Event]]] = field(default_factory=dict)
@@ -65,13 +63,36 @@ class Columnar:
     def push(self, table: pa.Table, now: Ints | None = None) -> None:
         """Take the next arrivals, with their wall times if these are told."""
         topology, intake = self.topology, self.intake
+        if len(table) and (now is not None or intake.wall is not None):
+            self.wait_until(NEVER if now is None else int(now[0]))
         first, before = intake.position, intake.clk
         lots, clk = read(intake, table, now)
         if len(clk) == 0:
             return
         topology.settle(first - 1, before)
-        heard = self._heard(lots, before, clk)
-        chunk = Chunk(first, before, clk, lots, rises(clk, before), heard, *intake.pass_times(now, clk))
+        ts = np.full(len(clk), NEVER, dtype=np.int64)
+        for lot in lots.values():
+            ts[lot.rows] = lot.ts
+        heard = None if topology.evidence.late_target is None else topology.hearing.run(ts, before, clk)
+        chunk = Chunk(first, before, clk, lots, rises(clk, before), heard)
+        if intake.wall is not None:
+            chunk.elapsed = intake.pass_times(now, ts, before, clk, clk if heard is None else heard[1])
+        self._through(chunk)
+
+    def wait_until(self, now: int) -> None:
+        """It is ``now``, and nothing has arrived yet: what has waited for long enough goes."""
+        topology, intake = self.topology, self.intake
+        if not intake.wait_until(now) or intake.position == 0:
+            return
+        hearing, clk = topology.hearing, np.array([intake.clk], dtype=np.int64)
+        topology.settle(intake.position - 1, intake.clk)
+        far, since, reached = (np.array([n], dtype=np.int64) for n in (hearing.far, hearing.since, hearing.reached))
+        chunk = Chunk(intake.position - 1, intake.clk, clk, {}, np.empty(0, dtype=np.int64), (far, since), reached)
+        self._through(chunk)
+
+    def _through(self, chunk: Chunk) -> None:
+        """Take a chunk through all channels and parts."""
+        topology, clk = self.topology, chunk.clk
         for channel in topology.sensors.values():
             self._arrive(channel, chunk)
         for part in topology.parts:
@@ -80,15 +101,6 @@ class Columnar:
         for channel in topology.sensors.values():
             units = [part.unit for part in topology.readers[channel.name]]
             channel.store.drop_through(min((u.horizon for u in units if u.sorts(channel)), default=FOREVER))
-
-    def _heard(self, lots: dict[str, Lot], before: int, clk: Ints) -> tuple[Ints, Ints] | None:
-        """What was heard of delays after each position, where a target is kept."""
-        if self.topology.evidence.late_target is None:
-            return None
-        ts = np.full(len(clk), NEVER, dtype=np.int64)
-        for lot in lots.values():
-            ts[lot.rows] = lot.ts
-        return self.topology.hearing.run(ts, before, clk)
 
     def flush(self) -> None:
         """The end of the stream: everything that waits goes, level by level."""
@@ -108,7 +120,9 @@ class Columnar:
         if lot and lot.anew is not None:
             frontier, slack = self._run_in_pieces(channel, lot, lot.anew, chunk)
         else:
-            frontier, slack = channel.run(rows, slots, ts, chunk.first, chunk.before, chunk.clk, chunk.heard)
+            frontier, slack = channel.run(
+                rows, slots, ts, chunk.first, chunk.before, chunk.clk, chunk.heard, chunk.elapsed
+            )
         chunk.frontiers[channel.name], chunk.slacks[channel.name] = frontier, slack
         if lot:
             channel.events += len(rows)
@@ -131,7 +145,7 @@ class Columnar:
                 heard = None if chunk.heard is None else (chunk.heard[0][start:stop], chunk.heard[1][start:stop])
                 frontier, slack = channel.run(
                     lot.rows[mine] - start, lot.slots[mine], lot.ts[mine], chunk.first + start, before,
-                    chunk.clk[start:stop], heard,
+                    chunk.clk[start:stop], heard, None if chunk.elapsed is None else chunk.elapsed[start:stop],
                 )  # fmt: skip
                 frontiers.append(frontier)
                 slacks.append(slack)

@@ -24,6 +24,7 @@ from slackline.engine.outbox import Outbox
 from slackline.engine.stepwise import Stepwise
 from slackline.engine.times import Ints, times_of
 from slackline.engine.topology import Topology
+from slackline.ordering.constants import NEVER
 from slackline.running.runner import Runner
 from slackline.speculation.ahead import SpeculativeRunner
 from slackline.speculation.config import Speculation
@@ -193,7 +194,9 @@ class Engine:
         else:
             self._stepwise.push_all(arrivals, times)
         if times is not None and len(times) > len(arrivals):
-            self._stepwise.pass_time(int(times[-1]))
+            way: Columnar | Stepwise = self._columnar if self._topology.has_rows else self._stepwise
+            way.wait_until(int(times[-1]))
+            self._intake.pass_time(int(times[-1]), NEVER, self._intake.clk)
         return self._finish()
 
     @exclusive
@@ -219,8 +222,7 @@ class Engine:
     def flush(self, reason: str) -> list[Output]:
         """Let everything that waits go on, as :meth:`close` does, and go on with the stream. Returns what was detected.
 
-        The outputs have the reason as their ``flushed``; ``stats()["flushed"]`` counts by it the events that went. What
-        arrives later at or below the last of them is late.
+        Outputs have the reason as ``flushed``; ``stats()["flushed"]`` counts by it. What is older and still comes is late.
         """
         if self._closed:
             raise ClosedError("flush after close(): the stream has ended, and nothing waits.")

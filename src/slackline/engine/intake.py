@@ -31,6 +31,7 @@ from slackline.ordering import checked
 from slackline.ordering.channel import SensorChannel
 from slackline.ordering.clock import ADVANCED, CLK, REJECTED, Clock
 from slackline.ordering.constants import NEVER
+from slackline.ordering.elapsed import Elapsed
 from slackline.ordering.frontier import rises
 from slackline.ordering.skew import Skews
 from slackline.ordering.wall import Wall
@@ -196,8 +197,10 @@ class Intake:
         self.position = 0
         #: Arrivals up to the one that last moved the clock.
         self.last_advance = 0
-        #: Wall time, from the first push that told it.
+        #: Wall time, from the first push that told it, and what follows from it, where a target is kept.
         self.wall: Wall | None = None
+        target = topology.evidence.late_target
+        self.elapsed = None if target is None else Elapsed(target)
         #: What is known of sources whose clocks are off.
         self.anew = False  # whether with the last event its source's time stamps have become others
         self.skews = None if skew is None else Skews(list(topology.sensors), skew == "correct")
@@ -253,22 +256,39 @@ class Intake:
             event = Event.of(event.type, stamp, source, seq, {**event.payload, GIVEN: ts})
         return channel, slot, event
 
-    def pass_time(self, now: int) -> None:
-        """It is ``now`` (NEVER: nobody says), after what has arrived."""
+    def wait_until(self, now: int) -> bool:
+        """It is ``now`` (NEVER: nobody says), and nothing has arrived yet; whether that lets anything go."""
         if self.wall is None:
             self.wall = Wall()
-        self.wall.take(now, self.clk)
+        reached = NEVER if self.elapsed is None else self.elapsed.wait(self.wall, now)
+        return self._reached(reached)
 
-    def pass_times(self, now: Ints | None, clk: Ints) -> tuple[Ints | None, Wall | None]:
-        """The same for rows that were let in: the wall time of each, and what was known of wall time before them."""
-        if self.wall is None:
-            if now is None:
-                return None, None
-            self.wall = Wall()
-        before = self.wall.copy()
+    def pass_time(self, now: int, ts: int, before: int) -> None:
+        """It is ``now``, and an event has arrived (NEVER: none was let in), before which stream time was ``before``."""
+        assert self.wall is not None
+        if self.elapsed is None:
+            self.wall.take(now, self.clk)
+        else:
+            since = self.topology.hearing.since
+            self._reached(self.elapsed.arrive(self.wall, ts, now, before, self.clk, since))
+
+    def pass_times(self, now: Ints | None, ts: Ints, before: int, clk: Ints, since: Ints) -> Ints | None:
+        """The same for rows: what may be released after each because of the wall time that passed until the next."""
+        assert self.wall is not None
         now = np.full(len(clk), NEVER, dtype=np.int64) if now is None else now
-        self.wall.run(now, clk)
-        return now, before
+        if self.elapsed is None:
+            self.wall.run(now, clk)
+            return None
+        reached = self.elapsed.run(self.wall, ts, now, before, clk, since)[1]
+        self._reached(int(reached[-1]))
+        return reached
+
+    def _reached(self, reached: int) -> bool:
+        hearing = self.topology.hearing
+        further = reached > hearing.reached
+        if further:
+            hearing.reached = reached
+        return further
 
     def take_rows(
         self, ts: Ints, is_clock: Mask, keys: Ints, rows: Ints, now: Ints | None
@@ -317,6 +337,7 @@ class Intake:
             "position": self.position,
             "last_advance": self.last_advance,
             "wall": None if self.wall is None else self.wall.state(),
+            "elapsed": None if self.wall is None or self.elapsed is None else self.elapsed.state(),
             "skew": None if self.skews is None else self.skews.state(),
         }
 
@@ -331,6 +352,10 @@ class Intake:
             self.wall.restore(saved)
             if self.wall.clk_at(self.wall.now) > self.clk:
                 raise checked.wrong("wall.marks", "are ahead of the clock")
+            before = checked.entry(state, "intake", "elapsed")
+            if self.elapsed is not None and before is not None:
+                self.elapsed.restore(before)
+                self._reached(min(self.elapsed.reached, self.clk))
         if self.skews is not None and checked.entry(state, "intake", "skew") is not None:
             self.skews.restore(state["skew"])
 

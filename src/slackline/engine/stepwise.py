@@ -41,6 +41,7 @@ class Stepwise:
         self._extras: dict[str, list[tuple[int, Event]]] = {}  # unsorted events of this position, by detector
         self._alarms: list[tuple[int, Part]] = []
         self._unmeasured: dict[str, Channel] = {}
+        self._reached = NEVER
         self._in_step = False
         self._ended = False
 
@@ -54,6 +55,7 @@ class Stepwise:
         topology, clk = self.topology, self.intake.clk
         topology.rows_to_objects()
         topology.settle(self.intake.position - 1, clk)
+        self._reached = topology.hearing.reached
         channels: list[Channel] = [*topology.sensors.values(), *topology.derived.values()]
         self._unmeasured = {channel.name: channel for channel in channels if channel.unmeasured}
         self._alarms = []
@@ -73,26 +75,55 @@ class Stepwise:
             for event, now in zip(events, times.tolist(), strict=False):
                 self.push(event, now)
 
-    def pass_time(self, now: int) -> None:
-        """It is ``now``, and nothing has arrived."""
-        self.intake.pass_time(now)
+    def wait_until(self, now: int) -> None:
+        """It is ``now``, and nothing has arrived yet: what has waited for long enough goes."""
+        if not self._in_step:
+            self._catch_up()
+        self.intake.wait_until(now)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Let go what has waited for long enough in wall time."""
+        intake, topology = self.intake, self.topology
+        reached = topology.hearing.reached
+        if reached == self._reached or intake.position == 0:
+            return
+        self._reached = reached
+        # Everything that follows the clock follows wall time too; only those look at once for whom something is due.
+        for sensor in topology.sensors.values():
+            sensor.as_of = NEVER
+        for part in topology.parts:
+            part.as_of = NEVER
+        due = [part for part in topology.parts if part.unit.heap and part.unit.heap[0].ts <= reached]
+        above = [part for lower in due for channel in lower.publishes for part in topology.above[channel.name]]
+        self._evaluate(sorted({*due, *above}), intake.position - 1, intake.clk, False)
 
     def push(self, event: Event, now: int | None = None) -> None:
         """Take the next arrival, at wall time ``now`` if that is told."""
         if not self._in_step:
             self._catch_up()
         intake = self.intake
+        if now is None and intake.wall is None:
+            self._take(event, NEVER)
+            return
+        now = NEVER if now is None else now
+        self.wait_until(now)
+        before = intake.clk
+        intake.pass_time(now, self._take(event, now), before)
+        self._let_go()
+
+    def _take(self, event: Event, now: int) -> int:
+        """Take the next arrival; its time stamp, or NEVER if it was not let in."""
+        intake = self.intake
         position, before = intake.position, intake.clk
-        taken = intake.take(event, NEVER if now is None else now)
+        taken = intake.take(event, now)
         clk = intake.clk
         moved = clk > before
-        if now is not None or intake.wall is not None:
-            intake.pass_time(NEVER if now is None else now)
         turns = self._turns(position, taken[2].ts if taken else NEVER, before, clk)
         if turns:
             parts: Sequence[Part] = self.topology.parts
         elif taken is None:
-            return
+            return NEVER
         else:
             parts = self._concerned(taken[0], moved, clk)
         for part in parts:
@@ -118,6 +149,7 @@ class Stepwise:
             for sensor in self.topology.sensors.values():
                 sensor.step(-1, 0, position, clk, clk)
         self._evaluate(parts, position, clk, moved)
+        return event.ts if taken else NEVER
 
     def _turns(self, position: int, ts: int, before: int, clk: int) -> bool:
         """Whether something changes for everybody: warm-up ends, or, with a target, more is heard of delays."""

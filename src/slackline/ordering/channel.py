@@ -162,6 +162,8 @@ class SensorChannel(Channel):
             self.ints, self.floats, self.sources, self.tree, self._rules, slot, ts, position, before, clk,
             hearing.far, hearing.since,
         )  # fmt: skip
+        if hearing.reached > self.frontier > NEVER:
+            self.frontier = hearing.reached
         self.as_of = clk
 
     def follow(self, position: int, clk: int) -> None:
@@ -196,10 +198,12 @@ class SensorChannel(Channel):
         before: int,
         clk: Ints,
         heard: tuple[Ints, Ints] | None = None,
+        elapsed: Ints | None = None,
     ) -> tuple[Ints, Ints]:
         """All positions of a chunk that starts at position ``first``: the frontier and K after each.
 
-        With a target, ``heard`` is what the node has heard after each (:meth:`Hearing.run`).
+        With a target, ``heard`` is what the node has heard after each (:meth:`Hearing.run`), and ``elapsed`` what may
+        be released because wall time has passed (:meth:`Elapsed.run`).
         """
         if self._sources < len(self.senders):
             self._make_room()
@@ -209,6 +213,8 @@ class SensorChannel(Channel):
             self.ints, self.floats, self.sources, self.tree, self._rules, positions, slots, ts, first, before, clk,
             far, since, reached, slack,
         )  # fmt: skip
+        if elapsed is not None:
+            np.maximum(reached, elapsed, out=reached, where=reached > NEVER)
         self.frontier, self.as_of = int(reached[-1]), int(clk[-1])
         return reached, slack
 

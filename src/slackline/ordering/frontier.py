@@ -42,7 +42,6 @@ from slackline.ordering.lateness import (
     await_clock,
     charge,
     clock_moved,
-    is_careful,
     remember,
     set_slack,
 )
@@ -215,7 +214,7 @@ def _target_step(ints, floats, sources, tree, at, rules):  # type: ignore[no-unt
     else:
         ready = least_frontier(sources, tree, clk, slack)
         if ready != FOREVER and ints[SUSPENDED] == 0:
-            latest = clk - 1 if is_careful(ints, rules.target) else clk
+            latest = clk - 1 if ints[MEASURED] < EVERY else clk  # equal time stamps may follow
             ints[READY_REACH] = max(ints[READY_REACH], min(ready, latest))
     ints[SLACK_REACH] = max(ints[SLACK_REACH], clk - slack)
     return max(ints[SLACK_REACH], ints[READY_REACH])

@@ -38,11 +38,13 @@ Ints = npt.NDArray[np.int64]
 class Hearing:
     """How late anything was so far; ``far`` is how long to wait for a type that is not known, or SILENT."""
 
-    __slots__ = ("_ints", "_listened", "far")
+    __slots__ = ("_ints", "_listened", "far", "reached")
 
     def __init__(self, warmup: int | None) -> None:
         self._listened = LISTENED if warmup is None else 0
         left = HEARD if warmup is None else min(warmup, FOREVER)
+        #: What may be released because enough wall time has passed, where that is known.
+        self.reached = NEVER
         self._ints: Ints = np.array([0, NEVER, left, 0, FOREVER], dtype=np.int64)
         self.far = int(_far(self._ints))
 

@@ -22,8 +22,8 @@ source that is new count a ``NEWCOMER``-th: they say little of those that are kn
 
 **Beginning.** A type is known when ``KNOWN`` of its delays were measured and the clock has moved by K since. Until the
 target allows for one late event, K is at least ``CAREFUL`` times the largest delay, at least the largest delay measured
-as in [Order], up to the next move of the clock, and at least 1, as equal time stamps may follow. What happened before
-anybody listened (see :mod:`slackline.ordering.hearing`) is not measured.
+as in [Order], up to the next move of the clock. During the first ``EVERY`` it is 1 at least, as equal time stamps may
+follow. What happened before anybody listened (see :mod:`slackline.ordering.hearing`) is not measured.
 """
 
 from __future__ import annotations
@@ -221,9 +221,11 @@ def set_slack(ints, floats, target):  # type: ignore[no-untyped-def]
     chosen = LONG if floats[LOSS] <= floats[LOSS + 1] else SHORT
     slack = longest_in(ints[chosen])
     if is_careful(ints, target):
-        slack = max(slack, 1, ints[PATIENCE], min(ints[LARGEST], FOREVER // CAREFUL) * CAREFUL)
+        slack = max(slack, ints[PATIENCE], min(ints[LARGEST], FOREVER // CAREFUL) * CAREFUL)
     if ints[HOLDS] == 1:
         slack = max(slack, ints[HOLD])
+    if ints[delays.MEASURED] < EVERY:
+        slack = max(slack, 1)
     ints[delays.K] = min(slack, FOREVER)
 
 

@@ -11,7 +11,9 @@ from slackline.engine.options import Options
 from slackline.ordering.channel import SensorChannel
 from slackline.ordering.clock import JUMP_OFF, Clock
 from slackline.ordering.constants import NEVER
+from slackline.ordering.elapsed import Elapsed
 from slackline.ordering.hearing import Hearing
+from slackline.ordering.wall import Wall
 
 Ints = npt.NDArray[np.int64]
 
@@ -42,7 +44,8 @@ def replay(
 ) -> Replay:
     """Order a recorded stream of one event type that also is the clock.
 
-    ``ts`` and ``source`` (numbers from 0) are in arrival order.
+    ``ts`` and ``source`` (numbers from 0) are in arrival order. ``arrival`` is the wall time of each, in the unit of
+    ``ts`` and not running back; it is evidence where a target is kept.
 
     >>> stream = np.array([0, 1, 3, 2, 4, 5, 6])
     >>> replay(stream, np.zeros(7, dtype=np.int64), policy="slack", margin=0.0).late.tolist()
@@ -58,10 +61,31 @@ def replay(
     positions = np.arange(n)
     if n == 0:
         return Replay(positions, np.zeros(0, dtype=np.bool_), positions)
-    reached, slack = channel.run(positions, source, ts, 0, NEVER, clk, Hearing(evidence.warmup).run(ts, NEVER, clk))
-    horizon = np.maximum.accumulate(reached)
+    heard = Hearing(evidence.warmup).run(ts, NEVER, clk)
+    timed = None
+    if arrival is not None and evidence.late_target is not None:
+        timed = Elapsed(evidence.late_target).run(Wall(), ts, arrival, NEVER, clk, heard[1])
+    reached, slack = channel.run(positions, source, ts, 0, NEVER, clk, heard)
+    at_once = horizon = np.maximum.accumulate(reached)
+    if timed is not None:
+        horizon = np.maximum.accumulate(np.maximum(reached, timed[1], out=reached.copy(), where=reached > NEVER))
     late = np.zeros(n, dtype=np.bool_)
     late[1:] = ts[1:] <= horizon[:-1]
     release = np.maximum(np.searchsorted(horizon, ts), positions)
+    at = None
+    if arrival is not None:
+        at = arrival[np.minimum(release, n - 1)]
+        if timed is not None:
+            at = _between(ts, arrival, clk, np.minimum(release, n - 1), at_once, *timed)
     release[late] = -1
-    return Replay(release, late, slack)
+    return Replay(release, late, slack, at)
+
+
+def _between(
+    ts: Ints, arrival: Ints, clk: Ints, release: Ints, at_once: Ints, first: Ints, last: Ints, longest: Ints
+) -> Ints:
+    """The wall times at which events went on: between two arrivals, if it was only time that passed."""
+    passed = (np.maximum(first, at_once)[release] < ts) & (ts <= last[release])
+    due = arrival[np.searchsorted(clk, ts)] + longest[release]
+    following = arrival[np.minimum(release + 1, len(ts) - 1)]
+    return np.where(passed, np.clip(due, arrival[release], following), arrival[release])
