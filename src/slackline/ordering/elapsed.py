@@ -2,8 +2,8 @@
 
 An event that arrives out of order keeps those waiting that arrived before it and happened after it. How long, in wall
 time, is its **lag**: from when stream time reached its time stamp to its arrival. If W is the lag that all but a share
-of the arrivals have, then what stream time had reached ``TIMES`` W ago is complete, though nothing arrives meanwhile. So
-in a sparse stream an event need not wait for the next arrival. Where everything stops and comes at once later, lags
+of the arrivals have, then what stream time had reached ``TIMES`` W ago is complete, though nothing arrives meanwhile.
+So in a sparse stream an event need not wait for the next arrival. Where everything stops and comes at once later, lags
 stay small: they are measured from arrivals to arrivals, not from time stamps.
 
 W is found as K is (:mod:`slackline.ordering.lateness`), from the lags of all types, and is held to ``PART`` of

@@ -43,14 +43,14 @@ BUCKETS = 60 * PER_OCTAVE
 FORGETS = 0.5
 HALVED_BY = 3.0
 SAVED = 6.0
-MOST_CAREFUL = 9.0
+MOST_CAREFUL = 12.0
 #: Debt at the beginning: the first events of a stream cannot afford any that is late.
 AT_FIRST = 3.0
 HELD = 16.0
-ALARMED = 8.0
+ALARMED = 10.0
 READY_PART = 0.5
-SUSPENDED_BY = 4.0
-NEWCOMER = 4.0
+SUSPENDED_BY = 3.0
+NEWCOMER = 8.0
 #: Delays measured before a type is known.
 KNOWN = 8
 CAREFUL = 2
