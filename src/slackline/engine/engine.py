@@ -222,7 +222,7 @@ class Engine:
     def flush(self, reason: str) -> list[Output]:
         """Let everything that waits go on, as :meth:`close` does, and go on with the stream. Returns what was detected.
 
-        Outputs have the reason as ``flushed``; ``stats()["flushed"]`` counts by it. Older events that come later are late.
+        Outputs have the reason as ``flushed``, and ``stats()["flushed"]`` counts by it. What comes later is late if older.
         """
         if self._closed:
             raise ClosedError("flush after close(): the stream has ended, and nothing waits.")
