@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from slackline_soccer.hierarchy import detectors
 from slackline_soccer.model import events
 from slackline_soccer.model.match import Match
 from slackline_soccer.queries import queries as the_queries
-from slackline_soccer.recordings import MatchRecording
+from slackline_soccer.recordings import MatchRecording, open_recording
 from slackline_soccer.summary import Summary
 
 #: What happens in a match is kept whole; what the queries say many times a second is only summed up.
@@ -57,6 +58,12 @@ def match_hierarchy(match: Match, queries: bool = True, ordered: bool = True) ->
         for detector in chosen:
             detector.unsorted = detector.listens
     return Hierarchy(chosen, clock=(match.position,))
+
+
+def recorded(path: Path | str) -> tuple[Hierarchy, Callable[[], Iterable[pa.Table]]]:
+    """What a recording is to be run by, and its positions: ``slackline calibrate MATCH slackline_soccer:recorded``."""
+    recording = open_recording(path)
+    return match_hierarchy(recording.match), recording.tables
 
 
 def query_hierarchy(match: Match) -> Hierarchy:

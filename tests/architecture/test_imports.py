@@ -22,7 +22,7 @@ RANKS: tuple[tuple[str, ...], ...] = (
     ("speculation",),
     ("engine",),
     (ROOT, "testing", "checks"),
-    ("sim", "streams", "occurrence", "compile"),
+    ("sim", "streams", "occurrence", "calibration", "compile"),
     ("spark", "study"),
     ("report",),
     ("cli",),

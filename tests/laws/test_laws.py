@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import assume, given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from tests.laws.worlds import World, cuts, push_piece, run, settings, worlds
 
 import slackline as sl
+from slackline.calibration import Calibration, TypeDelay, calibrate
 
 
 @given(world=worlds(), options=settings(), data=st.data())
@@ -69,9 +71,7 @@ def test_law_4_arrival_order_is_irrelevant_while_nothing_is_late(
     options = {**options, "skew": "report"}  # corrected time stamps are others, and what is off depends on arrivals
     pieces = data.draw(cuts(len(world.events)))
     result = run(world, pieces, options)
-    in_order = World(
-        world.plans, world.clock, tuple(sorted(world.events, key=lambda e: (e.ts, e.type, e.source, e.seq)))
-    )
+    in_order = replace(world, events=tuple(sorted(world.events, key=lambda e: (e.ts, e.type, e.source, e.seq))))
     # The sorted stream is the reference only if nothing is late there either (a detector may set events back).
     reference = run(
         in_order,
@@ -96,3 +96,32 @@ def test_law_6_restart_changes_nothing(world: World, options: dict[str, Any], da
     assert restarted.late == undisturbed.late
     assert restarted.seen == undisturbed.seen
     assert restarted.stats[-1] == undisturbed.stats[-1]
+
+
+@given(world=worlds(), options=settings(), delay=st.integers(0, 500), data=st.data())
+def test_laws_1_3_and_6_hold_from_a_calibration(world: World, options: dict[str, Any], delay: int, data: Any) -> None:
+    assume(options["policy"] != "ordered")
+    known = {kind: TypeDelay(delay, back=delay // 3) for kind in world.types}
+    options = {**options, "late": "divert", "calibration": Calibration.made(world.hierarchy(), known)}
+    pieces, n = data.draw(cuts(len(world.events))), len(world.events)
+    one_by_one, somehow = run(world, [(1, "events")] * n, options), run(world, pieces, options, restart=True)
+    for plan in world.plans:
+        seen = [entry for entry in one_by_one.seen[plan.name] if entry[1] not in plan.unsorted]
+        assert seen == sorted(seen)
+    assert (somehow.outputs, somehow.late, somehow.seen) == (one_by_one.outputs, one_by_one.late, one_by_one.seen)
+    assert somehow.stats[-1] == one_by_one.stats[-1]
+
+
+@given(world=worlds(kinds=("none", "bounded")), margin=st.sampled_from([0, 0.5, 2.0]), data=st.data())
+def test_no_sensor_event_is_late_from_a_calibration_of_the_very_stream(world: World, margin: float, data: Any) -> None:
+    """Under slack, which waits for what it knows; whatever the types of the clock and their delays.
+
+    What comes after the last move of the clock is never measured.
+    """
+    known = calibrate(world.hierarchy(), world.events)
+    start = {"policy": "slack", "max_jump": None, "late": "divert", "calibration": known, "margin": margin}
+    result = run(world, data.draw(cuts(len(world.events))), start)
+    setting = [position for position, event in enumerate(world.events) if event.type in world.clock]
+    last = max(setting, key=lambda position: world.events[position].ts, default=0)
+    sensors = world.hierarchy().sensor_types
+    assert not [late for late in result.late if late.event.type in sensors and late.position <= last]

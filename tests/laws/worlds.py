@@ -85,13 +85,20 @@ class World:
     events: tuple[sl.Event, ...]
     #: Wall times of the arrivals, if they are told.
     now: tuple[int | None, ...] | None = None
+    clock_aids: tuple[str, ...] = ()
 
     def hierarchy(self, declared: bool = False) -> sl.Hierarchy:
         """Fresh detectors; with ``declared`` they say from the start how far they set events back."""
         detectors = [STYLES[p.style](p.name, p.listens, p.unsorted, p.every, p.set_back) for p in self.plans]
         for detector in detectors if declared else ():
             detector.sets_back = 2 * detector.set_back
-        return sl.Hierarchy(detectors, clock=self.clock)
+        return sl.Hierarchy(detectors, clock=self.clock, clock_aids=self.clock_aids)
+
+    @property
+    def types(self) -> set[str]:
+        """All event types, of sensors and of detectors."""
+        hierarchy = self.hierarchy()
+        return {*hierarchy.sensor_types, *hierarchy.publisher}
 
     def times(self, start: int, size: int) -> Any:
         """The wall times of a piece."""
@@ -99,7 +106,8 @@ class World:
 
     def __repr__(self) -> str:
         arrivals = " ".join(f"{e.type[0]}{e.source[1:]}:{e.ts}#{e.seq}" for e in self.events)
-        return f"World({list(self.plans)}, clock={self.clock}, arrivals={arrivals}, now={self.now})"
+        clock = f"clock={self.clock}, aids={self.clock_aids}"
+        return f"World({list(self.plans)}, {clock}, arrivals={arrivals}, now={self.now})"
 
 
 @st.composite
@@ -132,7 +140,10 @@ def delays(rng: np.random.Generator, kind: str, n: int) -> np.ndarray:
 
 @st.composite
 def worlds(draw: st.DrawFn, kinds: tuple[str, ...] = ("none", "bounded", "heavy", "bursty", "regime")) -> World:
-    """A random world: one to three sensor types, up to four sources each, regular or not."""
+    """A random world: one to three sensor types, up to four sources each, regular or not, each type late by its own.
+
+    The clock is one type or several, of whatever delays, and others may aid it.
+    """
     chosen = draw(plans())
     used = sorted({kind for plan in chosen for kind in plan.listens if kind in SENSORS})
     rng = np.random.default_rng(draw(st.integers(0, 2**20)))
@@ -140,11 +151,12 @@ def worlds(draw: st.DrawFn, kinds: tuple[str, ...] = ("none", "bounded", "heavy"
     in_order = draw(st.booleans())
     arrivals: list[tuple[float, int, sl.Event]] = []
     for kind in used:
+        later = draw(st.sampled_from([0, 0, 7, 60]))
         for number in range(draw(st.integers(1, 3))):
             count = max(1, n // (len(used) * 2))
             gaps = rng.integers(0, 25, count) if draw(st.booleans()) else rng.integers(9, 12, count)
             ts = np.cumsum(gaps) + int(rng.integers(0, 20))
-            arrival = ts + delays(rng, draw(st.sampled_from(kinds)), count)
+            arrival = ts + later + delays(rng, draw(st.sampled_from(kinds)), count)
             if in_order:
                 arrival = np.maximum.accumulate(arrival)
             for seq, (t, a) in enumerate(zip(ts.tolist(), arrival.tolist(), strict=True)):
@@ -152,10 +164,12 @@ def worlds(draw: st.DrawFn, kinds: tuple[str, ...] = ("none", "bounded", "heavy"
                 arrivals.append((a, len(arrivals), event))
     arrivals.sort(key=lambda item: item[:2])
     clock = tuple(draw(st.lists(st.sampled_from(used), min_size=1, max_size=2, unique=True)))
+    others = [kind for kind in used if kind not in clock]
+    aids = tuple(draw(st.lists(st.sampled_from(others), unique=True))) if others else ()
     now: tuple[int | None, ...] | None = None
     if draw(st.booleans()):
         now = tuple(None if i % 5 == 3 else int(a) + 1000 - 2 * (i % 7 == 5) for i, (a, *_) in enumerate(arrivals))
-    return World(chosen, clock, tuple(event for *_, event in arrivals), now)
+    return World(chosen, clock, tuple(event for *_, event in arrivals), now, aids)
 
 
 policies = st.sampled_from(["slack", "ready", "auto", "ordered"])

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.spark.world import COLUMNS, SITES, comparable, embedded, hierarchy, stream, write_files
 
+from slackline.calibration import Calibration, calibrate
 from slackline.spark import batch, detect
 from slackline.spark.codec import ARRIVAL, by_arrival
 
@@ -57,3 +58,17 @@ def test_overlapping_packets_are_merged_in_bounded_runs(monkeypatch: pytest.Monk
     whole = pa.concat_tables([t for _, t in sorted(packets, key=lambda packet: packet[0][1:])])
     assert merged.to_pylist() == by_arrival(whole.combine_chunks()).select(merged.column_names).to_pylist()
     assert all(a <= b for a, b in pairwise(merged[ARRIVAL].to_pylist()))
+
+
+def test_every_key_starts_from_the_calibration_whose_content_travels(spark: SparkSession, tmp_path: Path) -> None:
+    table = stream()
+    rows = table.filter(pa.compute.equal(table["site"], SITES[0])).drop_columns(["site", "arrival"])
+    known = tmp_path / "delays.json"
+    calibrate(hierarchy(), rows).save(known)
+    df = spark.createDataFrame(table.drop_columns(["arrival"]))
+    started = detect(df, hierarchy(), policy="slack", calibration=known, **COLUMNS)
+    content = Calibration.of(known)
+    known.unlink()  # workers on other machines have no such file
+    found = comparable(started.collect())
+    assert found == embedded(table, close=True, policy="slack", calibration=content)
+    assert found != embedded(table, close=True, policy="slack")

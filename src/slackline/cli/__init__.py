@@ -15,6 +15,7 @@ except ImportError as error:
 
 from slackline.cli.applications import Commands
 from slackline.cli.bench import bench
+from slackline.cli.calibrate import calibrate
 from slackline.cli.failure import reports_errors
 from slackline.cli.study import study
 from slackline.cli.sync import sync
@@ -33,6 +34,7 @@ app = typer.Typer(
 
 app.command()(study)
 app.command()(sync)
+app.command()(calibrate)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(bench)
 
 del rich

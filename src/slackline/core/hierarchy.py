@@ -20,7 +20,8 @@ class Hierarchy:
     """Detectors, ordered so that each comes after those it listens to, and the types that set the clock.
 
     ``clock`` names the event types whose time stamps move stream time: one, or several of equal delay
-    [Order, II-E.1]. They must be sensor types, that is, types that no detector publishes.
+    [Order, II-E.1]. ``clock_aids`` names types of other delays that help it along: how far each is ahead or behind is
+    measured [Thesis, 3.3.6]. All must be sensor types, that is, types that no detector publishes.
 
     The first engine made of a hierarchy runs the very detectors given here; every further one runs fresh copies
     of them, as they were when the hierarchy was made.
@@ -36,7 +37,7 @@ class Hierarchy:
     ({'Low': 1, 'High': 2}, ('a',))
     """
 
-    def __init__(self, detectors: Iterable[Detector], clock: TypeNames) -> None:
+    def __init__(self, detectors: Iterable[Detector], clock: TypeNames, clock_aids: TypeNames = ()) -> None:
         given = list(detectors)
         if not given:
             raise HierarchyError("a hierarchy needs at least one detector; got none.")
@@ -54,22 +55,23 @@ class Hierarchy:
                 )
         self.types: dict[str, EventType] = {}
         self.publisher: dict[str, str] = {}
-        clock = (clock,) if isinstance(clock, str | EventType) else tuple(clock)
-        self.clock = type_names(clock)
-        for kind in clock:
+        clock, aids = _several(clock), _several(clock_aids)
+        self.clock, self.clock_aids = type_names(clock), type_names(aids)
+        for kind in (*clock, *aids):
             self._note(kind)
         self._note_types(given)
         order = self._sorted(dict(zip(names, given, strict=True)))
         self._given: list[Detector] | None = [detector for _, detector in order]
         self.names = tuple(name for name, _ in order)
         self.listens = {name: type_names(detector.listens) for name, detector in order}
+        self.unsorted = {name: type_names(detector.unsorted) for name, detector in order}
         self.sets_back = {name: detector.sets_back for name, detector in order}
         #: For each detector those whose events lead to it, through others too.
         self.below = self._below()
         self.levels = self._levels()
         published = set(self.publisher)
         wanted = {kind for _, detector in order for kind in type_names(detector.listens)}
-        self.sensor_types = tuple(sorted((wanted - published) | set(self.clock)))
+        self.sensor_types = tuple(sorted((wanted - published) | {*self.clock, *self.clock_aids}))
         self._check_clock(published)
         try:
             self._pristine = copy.deepcopy(self._given)
@@ -88,9 +90,13 @@ class Hierarchy:
         """A copy of one detector as it was when the hierarchy was made."""
         return copy.deepcopy(self._pristine[self.names.index(name)])
 
+    def published(self, name: str) -> list[str]:
+        """The types that a detector publishes, in the order of their names."""
+        return sorted(kind for kind, publisher in self.publisher.items() if publisher == name)
+
     def extended(self, detector: Detector) -> Hierarchy:
         """The same hierarchy with one detector more, which may publish nothing that comes from sensors here."""
-        more = Hierarchy([*copy.deepcopy(self._pristine), detector], self.clock)
+        more = Hierarchy([*copy.deepcopy(self._pristine), detector], self.clock, self.clock_aids)
         more.types = {**self.types, **more.types}
         taken = sorted(set(self.sensor_types) & set(more.publisher))
         if taken:
@@ -178,7 +184,10 @@ class Hierarchy:
     def _check_clock(self, published: set[str]) -> None:
         if not self.clock:
             raise HierarchyError("a hierarchy needs a clock: name at least one sensor type, e.g. clock=('kick',).")
-        for kind in self.clock:
+        twice = sorted(set(self.clock) & set(self.clock_aids))
+        if twice:
+            raise HierarchyError(f"{twice} are in clock and in clock_aids; a type sets the clock or helps it along.")
+        for kind in (*self.clock, *self.clock_aids):
             if kind in published:
                 raise HierarchyError(
                     f"clock type {kind!r} is published by detector {self.publisher[kind]!r}; the clock must come from "
@@ -193,6 +202,10 @@ class Hierarchy:
         if isinstance(kind, str) and kind in self.publisher:
             return f"type {kind!r} is published by detector {self.publisher[kind]!r}; it cannot be pushed"
         return f"unknown type {kind!r}: no detector listens to it{hint} (sensor types: {known})"
+
+
+def _several(kinds: TypeNames) -> tuple[str | EventType, ...]:
+    return (kinds,) if isinstance(kinds, str | EventType) else tuple(kinds)
 
 
 def detector_name(detector: Detector) -> str:

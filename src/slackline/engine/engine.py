@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from slackline.core import codec
+from slackline.core.calibration import CalibrationLike, calibration_of
 from slackline.core.check import text
 from slackline.core.detector import Detector
 from slackline.core.errors import ClosedError, ConfigError, SlacklineError, StateError
@@ -58,6 +59,7 @@ class Engine:
                      the push, though something earlier might still come.
     ``speculation``  let detectors run ahead: a :class:`~slackline.Speculation` for all of them, or one per detector,
                      by name; detectors that are not named wait.
+    ``calibration``  the delays to start from: the file that ``slackline calibrate`` wrote, or its content.
     ``now``          wall time in seconds, by which ``Speculation(alpha="auto")`` learns how busy the process is:
                      ``time.monotonic``, say; ``"host"`` if the caller tells by :meth:`worked`.
     ``detectors``    which detectors of the hierarchy run here; all, unless others run in other engines
@@ -99,17 +101,16 @@ class Engine:
         now: WallTime = None,
         detectors: Iterable[str] | None = None,
         skew: str = "report",
+        calibration: CalibrationLike = None,
     ) -> None:
         options = Options(
             policy=policy, margin=margin, window=window, timeout=timeout, warmup=warmup, late=late, on_error=on_error,
             max_jump=max_jump, max_buffered=max_buffered, overflow=overflow, speculation=speculation,
-            late_target=late_target, skew=skew,
+            late_target=late_target, skew=skew, calibration=calibration_of(calibration),
         )  # fmt: skip
         self._start(hierarchy, options, now, detectors)
 
     def _start(self, hierarchy: Hierarchy, options: Options, now: WallTime, detectors: Iterable[str] | None) -> None:
-        if not isinstance(hierarchy, Hierarchy):
-            raise ConfigError(f"an engine runs a slackline.Hierarchy; got {hierarchy!r}.")
         options.check(hierarchy, now)
         names = list(hierarchy.names if detectors is None else detectors)
         unknown = sorted(set(names) - set(hierarchy.names))
@@ -129,6 +130,7 @@ class Engine:
         self._limit = Limit(options.max_buffered, self._topology, self._intake, self._outbox)
         taken = hierarchy.take_detectors() if detectors is None else {name: hierarchy.fresh(name) for name in names}
         self._topology.add(*(self._topology.make(self._runner(name, taken[name])) for name in taken))
+        self._topology.start_from(options.calibration)
         self._rewired()
 
     def _runner(self, name: str, detector: Detector) -> Runner:
@@ -370,10 +372,7 @@ class Engine:
 
     @classmethod
     def _loaded(cls, state: dict[str, Any], hierarchy: Hierarchy, now: WallTime, given: dict[str, Any]) -> Engine:
-        try:
-            saved = Options.of(state["options"])
-        except ConfigError as error:
-            raise StateError(f"the checkpoint is damaged: {error} Restore an older one.") from error
+        saved = Options.of(state["options"])
         options = saved.changed(given)
         if state["hierarchy"] != list(hierarchy.names):
             raise StateError(

@@ -191,7 +191,7 @@ class Intake:
     def __init__(self, topology: Topology, outbox: Outbox, max_jump: int, skew: str | None = None) -> None:
         self.topology = topology
         self.outbox = outbox
-        self.clock = Clock(max_jump)
+        self.clock = Clock(max_jump, len(topology.hierarchy.clock_aids))
         #: Stream time as the compiled loops have it: NEVER before the first clock event.
         self.clk = NEVER
         self.position = 0
@@ -241,7 +241,7 @@ class Intake:
             channel.senders.duplicates += 1
             return None
         if self.skews is None:
-            fate, stamp = self.clock.tick(ts, channel.is_clock, channel.key | slot), ts
+            fate, stamp = self.clock.tick(ts, channel.role, channel.key | slot), ts
         else:
             wall = now if self.wall is None else max(now, self.wall.now)
             fate, stamp, self.anew = self.skews.tick(self.clock, channel, slot, ts, position, wall)
@@ -291,7 +291,7 @@ class Intake:
         return further
 
     def take_rows(
-        self, ts: Ints, is_clock: Mask, keys: Ints, rows: Ints, now: Ints | None
+        self, ts: Ints, roles: Ints, keys: Ints, rows: Ints, now: Ints | None
     ) -> tuple[Ints, Ints, Ints, Ints]:
         """Let rows in that passed the checks; ``rows`` tells the skews whose they are, ``now`` are wall times as told.
 
@@ -300,10 +300,10 @@ class Intake:
         """
         clk = np.empty(len(ts), dtype=np.int64)
         if self.skews is None:
-            rejected, anew = self.clock.run(ts, is_clock, keys, clk), _NO_ROWS
+            rejected, anew = self.clock.run(ts, roles, keys, clk), _NO_ROWS
         else:
             told, wall = _NO_ROWS if now is None else now, NEVER if self.wall is None else self.wall.now
-            ts, rejected, anew = self.skews.run(self.clock, rows, ts, is_clock, keys, self.position, told, wall, clk)
+            ts, rejected, anew = self.skews.run(self.clock, rows, ts, roles, keys, self.position, told, wall, clk)
         first, self.position = self.position, self.position + len(ts)
         moved = rises(clk, self.clk)
         if len(moved):

@@ -57,7 +57,7 @@ class Limit:
         error = self.check()
         if error is None:
             return
-        clock = set(self.topology.hierarchy.clock)
+        clock = {*self.topology.hierarchy.clock, *self.topology.hierarchy.clock_aids}
         if not isinstance(arrivals, pa.Table):
             types = {event.type for event in arrivals if isinstance(event.type, str)}
         else:

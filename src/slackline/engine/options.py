@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
+from slackline.core.calibration import Calibration
 from slackline.core.check import number, one_of, whole_number
 from slackline.core.errors import ConfigError, StateError
 from slackline.core.hierarchy import Hierarchy
@@ -42,6 +43,8 @@ class Options:
     speculation: Speculation | Mapping[str, Speculation] | None = None
     late_target: float | None = None
     skew: str = "report"
+    #: Only for the start: what an engine has learnt since is saved, this is not.
+    calibration: Calibration | None = None
 
     def __post_init__(self) -> None:
         one_of("policy", self.policy, POLICIES)
@@ -72,6 +75,10 @@ class Options:
                 raise ConfigError(
                     f"warmup={self.warmup} means nothing under policy='ordered', which has nothing to learn."
                 )
+        if self.calibration is not None and self.policy == "ordered":
+            raise ConfigError(
+                "a calibration means nothing under policy='ordered', which waits for no delay; leave it out."
+            )
         if self.max_jump is not None and self.max_jump != "auto":
             whole_number("max_jump", self.max_jump, 1)
         given: Any = self.speculation
@@ -103,12 +110,16 @@ class Options:
 
     def check(self, hierarchy: Hierarchy, now: Any) -> None:
         """Refuse what names detectors that are not there, and what takes a wall clock without one."""
+        if not isinstance(hierarchy, Hierarchy):
+            raise ConfigError(f"an engine runs a slackline.Hierarchy; got {hierarchy!r}.")
         if isinstance(self.speculation, Mapping):
             unknown = sorted(set(self.speculation) - set(hierarchy.names))
             if unknown:
                 raise ConfigError(
                     f"speculation names no detectors {unknown}; the hierarchy has {list(hierarchy.names)}."
                 )
+        if self.calibration is not None:
+            self.calibration.check(hierarchy)
         if now is not None and now != "host" and not callable(now):
             raise ConfigError(f"now={now!r} is not valid; pass a function that gives seconds, such as time.monotonic.")
         if self._adapts and now is None:
@@ -164,13 +175,13 @@ class Options:
                 f"the state was saved with policy={self.policy!r}, and policy={policy!r} is given; what one policy has "
                 f"learnt is of no use to another. Load it with policy={self.policy!r}, or start anew."
             )
-        return replace(self, **given)
+        return replace(self, **{name: value for name, value in given.items() if name != "calibration"})
 
     # As they are saved and shown.
 
     def plain(self) -> dict[str, Any]:
         """The options as plain values."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "calibration"}
         told = self.speculation
         if isinstance(told, Mapping):
             values["speculation"] = {"by_detector": {name: asdict(one) for name, one in told.items()}}
@@ -188,9 +199,12 @@ class Options:
         """The options from their plain values; an option that was not there yet has its default."""
         values = dict(plain)
         told = values.get("speculation")
-        if told is not None:
-            by = told.get("by_detector")
-            values["speculation"] = (
-                Speculation(**told) if by is None else {name: Speculation(**one) for name, one in by.items()}
-            )
-        return cls(**values)
+        try:
+            if told is not None:
+                by = told.get("by_detector")
+                values["speculation"] = (
+                    Speculation(**told) if by is None else {name: Speculation(**one) for name, one in by.items()}
+                )
+            return cls(**values)
+        except ConfigError as error:
+            raise StateError(f"the checkpoint is damaged: {error} Restore an older one.") from error

@@ -21,6 +21,7 @@ from slackline.core.types import EventType
 from slackline.engine import arrow
 from slackline.engine.intake import CHECKS, CLOCK_JUMP, GIVEN, UNDECLARED, Intake, Refusal, as_refused, jump
 from slackline.ordering.channel import SensorChannel
+from slackline.ordering.clock import NO_CLOCK
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -218,7 +219,7 @@ def read(intake: Intake, table: pa.Table, now: Ints | None) -> tuple[dict[str, L
     position = intake.position
     for refused in sorted(rows.refused):
         intake.outbox.quarantine(refused.event, *refused.refusal, position + refused.row)
-    keys, is_clock = np.full(len(rows), -1, dtype=np.int64), np.zeros(len(rows), dtype=np.bool_)
+    keys, roles = np.full(len(rows), -1, dtype=np.int64), np.full(len(rows), NO_CLOCK, dtype=np.int64)
     owners = np.full(0 if intake.skews is None else len(rows), -1, dtype=np.int64)
     lots = {}
     for lot, codes, values in made:
@@ -229,7 +230,7 @@ def read(intake: Intake, table: pa.Table, now: Ints | None) -> tuple[dict[str, L
             channel.senders.duplicates += int(repeated.sum())
             lot.keep(~repeated)
         keys[lot.rows] = channel.key | lot.slots
-        is_clock[lot.rows] = channel.is_clock
+        roles[lot.rows] = channel.role
         if intake.skews is not None:
             mine = intake.skews.rows_of(channel).take(lot.slots)
             if len(mine) == len(owners):
@@ -237,7 +238,7 @@ def read(intake: Intake, table: pa.Table, now: Ints | None) -> tuple[dict[str, L
             else:
                 owners[lot.rows] = mine
         lots[channel.name] = lot
-    stamps, clk, rejected, anew = intake.take_rows(rows.ts, is_clock, keys, owners, now)
+    stamps, clk, rejected, anew = intake.take_rows(rows.ts, roles, keys, owners, now)
     for lot in lots.values() if len(rejected) else ():
         jumped = np.isin(lot.rows, rejected)
         for row in lot.rows[jumped].tolist():

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from slackline.core.calibration import Calibration
 from slackline.core.errors import StateError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.types import type_names
 from slackline.ordering.channel import Channel, DerivedChannel, Evidence, SensorChannel
+from slackline.ordering.clock import AIDS
 from slackline.ordering.hearing import Hearing
 from slackline.running.part import Part
 from slackline.running.runner import Runner
@@ -47,6 +49,17 @@ class Topology:
             else:
                 is_clock = name in hierarchy.clock
                 self.sensors[name] = SensorChannel(name, rank, self.evidence, is_clock, self.hearing)
+                if name in hierarchy.clock_aids:
+                    self.sensors[name].role = AIDS + hierarchy.clock_aids.index(name)
+
+    def start_from(self, calibration: Calibration | None) -> None:
+        """Begin with known delays, if there are any."""
+        for name, known in calibration.types.items() if calibration else ():
+            self.channel(name).start_from(known.delay)
+            if name in self.derived:
+                self.derived[name].back = max(self.derived[name].back, known.back)
+        for part in self.parts:
+            part.unit.K = part.unit.largest_slack()  # who listens to it knows that already
 
     def channel(self, name: str) -> Channel:
         return self.sensors[name] if name in self.sensors else self.derived[name]
@@ -89,7 +102,7 @@ class Topology:
             self._listeners(name, above)
         self.above = above
         # Whoever hears of every clock type is looked at whenever the clock moves; the others need an alarm.
-        always = set.intersection(*(set(above[name]) for name in self.hierarchy.clock))
+        always = set.intersection(*(set(above[name]) for name in (*self.hierarchy.clock, *self.hierarchy.clock_aids)))
         for part in self.parts:
             part.always = part in always
 

@@ -17,8 +17,9 @@ import numpy.typing as npt
 from slackline.core.batch import Batch
 from slackline.core.event import Event
 from slackline.ordering import checked, delays, frontier, lateness, readiness
+from slackline.ordering.clock import NO_CLOCK, SETS
 from slackline.ordering.constants import FOREVER, NEVER, ORDERED, POLICIES, SLACK
-from slackline.ordering.hearing import Hearing
+from slackline.ordering.hearing import SILENT, Hearing
 from slackline.ordering.senders import Senders
 from slackline.ordering.store import ColumnStore
 
@@ -76,6 +77,10 @@ class Channel(ABC):
         """The slack that the recent delays of this type ask for."""
         return int(self.ints[delays.K])
 
+    def start_from(self, delay: int) -> None:
+        """Begin with a known delay instead of a warm-up: K is that, and follows what is measured from then on."""
+        delays.start_from(self.ints, delay)
+
     @abstractmethod
     def follow(self, position: int, clk: int) -> None:
         """Let the frontier follow the clock, where nothing else has happened."""
@@ -122,6 +127,7 @@ class SensorChannel(Channel):
     ) -> None:
         super().__init__(name, rank, evidence)
         self.is_clock = is_clock
+        self.role = SETS if is_clock else NO_CLOCK  # what it is to the clock
         #: With the number of a source it makes the source known to the clock; the same wherever the type is known.
         self.key = (zlib.crc32(name.encode()) & 0x3FFF_FFFF) << 32
         self.senders = Senders()
@@ -134,6 +140,11 @@ class SensorChannel(Channel):
         if self.tracks:
             self.ints, self.floats = lateness.empty_books()
         self._rules = evidence.rules(is_clock)
+
+    def start_from(self, delay: int) -> None:
+        super().start_from(delay)
+        if self.tracks:
+            self.ints[lateness.LARGEST] = delay
 
     def _make_room(self) -> None:
         """Have a row for each source there is."""
@@ -180,8 +191,9 @@ class SensorChannel(Channel):
             return ts + 1
         if e.policy == SLACK:
             return ts + self.K
-        if self.tracks and not self.ints[lateness.STARTED]:
-            return ts + max(self.K, self.hearing.far)
+        far = self.hearing.far
+        if self.tracks and (not self.ints[lateness.STARTED] or far == SILENT):
+            return ts + max(self.K, int(self.ints[lateness.LARGEST]) if self.ints[delays.CALIBRATED] else far)
         patience = frontier.patience(self.ints, self._rules)
         if self.tracks and self.ints[lateness.SUSPENDED]:
             return ts + patience

@@ -13,6 +13,13 @@ only source that is left of several with its ``ALONE_CONFIRMS``-th.
 (``skew="correct"``), it takes *two* different sources to move stream time (``tick_agreed``), or one that is alone, by
 the numbers above. What two have reached is agreed; stream time is ahead of that by ``LEAD`` usual steps of it at most,
 which is the time in which the next source comes along. So no single source drags it, however wrong it is.
+**Aids.** Types of another delay than the clock's may help it along [Thesis, 3.3.6]. To take their time stamps as they
+are would break the order [Thesis, 3.3.3]. But each is measured against the clock types: an event of it that comes after
+clock event ``a`` and before the next, ``b``, is behind them by at least ``a - ts`` and at most ``b - ts``. The *lead*
+of an aid is the largest such lower bound of the last ``GENERATION`` to 2·``GENERATION`` intervals, or the least upper
+bound if that is smaller, which it is only if the aid's delay varies. An event of the aid then says that the clock is at
+``ts + lead``: a clock event that arrived at this moment would have that time stamp at least. If the aid has gained on
+the clock since, the next clock event shows it: it is below what the aid said, and the lead shrinks.
 """
 
 from __future__ import annotations
@@ -40,26 +47,54 @@ JUMP_OFF, JUMP_AUTO = -1, 0
 #: What became of an event at the clock.
 STOOD, ADVANCED, REJECTED = 0, 1, 2
 
+#: What an event's type is to the clock: nothing, one that sets it, or the first, second, ... of its aids.
+NO_CLOCK, SETS, AIDS = 0, 1, 2
+#: Intervals between clock events after which an older measurement of an aid is forgotten.
+GENERATION = 64
+
 CLK, STEPS, FAR_RUN, FAR_KEY, FAR_MIXED, FIRST_KEY, MANY_KEYS = range(7)
 #: The greatest time stamp and whose it is; who came last, and how often in a row; what is agreed, and 64 times the
 #: usual step of that.
 TOP, TOP_WHO, LAST_WHO, RUN, AGREED, STEP = range(7, 13)
+#: Where there are aids, the clock by clock types alone.
+SET = 13
 
-_START: npt.NDArray[np.int64] = np.array([NEVER, 0, 0, 0, 0, NEVER, 0, NEVER, -1, -1, 0, NEVER, 0], dtype=np.int64)
-_MOST: npt.NDArray[np.int64] = np.array(
-    [MAX_TS, *[2**62] * 3, 1, 2**62, 1, MAX_TS, *[2**62] * 3, MAX_TS, 2**62], dtype=np.int64
+_START: npt.NDArray[np.int64] = np.array(
+    [NEVER, 0, 0, 0, 0, NEVER, 0, NEVER, -1, -1, 0, NEVER, 0, NEVER], dtype=np.int64
 )
+_MOST: npt.NDArray[np.int64] = np.array(
+    [MAX_TS, *[2**62] * 3, 1, 2**62, 1, MAX_TS, *[2**62] * 3, MAX_TS, 2**62, MAX_TS], dtype=np.int64
+)
+
+#: Then for each aid: the first and the newest of it since the last clock event; the bounds of this generation and of
+#: the one before.
+FIRST, NEWEST, MEASURED, LOWER, UPPER, OLD_LOWER, OLD_UPPER = range(7)
+_OWN, _PER_AID = 14, 7
+_UNMEASURED: npt.NDArray[np.int64] = np.array([NEVER, NEVER, 0, -FOREVER, FOREVER, -FOREVER, FOREVER], dtype=np.int64)
+_AID_LEAST: npt.NDArray[np.int64] = np.array([NEVER, NEVER, 0] + 4 * [-FOREVER], dtype=np.int64)
+_AID_MOST: npt.NDArray[np.int64] = np.array([MAX_TS, MAX_TS, GENERATION] + 4 * [FOREVER], dtype=np.int64)
 
 
 class Clock:
-    """The clock's state, and its scalar use; ``run`` is the same for a chunk of arrivals."""
+    """The clock's state, and its scalar use; ``run`` is the same for a chunk of arrivals.
 
-    __slots__ = ("_max_jump", "ints", "mean_step")
+    >>> clock = Clock(JUMP_OFF, aids=1)
+    >>> for ts, role in [(0, SETS), (3, SETS), (2, AIDS), (6, SETS), (9, SETS), (20, AIDS)]:
+    ...     fate = clock.tick(ts, role, key=role)
+    >>> clock.clk  # the aid is at least 3-2 behind, so 20 means 21
+    21
+    """
 
-    def __init__(self, max_jump: int = JUMP_AUTO) -> None:
+    __slots__ = ("_aids", "_max_jump", "ints", "mean_step")
+
+    def __init__(self, max_jump: int = JUMP_AUTO, aids: int = 0) -> None:
         self.max_jump = max_jump
-        self.ints: npt.NDArray[np.int64] = _START.copy()
+        self._aids = aids
+        self.ints: npt.NDArray[np.int64] = self._with_aids(_START, _UNMEASURED)
         self.mean_step: npt.NDArray[np.float64] = np.zeros(1)
+
+    def _with_aids(self, own: npt.NDArray[np.int64], of_each: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return np.concatenate((own, np.tile(of_each, self._aids)))
 
     @property
     def max_jump(self) -> int:
@@ -76,23 +111,24 @@ class Clock:
         clk = int(self.ints[CLK])
         return None if clk == NEVER else clk
 
-    def tick(self, ts: int, is_clock: bool, key: int) -> int:
+    def tick(self, ts: int, role: int, key: int) -> int:
         """Take one event; ``key`` identifies its type and source. Says STOOD, ADVANCED or REJECTED."""
-        return int(tick(self.ints, self.mean_step, ts, is_clock, key, self._max_jump))
+        return int(tick(self.ints, self.mean_step, ts, role, key, self._max_jump))
 
-    def tick_agreed(self, ts: int, is_clock: bool, key: int, who: int) -> int:
+    def tick_agreed(self, ts: int, role: int, key: int, who: int) -> int:
         """The same, where it takes two sources to move the clock; ``who`` identifies the source, whatever its type."""
-        return int(tick_agreed(self.ints, self.mean_step, ts, is_clock, key, who, self._max_jump))
+        return int(tick_agreed(self.ints, self.mean_step, ts, role, key, who, self._max_jump))
 
     def run(
         self,
         ts: npt.NDArray[np.int64],
-        is_clock: npt.NDArray[np.bool_],
+        role: npt.NDArray[np.integer[Any] | np.bool_],
         key: npt.NDArray[np.int64],
         clk: npt.NDArray[np.int64],
     ) -> npt.NDArray[np.int64]:
         """Take a chunk (negative keys are rows to pass over); fills ``clk`` and returns the rejected rows."""
-        rejected = run_ticks(self.ints, self.mean_step, ts, is_clock, key, self._max_jump, clk)
+        roles = role.astype(np.int64, copy=False)
+        rejected = run_ticks(self.ints, self.mean_step, ts, roles, key, self._max_jump, clk)
         return np.flatnonzero(rejected)
 
     def state(self) -> dict[str, Any]:
@@ -100,34 +136,85 @@ class Clock:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from what ``state`` gave; ``max_jump`` is an option and stays as it is."""
-        ints = checked.ints(state, "clock", "ints", (len(_START),), _START, _MOST)
-        if NEVER < ints[CLK] < 0:
+        least, most = self._with_aids(_START, _AID_LEAST), self._with_aids(_MOST, _AID_MOST)
+        ints = checked.ints(state, "clock", "ints", least.shape, least, most)
+        stamps = ints[[CLK, SET, *range(_OWN + FIRST, len(ints), _PER_AID), *range(_OWN + NEWEST, len(ints), _PER_AID)]]
+        if ((stamps > NEVER) & (stamps < 0)).any():
             raise checked.wrong("clock.ints", "holds a time stamp below 0")
         self.ints, self.mean_step = ints, checked.floats(state, "clock", "mean_step", 1)
 
 
+@njit(cache=True)
+def _told(ints, ts, role):  # type: ignore[no-untyped-def]
+    """What an event of an aid says that the clock is, or NEVER."""
+    aid = ints[_OWN + (role - AIDS) * _PER_AID :]
+    lower = max(aid[LOWER], aid[OLD_LOWER])
+    if lower == -FOREVER:
+        return NEVER
+    lead = min(lower, aid[UPPER], aid[OLD_UPPER])
+    return max(0, ts + lead) if lead <= MAX_TS - ts else MAX_TS
+
+
+@njit(cache=True)
+def _measure_aids(ints, ts):  # type: ignore[no-untyped-def]
+    """A clock type says ``ts``. If that is new, what came of the aids since the last one is measured."""
+    before = ints[SET]
+    if ts <= before:
+        return
+    ints[SET] = ts
+    for a in range(_OWN, len(ints), _PER_AID):
+        aid = ints[a:]
+        if aid[FIRST] == NEVER:
+            continue
+        if aid[MEASURED] == GENERATION:
+            aid[OLD_LOWER], aid[OLD_UPPER] = aid[LOWER], aid[UPPER]
+            aid[LOWER], aid[UPPER], aid[MEASURED] = -FOREVER, FOREVER, 0
+        aid[MEASURED] += 1
+        aid[LOWER] = max(aid[LOWER], before - aid[FIRST])
+        aid[UPPER] = min(aid[UPPER], ts - aid[NEWEST])
+        aid[FIRST] = aid[NEWEST] = NEVER
+
+
+@njit(cache=True)
+def _tell_aids(ints, ts, role):  # type: ignore[no-untyped-def]
+    """An event was believed: one of an aid is to be measured, one of a clock type measures those."""
+    if role == SETS:
+        _measure_aids(ints, ts)
+    elif role >= AIDS and ints[SET] != NEVER:
+        aid = ints[_OWN + (role - AIDS) * _PER_AID :]
+        aid[FIRST] = ts if aid[FIRST] == NEVER else aid[FIRST]
+        aid[NEWEST] = max(aid[NEWEST], ts)
+
+
 @njit(cache=True, inline="always")
-def _tick(ints, mean_step, ts, reached, is_clock, key, max_jump):  # type: ignore[no-untyped-def]
-    """One event: ``reached`` is up to where it may move the clock, unless it is far ahead."""
+def _tick(ints, mean_step, ts, reached, role, key, max_jump):  # type: ignore[no-untyped-def]
+    """One event: ``reached`` is up to where one of a clock type may move the clock, unless it is far ahead."""
     if ints[FIRST_KEY] == NEVER:
         ints[FIRST_KEY] = key
     elif ints[FIRST_KEY] != key:
         ints[MANY_KEYS] = 1
     clk = ints[CLK]
+    told = ts if role == SETS else NEVER
+    if role >= AIDS:
+        told = _told(ints, ts, role)
+    ahead = (ts if told == NEVER else told) - clk
     far = False
     if clk != NEVER and max_jump != JUMP_OFF:
         if max_jump > 0:
-            far = ts - clk > max_jump
+            far = ahead > max_jump
         elif ints[STEPS] >= AUTO_AFTER:
-            far = ts - clk > AUTO_STEPS * max(1.0, mean_step[0])
+            far = ahead > AUTO_STEPS * max(1.0, mean_step[0])
     if not far:
         ints[FAR_RUN] = 0
-        if not is_clock or reached <= clk:
+        believed = reached if role == SETS else told
+        if len(ints) > _OWN:
+            _tell_aids(ints, believed if role == SETS else ts, role)
+        if believed <= clk:
             return STOOD
         if clk != NEVER:
             ints[STEPS] += 1
-            mean_step[0] += (reached - clk - mean_step[0]) / min(ints[STEPS], 64)
-        ints[CLK] = reached
+            mean_step[0] += (believed - clk - mean_step[0]) / min(ints[STEPS], 64)
+        ints[CLK] = believed
         return ADVANCED
     if ints[FAR_RUN] == 0:
         ints[FAR_KEY] = key
@@ -135,11 +222,13 @@ def _tick(ints, mean_step, ts, reached, is_clock, key, max_jump):  # type: ignor
     elif ints[FAR_KEY] != key:
         ints[FAR_MIXED] = 1
     ints[FAR_RUN] += 1
-    if not is_clock:
+    if told == NEVER:
         return STOOD
     if ints[FAR_MIXED] == 1 or ints[FAR_RUN] >= _enough_alone(ints):
         ints[FAR_RUN] = 0
-        ints[CLK] = ts
+        if len(ints) > _OWN:
+            _tell_aids(ints, ts, role)
+        ints[CLK] = told
         return ADVANCED
     return REJECTED
 
@@ -151,14 +240,14 @@ def _enough_alone(ints):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def tick(ints, mean_step, ts, is_clock, key, max_jump):  # type: ignore[no-untyped-def]
-    return _tick(ints, mean_step, ts, ts, is_clock, key, max_jump)
+def tick(ints, mean_step, ts, role, key, max_jump):  # type: ignore[no-untyped-def]
+    return _tick(ints, mean_step, ts, ts, role, key, max_jump)
 
 
 @njit(cache=True)
-def tick_agreed(ints, mean_step, ts, is_clock, key, who, max_jump):  # type: ignore[no-untyped-def]
-    if not is_clock:
-        return _tick(ints, mean_step, ts, ts, False, key, max_jump)
+def tick_agreed(ints, mean_step, ts, role, key, who, max_jump):  # type: ignore[no-untyped-def]
+    if role != SETS:
+        return _tick(ints, mean_step, ts, ts, role, key, max_jump)
     run = ints[RUN] + 1 if who == ints[LAST_WHO] else 1
     agreed = ints[AGREED]
     if run >= _enough_alone(ints):
@@ -166,7 +255,7 @@ def tick_agreed(ints, mean_step, ts, is_clock, key, who, max_jump):  # type: ign
     elif who != ints[TOP_WHO]:
         agreed = max(agreed, min(ts, ints[TOP]))
     reached = ts if agreed != NEVER and ts - agreed <= ints[STEP] // 64 * LEAD else agreed
-    fate = _tick(ints, mean_step, ts, reached, True, key, max_jump)
+    fate = _tick(ints, mean_step, ts, reached, SETS, key, max_jump)
     if fate == REJECTED:
         return fate
     if ints[AGREED] != NEVER and agreed > ints[AGREED]:
@@ -181,10 +270,10 @@ def tick_agreed(ints, mean_step, ts, is_clock, key, who, max_jump):  # type: ign
 
 
 @njit(cache=True)
-def run_ticks(ints, mean_step, ts, is_clock, key, max_jump, clk):  # type: ignore[no-untyped-def]
+def run_ticks(ints, mean_step, ts, role, key, max_jump, clk):  # type: ignore[no-untyped-def]
     rejected = np.zeros(len(ts), dtype=np.bool_)
     for p in range(len(ts)):
         if key[p] >= 0:
-            rejected[p] = tick(ints, mean_step, ts[p], is_clock[p], key[p], max_jump) == REJECTED
+            rejected[p] = tick(ints, mean_step, ts[p], role[p], key[p], max_jump) == REJECTED
         clk[p] = ints[CLK]
     return rejected

@@ -28,9 +28,9 @@ BLOCKS = 32
 # Integer state: pending arrivals, the open block, the closed ones.
 (
     WAITING, WAITING_MIN, WAITING_BASE, K, CLOSED_MAX, OPEN_MAX, OPEN_N, OPEN_START, HEAD, MEASURED, CLOSED_N,
-    MARGIN, MARGIN_DUE,
-) = range(13)  # fmt: skip
-BLOCK_MAX = 13
+    MARGIN, MARGIN_DUE, CALIBRATED,
+) = range(14)  # fmt: skip
+BLOCK_MAX = 14
 BLOCK_N = BLOCK_MAX + BLOCKS
 INTS = BLOCK_N + BLOCKS
 # Float state: sums and sums of squares.
@@ -50,12 +50,18 @@ MOST: npt.NDArray[np.int64] = np.full(INTS, 2**62, dtype=np.int64)
 LEAST[[WAITING_MIN, WAITING_BASE, CLOSED_MAX, OPEN_MAX, OPEN_START, *range(BLOCK_MAX, BLOCK_MAX + BLOCKS)]] = NEVER
 MOST[[CLOSED_MAX, OPEN_MAX, *range(BLOCK_MAX, BLOCK_MAX + BLOCKS)]] = 2**62 - NEVER  # of a pseudo event
 MOST[[K, MARGIN]] = FOREVER
-MOST[HEAD] = BLOCKS - 1
+MOST[[HEAD, CALIBRATED]] = BLOCKS - 1, 1
 
 
 def empty_window() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """The state of a type that nothing was measured of."""
     return _UNMEASURED.copy(), np.zeros(FLOATS)
+
+
+def start_from(ints: npt.NDArray[np.int64], delay: int) -> None:
+    """Begin with a delay that is known: it is the largest of the window until the window has moved on."""
+    ints[OPEN_MAX] = ints[K] = delay
+    ints[CALIBRATED] = 1
 
 
 @njit(cache=True, inline="always")

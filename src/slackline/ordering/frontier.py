@@ -12,7 +12,8 @@ the place of K as the time-out under ``ready`` and ``auto``.
 **Warm-up.** At the start nobody knows who is there and how late they are. With a target, see
 :mod:`slackline.ordering.hearing`. Without, a type gives no frontier for the first
 ``warmup`` arrivals of the stream, nor until ``KNOWN`` delays of its own were measured, but at most for ``RARE`` times
-as many arrivals: a type that is seldom must not hold up the rest for ever.
+as many arrivals: a type that is seldom must not hold up the rest for ever. Where the delay of a type was known from the
+start (a calibration), slack gives its frontier from the first clock event on, and only readiness waits.
 
 **Ordered.** Where the input is in order already, everything before ``clk`` is there, and only events of the very time
 stamp ``clk`` may follow: the frontier is ``clk - 1``, and nothing is measured.
@@ -31,10 +32,12 @@ import numpy.typing as npt
 from numba import njit
 
 from slackline.ordering.constants import FOREVER, NEVER, ORDERED, READY, SLACK
-from slackline.ordering.delays import MEASURED, WAITING, K, measure, measure_itself, note
+from slackline.ordering.delays import CALIBRATED, MEASURED, WAITING, K, measure, measure_itself, note
 from slackline.ordering.hearing import SILENT
 from slackline.ordering.lateness import (
+    CAREFUL,
     EVERY,
+    LARGEST,
     READY_REACH,
     SLACK_REACH,
     STARTED,
@@ -160,7 +163,7 @@ def _before(clk):  # type: ignore[no-untyped-def]
 @njit(cache=True, inline="always")
 def _slack_step(ints, floats, at, rules):  # type: ignore[no-untyped-def]
     _measure_arrival(ints, floats, at, rules)
-    cold = at.clk == NEVER or _is_cold(ints, at.position, rules.warmup)
+    cold = at.clk == NEVER or (ints[CALIBRATED] == 0 and _is_cold(ints, at.position, rules.warmup))
     return NEVER if cold else at.clk - ints[K]
 
 
@@ -173,9 +176,11 @@ def _ready_step(ints, floats, sources, tree, at, rules):  # type: ignore[no-unty
     patience = patience_of(ints, rules)
     frontier = NEVER if at.clk == NEVER else at.clk - patience
     ready = least_frontier(sources, tree, at.clk, patience)
+    if _is_cold(ints, at.position, rules.warmup):
+        return NEVER if ints[CALIBRATED] == 0 else frontier
     if ready != FOREVER:
         frontier = max(frontier, min(ready, at.clk))
-    return NEVER if _is_cold(ints, at.position, rules.warmup) else frontier
+    return frontier
 
 
 @njit(cache=True, inline="always")
@@ -195,8 +200,10 @@ def _learn_arrival(ints, floats, sources, tree, at, rules):  # type: ignore[no-u
             set_slack(ints, floats, target)
         if not rules.is_clock:
             await_clock(ints, at.ts)
-    if ints[STARTED] == 0 and ints[MEASURED] >= KNOWN and clk - at.since >= ints[K]:
-        ints[STARTED] = 1
+    if ints[STARTED] == 0 and ints[MEASURED] >= KNOWN:
+        # A calibrated delay is better than what so few can show: the long ones take their time to be seen.
+        enough = ints[K] if ints[CALIBRATED] == 0 else min(ints[LARGEST], FOREVER // CAREFUL) * CAREFUL
+        ints[STARTED] = 1 if clk - at.since >= enough else 0
 
 
 @njit(cache=True, inline="always")
@@ -206,11 +213,11 @@ def _target_step(ints, floats, sources, tree, at, rules):  # type: ignore[no-unt
     if at.slot >= 0:
         _learn_arrival(ints, floats, sources, tree, at, rules)
     clk = at.clk
-    if clk == NEVER or at.far == SILENT:
+    if clk == NEVER or (at.far == SILENT and ints[CALIBRATED] == 0):
         return NEVER
     slack = ints[K]
-    if ints[STARTED] == 0:
-        slack = max(slack, at.far)
+    if ints[STARTED] == 0 or at.far == SILENT:  # who is there is not known yet
+        slack = max(slack, at.far if ints[CALIBRATED] == 0 else ints[LARGEST])
     else:
         ready = least_frontier(sources, tree, clk, slack)
         if ready != FOREVER and ints[SUSPENDED] == 0:

@@ -21,9 +21,10 @@ is its, and slack has the rest. When it owes ``SUSPENDED_BY``, it is not believe
 source that is new count a ``NEWCOMER``-th: they say little of those that are known.
 
 **Beginning.** A type is known when ``KNOWN`` of its delays were measured and the clock has moved by K since. Until the
-target allows for one late event, K is at least ``CAREFUL`` times the largest delay, at least the largest delay measured
-as in [Order], up to the next move of the clock. During the first ``EVERY`` it is 1 at least, as equal time stamps may
-follow. What happened before anybody listened (see :mod:`slackline.ordering.hearing`) is not measured.
+target allows for one late event, K is at least ``CAREFUL`` times the largest delay (just that, if it was known from the
+start by a calibration), at least the largest delay measured as in [Order], up to the next move of the clock. During the
+first ``EVERY`` it is 1 at least, as equal time stamps may follow. What happened before anybody listened (see
+:mod:`slackline.ordering.hearing`) is not measured.
 """
 
 from __future__ import annotations
@@ -221,7 +222,8 @@ def set_slack(ints, floats, target):  # type: ignore[no-untyped-def]
     chosen = LONG if floats[LOSS] <= floats[LOSS + 1] else SHORT
     slack = longest_in(ints[chosen])
     if is_careful(ints, target):
-        slack = max(slack, ints[PATIENCE], min(ints[LARGEST], FOREVER // CAREFUL) * CAREFUL)
+        careful = CAREFUL if ints[delays.CALIBRATED] == 0 else 1
+        slack = max(slack, ints[PATIENCE], min(ints[LARGEST], FOREVER // careful) * careful)
     if ints[HOLDS] == 1:
         slack = max(slack, ints[HOLD])
     if ints[delays.MEASURED] < EVERY:

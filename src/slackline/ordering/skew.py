@@ -127,19 +127,19 @@ class Skews:
 
         What becomes of it, its time stamp, and whether something else is taken off that than off its source's last.
         """
-        key, is_clock = channel.key | slot, channel.is_clock
+        key, role = channel.key | slot, channel.role
         if not self.corrects and position >= ALL and (position * _HASH & 2**64 - 1) >> _SHIFT:
-            return clock.tick(ts, is_clock, key), ts, False
+            return clock.tick(ts, role, key), ts, False
         row = int(self.rows_of(channel)[slot])
         before = int(self.sources[row, TAKEN])
         stamp = int(take(self.ints, self.kinds, self.sources, row, ts, wall, clock.ints, clock.mean_step))
         if not self.corrects:
-            return clock.tick(ts, is_clock, key), ts, False
-        fate = clock.tick_agreed(stamp, is_clock, key, int(self.sources[row, WHO]))
+            return clock.tick(ts, role, key), ts, False
+        fate = clock.tick_agreed(stamp, role, key, int(self.sources[row, WHO]))
         return fate, stamp, int(self.sources[row, TAKEN]) != before
 
     def run(
-        self, clock: Clock, rows: Ints, ts: Ints, is_clock: npt.NDArray[np.bool_], key: Ints, first: int, now: Ints,
+        self, clock: Clock, rows: Ints, ts: Ints, roles: Ints, key: Ints, first: int, now: Ints,
         wall: int, clk: Ints,
     ) -> tuple[Ints, Ints, Ints]:  # fmt: skip
         """The same for a chunk, ``now`` being the wall times, if any, and ``wall`` that before: fills ``clk``.
@@ -149,7 +149,7 @@ class Skews:
         stamps = ts.copy() if self.corrects else ts
         rejected, anew = run_ticks(
             self.ints, self.kinds, self.sources, rows, stamps, first, now, wall, clock.ints, clock.mean_step,
-            is_clock, key, clock.max_jump, clk, self.corrects,
+            roles, key, clock.max_jump, clk, self.corrects,
         )  # fmt: skip
         return stamps, np.flatnonzero(rejected), np.flatnonzero(anew)
 
@@ -321,7 +321,7 @@ def _judge(s, kind, reference, scale):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def run_ticks(  # type: ignore[no-untyped-def]
-    ints, kinds, sources, rows, ts, first, now, wall, clock, mean_step, is_clock, key, max_jump, clk, corrects
+    ints, kinds, sources, rows, ts, first, now, wall, clock, mean_step, role, key, max_jump, clk, corrects
 ):
     rejected, anew = np.zeros(len(ts), dtype=np.bool_), np.zeros(len(ts), dtype=np.bool_)
     for p in range(len(ts)):
@@ -334,11 +334,11 @@ def run_ticks(  # type: ignore[no-untyped-def]
                 ts[p] = _take(ints, kinds, sources, row, ts[p], wall, clock, mean_step)
                 anew[p] = sources[row, TAKEN] != before
                 who = sources[row, WHO]
-                fate = tick_agreed(clock, mean_step, ts[p], is_clock[p], key[p], who, max_jump)
+                fate = tick_agreed(clock, mean_step, ts[p], role[p], key[p], who, max_jump)
             else:
                 if first + p < ALL or (np.uint64(first + p) * np.uint64(_HASH)) >> np.uint64(_SHIFT) == 0:
                     _take(ints, kinds, sources, row, ts[p], wall, clock, mean_step)
-                fate = tick(clock, mean_step, ts[p], is_clock[p], key[p], max_jump)
+                fate = tick(clock, mean_step, ts[p], role[p], key[p], max_jump)
             rejected[p] = fate == REJECTED
         clk[p] = clock[CLK]
     return rejected, anew

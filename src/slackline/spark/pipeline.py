@@ -23,6 +23,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from slackline.core.calibration import calibration_of
 from slackline.core.check import whole_number
 from slackline.core.errors import ConfigError, SchemaError
 from slackline.core.hierarchy import Hierarchy
@@ -69,7 +70,7 @@ def detect(
     - ``source``, ``seq``: who sent the event, and its number there.
 
     All other columns are payload; a null is a field that the event lacks. ``engine_options`` go to
-    :class:`~slackline.Engine` (``policy``, ``margin``, ``late``, ``speculation``, ...). ``stats=False`` leaves the
+    :class:`~slackline.Engine` (``policy``, ``calibration``, ``late``, ``speculation``, ...). ``stats=False`` leaves the
     statistics rows out.
 
     - ``shards``: hash the keys into so many streams, each ordered as one, for many keys of few events. Detectors still
@@ -93,6 +94,8 @@ def detect(
         whole_number("shards", shards, 1)
         hierarchy = keyed(hierarchy, df.columns, engine_options.get("late", "divert"))
     prepared = columns.prepare(df, shards)
+    if "calibration" in engine_options:  # what it says travels to the workers, not the name of a file here
+        engine_options["calibration"] = calibration_of(engine_options["calibration"])
     recipe = Recipe(hierarchy, engine_options, stats, sharded=shards is not None)
     words = [field.name for field in prepared.schema if field.dataType == StringType()]
     dictionaries = [name for name in words if name in ("type", "source", KEY)]

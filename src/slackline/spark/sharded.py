@@ -112,7 +112,10 @@ def keyed(hierarchy: Hierarchy, columns: Iterable[str], late: str = "divert") ->
                 f"source={kind.source!r}, so that it is known before keys are put together."
             )
     detectors = [Keyed(hierarchy.fresh(name), late == "divert") for name in hierarchy.names]
-    return Hierarchy(detectors, [hierarchy.types.get(name, name) for name in hierarchy.clock])
+    clock, aids = (
+        [hierarchy.types.get(name, name) for name in names] for names in (hierarchy.clock, hierarchy.clock_aids)
+    )
+    return Hierarchy(detectors, clock, aids)
 
 
 class _Mine:

@@ -65,7 +65,7 @@ def test_a_state_that_is_right_goes_on_as_if_nothing_had_been() -> None:
 @pytest.mark.parametrize(
     "part, name, value, word",
     [
-        ("clock", "ints", np.zeros(3, dtype=np.int64), r"clock\.ints has the shape \(3,\) and must have \(13,\)"),
+        ("clock", "ints", np.zeros(3, dtype=np.int64), r"clock\.ints has the shape \(3,\) and must have \(14,\)"),
         ("sensor", "sources", np.zeros((0, 24), dtype=np.int64), r"type 'a'\.sources has the shape"),
         ("sensor", "names", [1.5] * 7, r"names holds what cannot be a source"),
         ("sensor", "duplicates", -1, r"type 'a'\.duplicates is -1 and must be a whole number from 0"),

@@ -1,0 +1,151 @@
+"""Iterative delay calculation: Algorithm 2 of [Order, III-A] (Algorithm 3.2 of [Thesis, 3.5.1]).
+
+The recording is run under ``slack`` once per level. A run measures the delays of everything; those of the inputs of the
+lowest level are right at once, as they come from sensors. Each further run starts from the delays that are settled,
+so that one more level is ordered and its events get their right delays. After as many runs as there are levels, or as
+soon as a run changes nothing, all is known.
+
+What is measured is the largest delay of the whole recording, without a margin: the engine that starts from it adds its
+own. A published event is as late as its detector's input waits, and set back besides: where a recording has no event of
+a type, or none that shows this, that much is taken, as a pseudo event would tell. A sensor type that the recording does
+not have is taken to be as late as the latest of the others.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from slackline.core.batch import Batch
+from slackline.core.calibration import Calibration, TypeDelay
+from slackline.core.detector import Detector
+from slackline.core.errors import ConfigError
+from slackline.core.event import Event
+from slackline.core.hierarchy import Hierarchy
+from slackline.engine import Engine
+
+#: Arrivals in their order: a table, events, or a function that gives such pieces from the start whenever it is called.
+Recording: TypeAlias = pa.Table | Iterable[Event] | Callable[[], Iterable[pa.Table | Iterable[Event]]]
+#: Called with the number of the run and the arrivals of it so far.
+Progress = Callable[[int, int], None]
+
+#: More measurements than any recording has: nothing is forgotten.
+_ALL = 2**60
+_PIECE = 50_000
+
+
+def calibrate(hierarchy: Hierarchy, recording: Recording, progress: Progress | None = None) -> Calibration:
+    """The delays of all types of a hierarchy, from a recording of its sensors."""
+    *_, last = configurations(hierarchy, recording, progress)
+    return last
+
+
+def configurations(
+    hierarchy: Hierarchy, recording: Recording, progress: Progress | None = None
+) -> Iterator[Calibration]:
+    """What each run finds; the last is right for all levels."""
+    pieces = _pieces(recording)
+    found: dict[str, TypeDelay] = {}
+    for level in range(1, max(hierarchy.levels.values()) + 1):
+        before, settled = found, _settled(hierarchy, level - 1)
+        start = {kind: before[kind] if kind in settled else TypeDelay(0) for kind in _types(hierarchy)}
+        found = _taken_apart(hierarchy, _run(hierarchy, pieces, Calibration.made(hierarchy, start), level, progress))
+        yield Calibration.made(hierarchy, found)
+        if found == before:
+            return
+
+
+def sensor_delays(hierarchy: Hierarchy, recording: Recording, progress: Progress | None = None) -> dict[str, int]:
+    """The delays of the sensor types alone; no detector runs."""
+    kinds = tuple(hierarchy.types.get(kind, kind) for kind in hierarchy.sensor_types)
+    listener = Hierarchy([_Listener(kinds)], hierarchy.clock, hierarchy.clock_aids)
+    return _sensors(hierarchy, _run(listener, _pieces(recording), None, 1, progress))
+
+
+def _sensors(hierarchy: Hierarchy, stats: dict[str, Any]) -> dict[str, int]:
+    measured = {kind: stats["types"][kind] for kind in hierarchy.sensor_types}
+    latest = max(known["K"] for known in measured.values())
+    return {kind: known["K"] if known["events"] else latest for kind, known in measured.items()}
+
+
+class _Listener(Detector):
+    """Hears everything and says nothing."""
+
+    def __init__(self, listens: tuple[Any, ...]) -> None:
+        self.listens = listens  # type: ignore[misc]
+
+    def on_batch(self, batch: Batch) -> Iterable[tuple[int, Event]]:
+        return ()
+
+
+def awaited(hierarchy: Hierarchy, name: str) -> list[str]:
+    """The types that a detector's input waits for; those that bypass ordering hold nobody up."""
+    unsorted = hierarchy.unsorted[name]
+    return [kind for kind in hierarchy.listens[name] if kind not in unsorted] or list(hierarchy.listens[name])
+
+
+def _types(hierarchy: Hierarchy) -> list[str]:
+    return [*hierarchy.sensor_types, *(kind for name in hierarchy.names for kind in hierarchy.published(name))]
+
+
+def _settled(hierarchy: Hierarchy, level: int) -> set[str]:
+    """The types whose delays are right after so many runs: what detectors up to that level listen to."""
+    low = {name for name, its in hierarchy.levels.items() if its <= level}
+    inputs = {kind for name in low for kind in hierarchy.listens[name]}
+    return {*inputs, *hierarchy.sensor_types} if level else set()
+
+
+def _taken_apart(hierarchy: Hierarchy, stats: dict[str, Any]) -> dict[str, TypeDelay]:
+    """The measured delays, and of those of published events what they consist of."""
+    measured = stats["types"]
+    found = {kind: TypeDelay(delay) for kind, delay in _sensors(hierarchy, stats).items()}
+    for name in hierarchy.names:
+        ordering = max(found[kind].delay for kind in awaited(hierarchy, name))
+        for kind in hierarchy.published(name):
+            back = measured[kind]["back"]
+            delay = max(measured[kind]["K"], ordering + back)
+            found[kind] = TypeDelay(delay, delay - ordering - back, back)
+    return found
+
+
+def _run(
+    hierarchy: Hierarchy,
+    pieces: Callable[[], Iterator[Any]],
+    start: Calibration | None,
+    run: int,
+    progress: Progress | None,
+) -> dict[str, Any]:
+    # A copy, so that the detectors given stay as they are.
+    engine = Engine(copy.deepcopy(hierarchy), policy="slack", margin=0, window=_ALL, calibration=start)
+    arrivals = 0
+    for piece in pieces():
+        engine.push(piece)
+        engine.drain()
+        arrivals += len(piece)
+        if progress is not None:
+            progress(run, arrivals)
+    stats = engine.stats()
+    if stats["clk"] is None:
+        aside = f"; set aside were {stats['quarantined']}" if stats["quarantined"] else ""
+        raise ConfigError(
+            f"no delay can be measured: none of {arrivals} arrivals is of the clock types {list(hierarchy.clock)}"
+            f"{aside}. Give a recording of this hierarchy's sensors."
+        )
+    return stats
+
+
+def _pieces(recording: Recording) -> Callable[[], Iterator[Any]]:
+    """A function that gives the recording, piece by piece, from the start."""
+    if not callable(recording) and not isinstance(recording, pa.Table):
+        recording = list(recording)  # it may be an iterator, and there are several runs
+
+    def pieces() -> Iterator[Any]:
+        for whole in recording() if callable(recording) else (recording,):
+            part = whole if isinstance(whole, pa.Table) else list(whole)
+            for start in range(0, len(part), _PIECE):
+                yield part.slice(start, _PIECE) if isinstance(part, pa.Table) else part[start : start + _PIECE]
+
+    return pieces

@@ -1,0 +1,66 @@
+"""An application as the command line names it: ``module:name``.
+
+The name is a :class:`~slackline.Hierarchy`, or a function without arguments that makes one. An application that reads
+its own recordings names a function of a recording's path; it gives the hierarchy for that one, and a function that
+gives its arrivals, table by table, from the start: ``slackline_soccer:recorded``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from slackline.core.errors import ConfigError
+from slackline.core.hierarchy import Hierarchy
+
+Tables = Callable[[], Any]
+
+
+def load_application(named: str, recording: Path | None) -> tuple[Hierarchy, Tables | None]:
+    """The hierarchy that is named, and the tables of the recording if the application reads it itself."""
+    found = _imported(named)
+    if isinstance(found, Hierarchy):
+        return found, None
+    if not callable(found) or isinstance(found, type):
+        raise ConfigError(f"{named} is a {type(found).__name__}; it must be a slackline.Hierarchy, or make one.")
+    wanted = [
+        parameter
+        for parameter in inspect.signature(found).parameters.values()
+        if parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    if wanted and recording is None:
+        raise ConfigError(f"{named} makes its hierarchy for a recording; give one.")
+    made = found(recording) if wanted else found()
+    if isinstance(made, Hierarchy):
+        return made, None
+    match made:
+        case (Hierarchy() as hierarchy, tables) if wanted and callable(tables):
+            return hierarchy, tables
+    raise ConfigError(
+        f"{named}() gives a {type(made).__name__}; it must give a slackline.Hierarchy, or, called with a recording, a "
+        f"hierarchy and a function that gives the recording's tables."
+    )
+
+
+def _imported(named: str) -> Any:
+    module, _, name = named.partition(":")
+    if not module or not name:
+        raise ConfigError(f"{named!r} names no application; write module:name, e.g. my_app:hierarchy.")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # an installed command does not look here by itself
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"cannot import {module!r}: there is no module {error.name!r}. Run this in the folder of the application, "
+            f"or install it."
+        ) from error
+    if not hasattr(found, name):
+        raise ConfigError(f"module {module!r} has no {name!r}; write module:name of a slackline.Hierarchy.")
+    return getattr(found, name)
