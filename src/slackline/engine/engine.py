@@ -224,7 +224,7 @@ class Engine:
     def flush(self, reason: str) -> list[Output]:
         """Let everything that waits go on, as :meth:`close` does, and go on with the stream. Returns what was detected.
 
-        Outputs have the reason as ``flushed``, and ``stats()["flushed"]`` counts by it. What comes later is late if older.
+        Outputs have the reason as ``flushed``; ``stats()["flushed"]`` counts by it.
         """
         if self._closed:
             raise ClosedError("flush after close(): the stream has ended, and nothing waits.")

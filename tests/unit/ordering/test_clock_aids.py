@@ -131,7 +131,9 @@ def test_the_clock_never_runs_back_nor_over(arrivals: list[tuple[int, int]]) -> 
         assert (other.ints == one.ints).all()
 
 
-@pytest.mark.parametrize(("field", "value"), [(-7, -5), (-6, MAX_TS + 1), (-5, -1), (-5, GENERATION + 1), (-4, -(2**63))])
+@pytest.mark.parametrize(
+    ("field", "value"), [(-7, -5), (-6, MAX_TS + 1), (-5, -1), (-5, GENERATION + 1), (-4, -(2**63))]
+)
 def test_a_state_of_aids_that_cannot_be_is_refused(field: int, value: int) -> None:
     ints = Clock(JUMP_OFF, aids=1).ints
     with pytest.raises(StateError, match="clock"):
