@@ -33,7 +33,7 @@ from numba import njit
 
 from slackline.ordering.constants import FOREVER, NEVER, ORDERED, READY, SLACK
 from slackline.ordering.delays import CALIBRATED, MEASURED, WAITING, K, measure, measure_itself, note
-from slackline.ordering.hearing import SILENT
+from slackline.ordering.hearing import SILENT, UNSURE
 from slackline.ordering.lateness import (
     CAREFUL,
     EVERY,
@@ -216,10 +216,12 @@ def _target_step(ints, floats, sources, tree, at, rules):  # type: ignore[no-unt
     if clk == NEVER or (at.far == SILENT and ints[CALIBRATED] == 0):
         return NEVER
     slack = ints[K]
-    if ints[STARTED] == 0 or at.far == SILENT:  # who is there is not known yet
-        slack = max(slack, at.far if ints[CALIBRATED] == 0 else ints[LARGEST])
-    else:
-        ready = least_frontier(sources, tree, clk, slack)
+    if ints[CALIBRATED] == 1:
+        slack = max(slack, ints[LARGEST]) if ints[STARTED] == 0 or at.far == SILENT else slack
+    elif ints[STARTED] == 0 or at.far == UNSURE:
+        slack = max(slack, at.far)
+    if ints[STARTED] == 1 and at.far != SILENT:  # else who is there is not known yet
+        ready = least_frontier(sources, tree, clk, ints[K])
         if ready != FOREVER and ints[SUSPENDED] == 0:
             latest = clk - 1 if ints[MEASURED] < EVERY else clk  # equal time stamps may follow
             ints[READY_REACH] = max(ints[READY_REACH], min(ready, latest))

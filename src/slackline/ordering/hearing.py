@@ -1,11 +1,13 @@
 """What a node has heard of delays at all, before it knows each type: the beginning of ``auto``.
 
 When listening begins, what is on its way may be of any age: a backlog, a snapshot. So the first ``LISTENED`` arrivals
-only tell what time it is. Of what happened later, ``HEARD`` arrivals are listened to before anything is released. From
-then on a type that is not known yet is taken to be as late as the latest of all were, twice over: rare types hold up
-nobody, and are waited for all the same.
+only tell what time it is. Of what happened later, ``HEARD`` arrivals are listened to before anything is released.
 
-A given ``warmup`` takes the place of both numbers.
+Who listens for a minute can hear of no delay that is longer. So slack is not believed before that what was heard is
+short, ``SPANS`` times shorter than the time since; readiness may be. From then on a type that is not known yet is taken
+to be as late as the latest of all were, twice over: rare types hold up nobody, and are waited for all the same.
+
+A given ``warmup`` takes the place of all this.
 """
 
 from __future__ import annotations
@@ -22,15 +24,16 @@ from slackline.ordering.constants import FOREVER, NEVER
 
 LISTENED = 8
 HEARD = 8
+SPANS = 8
 CAREFUL = 2
-#: Nothing is known yet, so nothing is released.
-SILENT = -1
+#: Nothing is known yet, so nothing is released; or so little that slack says nothing.
+SILENT, UNSURE = -1, FOREVER
 
 #: Arrivals while only listening; since when is measured; how many are still to be heard; the largest delay; and the
-#: oldest of those that came since the clock moved.
-_COUNT, _SINCE, _LEFT, _LARGEST, _OLDEST = range(5)
-_LEAST: npt.NDArray[np.int64] = np.array([0, NEVER, 0, 0, 0])
-_MOST: npt.NDArray[np.int64] = np.array([2**62, MAX_TS, FOREVER, FOREVER, FOREVER])
+#: oldest of those that came since the clock moved; whether the largest is short enough.
+_COUNT, _SINCE, _LEFT, _LARGEST, _OLDEST, _SURE = range(6)
+_LEAST: npt.NDArray[np.int64] = np.array([0, NEVER, 0, 0, 0, 0])
+_MOST: npt.NDArray[np.int64] = np.array([2**62, MAX_TS, FOREVER, FOREVER, FOREVER, 1])
 
 Ints = npt.NDArray[np.int64]
 
@@ -45,7 +48,7 @@ class Hearing:
         left = HEARD if warmup is None else min(warmup, FOREVER)
         #: What may be released because enough wall time has passed, where that is known.
         self.reached = NEVER
-        self._ints: Ints = np.array([0, NEVER, left, 0, FOREVER], dtype=np.int64)
+        self._ints: Ints = np.array([0, NEVER, left, 0, FOREVER, warmup is not None], dtype=np.int64)
         self.far = int(_far(self._ints))
 
     @property
@@ -55,8 +58,8 @@ class Hearing:
 
     def changes(self, ts: int, before: int, clk: int) -> bool:
         """Whether the next arrival changes ``far`` or ``since``."""
-        count, since, left, largest, oldest = self._ints.tolist()
-        if left > 0 or count < self._listened:
+        count, since, left, largest, oldest, sure = self._ints.tolist()
+        if left > 0 or count < self._listened or (not sure and clk - since >= SPANS * largest):
             return True
         return clk - oldest > largest if clk > before else since < ts <= clk - largest
 
@@ -83,7 +86,11 @@ class Hearing:
 
 @njit(cache=True, inline="always")
 def _far(ints):  # type: ignore[no-untyped-def]
-    return SILENT if ints[_LEFT] > 0 else max(1, min(ints[_LARGEST], FOREVER // CAREFUL) * CAREFUL)
+    if ints[_LEFT] > 0:
+        return SILENT
+    if ints[_SURE] == 0:
+        return UNSURE
+    return max(1, min(ints[_LARGEST], FOREVER // CAREFUL) * CAREFUL)
 
 
 @njit(cache=True)
@@ -101,6 +108,8 @@ def hear(ints, ts, before, clk, listened):  # type: ignore[no-untyped-def]
     if clk > before:
         ints[_LARGEST] = max(ints[_LARGEST], clk - ints[_OLDEST])
         ints[_OLDEST] = FOREVER
+    if ints[_SURE] == 0 and ints[_LEFT] == 0 and (clk - ints[_SINCE]) // SPANS >= ints[_LARGEST]:
+        ints[_SURE] = 1
 
 
 @njit(cache=True)

@@ -21,6 +21,7 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    TimestampType,
 )
 
 from slackline.core.calibration import calibration_of
@@ -66,7 +67,8 @@ def detect(
     - ``key``: the site (text or whole numbers). Each key is its own world with its own engine.
     - ``ts``: the time stamp: whole numbers of any unit, or timestamps, taken as microseconds since 1970 (UTC).
     - ``type``: the event type (text); may be left out if the hierarchy has only one sensor type.
-    - ``arrival``: grows in the order of arrival. Without it the order of reading counts (see the guide).
+    - ``arrival``: grows in the order of arrival. Without it the order of reading counts (see the guide). Where it and
+      ``ts`` are timestamps, it is the wall time of the arrivals, which is evidence too.
     - ``source``, ``seq``: who sent the event, and its number there.
 
     All other columns are payload; a null is a field that the event lacks. ``engine_options`` go to
@@ -96,7 +98,8 @@ def detect(
     prepared = columns.prepare(df, shards)
     if "calibration" in engine_options:  # what it says travels to the workers, not the name of a file here
         engine_options["calibration"] = calibration_of(engine_options["calibration"])
-    recipe = Recipe(hierarchy, engine_options, stats, sharded=shards is not None)
+    timed = arrival is not None and {df.schema[name].dataType for name in (arrival, ts)} == {TimestampType()}
+    recipe = Recipe(hierarchy, engine_options, stats, sharded=shards is not None, timed=timed)
     words = [field.name for field in prepared.schema if field.dataType == StringType()]
     dictionaries = [name for name in words if name in ("type", "source", KEY)]
     _try_out(recipe, prepared, dictionaries)

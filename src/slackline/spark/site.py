@@ -37,6 +37,8 @@ class Recipe:
     stats: bool = True
     now: Callable[[], float] = time.time
     sharded: bool = False
+    #: Whether arrivals are times like the time stamps, in microseconds: then they are evidence too.
+    timed: bool = False
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.options) - set(_DEFAULTS))
@@ -87,9 +89,12 @@ class Site:
         if self.engine is None:
             self._reject(out, table, NO_KEY)
             return
-        table = self._arrivals(out, table)
+        table, times = self._arrivals(out, table)
+        start = 0
         for run in pushes(joined_sources(table) if self.recipe.sharded else table):
-            self._take(out, self.engine, self.engine.push(run))
+            now = None if times is None else times.slice(start, len(run))
+            start += len(run)
+            self._take(out, self.engine, self.engine.push(run, now))
 
     def close(self, out: OutputRows) -> None:
         """The end of the stream: what was still waiting goes to ``out``."""
@@ -149,10 +154,10 @@ class Site:
         """The detectors of a shard."""
         return [each for each in self.engine.detectors.values() if isinstance(each, Keyed)] if self.engine else []
 
-    def _arrivals(self, out: OutputRows, table: pa.Table) -> pa.Table:
-        """Check the arrival column and take it out: the order of the rows says all it said."""
+    def _arrivals(self, out: OutputRows, table: pa.Table) -> tuple[pa.Table, pa.Array | None]:
+        """Check the arrival column and take it out: the order of the rows, and their wall times where it has them."""
         if ARRIVAL not in table.schema.names:
-            return table
+            return table, None
         table, unplaced = placed(table)
         if len(unplaced):
             self._reject(out, unplaced, NO_ARRIVAL)
@@ -164,7 +169,11 @@ class Site:
                 if arrival[0].as_py() < self.last:
                     self.behind += pc.sum(pc.less(arrival, self.last)).as_py()
                 self.last = max(self.last, arrival[-1].as_py())
-        return table.remove_column(table.schema.get_field_index(ARRIVAL))
+        times = None
+        if self.recipe.timed:
+            given = table[ARRIVAL].combine_chunks()
+            times = pc.if_else(pc.less(given, 0), pa.scalar(None, pa.int64()), given)  # before 1970: not told
+        return table.remove_column(table.schema.get_field_index(ARRIVAL)), times
 
     def _reject(self, out: OutputRows, table: pa.Table, why: tuple[str, str]) -> None:
         if ARRIVAL in table.schema.names:

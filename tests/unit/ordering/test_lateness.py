@@ -1,0 +1,166 @@
+"""K that keeps a late target: buckets, quantiles, the guarantee, and how it recovers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slackline.core.errors import ConfigError
+from slackline.ordering import lateness
+from slackline.study.replay import Replay, replay
+
+TARGET = 0.01
+
+
+@given(st.integers(0, 2**61))
+def test_a_delay_is_at_most_the_longest_of_its_bucket_and_longer_than_those_of_the_one_below(delay: int) -> None:
+    bucket = lateness.bucket_of(delay)
+    assert delay <= lateness.longest_in(bucket) <= delay + delay / lateness.PER_OCTAVE
+    assert bucket == 0 or lateness.longest_in(bucket - 1) < delay
+
+
+def ordered(ts: np.ndarray, delay: np.ndarray, late_target: float = TARGET) -> Replay:
+    """One source's events through the channel, in order of arrival."""
+    stamps = ts[np.argsort(ts + delay, kind="stable")].astype(np.int64)
+    return replay(stamps, np.zeros(len(ts), dtype=np.int64), late_target=late_target)
+
+
+def plain(n: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """An event every 10 units, with exponential delays of 300 in the mean."""
+    return np.arange(n) * 10 + 10**7, np.random.default_rng(seed).exponential(300, n)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("draw", ["exponential", "lognormal", "pareto", "uniform"])
+@pytest.mark.parametrize("late_target", [0.005, 0.02])
+def test_independent_delays_of_any_distribution_keep_the_target(draw: str, seed: int, late_target: float) -> None:
+    rng, n = np.random.default_rng(seed), int(20 / late_target)
+    shapes = {"exponential": (), "lognormal": (0, 1.5), "pareto": (1.5,), "uniform": ()}
+    delay = 500 * getattr(rng, draw)(*shapes[draw], size=n)
+    assert ordered(np.arange(n) * 10, delay, late_target).late.mean() <= 1.6 * late_target
+
+
+def backlog(n: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """The stream begins with 200 events that are up to a hundred thousand mean delays old."""
+    ts, delay = plain(n)
+    rng = np.random.default_rng(5)
+    old = 10**7 - rng.integers(1, 3 * 10**7 // 10, 200)
+    return np.concatenate((old, ts)), np.concatenate((10**7 - old + rng.integers(0, 2_000, 200), delay)), 200
+
+
+def outlier(n: int) -> tuple[np.ndarray, np.ndarray, int]:
+    ts, delay = plain(n)
+    delay[n // 4] = n
+    return ts, delay, n // 4
+
+
+def burst(n: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Twelve events in a row are a hundred mean delays late."""
+    ts, delay = plain(n)
+    delay[n // 4 : n // 4 + 12] += 30_000
+    return ts, delay, n // 4 + 12
+
+
+def clock_set(n: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """All time stamps jump ahead by three thousand mean delays."""
+    ts, delay = plain(n)
+    moved = ts.copy()
+    moved[n // 4 :] += 10**6
+    return moved, ts + delay - moved, n // 4
+
+
+def regime(n: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """For five times 1 / target events all delays are ten times as long."""
+    ts, delay = plain(n)
+    stop = n // 4 + int(5 / TARGET)
+    delay[n // 4 : stop] *= 10
+    return ts, delay, stop
+
+
+#: Within how many times 1 / target events K is back below twice what it is without the disturbance.
+RECOVERS = {backlog: 6, outlier: 1, burst: 20, clock_set: 20, regime: 20}
+
+
+@pytest.mark.parametrize("disturbance", RECOVERS, ids=lambda case: case.__name__)
+def test_it_recovers_within_the_stated_number_of_events(disturbance) -> None:
+    n = int(60 / TARGET)
+    usual = np.median(ordered(*plain(n)).K[n // 4 :])
+    ts, delay, end = disturbance(n)
+    after = ordered(ts, delay).K[end + int(RECOVERS[disturbance] / TARGET) :]
+    assert len(after) > n // 4
+    assert np.mean(after <= 2 * usual) > 0.99
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 60), st.sampled_from([0, 30, 500, 9_000, 10**5])), min_size=1, max_size=12),
+    st.sampled_from([0.05, 0.2]),
+)
+def test_on_any_stream_no_more_is_late_than_the_target_and_what_one_horizon_can_lose(
+    pieces: list[tuple[int, int]], late_target: float
+) -> None:
+    """Pieces of a stream with a delay each, again and again: the bound of docs/concepts/ordering.md."""
+    delay = np.concatenate([np.full(size, longest) for size, longest in pieces])
+    delay = np.tile(delay, max(1, 3_000 // len(delay)))
+    ts = np.arange(len(delay)) * 10
+    late = ordered(ts, delay, late_target).late
+    largest = max(longest for _, longest in pieces)
+    in_flight = largest // 10 + 1  # events that one horizon can have passed at most
+    records = math.log(largest + 1, 9 / 8) + 1
+    owed = lateness.HELD * (1 + math.log2(1 + late_target * len(ts))) + lateness.MOST_CAREFUL
+    assert late.sum() <= late_target * len(ts) + owed + records * in_flight
+
+
+def test_a_target_of_zero_waits_for_the_largest_delay_there_was() -> None:
+    ts, delay = plain(3_000)
+    result = ordered(ts, delay, 0)
+    stamps = ts[np.argsort(ts + delay, kind="stable")]
+    clk = np.maximum.accumulate(stamps)
+    measured = np.where(stamps < clk, clk + 1 - stamps, 0)
+    measured[:8] = 0  # only listened to
+    assert result.K[-1] == measured[stamps > clk[7]].max()
+
+
+def test_an_event_newer_than_all_before_it_is_never_late() -> None:
+    """One source every 10, and then 5 after the last."""
+    ts = np.array([*range(0, 2_000, 10), 1_995])
+    for policy in ("auto", "ready"):
+        assert not replay(ts, np.zeros(len(ts), dtype=np.int64), policy=policy).late.any()
+
+
+def test_a_disorderly_source_does_not_switch_the_others_off() -> None:
+    """Three sources in order and one that keeps stepping back: they wait for its steps, and not for K."""
+    rng = np.random.default_rng(3)
+    ts = np.arange(8_000) * 10
+    source = np.arange(8_000) % 4
+    arrival = ts + np.where(source == 3, rng.integers(0, 200, 8_000), 0)
+    arrival[rng.random(8_000) < 0.003] += 20_000  # and now and then anybody is very late
+    order = np.argsort(arrival, kind="stable")
+    with_it = replay(ts[order], source[order], late_target=0.002)
+    waits = (with_it.release - np.arange(8_000))[~with_it.late]
+    assert with_it.K[-1] > 10_000 > 10 * np.median(waits[4_000:])
+
+
+@pytest.mark.parametrize("target", [-0.1, 1, 1.5, math.nan, "x", None])
+def test_a_target_that_is_no_share_is_refused(target) -> None:
+    ts = np.arange(10)
+    if target is None:  # the default
+        assert not replay(ts, ts * 0, late_target=target).late.any()
+        return
+    with pytest.raises(ConfigError, match="late_target"):
+        replay(ts, ts * 0, late_target=target)
+
+
+@pytest.mark.parametrize("policy", ["ordered", "slack", "ready"])
+def test_a_target_is_for_auto_alone(policy: str) -> None:
+    with pytest.raises(ConfigError, match=f"late_target=0.01 means nothing under policy='{policy}'"):
+        replay(np.arange(3), np.zeros(3, dtype=np.int64), policy=policy, late_target=0.01)
+
+
+@pytest.mark.parametrize("other", [{"timeout": 5}, {"margin": 0.5}, {"window": 100}])
+def test_a_target_and_another_way_to_find_K_contradict_each_other(other: dict) -> None:
+    with pytest.raises(ConfigError, match="both say how long to wait"):
+        replay(np.arange(3), np.zeros(3, dtype=np.int64), late_target=0.01, **other)
