@@ -53,8 +53,10 @@ def test_law_3_cutting_into_pushes_changes_nothing(world: World, options: dict[s
     one_by_one = run(world, [(1, "events")] * n, options)
     at_once = run(world, [(n, "table")], options)
     somehow = run(world, data.draw(cuts(n)), options)
+    # Where wall time lets events go between two arrivals, detectors take turns there too.
+    in_turn = (lambda outputs: outputs) if world.now is None else (lambda outputs: sorted(outputs, key=lambda o: o.id))
     for other in (at_once, somehow):
-        assert other.outputs == one_by_one.outputs
+        assert in_turn(other.outputs) == in_turn(one_by_one.outputs)
         assert other.late == one_by_one.late
         assert other.quarantined == one_by_one.quarantined
         assert other.seen == one_by_one.seen

@@ -263,7 +263,7 @@ class SensorChannel(Channel):
         self.store.restore(checked.entry(state, what, "store"), f"{what}.store", n, arrivals)
 
     def _restore_delays(self, state: dict[str, Any], what: str) -> None:
-        if isinstance(state, dict) and self.tracks != ("weights" in state):
+        if self.tracks != ("weights" in checked.mapping(state, what)):
             return  # K is found in another way than before: it is learnt anew
         if not self.tracks:
             super()._restore_delays(state, what)

@@ -47,6 +47,13 @@ def entry(state: Any, what: str, name: str) -> Any:
         raise wrong(f"{what}.{name}", "is missing") from None
 
 
+def mapping(state: Any, what: str) -> dict[str, Any]:
+    """A part of the state that has entries."""
+    if type(state) is not dict:
+        raise wrong(what, f"is {_short(state)} and must have entries")
+    return state
+
+
 def number(state: Any, what: str, name: str, least: int = 0, most: int = MANY) -> int:
     """A whole number within bounds."""
     value = entry(state, what, name)

@@ -12,8 +12,8 @@ ones. It stays at the frontier it had until as many have come as it leapt over, 
 leaps without ever filling in just loses events; after ``LOSSES`` such leaps it is believed at once.
 
 **Disorder.** A source that often steps back (about 1 event in 20 or more) does not deliver in order; its frontier lies
-as far behind its last event as it stepped back lately. Rare steps back cost a late event each, no more. Either way it
-is handled by itself and changes nothing for the others.
+as far behind its last event as it stepped back lately, and half as far again. Rare steps back cost a late event each,
+no more. Either way it is handled by itself and changes nothing for the others.
 
 **Owing.** A source whose frontier the time-out overtakes is skipped, which is counted when it returns. When it stays
 away for another ``FAILURES`` of its longest usual gaps, it is disabled and holds up nobody. Its next event takes it
@@ -121,7 +121,8 @@ def arrive(sources, tree, slot, ts, overdue):  # type: ignore[no-untyped-def]
         row[LAST] = ts
     else:
         if ts < row[LAST]:
-            row[BACK] = max(row[BACK], row[LAST] - ts + 1)
+            step = row[LAST] - ts + 1
+            row[BACK] = max(row[BACK], min(step + step // 2, FOREVER))
         else:
             row[BACK] -= row[BACK] >> FORGET
         if ts < row[PREVIOUS]:

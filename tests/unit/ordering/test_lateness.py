@@ -16,7 +16,7 @@ from slackline.study.replay import Replay, replay
 TARGET = 0.01
 
 
-@given(st.integers(0, 2**61))
+@given(st.integers(0, 2**57))
 def test_a_delay_is_at_most_the_longest_of_its_bucket_and_longer_than_those_of_the_one_below(delay: int) -> None:
     bucket = lateness.bucket_of(delay)
     assert delay <= lateness.longest_in(bucket) <= delay + delay / lateness.PER_OCTAVE
@@ -41,7 +41,7 @@ def test_independent_delays_of_any_distribution_keep_the_target(draw: str, seed:
     rng, n = np.random.default_rng(seed), int(20 / late_target)
     shapes = {"exponential": (), "lognormal": (0, 1.5), "pareto": (1.5,), "uniform": ()}
     delay = 500 * getattr(rng, draw)(*shapes[draw], size=n)
-    assert ordered(np.arange(n) * 10, delay, late_target).late.mean() <= 1.6 * late_target
+    assert ordered(np.arange(n) * 1_000, delay, late_target).late.mean() <= 1.5 * late_target
 
 
 def backlog(n: int) -> tuple[np.ndarray, np.ndarray, int]:
@@ -82,17 +82,17 @@ def regime(n: int) -> tuple[np.ndarray, np.ndarray, int]:
 
 
 #: Within how many times 1 / target events K is back below twice what it is without the disturbance.
-RECOVERS = {backlog: 6, outlier: 1, burst: 20, clock_set: 20, regime: 20}
+RECOVERS = {backlog: 6, outlier: 1, burst: 36, clock_set: 10, regime: 25}
 
 
 @pytest.mark.parametrize("disturbance", RECOVERS, ids=lambda case: case.__name__)
 def test_it_recovers_within_the_stated_number_of_events(disturbance) -> None:
-    n = int(60 / TARGET)
+    n = int(100 / TARGET)
     usual = np.median(ordered(*plain(n)).K[n // 4 :])
     ts, delay, end = disturbance(n)
     after = ordered(ts, delay).K[end + int(RECOVERS[disturbance] / TARGET) :]
     assert len(after) > n // 4
-    assert np.mean(after <= 2 * usual) > 0.99
+    assert np.mean(after <= 2 * usual) > 0.98
 
 
 @given(
@@ -132,16 +132,16 @@ def test_an_event_newer_than_all_before_it_is_never_late() -> None:
 
 
 def test_a_disorderly_source_does_not_switch_the_others_off() -> None:
-    """Three sources in order and one that keeps stepping back: they wait for its steps, and not for K."""
+    """One of four keeps stepping back by up to 200, another falls silent for 5,000 now and then: only then K counts."""
     rng = np.random.default_rng(3)
-    ts = np.arange(8_000) * 10
-    source = np.arange(8_000) % 4
-    arrival = ts + np.where(source == 3, rng.integers(0, 200, 8_000), 0)
-    arrival[rng.random(8_000) < 0.003] += 20_000  # and now and then anybody is very late
+    ts, source = np.arange(20_000) * 10, np.arange(20_000) % 4
+    arrival = ts + np.where(source == 3, rng.integers(0, 200, 20_000), 0)
+    silent = (source == 2) & (ts % 50_000 < 5_000)
+    arrival = np.where(silent, ts - ts % 50_000 + 5_000 + ts % 50_000 // 100, arrival)
     order = np.argsort(arrival, kind="stable")
-    with_it = replay(ts[order], source[order], late_target=0.002)
-    waits = (with_it.release - np.arange(8_000))[~with_it.late]
-    assert with_it.K[-1] > 10_000 > 10 * np.median(waits[4_000:])
+    result = replay(ts[order], source[order], late_target=0.002)
+    waits = 10 * (result.release - np.arange(20_000))[~result.late]
+    assert result.K.max() > 4_000 > 10 * np.median(waits)
 
 
 @pytest.mark.parametrize("target", [-0.1, 1, 1.5, math.nan, "x", None])
