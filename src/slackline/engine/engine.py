@@ -40,8 +40,8 @@ class Engine:
 
     ``policy``       ``"auto"``: slack, readiness and progress; ``"slack"`` or ``"ready"``: that evidence alone;
                      ``"ordered"``: the input is in order already, as it comes from a Synchroniser or a sorted file.
-    ``late_target``  under ``auto``: the share of events that may be late, 0.001 unless given; K is the least that keeps
-                     it. 0: K is the largest delay there was.
+    ``late_target``  under ``auto``: the share of events that may be late, 0.001 unless given, or a dict of such by
+                     detector; K is the least that keeps it for all who hear of a type. 0: the largest delay there was.
     ``margin``       λ: how many standard deviations of the delays K is larger than the largest delay, 0.5 under
                      ``slack`` and ``ready``. Given under ``auto``, K is found like this too, and keeps no target.
     ``window``       how many recent measurements such a K rests on, at least; 2048 unless given.
@@ -87,7 +87,7 @@ class Engine:
         hierarchy: Hierarchy,
         *,
         policy: str = "auto",
-        late_target: float | None = None,
+        late_target: float | Mapping[str, float] | None = None,
         margin: float | None = None,
         window: int | None = None,
         timeout: int | None = None,
@@ -121,7 +121,7 @@ class Engine:
         self._now = now
         self._idle: list[None] = [None]
         self._outbox = Outbox()
-        self._topology = Topology(hierarchy, options.evidence)
+        self._topology = Topology(hierarchy, options.evidence, options.targets)
         self._intake = Intake(self._topology, self._outbox, options.jump, options.lags)
         ways = (self._topology, self._intake, self._outbox, options.late == "deliver")
         self._stepwise, self._columnar = Stepwise(*ways), Columnar(*ways)

@@ -13,12 +13,10 @@ from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import Now
 from slackline.ordering.channel import Evidence
 from slackline.ordering.clock import JUMP_AUTO, JUMP_OFF
-from slackline.ordering.constants import POLICIES, WARMUP
+from slackline.ordering.constants import LATE_TARGET, POLICIES, WARMUP
 from slackline.ordering.frontier import NO_TIMEOUT
 from slackline.speculation.config import Speculation
 
-#: The share of events that may be late under ``auto``, unless another is given.
-LATE_TARGET = 0.001
 #: What K without a target is made of, unless given: λ, and the measurements it rests on.
 MARGIN, WINDOW = 0.5, 2048
 
@@ -41,7 +39,7 @@ class Options:
     max_buffered: int = 1_000_000
     overflow: str = "error"
     speculation: Speculation | Mapping[str, Speculation] | None = None
-    late_target: float | None = None
+    late_target: float | Mapping[str, float] | None = None
     skew: str = "report"
     #: Only for the start: what an engine has learnt since is saved, this is not.
     calibration: Calibration | None = None
@@ -56,7 +54,8 @@ class Options:
         if self.window is not None:
             whole_number("window", self.window, 1)
         if self.late_target is not None:
-            self._check_target(self.late_target)
+            for target in self.targets.values() if isinstance(self.late_target, Mapping) else (self.late_target,):
+                self._check_target(target)
         one_of("skew", self.skew, ("report", "correct"))
         if self.skew == "correct" and self.policy == "ordered":
             raise ConfigError(
@@ -106,18 +105,23 @@ class Options:
         """The share of events that may be late, where K is to keep one."""
         if self.policy != "auto" or any(given is not None for given in (self.timeout, self.margin, self.window)):
             return None
+        if isinstance(self.late_target, Mapping):
+            return min([LATE_TARGET, *(float(target) for target in self.targets.values())])
         return LATE_TARGET if self.late_target is None else float(self.late_target)
+
+    @property
+    def targets(self) -> Mapping[str, float]:
+        """The share that each detector accepts, where they differ; the others accept the default."""
+        return self.late_target if isinstance(self.late_target, Mapping) else {}
 
     def check(self, hierarchy: Hierarchy, now: Any) -> None:
         """Refuse what names detectors that are not there, and what takes a wall clock without one."""
         if not isinstance(hierarchy, Hierarchy):
             raise ConfigError(f"an engine runs a slackline.Hierarchy; got {hierarchy!r}.")
-        if isinstance(self.speculation, Mapping):
-            unknown = sorted(set(self.speculation) - set(hierarchy.names))
+        for option, named in (("speculation", self.speculation), ("late_target", self.late_target)):
+            unknown = sorted(set(named) - set(hierarchy.names)) if isinstance(named, Mapping) else []
             if unknown:
-                raise ConfigError(
-                    f"speculation names no detectors {unknown}; the hierarchy has {list(hierarchy.names)}."
-                )
+                raise ConfigError(f"{option} names no detectors {unknown}; the hierarchy has {list(hierarchy.names)}.")
         if self.calibration is not None:
             self.calibration.check(hierarchy)
         if now is not None and now != "host" and not callable(now):

@@ -7,6 +7,8 @@ publisher runs elsewhere has a channel all the same: what it needs to know comes
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from slackline.core.calibration import Calibration
@@ -15,6 +17,7 @@ from slackline.core.hierarchy import Hierarchy
 from slackline.core.types import type_names
 from slackline.ordering.channel import Channel, DerivedChannel, Evidence, SensorChannel
 from slackline.ordering.clock import AIDS
+from slackline.ordering.constants import LATE_TARGET
 from slackline.ordering.hearing import Hearing
 from slackline.running.part import Part
 from slackline.running.runner import Runner
@@ -23,8 +26,10 @@ from slackline.running.runner import Runner
 class Topology:
     """Channels by type, parts in the order of the hierarchy, and who reads what."""
 
-    def __init__(self, hierarchy: Hierarchy, evidence: Evidence) -> None:
+    def __init__(self, hierarchy: Hierarchy, evidence: Evidence, targets: Mapping[str, float] | None = None) -> None:
         self.evidence = evidence
+        #: The share of late events that each detector accepts, where they differ.
+        self.targets = targets or {}
         #: What was heard of the delays of all types.
         self.hearing = Hearing(evidence.warmup)
         self.sensors: dict[str, SensorChannel] = {}
@@ -48,9 +53,23 @@ class Topology:
                 self.derived[name].back = hierarchy.sets_back[hierarchy.publisher[name]]
             else:
                 is_clock = name in hierarchy.clock
-                self.sensors[name] = SensorChannel(name, rank, self.evidence, is_clock, self.hearing)
+                evidence = self._evidence(name)
+                self.sensors[name] = SensorChannel(name, rank, evidence, is_clock, self.hearing)
                 if name in hierarchy.clock_aids:
                     self.sensors[name].role = AIDS + hierarchy.clock_aids.index(name)
+
+    def _evidence(self, name: str) -> Evidence:
+        """How the frontier of a type is found: so that everybody who hears of it has no more late than it accepts."""
+        if not self.targets:
+            return self.evidence
+        kinds, heard = [name], set()
+        for kind in kinds:
+            for detector, listens in self.hierarchy.listens.items():
+                if kind in listens and detector not in heard:
+                    heard.add(detector)
+                    kinds += self.hierarchy.published(detector)
+        accepted = [self.targets.get(detector, LATE_TARGET) for detector in heard]
+        return replace(self.evidence, late_target=float(min(accepted, default=LATE_TARGET)))
 
     def start_from(self, calibration: Calibration | None) -> None:
         """Begin with known delays, if there are any."""

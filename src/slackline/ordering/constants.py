@@ -17,4 +17,6 @@ FOREVER = MAX_TS + 1
 SLACK, READY, AUTO, ORDERED = 0, 1, 2, 3
 #: Arrivals during which ``ready`` and ``auto`` only listen, unless told otherwise.
 WARMUP = 32
+#: The share of events that may be late under ``auto``, unless another is given.
+LATE_TARGET = 0.001
 POLICIES = {"slack": SLACK, "ready": READY, "auto": AUTO, "ordered": ORDERED}
