@@ -82,10 +82,10 @@ class Columnar:
     def wait_until(self, now: int) -> None:
         """It is ``now``, and nothing has arrived yet: what has waited for long enough goes."""
         topology, intake = self.topology, self.intake
+        topology.settle(intake.position - 1, intake.clk)  # before anything is due
         if not intake.wait_until(now) or intake.position == 0:
             return
         hearing, clk = topology.hearing, np.array([intake.clk], dtype=np.int64)
-        topology.settle(intake.position - 1, intake.clk)
         far, since, reached = (np.array([n], dtype=np.int64) for n in (hearing.far, hearing.since, hearing.reached))
         chunk = Chunk(intake.position - 1, intake.clk, clk, {}, np.empty(0, dtype=np.int64), (far, since), reached)
         self._through(chunk)

@@ -64,7 +64,7 @@ class Engine:
                      ``time.monotonic``, say; ``"host"`` if the caller tells by :meth:`worked`.
     ``detectors``    which detectors of the hierarchy run here; all, unless others run in other engines
                      (:meth:`news`, :meth:`receive`, :meth:`detach`, :meth:`attach`).
-    ``skew``         sources whose clocks are off: ``"report"`` them, or ``"correct"`` their time stamps.
+    ``skew``         sources whose clocks are off: ``"report"`` them, or ``"correct"`` their time stamps; None: neither.
 
     >>> class Hits(Detector):
     ...     listens, publishes = ("near", "kick"), ("hit",)
@@ -100,7 +100,7 @@ class Engine:
         speculation: Speculation | Mapping[str, Speculation] | None = None,
         now: WallTime = None,
         detectors: Iterable[str] | None = None,
-        skew: str = "report",
+        skew: str | None = None,
         calibration: CalibrationLike = None,
     ) -> None:
         options = Options(

@@ -40,7 +40,7 @@ class Options:
     overflow: str = "error"
     speculation: Speculation | Mapping[str, Speculation] | None = None
     late_target: float | Mapping[str, float] | None = None
-    skew: str = "report"
+    skew: str | None = None
     #: Only for the start: what an engine has learnt since is saved, this is not.
     calibration: Calibration | None = None
 
@@ -56,7 +56,8 @@ class Options:
         if self.late_target is not None:
             for target in self.targets.values() if isinstance(self.late_target, Mapping) else (self.late_target,):
                 self._check_target(target)
-        one_of("skew", self.skew, ("report", "correct"))
+        if self.skew is not None:
+            one_of("skew", self.skew, ("report", "correct"))
         if self.skew == "correct" and self.policy == "ordered":
             raise ConfigError(
                 "skew='correct' means nothing under policy='ordered', which takes time stamps as they are."

@@ -133,10 +133,12 @@ def _forget(floats):  # type: ignore[no-untyped-def]
 @njit(cache=True, inline="always")
 def remember(ints, floats, delay, target):  # type: ignore[no-untyped-def]
     """Count a delay, and judge both memories by it; says whether it is beyond what one of them allows."""
-    bucket = bucket_of(delay)
+    bucket = 0 if delay <= 0 else bucket_of(delay)
     beyond = False
     measured = ints[delays.MEASURED] = ints[delays.MEASURED] + 1
-    rate = max(target * FORGETS, 1.0 / measured)
+    rate = target * FORGETS
+    if rate * measured < 1.0:
+        rate = 1.0 / measured
     for memory in range(2):
         over = bucket - ints[LONG + memory]
         loss = over * (1.0 - target) if over > 0 else -over * target
