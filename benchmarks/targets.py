@@ -206,7 +206,7 @@ def _print(recorded: list[dict[str, Any]], generated: list[dict[str, Any]]) -> N
     every = [over for row in generated for over in row["over"]]
     above = [over for over in every if over > TOO_MANY]
     console.print(
-        f"{len(above)} of {len(every)} generated streams are above {TOO_MANY}; the largest is {max(every):.2f}."
+        f"{len(above)} of {len(every)} runs of generated streams are above {TOO_MANY}; the largest is {max(every):.2f}."
     )
 
 

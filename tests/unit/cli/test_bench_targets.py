@@ -59,7 +59,7 @@ def test_a_file_given_is_measured_too_in_its_own_columns(tmp_path):
 def test_the_tables_are_for_people():
     shown = run()
     assert "recorded streams" in shown and "generated streams" in shown
-    assert "of 300 generated streams are above 1.5" in shown
+    assert "of 300 runs of generated streams are above 1.5" in shown
 
 
 def test_what_cannot_be_measured_is_refused(tmp_path):
