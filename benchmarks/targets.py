@@ -3,11 +3,11 @@
     slackline bench targets --json
     slackline bench targets ticks.csv.gz --arrival arrival_us --ts ts_us --unit us
 
-prints ``generated``: the late share over the target (``over``, one per seed) of streams of 20 / target events, on
-average one per ms, for every target, distribution of delays, number of sources and loss, without wall time and with
-it (``wall``). What happens meanwhile is ``plain``: nothing; ``regime``: from 6 / target to 12 / target events all
-delays are ten times as long; ``early``: the same from 2 / target to 8 / target; ``drift``: they grow to ten times;
-``bursts``: five times one of the sources is held up for 100 ms.
+prints ``generated``: the late share over the target (``over``, one per seed) of streams of 20 / target events
+(``--length``), on average one per ms, for every target, distribution of delays, number of sources and loss, without
+wall time and with it (``wall``). What happens meanwhile is ``plain``: nothing; ``regime``: from 6 / target to
+12 / target events all delays are ten times as long; ``early``: the same from 2 / target to 8 / target; ``drift``: they
+grow to ten times; ``bursts``: five times one of the sources is held up for 100 ms.
 
 ``recorded`` has the phones of examples/data and the files given, under each target of `slackline study`: late share,
 steady late share and steady mean wait, and these: ``ratio``, the steady mean wait over that of the cheapest fixed
@@ -39,6 +39,7 @@ Floats = NDArray[np.float64]
 
 TARGETS = (0.001, 0.002, 0.005, 0.01)
 SEEDS = 5
+LENGTH = 20
 GAP = 1_000
 #: Delays in us.
 DELAYS: dict[str, Callable[[np.random.Generator, int], Floats]] = {
@@ -49,8 +50,8 @@ DELAYS: dict[str, Callable[[np.random.Generator, int], Floats]] = {
     "mixture": lambda rng, n: rng.exponential(np.where(rng.random(n) < 0.01, 100_000, 500)),
 }
 CHANGES = ("plain", "regime", "early", "drift", "bursts")
-#: From which share of a stream to which its delays are ten times as long.
-LONGER = {"regime": (0.3, 0.6), "early": (0.1, 0.4)}
+#: From how many times 1 / target events on, until how many, delays are ten times as long.
+LONGER = {"regime": (6, 12), "early": (2, 8)}
 SOURCES = (1, 10, 500)
 LOSSES = (0.0, 0.3)
 BURSTS, HELD_UP = 5, 100_000
@@ -65,6 +66,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object only")
     parser.add_argument("--target", type=_share, action="append", help=f"of generated streams; unless given, {TARGETS}")
     parser.add_argument("--seeds", type=_positive, default=SEEDS, help="generated streams of each kind")
+    parser.add_argument(
+        "--length", type=_positive, default=LENGTH, help="of generated streams, times 1 / target events"
+    )
     for name in ("arrival", "ts"):
         parser.add_argument(f"--{name}", default=f"{name}_ms", help="a column of the files")
     parser.add_argument("--source", default="source", help="a column of the files")
@@ -78,7 +82,7 @@ def main(argv: list[str] | None = None) -> int:
     streams += [(path, load_stream(path, **phones)) for path in sorted(PHONES.glob("d-*.csv.gz"))]
     figures = {
         "recorded": [row for path, stream in streams for row in recorded(path.name.split(".")[0], stream)],
-        "generated": list(generated(options.target or TARGETS, options.seeds)),
+        "generated": list(generated(options.target or TARGETS, options.seeds, options.length)),
     }
     if options.json:
         print(json.dumps(figures))
@@ -101,17 +105,17 @@ def _share(text: str) -> float:
     return value
 
 
-def made(seed: int, target: float, delays: str, change: str, sources: int, loss: float) -> RecordedStream:
+def made(seed: int, target: float, delays: str, change: str, sources: int, loss: float, length: int) -> RecordedStream:
     """A generated stream, as it arrives."""
     rng = np.random.default_rng(seed)
-    n = round(20 / target / (1 - loss))
+    n = round(length / target / (1 - loss))
     end = n * GAP
     ts = np.sort(rng.uniform(0, end, n))
     delay = DELAYS[delays](rng, n)
     source = rng.integers(0, sources, n)
     if change in LONGER:
         begin, stop = LONGER[change]
-        delay[(ts >= begin * end) & (ts < stop * end)] *= 10
+        delay[(ts >= begin / length * end) & (ts < stop / length * end)] *= 10
     elif change == "drift":
         delay *= 1 + 9 * ts / end
     elif change == "bursts":
@@ -124,10 +128,10 @@ def made(seed: int, target: float, delays: str, change: str, sources: int, loss:
     return RecordedStream((ts + delay)[order].astype(np.int64), ts[order].astype(np.int64), source[order])
 
 
-def generated(targets: tuple[float, ...] | list[float], seeds: int) -> Iterator[dict[str, Any]]:
+def generated(targets: tuple[float, ...] | list[float], seeds: int, length: int) -> Iterator[dict[str, Any]]:
     """Every kind of generated stream."""
     for target, delays, change, sources, loss in product(targets, DELAYS, CHANGES, SOURCES, LOSSES):
-        streams = [made(seed, target, delays, change, sources, loss) for seed in range(1, seeds + 1)]
+        streams = [made(seed, target, delays, change, sources, loss, length) for seed in range(1, seeds + 1)]
         for wall in (False, True):
             over = [
                 float(
