@@ -24,6 +24,10 @@ KEPT = tuple(kind.name for kind in events.ALL)
 PUSH = 50_000
 #: Nothing is released before so much of the stream has come: by then every transmitter should have been heard of.
 WARMUP_SECONDS = 0.25
+#: Delays of positions are bounded by the packets they come in, and one that is late can make a wrong event: the largest
+#: delay and a margin are waited for, unless something else is asked for.
+MARGIN = 0.5
+_WAITS = ("late_target", "timeout", "margin", "window")
 
 Take = Callable[[list[Output]], None]
 Progress = Callable[[int], None]
@@ -103,7 +107,8 @@ def run(
     if match is None:
         raise TypeError("run() of tables needs their match; a recording has its own.")
     hierarchy = match_hierarchy(match, queries, ordered)
-    machine = Engine(hierarchy, **{"warmup": match_warmup(match), **engine})
+    waits = {} if any(option in engine for option in _WAITS) else {"margin": MARGIN}
+    machine = Engine(hierarchy, **{"warmup": match_warmup(match), **waits, **engine})
     found = _Found(keep, Summary.of(match, hierarchy), take)
     positions = 0
     for table in tables:

@@ -37,6 +37,7 @@ from slackline_soccer import (
 from slackline_soccer.commands.tables import print_match
 from slackline_soccer.plausibility import plausibility
 from slackline_soccer.report import delays_by_kind, hierarchy_nodes, match_page, match_report, policy_waits
+from slackline_soccer.run import MARGIN
 from slackline_soccer.simulator import saved
 
 SEED = 7
@@ -152,8 +153,9 @@ def _through_spark(match: Match, folder: Path, positions: int, cores: int, bar: 
         stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(files)
         stream = stream.selectExpr(*COLUMNS, f"'{match.name}' AS match")
         found = sls.detect(
-            stream, hierarchy, key="match", ts="ts", arrival="arrival", source="sid", warmup=match_warmup(match)
-        )
+            stream, hierarchy, key="match", ts="ts", arrival="arrival", source="sid", warmup=match_warmup(match),
+            margin=MARGIN,
+        )  # fmt: skip
         started = time.perf_counter()
         query = (
             found.writeStream.foreachBatch(take)
