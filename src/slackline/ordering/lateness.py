@@ -178,7 +178,7 @@ def charge(ints, floats, ts, delay, target, newcomer):  # type: ignore[no-untype
             ints[HOLDS] = 1
         elif 2.0 * floats[OWED] <= allowed and 2.0 * floats[DEBT] <= ALARMED:
             ints[HOLDS] = 0
-    if floats[OWED] == 0.0 or floats[DEBT] <= 0.0:
+    if floats[OWED] == 0.0 or (ints[HOLDS] == 0 and floats[DEBT] <= 0.0):
         ints[HOLD] = 0
     if floats[READY_DEBT] >= SUSPENDED_BY:
         ints[SUSPENDED] = 1

@@ -114,6 +114,19 @@ def test_on_any_stream_no_more_is_late_than_the_target_and_what_one_horizon_can_
     assert late.sum() <= late_target * len(ts) + owed + records * in_flight
 
 
+@pytest.mark.parametrize("size", [30, 60])
+@pytest.mark.parametrize("every", [800, 1_500, 3_000])
+def test_bursts_that_come_again_and_again_are_waited_for_in_the_long_run(every: int, size: int) -> None:
+    """One to eight events in a hundred are in bursts: more than may be late, and far apart."""
+    ts, delay = plain(60_000)
+    for start in range(2_000, 59_000, every):
+        delay[start : start + size] += 20_000
+    late = ordered(ts, delay).late
+    owed = lateness.HELD * (1 + math.log2(1 + TARGET * len(ts))) + lateness.MOST_CAREFUL
+    assert late.sum() <= TARGET * len(ts) + owed + 2 * size
+    assert late[30_000:].mean() <= 1.3 * TARGET
+
+
 def test_a_target_of_zero_waits_for_the_largest_delay_there_was() -> None:
     ts, delay = plain(3_000)
     result = ordered(ts, delay, 0)
