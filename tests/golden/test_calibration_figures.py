@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.golden.figures import NearKick
 
 import slackline as sl
 from slackline.calibration import Calibration, PseudoEvent, TypeDelay, calibrate, configurations, estimate, propagate
@@ -18,24 +19,6 @@ FIGURE_4 = ("A0", "A2", "C1", "A4", "B3", "C5", "A6", "B10", "A11", "B14")
 
 def events(*names: str) -> list[sl.Event]:
     return [sl.Event(name[0], ts=int(name[1:]), source=name[0]) for name in names]
-
-
-class NearKick(sl.Detector):
-    """A, then C, and no B in between, makes D at the time of C (Figure 3(a))."""
-
-    name = "D"
-    listens, publishes = ("A", "B", "C"), ("D",)
-
-    def __init__(self) -> None:
-        self.near = False
-        self.seen: list[str] = []
-
-    def on_event(self, event: sl.Event):
-        self.seen.append(f"{event.type}{event.ts}")
-        if event.type == "C" and self.near:
-            yield event.derive("D")
-        elif event.type in "AB":
-            self.near = event.type == "A"
 
 
 class Above(sl.Detector):

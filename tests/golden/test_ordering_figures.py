@@ -6,26 +6,9 @@ The stream of Figure 3(b)/4 as the text tells it: A0 A2 C1 A4 B3 C5 A6 B10 A11 B
 
 from __future__ import annotations
 
+from tests.golden.figures import NearKick
+
 import slackline as sl
-
-
-class NearKick(sl.Detector):
-    """A, then C, and no B in between, makes D at the time of C (Figure 3(a))."""
-
-    name = "D"
-    listens = ("A", "B", "C")
-    publishes = ("D",)
-
-    def __init__(self) -> None:
-        self.near = False
-        self.seen: list[str] = []
-
-    def on_event(self, event: sl.Event):
-        self.seen.append(f"{event.type}{event.ts}")
-        if event.type == "C" and self.near:
-            yield event.derive("D")
-        elif event.type in "AB":
-            self.near = event.type == "A"
 
 
 class Steps:

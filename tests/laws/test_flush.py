@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.laws.test_law_5 import speculations
-from tests.laws.worlds import Result, World, cuts, push_piece, settings, worlds
+from tests.laws.worlds import Result, World, cuts, ended, push_piece, settings, worlds
 
 import slackline as sl
 from slackline.core.errors import ClosedError, ConfigError
@@ -42,11 +42,7 @@ def run(world: World, ways: list[Pieces], options: dict[str, Any], restart: bool
         result.stats.append(engine.stats())
         if restart:
             engine = sl.Engine.load(engine.save(), world.hierarchy())
-    result.outputs += engine.close()
-    result.late, result.quarantined = engine.drain()
-    result.seen = {name: list(detector.seen) for name, detector in engine.detectors.items()}
-    result.stats.append(engine.stats())
-    return result
+    return ended(engine, result)
 
 
 def the_same(one: Result, other: Result) -> None:

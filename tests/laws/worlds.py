@@ -250,6 +250,11 @@ def run(
         result.stats.append(engine.stats())
         if restart:
             engine = sl.Engine.load(engine.save(), world.hierarchy())
+    return ended(engine, result)
+
+
+def ended(engine: sl.Engine, result: Result) -> Result:
+    """The result with what the end of the stream brings."""
     result.outputs += engine.close()
     result.late, result.quarantined = engine.drain()
     result.seen = {name: list(detector.seen) for name, detector in engine.detectors.items()}

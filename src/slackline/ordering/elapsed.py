@@ -21,7 +21,7 @@ from numba import njit
 from slackline.ordering import checked, lateness
 from slackline.ordering.constants import FOREVER, NEVER
 from slackline.ordering.delays import MEASURED, K
-from slackline.ordering.lateness import EVERY, KNOWN, SLACK_REACH, charge, remember, set_slack
+from slackline.ordering.lateness import KNOWN, SLACK_REACH, learn
 from slackline.ordering.wall import NOW, Wall, clk_at, first_wall, pass_time
 
 PART = 0.1
@@ -87,10 +87,7 @@ def _arrive(ints, floats, target, wall, marks, ts, now, before, clk, since):  # 
     at = max(now, wall[NOW])
     if at != NEVER and ts > since:
         lag = 0 if ts > before else at + 1 - min(first_wall(wall, marks, ts), at)
-        again = charge(ints, floats, ts, lag, target, False)
-        again = remember(ints, floats, lag, target) or again
-        if again or ints[MEASURED] < EVERY or ints[MEASURED] % EVERY == 0:
-            set_slack(ints, floats, target)
+        learn(ints, floats, ts, lag, target, False)
     pass_time(wall, marks, now, clk)
     return _wait(ints, wall, marks, now)
 

@@ -37,24 +37,21 @@ from slackline.ordering.hearing import SILENT, UNSURE
 from slackline.ordering.lateness import (
     CAREFUL,
     EVERY,
+    KNOWN,
     LARGEST,
     READY_REACH,
     SLACK_REACH,
     STARTED,
     SUSPENDED,
     await_clock,
-    charge,
     clock_moved,
-    remember,
-    set_slack,
+    learn,
 )
 from slackline.ordering.readiness import arrive, is_established, least_frontier
 
 READY_PATIENCE = 4
 NO_TIMEOUT = -1
 NO_TARGET = -1.0
-#: Measured delays that make a type known.
-KNOWN = 8
 #: After so many times the warm-up no type is waited for any more.
 RARE = 32
 
@@ -194,10 +191,7 @@ def _learn_arrival(ints, floats, sources, tree, at, rules):  # type: ignore[no-u
     # Where the clock stood still for it: the next one that is as late must not be late, hence the one more.
     delay = 0 if at.ts > clk or (rules.is_clock and clk > at.before) else clk + 1 - at.ts
     if at.ts > at.since:
-        again = charge(ints, floats, at.ts, delay, target, newcomer)
-        again = remember(ints, floats, delay, target) or again
-        if again or ints[MEASURED] < EVERY or ints[MEASURED] % EVERY == 0:
-            set_slack(ints, floats, target)
+        learn(ints, floats, at.ts, delay, target, newcomer)
         if not rules.is_clock:
             await_clock(ints, at.ts)
     if ints[STARTED] == 0 and ints[MEASURED] >= KNOWN:
@@ -266,6 +260,14 @@ def run(  # type: ignore[no-untyped-def]
         _run_ready(ints, floats, sources, tree, rules, positions, slots, ts, first, before, clk, frontier, slack)
 
 
+@njit(cache=True, inline="always")
+def _arriving(positions, slots, ts, arrival, p):  # type: ignore[no-untyped-def]
+    """Whose event arrives at a position, and its time stamp; -1 where none of this type does."""
+    if arrival < len(positions) and positions[arrival] == p:
+        return slots[arrival], ts[arrival]
+    return -1, 0
+
+
 @njit(cache=True)
 def _run_slack(  # type: ignore[no-untyped-def]
     ints, floats, rules, positions, slots, ts, first, before, clk, frontier, slack
@@ -273,10 +275,8 @@ def _run_slack(  # type: ignore[no-untyped-def]
     r = _unpacked(rules)
     arrival = 0
     for p in range(len(clk)):
-        slot, stamp = -1, 0
-        if arrival < len(positions) and positions[arrival] == p:
-            slot, stamp = slots[arrival], ts[arrival]
-            arrival += 1
+        slot, stamp = _arriving(positions, slots, ts, arrival, p)
+        arrival += slot >= 0
         frontier[p] = _slack_step(ints, floats, AtPosition(slot, stamp, first + p, before, clk[p], 0, 0), r)
         before = clk[p]
         slack[p] = ints[K]
@@ -290,10 +290,8 @@ def _run_ready(  # type: ignore[no-untyped-def]
     arrival = 0
     reached = NEVER
     for p in range(len(clk)):
-        slot, stamp = -1, 0
-        if arrival < len(positions) and positions[arrival] == p:
-            slot, stamp = slots[arrival], ts[arrival]
-            arrival += 1
+        slot, stamp = _arriving(positions, slots, ts, arrival, p)
+        arrival += slot >= 0
         position = first + p
         turns = position == r.warmup or position == RARE * r.warmup
         if slot >= 0 or clk[p] > before or p == 0 or turns:
@@ -312,10 +310,8 @@ def _run_target(  # type: ignore[no-untyped-def]
     arrival = 0
     reached = NEVER
     for p in range(len(clk)):
-        slot, stamp = -1, 0
-        if arrival < len(positions) and positions[arrival] == p:
-            slot, stamp = slots[arrival], ts[arrival]
-            arrival += 1
+        slot, stamp = _arriving(positions, slots, ts, arrival, p)
+        arrival += slot >= 0
         if slot >= 0 or clk[p] > before or p == 0 or far[p] != far[p - 1]:
             at = AtPosition(slot, stamp, first + p, before, clk[p], far[p], since[p])
             reached = _target_step(ints, floats, sources, tree, at, r)

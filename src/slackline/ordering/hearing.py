@@ -21,11 +21,11 @@ from numba import njit
 from slackline.core.time import MAX_TS
 from slackline.ordering import checked
 from slackline.ordering.constants import FOREVER, NEVER
+from slackline.ordering.lateness import CAREFUL
 
 LISTENED = 8
 HEARD = 8
 SPANS = 8
-CAREFUL = 2
 #: Nothing is known yet, so nothing is released; or so little that slack says nothing.
 SILENT, UNSURE = -1, FOREVER
 

@@ -233,6 +233,15 @@ def set_slack(ints, floats, target):  # type: ignore[no-untyped-def]
     ints[delays.K] = min(slack, FOREVER)
 
 
+@njit(cache=True, inline="always")
+def learn(ints, floats, ts, delay, target, newcomer):  # type: ignore[no-untyped-def]
+    """Take an event and its delay into the books, and set K where that may change it."""
+    late = charge(ints, floats, ts, delay, target, newcomer)
+    beyond = remember(ints, floats, delay, target)
+    if late or beyond or ints[delays.MEASURED] < EVERY or ints[delays.MEASURED] % EVERY == 0:
+        set_slack(ints, floats, target)
+
+
 def packed(floats: npt.NDArray[np.float64]) -> dict[str, Any]:
     """The floats as they are saved: of the memories, what is not zero."""
     memory = floats[MEMORY:]
