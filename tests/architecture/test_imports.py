@@ -22,7 +22,8 @@ RANKS: tuple[tuple[str, ...], ...] = (
     ("speculation",),
     ("engine",),
     (ROOT, "testing", "checks"),
-    ("sim", "streams", "occurrence", "calibration", "compile"),
+    ("nodes",),
+    ("sim", "hosts", "streams", "occurrence", "calibration", "compile"),
     ("spark", "study"),
     ("report",),
     ("cli",),
@@ -46,7 +47,7 @@ ONLY_IN = {
 }
 
 # Machines without I/O: time, randomness and hosts come in as arguments.
-PURE = {"core", "ordering", "sync", "running", "speculation", "engine", "occurrence"}
+PURE = {"core", "ordering", "sync", "running", "speculation", "engine", "occurrence", "nodes"}
 IMPURE_MODULES = {"asyncio", "multiprocessing", "random", "socket", "threading", "time"}
 CLOCK_READINGS = {"now", "today", "utcnow"}
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from slackline.core.types import EventType
 
 #: Attributes that are set up once, not state.
-CONNECTIONS = frozenset({"listens", "publishes", "unsorted", "fixed", "sets_back", "name"})
+CONNECTIONS = frozenset({"listens", "publishes", "unsorted", "secure", "fixed", "sets_back", "name"})
 
 Published = Iterable[Event] | None
 PublishedRows = Iterable[tuple[int, Event]] | None
@@ -26,7 +26,8 @@ class Detector:
     ordinary attributes. **A detector never sees the middleware**: no clock, no arrival order, no ordering unit, only
     events in order.
 
-    ``unsorted`` names those of ``listens`` that are wanted at once, in arrival order, without waiting. ``fixed`` names
+    ``unsorted`` names those of ``listens`` that are wanted at once, in arrival order, without waiting. ``secure`` names
+    those of which nothing may get lost on the way from another node, even if one of them crashes. ``fixed`` names
     attributes that never change after ``__init__`` (tables, thresholds): they are no state, so nobody copies or saves
     them. ``sets_back`` is how far the detector may set its events back, if that is known: the levels above wait so
     much longer from the start. Otherwise it is measured, and the first event that is set back comes too late for them.
@@ -42,6 +43,7 @@ class Detector:
     listens: ClassVar[tuple[str | EventType, ...]] = ()
     publishes: ClassVar[tuple[str | EventType, ...]] = ()
     unsorted: ClassVar[tuple[str | EventType, ...]] = ()
+    secure: ClassVar[tuple[str | EventType, ...]] = ()
     fixed: ClassVar[tuple[str, ...]] = ()
     sets_back: int = 0
 

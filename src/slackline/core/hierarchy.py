@@ -65,6 +65,7 @@ class Hierarchy:
         self.names = tuple(name for name, _ in order)
         self.listens = {name: type_names(detector.listens) for name, detector in order}
         self.unsorted = {name: type_names(detector.unsorted) for name, detector in order}
+        self.secure = {name: type_names(detector.secure) for name, detector in order}
         self.sets_back = {name: detector.sets_back for name, detector in order}
         #: For each detector those whose events lead to it, through others too.
         self.below = self._below()
@@ -133,7 +134,7 @@ class Hierarchy:
 
     @staticmethod
     def _check_detector(name: str, detector: Detector) -> None:
-        for attribute in ("listens", "publishes", "unsorted"):
+        for attribute in ("listens", "publishes", "unsorted", "secure"):
             kinds = getattr(detector, attribute)
             if isinstance(kinds, str) or not all(isinstance(kind, str | EventType) for kind in kinds):
                 raise HierarchyError(
@@ -149,9 +150,10 @@ class Hierarchy:
             raise HierarchyError(f"detector {name!r} listens to nothing; set `listens` to the event types it needs.")
         if not (detector.takes_events or detector.takes_batches):
             raise HierarchyError(f"detector {name!r} has neither on_event nor on_batch; write one of them.")
-        strange = set(type_names(detector.unsorted)) - set(type_names(detector.listens))
-        if strange:
-            raise HierarchyError(f"{name}.unsorted names {sorted(strange)}, which {name!r} does not listen to.")
+        for attribute in ("unsorted", "secure"):
+            strange = set(type_names(getattr(detector, attribute))) - set(type_names(detector.listens))
+            if strange:
+                raise HierarchyError(f"{name}.{attribute} names {sorted(strange)}, which {name!r} does not listen to.")
 
     def _sorted(self, detectors: dict[str, Detector]) -> list[tuple[str, Detector]]:
         graph = {

@@ -1,0 +1,1 @@
+"""Nodes: a hierarchy spread over machines, and detectors that move while they run."""

@@ -1,0 +1,306 @@
+"""What nodes say to each other: typed, versioned structs, as MessagePack.
+
+An :class:`Envelope` is what travels. Its body is one of the structs below. Events are Arrow inside an :class:`Item` (see
+``wire``), the state of a detector is in the format of checkpoints (``core.codec``): a message is data, and nothing in
+it is ever unpickled or evaluated. Whatever is wrong with the bytes of an envelope is a :class:`ProtocolError`.
+
+A type's events are **numbered** from 1 where they enter or are published, and go on being numbered wherever the
+publisher moves to [Thesis, 2.2.2]. A detector's **term** counts the times it has changed hands: who has the higher term
+runs it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from slackline.core.errors import SlacklineError
+
+VERSION = 1
+#: Bytes that an envelope may have.
+MOST_BYTES = 64 * 1024 * 1024
+
+
+class ProtocolError(SlacklineError):
+    """A peer sent something that no node of this protocol sends; what it sent has changed nothing."""
+
+
+class _Body(msgspec.Struct, frozen=True, array_like=True, tag_field="body", tag=True, forbid_unknown_fields=True):
+    pass
+
+
+# Meeting.
+
+
+class Hello(_Body, frozen=True):
+    """Who we are: said first on every link, and again until the other has said it too.
+
+    ``identity`` is drawn once and kept in checkpoints, so that a node that comes back is told from another of its name.
+    ``application`` and ``fingerprint`` must be the same for all. ``runs`` has the detectors here with their terms,
+    ``enters`` the sensor types that enter here. ``address`` is where others may reach us, ``knows`` the addresses of
+    others; they mean something to hosts only.
+    """
+
+    identity: int
+    application: str
+    fingerprint: str
+    runs: dict[str, int]
+    enters: list[str]
+    address: str = ""
+    knows: dict[str, str] = {}
+
+
+class TurnedAway(_Body, frozen=True):
+    """We do not speak to you, and why."""
+
+    reason: str
+
+
+class Goodbye(_Body, frozen=True):
+    """We leave, in order."""
+
+
+class Announce(_Body, frozen=True):
+    """What runs and enters here now."""
+
+    runs: dict[str, int]
+    enters: list[str]
+
+
+# Publishing.
+
+
+class Subscribe(_Body, frozen=True):
+    """Send us a type from number ``since`` on; 0: from the next one. ``ticks``: only clock and progress, no events."""
+
+    type: str
+    since: int
+    secure: bool
+    ticks: bool = False
+
+
+class Subscribed(_Body, frozen=True):
+    """You get the type directly from number ``next`` on."""
+
+    type: str
+    next: int
+
+
+class Unsubscribe(_Body, frozen=True):
+    """Send us the type no longer."""
+
+    type: str
+
+
+class Item(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Events of one type, ``count`` of them from number ``first`` on, and how far its publisher is.
+
+    Who has all events up to this item knows that nothing at or below ``horizon - back`` comes any more (FOREVER:
+    nothing at all). ``clk`` is stream time there, ``K`` the publisher's slack, ``warnings`` are pseudo events [Order, II-E.2].
+    ``term`` is that of the publishing detector, 0 for sensor types.
+    """
+
+    type: str
+    term: int
+    first: int
+    count: int
+    horizon: int
+    back: int
+    clk: int
+    K: int
+    warnings: list[int] = []
+    events: bytes = b""
+
+
+class Data(_Body, frozen=True):
+    """Items in the order of their making. Forwarded ones come from who ran the detector ``forwarded`` before."""
+
+    items: list[Item]
+    forwarded: str = ""
+
+
+class Got(_Body, frozen=True):
+    """By type: we have all events up to this number; and up to that one they survive our crash."""
+
+    received: dict[str, tuple[int, int]]
+
+
+class Again(_Body, frozen=True):
+    """Of a secure type, these numbers have not come."""
+
+    type: str
+    first: int
+    last: int
+
+
+class Gone(_Body, frozen=True):
+    """Numbers up to ``last`` are not kept any more."""
+
+    type: str
+    last: int
+
+
+# Handover [Migration, IV-A].
+
+
+class Take(_Body, frozen=True):
+    """Take a detector over, please; ``answer_to`` wants to know the outcome (a request's name, empty: nobody)."""
+
+    detector: str
+    answer_to: str = ""
+
+
+class Ask(_Body, frozen=True):
+    """Hand a detector over to us. By type, the number from which we get its inputs directly; 0: not known yet."""
+
+    detector: str
+    covered: dict[str, int]
+
+
+class InputDelays(_Body, frozen=True):
+    """The first answer: by type K of the detector's inputs, and the time there."""
+
+    detector: str
+    delays: dict[str, int]
+    clk: int
+
+
+class Outlet(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A published type that moves with its detector: the next number, what is kept, and who gets it from which on.
+
+    ``subscribers`` has by node: next number to send, whether it is secure, and whether it gets ticks only.
+    """
+
+    next: int
+    kept: list[Item]
+    subscribers: dict[str, tuple[int, bool, bool]]
+
+
+class State(_Body, frozen=True):
+    """The second answer: the detector itself. ``last`` is the time stamp of the last event it has processed.
+
+    ``positions`` has, by input type, the number of the last event that is in the state, processed or waiting.
+    """
+
+    detector: str
+    term: int
+    last: int
+    state: bytes
+    positions: dict[str, int]
+    outlets: dict[str, Outlet]
+
+
+class Enough(_Body, frozen=True):
+    """Of this type we have everything from number ``next`` on directly: forward nothing from there."""
+
+    detector: str
+    type: str
+    next: int
+
+
+class Taken(_Body, frozen=True):
+    """The detector runs here, and will after a crash."""
+
+    detector: str
+    term: int
+
+
+class Declined(_Body, frozen=True):
+    """No handover of this detector, and why. ``term`` is that of a state that was sent, 0 if none was."""
+
+    detector: str
+    term: int
+    reason: str
+
+
+# Life signs, and questions of the command line.
+
+
+class Beat(_Body, frozen=True):
+    """We are there; ``load`` is the share of time that we work, ``figures`` what `slackline nodes` shows of us."""
+
+    sent_at: float
+    echo: float
+    load: float
+    figures: dict[str, Any] = {}
+
+
+class Query(_Body, frozen=True):
+    """Tell about the network."""
+
+
+class Overview(_Body, frozen=True):
+    """The network as we see it: plain values that JSON can hold."""
+
+    nodes: dict[str, Any]
+
+
+class Order(_Body, frozen=True):
+    """Move a detector to a node, and say how it went; ``request`` comes back with the answer."""
+
+    detector: str
+    node: str
+    request: str
+
+
+class Answer(_Body, frozen=True):
+    """How an order went: empty ``error`` if well; ``figures`` says how long it took and what it cost."""
+
+    request: str
+    error: str
+    figures: dict[str, Any] = {}
+
+
+Body = (
+    Hello | TurnedAway | Goodbye | Announce | Subscribe | Subscribed | Unsubscribe | Data | Got | Again | Gone | Take | Ask
+    | InputDelays | State | Enough | Taken | Declined | Beat | Query | Overview | Order | Answer
+)  # fmt: skip
+
+
+class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What travels over a link.
+
+    ``incarnation`` counts the lives of the sender, ``to`` is the life of the receiver that is meant (0: not known yet).
+    ``number`` is that of a body that must arrive, in order (from 1; 0: it may get lost), ``heard`` how many such of
+    yours we have.
+    """
+
+    version: int
+    sender: str
+    incarnation: int
+    to: int
+    number: int
+    heard: int
+    body: Body
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Envelope)
+
+
+def encode(envelope: Envelope) -> bytes:
+    """an envelope as bytes."""
+    return _encoder.encode(envelope)
+
+
+def decode(data: bytes) -> Envelope:
+    """The envelope, or a ProtocolError that says what is wrong.
+
+    >>> decode(encode(Envelope(VERSION, "n1", 1, 0, 0, 0, Query()))).sender
+    'n1'
+    >>> decode(b"GET / HTTP/1.1")
+    Traceback (most recent call last):
+    slackline.nodes.messages.ProtocolError: not an envelope of this protocol: Expected `array`, got `int`.
+    """
+    if len(data) > MOST_BYTES:
+        raise ProtocolError(f"an envelope of {len(data)} bytes; at most {MOST_BYTES} are taken.")
+    try:
+        envelope = _decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(f"not an envelope of this protocol: {str(error).rstrip('.')}.") from None
+    if envelope.version != VERSION:
+        raise ProtocolError(f"protocol version {envelope.version}; this node speaks {VERSION}: run one release on all.")
+    if min(envelope.incarnation, envelope.to, envelope.number, envelope.heard) < 0:
+        raise ProtocolError("an envelope with a negative number.")
+    return envelope
