@@ -1,7 +1,7 @@
 """What nodes say to each other: typed, versioned structs, as MessagePack.
 
-An :class:`Envelope` is what travels. Its body is one of the structs below. Events are Arrow inside an :class:`Item` (see
-``wire``), the state of a detector is in the format of checkpoints (``core.codec``): a message is data, and nothing in
+An :class:`Envelope` is what travels. Its body is one of the structs below. Events are Arrow inside an :class:`Item`
+(see ``wire``), the state of a detector is in the format of checkpoints (``core.codec``): a message is data, and nothing in
 it is ever unpickled or evaluated. Whatever is wrong with the bytes of an envelope is a :class:`ProtocolError`.
 
 A type's events are **numbered** from 1 where they enter or are published, and go on being numbered wherever the
@@ -97,7 +97,8 @@ class Item(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     """Events of one type, ``count`` of them from number ``first`` on, and how far its publisher is.
 
     Who has all events up to this item knows that nothing at or below ``horizon - back`` comes any more (FOREVER:
-    nothing at all). ``clk`` is stream time there, ``K`` the publisher's slack, ``warnings`` are pseudo events [Order, II-E.2].
+    nothing at all). ``clk`` is stream time there, ``K`` the publisher's slack, ``warnings`` are pseudo events
+    [Order, II-E.2].
     ``term`` is that of the publishing detector, 0 for sensor types.
     """
 
@@ -253,8 +254,8 @@ class Answer(_Body, frozen=True):
 
 
 Body = (
-    Hello | TurnedAway | Goodbye | Announce | Subscribe | Subscribed | Unsubscribe | Data | Got | Again | Gone | Take | Ask
-    | InputDelays | State | Enough | Taken | Declined | Beat | Query | Overview | Order | Answer
+    Hello | TurnedAway | Goodbye | Announce | Subscribe | Subscribed | Unsubscribe | Data | Got | Again | Gone | Take
+    | Ask | InputDelays | State | Enough | Taken | Declined | Beat | Query | Overview | Order | Answer
 )  # fmt: skip
 
 
