@@ -1,8 +1,8 @@
 """What nodes say to each other: typed, versioned structs, as MessagePack.
 
 An :class:`Envelope` is what travels. Its body is one of the structs below. Events are Arrow inside an :class:`Item`
-(see ``wire``), the state of a detector is in the format of checkpoints (``core.codec``): a message is data, and nothing in
-it is ever unpickled or evaluated. Whatever is wrong with the bytes of an envelope is a :class:`ProtocolError`.
+(see ``wire``), the state of a detector is in the format of checkpoints (``core.codec``): a message is data, and nothing
+in it is ever unpickled or evaluated. Whatever is wrong with the bytes of an envelope is a :class:`ProtocolError`.
 
 A type's events are **numbered** from 1 where they enter or are published, and go on being numbered wherever the
 publisher moves to [Thesis, 2.2.2]. A detector's **term** counts the times it has changed hands: who has the higher term
@@ -99,11 +99,9 @@ class Item(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     Who has all events up to this item knows that nothing at or below ``horizon - back`` comes any more (FOREVER:
     nothing at all). ``clk`` is stream time there, ``K`` the publisher's slack, ``warnings`` are pseudo events
     [Order, II-E.2].
-    ``term`` is that of the publishing detector, 0 for sensor types.
     """
 
     type: str
-    term: int
     first: int
     count: int
     horizon: int
@@ -170,10 +168,13 @@ class InputDelays(_Body, frozen=True):
 class Outlet(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A published type that moves with its detector: the next number, what is kept, and who gets it from which on.
 
-    ``subscribers`` has by node: next number to send, whether it is secure, and whether it gets ticks only.
+    ``subscribers`` has by node: next number to send, whether it is secure, and whether it gets ticks only. ``horizon``
+    and ``back`` were told last.
     """
 
     next: int
+    horizon: int
+    back: int
     kept: list[Item]
     subscribers: dict[str, tuple[int, bool, bool]]
 
@@ -221,8 +222,6 @@ class Declined(_Body, frozen=True):
 class Beat(_Body, frozen=True):
     """We are there; ``load`` is the share of time that we work, ``figures`` what `slackline nodes` shows of us."""
 
-    sent_at: float
-    echo: float
     load: float
     figures: dict[str, Any] = {}
 
