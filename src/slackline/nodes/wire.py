@@ -163,10 +163,13 @@ def _content(kind: str, data: bytes, count: int, find_class: codec.FindClass | N
 
 def _read(data: bytes, count: int, find_class: codec.FindClass | None) -> _Content:
     stream = pa.BufferReader(data)
-    schema = pa.ipc.read_schema(pa.ipc.read_message(stream))
+    message = pa.ipc.read_message(stream)
+    if message.type != "schema":  # Arrow would not look, and read any other message as one
+        raise ValueError("they do not begin with a schema")
+    schema = pa.ipc.read_schema(message)
     types = [field.type for field in schema]
     if types[: len(_FIXED)] != [field.type for field in _FIXED]:
-        raise ValueError("they do not begin with ts, slot and seq")
+        raise ValueError("the first columns are not ts, slot and seq")
     for given in types[len(_FIXED) :]:
         if given not in _KNOWN:
             raise ValueError(f"a column of Arrow's type {given}")

@@ -188,6 +188,7 @@ def test_the_stream_made_by_hand_is_well_formed() -> None:
 MALFORMED: dict[str, Callable[[], bytes]] = {
     "no bytes": lambda: b"",
     "other bytes": lambda: b"GET / HTTP/1.1\r\n\r\n",
+    "no schema": lambda: stream()[len(stream(times=0)) - 8 :],
     "no record batch": lambda: stream(times=0),
     "two record batches": lambda: stream(times=2),
     "bytes behind the end": lambda: stream() + b"\0",
