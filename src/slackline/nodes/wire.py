@@ -31,8 +31,8 @@ from slackline.nodes.messages import ProtocolError
 _HEADER = b"slackline"
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _FIXED = (pa.field("ts", pa.int64()), pa.field("slot", pa.int32()), pa.field("seq", pa.int64()))
-_NUMBERS = frozenset(np.dtype(kind) for kind in ("?", "b", "B", "h", "H", "i", "I", "l", "L", "q", "Q", "e", "f", "d"))
-_KNOWN = frozenset((*(pa.from_numpy_dtype(kind) for kind in _NUMBERS), pa.string(), pa.binary()))
+_NUMBERS = frozenset(map(np.dtype, "?bBhHiIlLqQefd"))
+_KNOWN = frozenset((*map(pa.from_numpy_dtype, _NUMBERS), pa.string(), pa.binary()))
 _TEXTS = frozenset((str, type(None)))
 _SOURCES = frozenset((str, int, type(None)))
 
@@ -102,7 +102,7 @@ def _has_just(payload: Mapping[str, Any], fields: list[str]) -> bool:
 def _written(batch: Batch, fields: Sequence[str] | None, payloads: list[dict[str, Any]] | None = None) -> bytes:
     slots, names = _used(*batch.sources)
     where = f"event {batch.type!r}"
-    arrays = [pa.array(column) for column in (batch.ts, slots, batch.seq)]
+    arrays = [_arrow(column, where) for column in (batch.ts, slots, batch.seq)]
     if fields is None:
         arrays.append(_coded(payloads, len(batch), where))
     else:
@@ -199,7 +199,8 @@ def _read(data: bytes, count: int, find_class: codec.FindClass | None) -> _Conte
 
 
 def _header(schema: pa.Schema, count: int, types: list[pa.DataType]) -> tuple[list[Source], list[str] | None]:
-    names, fields = codec.decode((schema.metadata or {})[_HEADER], lambda module, qualname: None, "header")
+    header = (schema.metadata or {}).get(_HEADER, b"")
+    names, fields = codec.decode(header, lambda module, qualname: None, "header")
     if type(names) is not list or not _SOURCES.issuperset(map(type, names)) or len(set(names)) != len(names):
         raise ValueError("the senders are not all different texts and numbers")
     if len(names) > count:
