@@ -32,10 +32,12 @@ _POSITIONS = Batch(
 )
 _HITS = [Event("hit", ts=103, source="Hits", seq=0, player=7), Event("hit", ts=104, source="Hits", seq=1, force=None)]
 
+_PLACE = {"horizon": 104, "back": 3, "clk": 107, "K": 12}
+
 ITEMS = [
-    say.Item("position", 0, 1, 8, 107, 0, 107, 12, [], packed(_POSITIONS)),
-    say.Item("hit", 2, 41, 2, 104, 3, 107, 12, [99, 101], packed(_HITS)),
-    say.Item("hit", 2, 43, 0, 2**62, 3, 107, 12),
+    say.Item(type="position", first=1, count=8, events=packed(_POSITIONS), **_PLACE),
+    say.Item(type="hit", first=41, count=2, warnings=[99, 101], events=packed(_HITS), **_PLACE),
+    say.Item(type="hit", first=43, count=0, **_PLACE | {"horizon": 2**62}),
 ]
 
 BODIES: list[say.Body] = [
@@ -54,17 +56,19 @@ BODIES: list[say.Body] = [
     say.Ask("Hits", {"position": 9, "kick": 0}),
     say.InputDelays("Hits", {"position": 12}, 107),
     say.State(
-        "Hits",
-        3,
-        104,
-        codec.dump("detector", 1, {"close": {7, 3}, "last": _HITS[0]}),
-        {"position": 8},
-        {"hit": say.Outlet(43, ITEMS[1:], {"n2": (43, True, False)})},
+        detector="Hits",
+        term=3,
+        last=104,
+        state=codec.dump("detector", 1, {"close": {7, 3}, "last": _HITS[0]}),
+        positions={"position": 8},
+        outlets={
+            "hit": say.Outlet(next=43, horizon=104, back=3, kept=ITEMS[1:], subscribers={"n2": (43, True, False)})
+        },
     ),
     say.Enough("Hits", "position", 9),
     say.Taken("Hits", 3),
     say.Declined("Hits", 0, "it runs elsewhere"),
-    say.Beat(12.5, 12.25, 0.75, {"rate": 1000.0, "detectors": {"Hits": [1, None]}}),
+    say.Beat(load=0.75, figures={"rate": 1000.0, "detectors": {"Hits": [1, None]}}),
     say.Query(),
     say.Overview({"n1": {"runs": ["Hits"], "load": 0.5}}),
     say.Order("Hits", "n2", "r1"),

@@ -53,7 +53,7 @@ def batches(draw: st.DrawFn) -> Batch:
     """A batch as engines have them: whole columns of more senders and rows than are meant."""
     rows = draw(st.integers(1, 12))
     senders = draw(st.lists(sources, min_size=1, max_size=60, unique=True))
-    columns = draw(st.dictionaries(names, column_of(rows), max_size=4))
+    columns = {field: draw(column_of(rows)) for field in draw(st.lists(names, max_size=4, unique=True))}
     batch = Batch(
         "e",
         np.array(draw(st.lists(stamps, min_size=rows, max_size=rows)), dtype=np.int64),
