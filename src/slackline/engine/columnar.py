@@ -250,8 +250,10 @@ class Columnar:
     ) -> None:
         """Rows of a store between the old and the new horizon, less those that came too late."""
         unit, store = part.unit, channel.store
-        late = late_rows(store.ts, store.positions, chunk.first, unit.horizon, horizon)
-        some_late = bool(late.any())
+        some_late = False
+        if channel.name in chunk.lots:  # else none of these rows has come with this chunk
+            late = late_rows(store.ts, store.positions, chunk.first, unit.horizon, horizon)
+            some_late = bool(late.any())
         if some_late:
             rows = np.flatnonzero(late)
             arrived = (store.positions[rows] - chunk.first).tolist()

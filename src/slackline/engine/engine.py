@@ -335,6 +335,9 @@ class Engine(Assembly):
         engine = cls.__new__(cls)
         detectors = None if running == list(hierarchy.names) else running
         sensors = None if state["sensors"] is None else checked.items(state, "engine", "sensors")
+        for what, names, known in (("units", running, hierarchy.names), ("sensors", sensors, hierarchy.sensor_types)):
+            if not set(names or ()) <= set(known):
+                raise checked.wrong(what, "names what is not in the hierarchy")
         engine._start(hierarchy, options, now, detectors, sensors)
         engine._topology.check_types(state["topology"])
         engine._intake.restore(state["intake"])
