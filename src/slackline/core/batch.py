@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -45,13 +46,25 @@ class Batch:
         self._stop = len(ts) if stop is None else stop
 
     @classmethod
-    def of_events(cls, type: str, events: Sequence[Event]) -> Batch:
-        """A batch of events that exist already; a field that some of them lack is None there."""
+    def of_events(
+        cls, type: str, events: Sequence[Event], declared: Mapping[str, np.dtype[Any]] | None = None
+    ) -> Batch:
+        """A batch of events that exist already; a field that some of them lack is None there.
+
+        Fields that are declared are there, in their types; ValueError or TypeError for what does not fit.
+        """
         names: dict[Source, int] = {}
         slots = np.array([names.setdefault(event.source, len(names)) for event in events], dtype=np.int64)
         seq = np.array([NO_SEQ if event.seq is None else event.seq for event in events], dtype=np.int64)
-        fields = dict.fromkeys(field for event in events for field in event.payload)
-        columns = {field: as_column([event.payload.get(field) for event in events]) for field in fields}
+        declared = declared or {}
+        fields = dict.fromkeys([*declared, *(field for event in events for field in event.payload)])
+        columns = {}
+        for field in fields:
+            values = [event.payload.get(field) for event in events]
+            typed = field in declared and declared[field].kind != "O"
+            columns[field] = np.array(values, dtype=declared[field]) if typed else as_column(values)
+            if field in declared and not typed:
+                columns[field] = object_column(values)
         ts = np.array([event.ts for event in events], dtype=np.int64)
         return cls(type, ts, slots, seq, columns, list(names))
 
@@ -88,6 +101,21 @@ class Batch:
             return self._columns[field][self._start : self._stop]
         except KeyError:
             raise KeyError(f"batch of {self.type!r} has no field {field!r}; it has {sorted(self._columns)}") from None
+
+    @classmethod
+    def joined(cls, batches: Sequence[Batch]) -> Batch:
+        """Batches of one type, whose sources are numbered alike, as one; a field that some lack is None there."""
+        if len(batches) == 1:
+            return batches[0]
+        ts, slots, seq = (
+            np.concatenate(columns)
+            for columns in zip(*((batch.ts, batch.sources[0], batch.seq) for batch in batches), strict=True)
+        )
+        columns: dict[str, Column] = {}
+        for field in dict.fromkeys(field for batch in batches for field in batch.fields):
+            pieces = [batch[field] if field in batch.fields else absent(len(batch)) for batch in batches]
+            columns[field] = reduce(joined_columns, pieces)
+        return cls(batches[0].type, ts, slots, seq, columns, batches[-1].sources[1])
 
     def slice(self, start: int, stop: int) -> Batch:
         """The rows from ``start`` up to ``stop``, without copying."""
@@ -146,3 +174,24 @@ def object_column(values: list[Any]) -> Column:
     (2,)
     """
     return np.fromiter(values, dtype=object, count=len(values))
+
+
+def absent(n: int) -> Column:
+    """A column without values."""
+    return np.full(n, None, dtype=object)
+
+
+def joined_columns(old: Column, new: Column) -> Column:
+    """One column after the other; values keep their kinds."""
+    if not len(old):
+        return new
+    if not len(new):
+        return old
+    if old.dtype != new.dtype:  # an integer may not become a float because a later table has floats
+        return np.concatenate((_as_objects(old), _as_objects(new)))
+    return np.concatenate((old, new))
+
+
+def _as_objects(column: Column) -> Column:
+    # Dates and durations of nanoseconds have no Python kind: as a list they would be numbers.
+    return object_column(list(column) if column.dtype.kind in "mM" else column.tolist())

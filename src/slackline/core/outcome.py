@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from slackline.core.batch import Batch
 from slackline.core.event import Event
 
 
@@ -36,8 +38,8 @@ class Output(NamedTuple):
 class Late(NamedTuple):
     """An event that came too late; ``lateness`` is by how much.
 
-    ``detector`` is the one that had gone on without it, ``position`` the number of its arrival; a synchroniser has
-    neither.
+    ``detector`` is the one that had gone on without it, None where its type had; ``position`` is the number of its
+    arrival. A synchroniser has neither.
     """
 
     event: Event
@@ -61,16 +63,22 @@ class Quarantined(NamedTuple):
 
 
 class News(NamedTuple):
-    """What an engine tells of one type that it publishes, for detectors that listen to it in other engines.
+    """What an engine tells of one type, for detectors that listen to it in other engines.
 
-    ``events`` were published since the last news, and ``warnings`` are time stamps of pseudo events: the type's delays
-    are about to grow so far. The publisher has processed everything up to its ``horizon`` and
-    sets events ``back`` by so much at most. ``clk`` is stream time there.
+    Of a type that it publishes: ``events`` were published since the last news, and ``warnings`` are time stamps of
+    pseudo events: the type's delays are about to grow so far. The publisher has processed everything up to its
+    ``horizon`` and sets events ``back`` by so much at most.
+
+    Of a sensor type that enters there: ``events`` are a batch in the order of arrival, of what was let in and is not
+    late, and ``horizon`` is the type's frontier. A horizon beyond all time stamps is the end of either.
+
+    ``clk`` is stream time there, ``K`` how long the publisher, or the type, waits.
     """
 
     type: str
-    events: tuple[Event, ...]
+    events: Sequence[Event] | Batch
     warnings: tuple[int, ...]
     horizon: int
     back: int
     clk: int
+    K: int = 0

@@ -9,7 +9,6 @@ caused it, where the next level takes it up.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import reduce
 from itertools import pairwise
 
@@ -19,36 +18,23 @@ import pyarrow as pa
 
 from slackline.core.batch import Batch
 from slackline.core.event import Event
+from slackline.core.outcome import News
+from slackline.engine.chunk import Chunk
+from slackline.engine.due import take_overdue, take_waiting
 from slackline.engine.intake import Intake
 from slackline.engine.outbox import Outbox
 from slackline.engine.tables import Lot, read
+from slackline.engine.telling import Heard, clock_through, lots_of
 from slackline.engine.topology import Topology
 from slackline.ordering.channel import Channel, DerivedChannel, SensorChannel
 from slackline.ordering.constants import FOREVER, NEVER, SLACK
 from slackline.ordering.frontier import release_positions, rises
 from slackline.ordering.store import late_rows
-from slackline.ordering.unit import Entry, Unit
+from slackline.ordering.unit import Unit
 from slackline.running.part import Part
-from slackline.running.segments import IN_ORDER, OVERDUE, UNSORTED, Segment, merged, segment_of
+from slackline.running.segments import IN_ORDER, UNSORTED, Segment, merged, segment_of
 
 Ints = npt.NDArray[np.int64]
-
-
-@dataclass(slots=True)
-class Chunk:
-    """What is known, position by position, of the chunk being processed."""
-
-    first: int
-    before: int
-    clk: Ints
-    lots: dict[str, Lot]
-    advances: Ints
-    heard: tuple[Ints, Ints] | None = None
-    #: What may be released after each position because wall time has passed, where that is known.
-    elapsed: Ints | None = None
-    frontiers: dict[str, Ints] = field(default_factory=dict)
-    slacks: dict[str, Ints] = field(default_factory=dict)
-    published: dict[str, list[tuple[int, Event]]] = field(default_factory=dict)
 
 
 class Columnar:
@@ -90,6 +76,25 @@ class Columnar:
         chunk = Chunk(intake.position - 1, intake.clk, clk, {}, np.empty(0, dtype=np.int64), (far, since), reached)
         self._through(chunk)
 
+    def receive(self, heard: Heard) -> None:
+        """Take news: rows at positions of their own, all else with the last of them, or with the last arrival."""
+        topology, intake = self.topology, self.intake
+        before, position = intake.clk, intake.position
+        topology.settle(position - 1, before)
+        lots = lots_of(topology, heard.rows)
+        clk = clock_through(intake, lots, max([item.clk for item in heard.items], default=NEVER))
+        first, hearing = position if lots else max(0, position - 1), topology.hearing
+        nothing = np.full(len(clk), NEVER)
+        said = None if topology.evidence.late_target is None else hearing.run(nothing, before, clk)
+        elapsed = np.full(len(clk), hearing.reached) if hearing.reached > NEVER else None
+        chunk = Chunk(first, before, clk, lots, rises(clk, before), said, elapsed)
+        for item in heard.items:
+            if item.type in topology.sensors:
+                topology.sensors[item.type].tell(item.horizon, item.K)
+            else:
+                self._elsewhere(topology.derived[item.type], chunk, item)
+        self._through(chunk)
+
     def _through(self, chunk: Chunk) -> None:
         """Take a chunk through all channels and parts."""
         topology, clk = self.topology, chunk.clk
@@ -117,6 +122,7 @@ class Columnar:
         lot = chunk.lots.get(channel.name)
         empty = np.empty(0, dtype=np.int64)
         rows, slots, ts = (lot.rows, lot.slots, lot.ts) if lot else (empty, empty, empty)
+        before = channel.frontier
         if lot and lot.anew is not None:
             frontier, slack = self._run_in_pieces(channel, lot, lot.anew, chunk)
         else:
@@ -126,10 +132,24 @@ class Columnar:
         chunk.frontiers[channel.name], chunk.slacks[channel.name] = frontier, slack
         if lot:
             channel.events += len(rows)
+            if self.topology.named is not None and channel.name in self.topology.entering:
+                self._enter(channel, lot, np.concatenate(([before], frontier[:-1])), chunk)
             if any(part.unit.sorts(channel) for part in self.topology.readers[channel.name]):
-                channel.store.add(
-                    ts, slots, lot.seq, rows + chunk.first, lot.columns, channel.senders.ranks_of, lot.fields
-                )
+                ranks_of, at = channel.senders.ranks_of, lot.rows + chunk.first
+                channel.store.add(lot.ts, lot.slots, lot.seq, at, lot.columns, ranks_of, lot.fields)
+
+    def _enter(self, channel: SensorChannel, lot: Lot, previous: Ints, chunk: Chunk) -> None:
+        """Where sensor types enter at several engines: divert what is late for its type, tell others of the rest."""
+        reached = previous[lot.rows]
+        late = lot.ts <= reached
+        if channel.decides and not self.deliver_late and late.any():
+            events = lot.batch().take(np.flatnonzero(late))
+            for event, row, frontier in zip(events, lot.rows[late].tolist(), reached[late].tolist(), strict=True):
+                self.outbox.divert(None, event, frontier, chunk.first + row)
+            channel.late += len(events)
+            lot.keep(~late)
+        if len(lot.rows):
+            self.outbox.entered.add(lot.batch())
 
     @staticmethod
     def _run_in_pieces(channel: SensorChannel, lot: Lot, anew: Ints, chunk: Chunk) -> tuple[Ints, Ints]:
@@ -151,13 +171,20 @@ class Columnar:
                 slacks.append(slack)
         return np.concatenate(frontiers), np.concatenate(slacks)
 
-    def _elsewhere(self, channel: DerivedChannel, chunk: Chunk) -> None:
-        """A type whose publisher runs elsewhere: during a chunk there is no news of it."""
-        nothing = np.empty(0, dtype=np.int64)
-        slack = chunk.slacks[channel.name] = channel.run(nothing, nothing, chunk.before, chunk.clk)
+    @staticmethod
+    def _elsewhere(channel: DerivedChannel, chunk: Chunk, item: News | None = None) -> None:
+        """A type whose publisher runs elsewhere: if there is news of it, it comes with the chunk's last position."""
+        last = len(chunk.clk) - 1
+        stamps = [*item.warnings, *(event.ts for event in item.events)] if item else []
+        at, ts = np.full(len(stamps), last, dtype=np.int64), np.array(stamps, dtype=np.int64)
+        slack = chunk.slacks[channel.name] = channel.run(at, ts, chunk.before, chunk.clk)
         frontier = np.full(len(chunk.clk), channel.frontier, dtype=np.int64)
-        if channel.uses_slack and channel.frontier != NEVER:
+        if channel.uses_slack and channel.frontier != NEVER and not channel.ended:
             frontier = chunk.clk - slack
+        if item:
+            chunk.published[channel.name] = [(last, event) for event in item.events]
+            channel.hear(item, int(chunk.clk[-1]))
+            frontier[-1] = channel.frontier
         chunk.frontiers[channel.name] = frontier
         channel.frontier, channel.as_of = int(frontier[-1]), int(chunk.clk[-1])
 
@@ -168,6 +195,8 @@ class Columnar:
             if isinstance(channel, DerivedChannel) and channel.name not in chunk.frontiers:
                 self._elsewhere(channel, chunk)
         horizon = reduce(np.minimum, [chunk.frontiers[channel.name] for channel in unit.awaited])
+        if unit.unsorted and horizon[-1] == FOREVER:
+            horizon = self._until_all_ended(unit, horizon, chunk)
         slacks = [chunk.slacks[channel.name] for channel in unit.slacking]
         slack = reduce(np.maximum, slacks) if slacks else np.zeros_like(horizon)
         horizon = np.maximum.accumulate(horizon)
@@ -177,6 +206,14 @@ class Columnar:
         for derived in part.publishes:
             self._derive(derived, backs[derived.name], horizon, slack, rises(slack, unit.K), chunk)
         unit.K = int(slack[-1])
+
+    def _until_all_ended(self, unit: Unit, horizon: Ints, chunk: Chunk) -> Ints:
+        """The horizon where all that is sorted has ended, but something else may not have."""
+        for channel in unit.inputs:
+            if isinstance(channel, DerivedChannel) and channel.name not in chunk.frontiers:
+                self._elsewhere(channel, chunk)
+        least = reduce(np.minimum, [chunk.frontiers[channel.name] for channel in unit.inputs])
+        return np.where(horizon == FOREVER, least, horizon)
 
     def _run(self, part: Part, horizon: Ints, previous: Ints, chunk: Chunk) -> dict[str, list[tuple[int, int]]]:
         """Feed the detector what is due; for each type it publishes, how far back it was set since which position."""
@@ -201,12 +238,11 @@ class Columnar:
             if not unit.sorts(channel):
                 lot = chunk.lots.get(channel.name)
                 if lot and len(lot.rows):
-                    batch = Batch(channel.name, lot.ts, lot.slots, lot.seq, lot.columns, channel.senders.names)
-                    segments.append(segment_of(UNSORTED, batch, channel.rank, lot.ts, lot.rows))
+                    segments.append(segment_of(UNSORTED, lot.batch(), channel.rank, lot.ts, lot.rows))
             elif len(channel.store):
                 self._take_stored(part, channel, horizon, chunk, segments)
-        self._take_waiting(unit, horizon, chunk, segments)
-        self._take_overdue(unit, chunk, segments)
+        take_waiting(unit, horizon, chunk, segments)
+        take_overdue(unit, horizon, chunk, segments)
         return segments
 
     def _take_stored(
@@ -214,8 +250,10 @@ class Columnar:
     ) -> None:
         """Rows of a store between the old and the new horizon, less those that came too late."""
         unit, store = part.unit, channel.store
-        late = late_rows(store.ts, store.positions, chunk.first, unit.horizon, horizon)
-        some_late = bool(late.any())
+        some_late = False
+        if channel.name in chunk.lots:  # else none of these rows has come with this chunk
+            late = late_rows(store.ts, store.positions, chunk.first, unit.horizon, horizon)
+            some_late = bool(late.any())
         if some_late:
             rows = np.flatnonzero(late)
             arrived = (store.positions[rows] - chunk.first).tolist()
@@ -263,35 +301,6 @@ class Columnar:
             part.unit.overdue.append(part.unit.entry(event, chunk.first + position))
         else:
             self.outbox.divert(part, event, reached, chunk.first + position)
-
-    @staticmethod
-    def _take_waiting(unit: Unit, horizon: Ints, chunk: Chunk, segments: list[Segment]) -> None:
-        released = unit.release(int(horizon[-1]))
-        if released:
-            ts = np.array([entry.ts for entry in released], dtype=np.int64)
-            arrived = np.array([entry.position for entry in released], dtype=np.int64) - chunk.first
-            ranks = np.array(unit.ranks_of(released), dtype=np.int64)
-            at = release_positions(ts, arrived, horizon)
-            segments.append(Segment(IN_ORDER, [entry.event for entry in released], ts, at, ranks, ts))
-
-    @staticmethod
-    def _take_overdue(unit: Unit, chunk: Chunk, segments: list[Segment]) -> None:
-        """Late events that the detector wants all the same are due when the clock moves next."""
-        due: list[tuple[int, Entry]] = []
-        kept: list[Entry] = []
-        for entry in unit.overdue:
-            k = int(np.searchsorted(chunk.advances, entry.position - chunk.first))
-            if k < len(chunk.advances):
-                due.append((int(chunk.advances[k]), entry))
-            else:
-                kept.append(entry)
-        unit.overdue = kept
-        if due:
-            due.sort()
-            ts = np.array([entry.ts for _, entry in due], dtype=np.int64)
-            ranks = np.array(unit.ranks_of([entry for _, entry in due]), dtype=np.int64)
-            at = np.array([position for position, _ in due], dtype=np.int64)
-            segments.append(Segment(OVERDUE, [entry.event for _, entry in due], ts, at, ranks, ts))
 
     # Running the detector.
 
@@ -366,4 +375,6 @@ class Columnar:
                 frontier[position:] = horizon[position:] - back
         if horizon[0] == NEVER:  # the publisher has not begun
             frontier[horizon == NEVER] = NEVER
+        if horizon[-1] == FOREVER:  # it has ended
+            frontier[horizon == FOREVER] = FOREVER
         chunk.frontiers[channel.name] = frontier

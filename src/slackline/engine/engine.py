@@ -11,31 +11,27 @@ from slackline.core import codec
 from slackline.core.calibration import CalibrationLike, calibration_of
 from slackline.core.check import text
 from slackline.core.detector import Detector
-from slackline.core.errors import ClosedError, ConfigError, SlacklineError, StateError
+from slackline.core.errors import ClosedError, SlacklineError, StateError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
-from slackline.core.outcome import Late, News, Output, Quarantined
-from slackline.engine import moving
+from slackline.core.outcome import News, Output
+from slackline.engine import moving, telling
+from slackline.engine.arrivals import refuse_ended, rows_of
+from slackline.engine.assembly import Assembly
 from slackline.engine.columnar import Columnar
 from slackline.engine.exclusive import exclusive
-from slackline.engine.intake import Intake, rows_of
-from slackline.engine.limit import Limit
 from slackline.engine.options import Options, WallTime
-from slackline.engine.outbox import Outbox
 from slackline.engine.stepwise import Stepwise
 from slackline.engine.times import Ints, times_of
-from slackline.engine.topology import Topology
-from slackline.ordering.constants import NEVER
-from slackline.running.runner import Runner
-from slackline.speculation.ahead import SpeculativeRunner
+from slackline.ordering import checked
+from slackline.ordering.constants import FOREVER, NEVER
 from slackline.speculation.config import Speculation
-from slackline.speculation.lookahead import LookAhead
 
 STATE_KIND = "engine"
-STATE_VERSION = 4
+STATE_VERSION = 5
 
 
-class Engine:
+class Engine(Assembly):
     """Puts arrivals in order and runs the detectors of a hierarchy on them. For one thread at a time.
 
     ``policy``       ``"auto"``: slack, readiness and progress; ``"slack"`` or ``"ready"``: that evidence alone;
@@ -64,6 +60,8 @@ class Engine:
                      ``time.monotonic``, say; ``"host"`` if the caller tells by :meth:`worked`.
     ``detectors``    which detectors of the hierarchy run here; all, unless others run in other engines
                      (:meth:`news`, :meth:`receive`, :meth:`detach`, :meth:`attach`).
+    ``sensors``      the sensor types that enter here; all, unless some enter other engines and come by :meth:`receive`.
+                     If given, an event is late where it enters, once for all detectors, if its type has gone on.
     ``skew``         sources whose clocks are off: ``"report"`` them, or ``"correct"`` their time stamps; None: neither.
 
     >>> class Hits(Detector):
@@ -100,6 +98,7 @@ class Engine:
         speculation: Speculation | Mapping[str, Speculation] | None = None,
         now: WallTime = None,
         detectors: Iterable[str] | None = None,
+        sensors: Iterable[str] | None = None,
         skew: str | None = None,
         calibration: CalibrationLike = None,
     ) -> None:
@@ -108,51 +107,7 @@ class Engine:
             max_jump=max_jump, max_buffered=max_buffered, overflow=overflow, speculation=speculation,
             late_target=late_target, skew=skew, calibration=calibration_of(calibration),
         )  # fmt: skip
-        self._start(hierarchy, options, now, detectors)
-
-    def _start(self, hierarchy: Hierarchy, options: Options, now: WallTime, detectors: Iterable[str] | None) -> None:
-        options.check(hierarchy, now)
-        names = list(hierarchy.names if detectors is None else detectors)
-        unknown = sorted(set(names) - set(hierarchy.names))
-        if unknown:
-            raise ConfigError(f"detectors={unknown} are not in the hierarchy, which has {list(hierarchy.names)}.")
-        self._options = options
-        self._changed: dict[str, list[Any]] = {}
-        self._now = now
-        self._idle: list[None] = [None]
-        self._outbox = Outbox()
-        self._topology = Topology(hierarchy, options.evidence, options.targets)
-        self._intake = Intake(self._topology, self._outbox, options.jump, options.lags)
-        ways = (self._topology, self._intake, self._outbox, options.late == "deliver")
-        self._stepwise, self._columnar = Stepwise(*ways), Columnar(*ways)
-        self._lookahead = LookAhead(hierarchy)
-        self._closed = False
-        self._limit = Limit(options.max_buffered, self._topology, self._intake, self._outbox)
-        taken = hierarchy.take_detectors() if detectors is None else {name: hierarchy.fresh(name) for name in names}
-        self._topology.add(*(self._topology.make(self._runner(name, taken[name])) for name in taken))
-        self._topology.start_from(options.calibration)
-        self._rewired()
-
-    def _runner(self, name: str, detector: Detector) -> Runner:
-        guarded, speculation = self._options.on_error == "quarantine", self._options.speculation_of(name)
-        if speculation is None:
-            return Runner(detector, name, guarded)
-        return SpeculativeRunner(detector, name, guarded, speculation)
-
-    def _rewired(self) -> None:
-        """Parts have come or gone: whoever keeps something about them follows."""
-        topology, lookahead = self._topology, self._lookahead
-        lookahead.hierarchy = topology.hierarchy
-        for part in topology.parts:
-            lookahead.join(part)
-        self._outbox.export(topology.listened_elsewhere())
-        self._stepwise.fall_behind()
-        self._limit.look_again()
-
-    @property
-    def hierarchy(self) -> Hierarchy:
-        """The whole hierarchy, wherever its detectors run."""
-        return self._topology.hierarchy
+        self._start(hierarchy, options, now, detectors, sensors)
 
     # Arrivals.
 
@@ -169,6 +124,8 @@ class Engine:
         if self._closed:
             raise ClosedError("push after close(): the stream has ended. Make a new engine for another stream.")
         arrivals = rows_of(arrivals)
+        if self._topology.ended:
+            refuse_ended(self._topology, arrivals)
         if self._limit.is_full:
             self._limit.refuse_unless_clock(arrivals)
         times = None if now is None else times_of(now, len(arrivals))
@@ -214,6 +171,8 @@ class Engine:
 
     def _flush(self) -> list[Output]:
         topology = self._topology
+        if topology.named is not None:
+            return self._end(topology.named)
         if topology.has_rows and len(topology.parts) == len(topology.hierarchy.names):
             self._columnar.flush()
         else:
@@ -249,63 +208,46 @@ class Engine:
             raise error
         return outputs
 
-    # What is known.
-
-    @property
-    def late(self) -> list[Late]:
-        """Late events that were diverted and not drained yet, in order of arrival (and of time stamps)."""
-        return self._outbox.late
-
-    @property
-    def quarantined(self) -> list[Quarantined]:
-        """Events that were set aside and not drained yet, in order of arrival."""
-        return self._outbox.quarantined
-
-    @exclusive
-    def drain(self) -> tuple[list[Late], list[Quarantined]]:
-        """Take the late and the quarantined events; they are forgotten here."""
-        return self._outbox.drain()
-
-    @property
-    def detectors(self) -> dict[str, Detector]:
-        """The detectors that run here, by name."""
-        return {part.name: part.runner.detector for part in self._topology.parts}
-
-    def buffered(self) -> dict[str, list[Event]]:
-        """The events that wait, per detector, in the order in which they will be seen."""
-        return {part.name: part.waiting() for part in self._topology.parts}
-
-    @exclusive
-    def stats(self) -> dict[str, Any]:
-        """K, delays, buffers and counts, per detector and per type; plain values that JSON can hold."""
-        self._settle()
-        return {
-            **self._intake.stats(),
-            "buffered": self._topology.buffered,
-            "quarantined": dict(self._outbox.reasons),
-            "flushed": dict(self._outbox.flushed),
-            "detectors": self._lookahead.stats(self._topology.parts),
-            "options": self._options.plain(),
-            "changed": self._changed,
-        }
-
-    def _settle(self) -> None:
-        self._topology.settle(self._intake.position - 1, self._intake.clk)
-
     # Other engines.
 
     @exclusive
     def news(self) -> list[News]:
-        """What detectors that run in other engines need to know of those here, since the last call."""
+        """What detectors that run in other engines need to know of those here, since the last call.
+
+        If ``sensors`` are named: of all types that enter or are published here, if there is anything new.
+        """
         self._settle()
-        return moving.news(self._topology, self._outbox, self._intake.clk)
+        return telling.news(self._topology, self._outbox, self._intake.clk)
 
     @exclusive
     def receive(self, news: Iterable[News]) -> list[Output]:
-        """Take news of detectors that run in other engines, and return what was detected."""
-        taken = moving.checked_news(self._topology, news)
-        self._stepwise.receive(taken)
-        return self._flush() if self._closed else self._finish()
+        """Take news of other engines, and return what was detected. **All or nothing**, as :meth:`push`.
+
+        Of each type, news must come in the order in which it was given, from whoever gave it, and once.
+        """
+        return self._hear(telling.checked_news(self._topology, news))
+
+    def _hear(self, heard: telling.Heard) -> list[Output]:
+        self._limit.count(sum(map(len, heard.rows)) + sum(len(item.events) for item in heard.items))
+        if heard.rows or self._topology.has_rows:
+            self._columnar.receive(heard)
+            self._stepwise.fall_behind()
+        else:
+            self._stepwise.receive(heard.items)
+        return self._flush() if self._closed and self._topology.named is None else self._finish()
+
+    @exclusive
+    def end(self, types: Iterable[str]) -> list[Output]:
+        """Sensor types that enter here have ended, and nobody waits for them any more. Returns what was detected.
+
+        When all have ended, wherever they enter, everything that waits goes on.
+        """
+        return self._end(telling.checked_entering(self._topology, types))
+
+    def _end(self, types: Iterable[str]) -> list[Output]:
+        clk = self._intake.clk
+        self._topology.ended.update(types)
+        return self._hear(telling.Heard([], [News(kind, (), (), FOREVER, 0, clk) for kind in types]))
 
     @exclusive
     def detach(self, name: str) -> bytes:
@@ -318,11 +260,18 @@ class Engine:
         return data
 
     @exclusive
-    def attach(self, detector: bytes | Detector) -> list[Output]:
+    def attach(
+        self, detector: bytes | Detector, missed: Iterable[News] = (), delays: Mapping[str, int] | None = None
+    ) -> list[Output]:
         """Let a detector run here from now on, and return what that brought about.
 
         Bytes are one of this hierarchy's detectors, from another engine's :meth:`detach`: it goes on where it was. A
         detector is a new one: it joins the hierarchy, and sees what arrives from now on.
+
+        ``missed`` is news of its inputs that this engine had before, and the other one not when it gave the detector
+        away; for this detector alone. The other way round, this engine must have had all that the other one had of
+        what the detector listens to, and of what it publishes. ``delays`` are those to start from, for
+        inputs of which nothing is known here.
         """
         if self._closed:
             raise ClosedError("attach after close(): the stream has ended. Attach it to an engine that goes on.")
@@ -331,10 +280,12 @@ class Engine:
             moving.join(self._topology, detector, self._runner)
             self._rewired()
             return []
-        news, clk = moving.unpack(self._topology, self._outbox, self._lookahead, self._intake, detector, self._runner)
+        news, clk, joining = moving.unpack(
+            self._topology, self._outbox, self._lookahead, self._intake, detector, self._runner, missed, delays
+        )
         self._rewired()
         self._outbox.send_again(news)
-        self._stepwise.receive(news, clk)
+        self._stepwise.receive(news, clk, joining)
         return self._finish()
 
     # Checkpoints.
@@ -349,6 +300,7 @@ class Engine:
         state = {
             "options": self._options.plain(),
             "hierarchy": list(self.hierarchy.names),
+            "sensors": self._topology.named,
             "closed": self._closed,
             "topology": self._topology.state(),
             "intake": self._intake.state(),
@@ -381,7 +333,12 @@ class Engine:
             )
         running = list(state["topology"]["units"])
         engine = cls.__new__(cls)
-        engine._start(hierarchy, options, now, None if running == list(hierarchy.names) else running)
+        detectors = None if running == list(hierarchy.names) else running
+        sensors = None if state["sensors"] is None else checked.items(state, "engine", "sensors")
+        for what, names, known in (("units", running, hierarchy.names), ("sensors", sensors, hierarchy.sensor_types)):
+            if not set(names or ()) <= set(known):
+                raise checked.wrong(what, "names what is not in the hierarchy")
+        engine._start(hierarchy, options, now, detectors, sensors)
         engine._topology.check_types(state["topology"])
         engine._intake.restore(state["intake"])
         engine._topology.restore(state["topology"], engine._intake.position)
@@ -394,7 +351,3 @@ class Engine:
             engine._limit.check()
         engine._changed = saved.differences(options)
         return engine
-
-    def check_invariants(self) -> None:
-        """What must hold between any two pushes; tests call it."""
-        self._topology.check_invariants()

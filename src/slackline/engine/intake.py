@@ -12,15 +12,13 @@ nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from slackline.core.errors import ConfigError
 from slackline.core.event import Event, Source
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import A_TIME_STAMP, MAX_TS, time_stamp, whole
@@ -218,7 +216,7 @@ class Intake:
         position = self.position
         self.position = position + 1
         name: Any = event.type
-        channel = self.topology.sensors.get(name) if isinstance(name, str) else None
+        channel = self.topology.entering.get(name) if isinstance(name, str) else None
         if channel is None:
             self.outbox.quarantine(as_refused(event), *self.unknown(name), position)
             return None
@@ -304,11 +302,25 @@ class Intake:
         else:
             told, wall = _NO_ROWS if now is None else now, NEVER if self.wall is None else self.wall.now
             ts, rejected, anew = self.skews.run(self.clock, rows, ts, roles, keys, self.position, told, wall, clk)
-        first, self.position = self.position, self.position + len(ts)
+        self._count(clk)
+        return ts, clk, rejected, anew
+
+    def _count(self, clk: Ints) -> None:
+        """So many rows have arrived, with the clock after each."""
+        first, self.position = self.position, self.position + len(clk)
         moved = rises(clk, self.clk)
         if len(moved):
             self.clk, self.last_advance = int(clk[-1]), first + int(moved[-1]) + 1
-        return ts, clk, rejected, anew
+
+    def hear_rows(self, ts: Ints, roles: Ints, keys: Ints) -> Ints:
+        """Take rows that another engine has let in; the clock after each.
+
+        One that is too far ahead to be believed does not move the clock, but it was believed there, and is kept.
+        """
+        clk = np.empty(len(ts), dtype=np.int64)
+        self.clock.run(ts, roles, keys, clk)
+        self._count(clk)
+        return clk
 
     def follow(self, clk: int) -> int:
         """Let the clock follow that of another engine; stream time then."""
@@ -319,6 +331,9 @@ class Intake:
 
     def unknown(self, name: Any) -> Refusal:
         """Why an event of this type cannot be taken."""
+        if isinstance(name, str) and name in self.topology.sensors:
+            here = sorted(self.topology.entering)
+            return Refusal(UNKNOWN_TYPE, f"type {name!r} does not enter here (sensors={here}); it comes by receive()")
         return Refusal(UNKNOWN_TYPE, self.hierarchy.unknown_type(name))
 
     def stats(self) -> dict[str, Any]:
@@ -363,28 +378,3 @@ class Intake:
 def jump(ts: int, clk: int) -> str:
     """What is said of a time stamp that the clock does not believe."""
     return f"ts {ts} is absurdly far ahead of the clock at {clk} (see max_jump)"
-
-
-def rows_of(arrivals: Any) -> list[Event] | pa.Table:
-    """What is given to be pushed as a list of events or a table, all of it, before any is taken."""
-    if isinstance(arrivals, Event):
-        return [arrivals]
-    if isinstance(arrivals, pa.Table):
-        return arrivals
-    if isinstance(arrivals, pa.RecordBatch):
-        return pa.Table.from_batches([arrivals])
-    what = type(arrivals).__name__
-    is_one = isinstance(arrivals, str | bytes | Mapping) or hasattr(arrivals, "columns")  # a word, a row, a frame
-    if is_one or not isinstance(arrivals, Iterable):
-        raise ConfigError(
-            f"push() takes events or a pyarrow.Table; got a {what}. A row is pushed as slackline.Event(type, ts, "
-            f"source, seq, **payload), a pandas DataFrame as pyarrow.Table.from_pandas(frame)."
-        )
-    events = arrivals if isinstance(arrivals, list) else list(arrivals)
-    for number, event in enumerate(events):
-        if not isinstance(event, Event):
-            raise ConfigError(
-                f"push() takes events; item {number} of the {what} given is a {type(event).__name__}: {event!r}. "
-                f"Nothing was taken. Make it slackline.Event(type, ts, source, seq, **payload)."
-            )
-    return events

@@ -61,7 +61,7 @@ class Limit:
         if not isinstance(arrivals, pa.Table):
             types = {event.type for event in arrivals if isinstance(event.type, str)}
         else:
-            types = set(arrivals["type"].to_pylist() if "type" in arrivals.column_names else self.topology.sensors)
+            types = set(arrivals["type"].to_pylist() if "type" in arrivals.column_names else self.topology.entering)
         if sum(self.outbox.held) > self.most or not types & clock:
             raise error
 

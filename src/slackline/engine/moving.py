@@ -1,27 +1,32 @@
-"""Detectors that leave an engine and join another, and what engines tell each other.
+"""Detectors that leave an engine and join another.
 
 A detector travels with everything that it needs elsewhere: its state, the events that wait for it, its horizon, what is
 known of the delays and the publishers of its inputs, how far it sets events back, and the early answers that are not
 settled. Who takes it over knows at least as much of its inputs as the one who gave it away: of each type, the knowledge
-that rests on more experience is kept.
+that rests on more experience is kept. Where sensor types enter at several engines, all knowledge comes by news, and
+nothing of its inputs is learnt from another engine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from slackline.core import codec
+from slackline.core.check import whole_number
 from slackline.core.detector import Detector
 from slackline.core.errors import ConfigError, StateError
+from slackline.core.event import Event
 from slackline.core.outcome import News
 from slackline.core.time import MAX_TS
 from slackline.engine.intake import Intake
 from slackline.engine.outbox import Outbox
+from slackline.engine.stepwise import Joining
+from slackline.engine.telling import good
 from slackline.engine.topology import Topology
 from slackline.ordering import checked
 from slackline.ordering.channel import Channel, DerivedChannel, SensorChannel
-from slackline.ordering.constants import NEVER
+from slackline.ordering.constants import FOREVER, NEVER
 from slackline.ordering.store import ColumnStore
 from slackline.running.part import Part
 from slackline.running.runner import Runner
@@ -29,34 +34,6 @@ from slackline.speculation.ahead import SpeculativeRunner
 from slackline.speculation.lookahead import LookAhead
 
 KIND, VERSION = "detector", 1
-
-
-def news(topology: Topology, outbox: Outbox, clk: int) -> list[News]:
-    """What to tell of the types that are listened to elsewhere."""
-    told = []
-    for part in topology.parts:
-        for channel in part.publishes:
-            if channel.name in outbox.exported:
-                events, warnings = outbox.take_news(channel.name)
-                told.append(News(channel.name, events, warnings, part.unit.horizon, channel.back, clk))
-    return told
-
-
-def checked_news(topology: Topology, items: Iterable[News]) -> list[News]:
-    """The news, if it is of types that detectors elsewhere publish."""
-    taken = list(items)
-    here = {channel.name: part.name for part in topology.parts for channel in part.publishes}
-    for item in taken:
-        if not isinstance(item, News):
-            raise ConfigError(f"receive() takes what news() of another engine gave; got a {type(item).__name__}.")
-        if item.type in here:
-            raise ConfigError(f"news of type {item.type!r}, but its detector {here[item.type]!r} runs in this engine.")
-        if item.type not in topology.derived:
-            raise ConfigError(
-                f"news of type {item.type!r}, which no detector of the hierarchy publishes; those published are "
-                f"{sorted(topology.derived)}."
-            )
-    return taken
 
 
 def join(topology: Topology, detector: Detector, runner_of: Callable[[str, Detector], Runner]) -> None:
@@ -72,12 +49,13 @@ def packed(topology: Topology, outbox: Outbox, lookahead: LookAhead, intake: Int
     part = topology.part(name)
     if part is None:
         raise ConfigError(f"detector {name!r} does not run here; these do: {[each.name for each in topology.parts]}.")
+    inputs = part.unit.inputs if topology.named is None else ()
     state = {
         "name": name,
         "unit": part.unit.state(part.unit.row_entries()),
         "runner": part.runner.state(),
         "early": lookahead.state_of(name) if isinstance(part.runner, SpeculativeRunner) else None,
-        "inputs": {channel.name: _knowledge(channel) for channel in part.unit.inputs},
+        "inputs": {channel.name: _knowledge(channel) for channel in inputs},
         "publishes": {channel.name: _knowledge(channel) for channel in part.publishes},
         "unsent": outbox.unsent([channel.name for channel in part.publishes]),
         "clk": intake.clk,
@@ -88,7 +66,7 @@ def packed(topology: Topology, outbox: Outbox, lookahead: LookAhead, intake: Int
 
 def _knowledge(channel: Channel) -> dict[str, Any]:
     """What is known of a type, without the rows that wait for others."""
-    return {name: value for name, value in channel.state().items() if name != "store"}
+    return {name: value for name, value in channel.state().items() if name not in ("store", "told", "late")}
 
 
 def unpack(
@@ -98,33 +76,75 @@ def unpack(
     intake: Intake,
     data: bytes,
     runner_of: Callable[[str, Detector], Runner],
-) -> tuple[list[News], int]:
+    missed: Iterable[News] = (),
+    delays: Mapping[str, int] | None = None,
+) -> tuple[list[News], int, Joining | None]:
     """Let a detector go on here. Raises before anything changed.
 
-    What is left to do: news of what it has published and nobody heard of, and to follow the clock it comes from.
+    What is left to do: news of what it has published and nobody heard of, to follow the clock it comes from, and what
+    it has missed on its way.
     """
     if not isinstance(data, bytes | bytearray | memoryview):
         raise ConfigError(f"attach() takes the bytes of detach(), or a detector; got a {type(data).__name__}.")
     state = codec.load(KIND, VERSION, data)
     try:
         part = _part(topology, state, runner_of)
-        knowledge = [*state["inputs"].items(), *state["publishes"].items()]
+        events = _missed(topology, part, missed)
+        known_delays = _delays(part, delays or {})
+        inputs = state["inputs"].items() if topology.named is None else ()
+        knowledge = [*inputs, *state["publishes"].items()]
         taken = [(channel, known) for name, known in knowledge if (channel := _learns(topology, name, known))]
         early = lookahead.restored_of(state["early"]) if state["early"] is not None else None
         unsent = outbox.checked_unsent(state["unsent"], [channel.name for channel in part.publishes])
         clk = checked.number(state, "detector", "clk", NEVER, MAX_TS)
+        backs = {
+            kind: checked.number(known, kind, "back", 0, FOREVER + 1) for kind, known in state["publishes"].items()
+        }
     except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise StateError(f"these bytes do not hold a detector of this hierarchy ({error!r}).") from error
     topology.rows_to_objects()
     for channel, known in taken:
         _learn(channel, known)
+    for channel in part.publishes:
+        channel.back = max(channel.back, backs[channel.name])
+    for channel, delay in known_delays:
+        if channel.experience == 0 and channel.uses_slack:
+            channel.start_from(delay)
     part.unit.renumber(max(0, intake.position - 1))
     topology.add(part)
     if early is not None:
         lookahead.early[part.name], lookahead.accounts[part.name] = early
     horizon, back = part.unit.horizon, {kind: topology.derived[kind].back for kind in unsent}
     news = [News(kind, tuple(e), tuple(w), horizon, back[kind], clk) for kind, (e, w) in unsent.items()]
-    return news, clk
+    if topology.named is None and not events:
+        return news, clk, None
+    part.as_of = intake.clk  # its horizon moves when it is looked at, not before
+    return news, clk, Joining(part, events)
+
+
+def _missed(topology: Topology, part: Part, missed: Iterable[News]) -> list[Event]:
+    """The events of news that has come while a detector was on its way."""
+    events: list[Event] = []
+    inputs = {channel.name for channel in part.unit.inputs}
+    for item in missed:
+        rows, item = good(topology, item)
+        if item.type not in inputs:
+            raise ConfigError(
+                f"missed={item.type!r}, but detector {part.name!r} does not listen to it, only to {sorted(inputs)}."
+            )
+        events += item.events if rows is None else rows
+    return events
+
+
+def _delays(part: Part, delays: Mapping[str, int]) -> list[tuple[Channel, int]]:
+    """Delays to start from, by channel."""
+    inputs = {channel.name: channel for channel in part.unit.inputs}
+    strange = sorted(set(delays) - set(inputs))
+    if strange:
+        raise ConfigError(
+            f"delays={strange}, but detector {part.name!r} does not listen to these; it does to {sorted(inputs)}."
+        )
+    return [(inputs[kind], whole_number(f"delays[{kind!r}]", K, 0, FOREVER)) for kind, K in delays.items()]
 
 
 def _part(topology: Topology, state: dict[str, Any], runner_of: Callable[[str, Detector], Runner]) -> Part:
@@ -153,5 +173,6 @@ def _learns(topology: Topology, name: str, known: dict[str, Any]) -> Channel | N
 
 
 def _learn(channel: Channel, known: dict[str, Any]) -> None:
-    known = {**known, "store": ColumnStore().state()} if isinstance(channel, SensorChannel) else known
+    if isinstance(channel, SensorChannel):
+        known = {**known, "store": ColumnStore().state(), "told": channel.told, "late": channel.late}
     channel.restore(known, arrivals=0)

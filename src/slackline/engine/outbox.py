@@ -13,6 +13,7 @@ from slackline.core.errors import DetectorError
 from slackline.core.event import Event
 from slackline.core.outcome import Late, News, Output, Quarantined, id_of
 from slackline.core.time import MAX_TS
+from slackline.engine.entered import Entered
 from slackline.ordering import checked
 from slackline.ordering.constants import NEVER
 from slackline.ordering.senders import total_order
@@ -26,6 +27,9 @@ class Outbox:
     """Collects results, sorts them, and gives them away."""
 
     def __init__(self) -> None:
+        #: What has entered here and other engines were not told yet, where sensor types enter at several.
+        self.entered = Entered({}, {})
+        self._told: dict[str, tuple[int, int, int]] = {}  # by type: horizon, back and stream time of the last news
         self._found: list[tuple[int, int, Output]] = []  # with position and rank of the detector, to sort by
         self._late: list[tuple[int, int, Late]] = []
         self._quarantined: list[tuple[int, Quarantined]] = []
@@ -56,10 +60,12 @@ class Outbox:
     def export(self, kinds: Iterable[str]) -> None:
         """Keep news of these types from now on, and of no others."""
         self._unsent = {kind: self._unsent.get(kind, ([], [])) for kind in kinds}
+        self._told = {}
 
-    def divert(self, part: Part, event: Event, horizon: int, position: int) -> None:
-        """An event came too late for a detector."""
-        self._late.append((position, part.rank, Late(event, horizon - event.ts, part.name, position)))
+    def divert(self, part: Part | None, event: Event, horizon: int, position: int) -> None:
+        """An event came too late for a detector; None: for its type."""
+        rank, name = (-1, None) if part is None else (part.rank, part.name)
+        self._late.append((position, rank, Late(event, horizon - event.ts, name, position)))
 
     def quarantine(self, event: Event, reason: str, detail: str, position: int, detector: str | None = None) -> None:
         """An event cannot be taken."""
@@ -113,11 +119,17 @@ class Outbox:
         self._unsent[kind] = [], []
         return tuple(events), tuple(warnings)
 
+    def is_new(self, item: News) -> bool:
+        """Whether news is other than the last of its type; it is the last now."""
+        said = item.horizon, item.back, item.clk
+        before, self._told[item.type] = self._told.get(item.type), said
+        return bool(len(item.events) or item.warnings or said != before)
+
     @property
     def held(self) -> tuple[int, int, int]:
         """How many late, quarantined and unsent events lie here until somebody collects them."""
         unsent = sum([len(events) for events, _ in self._unsent.values()]) if self._unsent else 0
-        return len(self._late), len(self._quarantined), unsent
+        return len(self._late), len(self._quarantined), unsent + self.entered.rows
 
     @property
     def late(self) -> list[Late]:
@@ -143,6 +155,7 @@ class Outbox:
             "reasons": dict(self.reasons),
             "flushed": dict(self.flushed),
             "unsent": dict(self._unsent),
+            "entered": self.entered.state(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -153,6 +166,7 @@ class Outbox:
         self.reasons, self.flushed = (Counter(checked.entry(state, what, name)) for name in ("reasons", "flushed"))
         for kind, unsent in self.checked_unsent(checked.entry(state, what, "unsent"), self._unsent).items():
             self._unsent[kind] = unsent
+        self.entered.restore(checked.entry(state, what, "entered"))
         numbers = [*(n for *pair, _ in self._late for n in pair), *(p for p, _ in self._quarantined)]
         words = all(type(reason) is str for reason in (*self.reasons, *self.flushed))
         numbers += [*self.reasons.values(), *self.flushed.values()]

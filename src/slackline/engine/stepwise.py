@@ -15,6 +15,7 @@ from __future__ import annotations
 import heapq
 import operator
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from slackline.core.event import Event
 from slackline.core.outcome import News
@@ -26,6 +27,13 @@ from slackline.ordering.channel import Channel, DerivedChannel, SensorChannel
 from slackline.ordering.constants import FOREVER, NEVER
 from slackline.ordering.frontier import turning_points
 from slackline.running.part import Part
+
+
+class Joining(NamedTuple):
+    """A part that has come from another engine, and what has happened for it meanwhile."""
+
+    part: Part
+    missed: Sequence[Event]
 
 
 class Stepwise:
@@ -136,6 +144,7 @@ class Stepwise:
             if channel.tracks:
                 self.topology.hearing.hear(event.ts, before, clk)
             channel.follow(position - 1, before)
+            reached = channel.frontier
             if intake.anew:
                 channel.begin_anew(slot)
             channel.step(slot, event.ts, position, before, clk)
@@ -144,12 +153,22 @@ class Stepwise:
                     self._measure(channel, position, before, clk)
             elif not channel.is_clock:
                 self._unmeasured[channel.name] = channel
-            self._offer(event, channel, position)
+            if self.topology.named is None or self._enters(event, channel, reached, position):
+                self._offer(event, channel, position)
         if turns:  # also for those to whom nothing else happens
             for sensor in self.topology.sensors.values():
                 sensor.step(-1, 0, position, clk, clk)
         self._evaluate(parts, position, clk, moved)
         return event.ts if taken else NEVER
+
+    def _enters(self, event: Event, channel: SensorChannel, reached: int, position: int) -> bool:
+        """Where sensor types enter at several engines: divert what is late for its type, tell others of the rest."""
+        if channel.decides and event.ts <= reached and not self.deliver_late:
+            channel.late += 1
+            self.outbox.divert(None, event, reached, position)
+            return False
+        self.outbox.entered.add(event)
+        return True
 
     def _turns(self, position: int, ts: int, before: int, clk: int) -> bool:
         """Whether something changes for everybody: warm-up ends, or, with a target, more is heard of delays."""
@@ -157,10 +176,10 @@ class Stepwise:
             return position in self._turning_points
         return ts != NEVER and self.topology.hearing.changes(ts, before, clk)
 
-    def receive(self, news: Sequence[News], clk: int = NEVER) -> None:
-        """Take news of types whose detectors run elsewhere, where the clock is at ``clk`` at least.
+    def receive(self, news: Sequence[News], clk: int = NEVER, joining: Joining | None = None) -> None:
+        """Take news without rows of sensor types from elsewhere, where the clock is at ``clk`` at least.
 
-        It comes with the last arrival here, or with the end.
+        It comes with the last arrival here, or with the end. So does what a part that is ``joining`` has missed.
         """
         if not self._in_step:
             self._catch_up()
@@ -169,22 +188,29 @@ class Stepwise:
         clk = intake.follow(max([clk, *(item.clk for item in news)]))
         moved = clk > before
         heard = {part for item in news for part in topology.above[item.type]}
+        if joining is not None:
+            heard |= {joining.part, *(above for c in joining.part.publishes for above in topology.above[c.name])}
         parts = topology.parts if moved else sorted(heard)  # without an arrival, a move of the clock is for everybody
         for part in parts:
             part.settle(position, before)
         if moved:
             self._measure(None, position, before, clk)
         for item in news:
+            sensor = topology.sensors.get(item.type)
+            if sensor is not None:
+                sensor.tell(item.horizon, item.K)
+                sensor.step(-1, 0, position, clk, clk)
+                continue
             channel = topology.derived[item.type]
-            channel.back = max(channel.back, item.back)
             for ts in (*item.warnings, *(event.ts for event in item.events)):
                 channel.note(ts, clk)
                 self._unmeasured[channel.name] = channel
             for event in item.events:
-                channel.events += 1
                 self._offer(event, channel, position)
-            channel.progress(item.horizon, clk)
-            channel.ended = item.horizon == FOREVER
+            channel.hear(item, clk)
+        if joining is not None:
+            for event in joining.missed:
+                self._offer(event, topology.channel(event.type), position, joining.part)
         self._evaluate(parts, position, clk, moved)
 
     def _concerned(self, channel: Channel, moved: bool, clk: int) -> Sequence[Part]:
@@ -215,9 +241,9 @@ class Stepwise:
                 other.follow(position - 1, before)
                 other.step(-1, 0, position, before, clk)
 
-    def _offer(self, event: Event, channel: Channel, position: int) -> None:
-        """Hand an event to the units that listen to its type."""
-        for part in self.topology.readers[channel.name]:
+    def _offer(self, event: Event, channel: Channel, position: int, only: Part | None = None) -> None:
+        """Hand an event to the units that listen to its type, or to that of one part only."""
+        for part in self.topology.readers[channel.name] if only is None else (only,):
             unit = part.unit
             if unit.unsorted and not unit.sorts(channel):
                 self._extras.setdefault(unit.name, []).append((channel.rank, event))
@@ -265,7 +291,7 @@ class Stepwise:
         if unit.name in self._extras:
             extras = sorted(self._extras.pop(unit.name), key=operator.itemgetter(0))
             self._feed(part, [event for _, event in extras], reached + 1, position, clk)
-        if moved and unit.overdue:
+        if unit.overdue and (moved or horizon == FOREVER):
             overdue = [entry.event for entry in sorted(unit.overdue)]
             unit.overdue = []
             self._feed(part, overdue, reached + 1, position, clk)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from slackline.core.batch import Column, object_column
+from slackline.core.batch import Batch, Column, object_column
 from slackline.core.errors import SchemaError
 from slackline.core.event import NO_SEQ, Event, Source
 from slackline.core.types import EventType
@@ -39,6 +39,11 @@ class Lot:
     columns: dict[str, Column]
     fields: Sequence[str]  # the order of all columns, also of those that are left out as they have no value
     anew: Ints | None = None  # the rows with which a source's time stamps have become others
+
+    def batch(self) -> Batch:
+        """The rows as a batch, without copying."""
+        names = self.channel.senders.names
+        return Batch(self.channel.name, self.ts, self.slots, self.seq, self.columns, names)
 
     def keep(self, mask: Mask) -> None:
         """Keep some of the rows."""
@@ -103,12 +108,12 @@ class _Table:
 
     def _types(self) -> tuple[Ints, Sequence[Any]] | None:
         """The encoded types of the rows, if the table has any."""
-        sensors = self.intake.topology.sensors
+        sensors = self.intake.topology.entering
         if "type" in self.columns:
             return arrow.encoded(self._checked("type", _is_text, "event types are strings"))
         if len(sensors) > 1:
             raise SchemaError(
-                f"the table has no column 'type', but the hierarchy has several sensor types {sorted(sensors)}; "
+                f"the table has no column 'type', but several sensor types enter here: {sorted(sensors)}; "
                 f"add a column 'type' with the event type of each row. Columns: {list(self.columns)}."
             )
         return None
@@ -137,8 +142,8 @@ class _Table:
         return as_refused(Event.of(name, ts, source, seq, payload))
 
     def rows_by_type(self) -> list[tuple[SensorChannel, Ints]]:
-        """The rows of each type that is known here; the rest is refused."""
-        sensors = self.intake.topology.sensors
+        """The rows of each type that enters here; the rest is refused."""
+        sensors = self.intake.topology.entering
         if self.types is None:
             return [(channel, np.arange(len(self))) for channel in sensors.values()]
         found = []

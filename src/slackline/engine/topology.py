@@ -2,12 +2,12 @@
 
 The hierarchy says how an application's detectors are connected; the topology, which of them run in this engine, and
 what is known here of each event type. Parts come and go (:meth:`Topology.add`, :meth:`Topology.remove`). A type whose
-publisher runs elsewhere has a channel all the same: what it needs to know comes from there.
+publisher runs elsewhere, or which enters elsewhere, has a channel all the same: what it needs to know comes from there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from slackline.core.hierarchy import Hierarchy
 from slackline.core.types import type_names
 from slackline.ordering.channel import Channel, DerivedChannel, Evidence, SensorChannel
 from slackline.ordering.clock import AIDS
-from slackline.ordering.constants import LATE_TARGET
+from slackline.ordering.constants import LATE_TARGET, NEVER, SLACK
 from slackline.ordering.hearing import Hearing
 from slackline.running.part import Part
 from slackline.running.runner import Runner
@@ -26,13 +26,24 @@ from slackline.running.runner import Runner
 class Topology:
     """Channels by type, parts in the order of the hierarchy, and who reads what."""
 
-    def __init__(self, hierarchy: Hierarchy, evidence: Evidence, targets: Mapping[str, float] | None = None) -> None:
+    def __init__(
+        self,
+        hierarchy: Hierarchy,
+        evidence: Evidence,
+        targets: Mapping[str, float] | None = None,
+        sensors: Collection[str] | None = None,
+    ) -> None:
         self.evidence = evidence
         #: The share of late events that each detector accepts, where they differ.
         self.targets = targets or {}
         #: What was heard of the delays of all types.
         self.hearing = Hearing(evidence.warmup)
         self.sensors: dict[str, SensorChannel] = {}
+        #: Which of them enter here: all, unless some are named; others come as news.
+        self.named = sensors
+        self.entering = self.sensors if sensors is None else {}
+        #: Which of those have ended.
+        self.ended: set[str] = set()
         self.derived: dict[str, DerivedChannel] = {}
         self.parts: list[Part] = []
         #: By type: the parts that listen to it; and those that may hear of it, through others too.
@@ -54,9 +65,19 @@ class Topology:
             else:
                 is_clock = name in hierarchy.clock
                 evidence = self._evidence(name)
-                self.sensors[name] = SensorChannel(name, rank, evidence, is_clock, self.hearing)
+                sensor = self.sensors[name] = SensorChannel(name, rank, evidence, is_clock, self.hearing)
                 if name in hierarchy.clock_aids:
-                    self.sensors[name].role = AIDS + hierarchy.clock_aids.index(name)
+                    sensor.role = AIDS + hierarchy.clock_aids.index(name)
+                if self.named is not None:
+                    self._find_frontier_once(sensor, name in self.named)
+
+    def _find_frontier_once(self, sensor: SensorChannel, enters: bool) -> None:
+        """Where types enter at several engines, each finds the frontiers of its own; by slack alone, everybody does."""
+        if enters:
+            self.entering[sensor.name] = sensor
+        if self.evidence.policy != SLACK:
+            sensor.decides = enters
+            sensor.told = None if enters else NEVER
 
     def _evidence(self, name: str) -> Evidence:
         """How the frontier of a type is found: so that everybody who hears of it has no more late than it accepts."""
@@ -134,8 +155,10 @@ class Topology:
             above[name] = tuple(sorted(found))
         return above[name]
 
-    def listened_elsewhere(self) -> list[str]:
-        """The types published here to which detectors listen that run elsewhere."""
+    def told_elsewhere(self) -> list[str]:
+        """The types published here to which detectors listen that run elsewhere; all, where sensor types are named."""
+        if self.named is not None:
+            return [channel.name for part in self.parts for channel in part.publishes]
         here = {part.name for part in self.parts}
         wanted = {kind for name, kinds in self.hierarchy.listens.items() if name not in here for kind in kinds}
         return [channel.name for part in self.parts for channel in part.publishes if channel.name in wanted]
@@ -190,6 +213,8 @@ class Topology:
         self.hearing.restore(state["hearing"])
         for name, sensor in self.sensors.items():
             sensor.restore(state["sensors"][name], arrivals)
+            if name in self.entering and sensor.has_ended:
+                self.ended.add(name)
         for name, derived in self.derived.items():
             derived.restore(state["derived"][name], arrivals)
         for part in self.parts:

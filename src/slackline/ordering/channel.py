@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from slackline.core.batch import Batch
 from slackline.core.event import Event
+from slackline.core.outcome import News
 from slackline.ordering import checked, delays, frontier, lateness, readiness
 from slackline.ordering.clock import NO_CLOCK, SETS
 from slackline.ordering.constants import FOREVER, NEVER, ORDERED, POLICIES, SLACK
@@ -140,6 +141,29 @@ class SensorChannel(Channel):
         if self.tracks:
             self.ints, self.floats = lateness.empty_books()
         self._rules = evidence.rules(is_clock)
+        #: The frontier as it was found where the type enters, or FOREVER as it has ended; None: it is found here.
+        self.told: int | None = None
+        #: Whether it is decided here, once for everybody, what of this type is late. Its frontier never moves back
+        #: then, since others rely on it. And how many were late.
+        self.decides = False
+        self.late = 0
+
+    @property
+    def uses_slack(self) -> bool:
+        return self.told is None
+
+    def tell(self, frontier: int, K: int) -> None:
+        """Where the type enters, its frontier is this now, FOREVER at the end. It counts from the next step on."""
+        if self.told is not None:
+            self.told = max(self.told, frontier)
+            self.ints[delays.K] = K
+        elif frontier == FOREVER:
+            self.told = FOREVER
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether no more events of this type come."""
+        return self.told == FOREVER
 
     def start_from(self, delay: int) -> None:
         super().start_from(delay)
@@ -166,6 +190,10 @@ class SensorChannel(Channel):
 
     def step(self, slot: int, ts: int, position: int, before: int, clk: int) -> None:
         """One position: an arrival (``slot >= 0``), a move of the clock, or both."""
+        if self.told is not None:
+            self.frontier, self.as_of = self.told, clk
+            return
+        before_it = self.frontier
         if slot >= self._sources:
             self._make_room()
         hearing = self.hearing
@@ -175,6 +203,8 @@ class SensorChannel(Channel):
         )  # fmt: skip
         if hearing.reached > self.frontier > NEVER:
             self.frontier = hearing.reached
+        if self.decides and before_it > self.frontier:
+            self.frontier = before_it
         self.as_of = clk
 
     def follow(self, position: int, clk: int) -> None:
@@ -186,6 +216,8 @@ class SensorChannel(Channel):
             return NEVER + 1  # when the clock begins
         if self.frontier == NEVER:
             return FOREVER  # the beginning ends by an arrival or at a known position
+        if self.told is not None:
+            return FOREVER  # news comes by itself
         e = self.evidence
         if e.policy == ORDERED:
             return ts + 1
@@ -215,8 +247,14 @@ class SensorChannel(Channel):
         """All positions of a chunk that starts at position ``first``: the frontier and K after each.
 
         With a target, ``heard`` is what the node has heard after each (:meth:`Hearing.run`), and ``elapsed`` what may
-        be released because wall time has passed (:meth:`Elapsed.run`).
+        be released because wall time has passed (:meth:`Elapsed.run`). A frontier that was told counts from the last
+        position on.
         """
+        if self.told is not None:
+            reached, slack = np.full(len(clk), self.frontier), np.full(len(clk), self.K)
+            reached[-1] = self.told
+            self.frontier, self.as_of = self.told, int(clk[-1])
+            return reached, slack
         if self._sources < len(self.senders):
             self._make_room()
         far, since = heard or (clk, clk)
@@ -227,6 +265,9 @@ class SensorChannel(Channel):
         )  # fmt: skip
         if elapsed is not None:
             np.maximum(reached, elapsed, out=reached, where=reached > NEVER)
+        if self.decides:
+            reached[0] = max(int(reached[0]), self.frontier)
+            np.maximum.accumulate(reached, out=reached)
         self.frontier, self.as_of = int(reached[-1]), int(clk[-1])
         return reached, slack
 
@@ -241,6 +282,7 @@ class SensorChannel(Channel):
             "times_skipped": int(known[:, readiness.SKIPPED].sum()),
             "times_disabled": int(known[:, readiness.TIMES_DISABLED].sum()),
             **({"learning": bool(learning)} if self.tracks else {}),
+            **({"late": self.late} if self.decides else {}),
         }
 
     def state(self) -> dict[str, Any]:
@@ -249,7 +291,7 @@ class SensorChannel(Channel):
         state = {**super().state(), **self.senders.state(), "sources": self.sources[: self._sources]}
         if self.tracks:
             state |= lateness.packed(self.floats)
-        return state | {"store": self.store.state()}
+        return state | {"store": self.store.state(), "told": self.told, "late": self.late}
 
     def restore(self, state: dict[str, Any], arrivals: int) -> None:
         what = f"type {self.name!r}"
@@ -261,6 +303,10 @@ class SensorChannel(Channel):
             raise checked.wrong(f"{what}.sources", "do not fit together")
         self.sources, self.tree = readiness.with_room(sources, n, n)
         self.store.restore(checked.entry(state, what, "store"), f"{what}.store", n, arrivals)
+        self.late = checked.number(state, what, "late")
+        if self.told is not None or checked.entry(state, what, "told") is not None:
+            least = FOREVER if self.told is None else NEVER  # of what is found here only the end is told
+            self.told = checked.number(state, what, "told", least, FOREVER)
 
     def _restore_delays(self, state: dict[str, Any], what: str) -> None:
         if self.tracks != ("weights" in checked.mapping(state, what)):
@@ -303,18 +349,28 @@ class DerivedChannel(Channel):
         frontier.derived_step(self.ints, self.floats, before, clk, e.margin, e.block)
 
     def progress(self, horizon: int, clk: int) -> None:
-        """The publisher has processed everything up to its horizon; before it has begun nothing is known."""
+        """The publisher has processed everything up to its horizon; before it has begun nothing is known.
+
+        After it has ended nothing comes, however far it has set events back.
+        """
         self.as_of = clk
-        if horizon == NEVER:
-            self.frontier = NEVER
+        self.ended = horizon == FOREVER
+        if horizon in (NEVER, FOREVER):
+            self.frontier = horizon
         else:
             self.frontier = clk - self.K if self.evidence.policy == SLACK else horizon - self.back
+
+    def hear(self, item: News, clk: int) -> None:
+        """The publisher, which runs elsewhere, has told of events and of how far it is."""
+        self.back = max(self.back, item.back)
+        self.events += len(item.events)
+        self.progress(item.horizon, clk)
 
     def follow(self, position: int, clk: int) -> None:
         """As the publisher is elsewhere: by slack alone, if that counts."""
         if self.as_of != clk:
             self.as_of = clk
-            if self.uses_slack and self.frontier != NEVER:
+            if self.uses_slack and self.frontier != NEVER and not self.ended:
                 self.frontier = clk - self.K
 
     def due(self, ts: int, clk: int) -> int:

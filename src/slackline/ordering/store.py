@@ -7,14 +7,14 @@ its horizon takes a contiguous slice; rows below the least horizon of all its re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from slackline.core.batch import Column, object_column
+from slackline.core.batch import Column, absent, joined_columns, object_column
 from slackline.core.event import NO_SEQ
 from slackline.core.time import MAX_TS
 from slackline.ordering import checked
@@ -75,9 +75,9 @@ class ColumnStore:
         for field in dict.fromkeys((*fields, *self.columns, *columns)):
             if field not in there:
                 continue
-            old = self.columns[field] if field in self.columns else _absent(kept)
-            new = columns[field] if field in columns else _absent(added)
-            merged[field] = _joined(old, new).take(order)
+            old = self.columns[field] if field in self.columns else absent(kept)
+            new = columns[field] if field in columns else absent(added)
+            merged[field] = joined_columns(old, new).take(order)
         self.columns = merged
         self.ts, self.slots, self.seq, self.positions = ts, slots.take(order), seq.take(order), positions.take(order)
 
@@ -95,7 +95,7 @@ class ColumnStore:
         """What waits, None for nothing."""
         if not len(self):
             return None
-        columns = {field: c.tolist() if c.dtype == object else c for field, c in self.columns.items()}
+        columns = saved_columns(self.columns)
         return {
             "ts": self.ts, "slots": self.slots, "seq": self.seq, "positions": self.positions, "columns": columns,
         }  # fmt: skip
@@ -113,34 +113,24 @@ class ColumnStore:
         self.slots = checked.ints(state, what, "slots", (n,), 0, sources - 1)
         self.seq = checked.ints(state, what, "seq", (n,), NO_SEQ, 2**63 - 1)
         self.positions = checked.ints(state, what, "positions", (n,), 0, arrivals - 1)
-        columns = checked.entry(state, what, "columns")
-        if type(columns) is not dict:
-            raise checked.wrong(f"{what}.columns", "is no dict")
-        for field, column in columns.items():
-            if type(column) is list:
-                column = object_column(column)
-            if type(field) is not str or type(column) is not np.ndarray or column.shape != (n,):
-                raise checked.wrong(f"{what}.columns[{field!r}]", f"is no column of {n} rows")
-            self.columns[field] = column
+        self.columns = restored_columns(state, what, n)
 
 
-def _absent(n: int) -> Column:
-    return np.full(n, None, dtype=object)
+def saved_columns(columns: Mapping[str, Column]) -> dict[str, Any]:
+    """The payload of rows as a checkpoint holds it."""
+    return {field: column.tolist() if column.dtype == object else column for field, column in columns.items()}
 
 
-def _joined(old: Column, new: Column) -> Column:
-    if not len(old):
-        return new
-    if not len(new):
-        return old
-    if old.dtype != new.dtype:  # an integer may not become a float because a later table has floats
-        return np.concatenate((_as_objects(old), _as_objects(new)))
-    return np.concatenate((old, new))
-
-
-def _as_objects(column: Column) -> Column:
-    # Dates and durations of nanoseconds have no Python kind: as a list they would be numbers.
-    return object_column(list(column) if column.dtype.kind in "mM" else column.tolist())
+def restored_columns(state: Any, what: str, n: int) -> dict[str, Column]:
+    """The payload of ``n`` rows from a checkpoint."""
+    restored = {}
+    for field, column in checked.mapping(checked.entry(state, what, "columns"), f"{what}.columns").items():
+        if type(column) is list:
+            column = object_column(column)
+        if type(field) is not str or type(column) is not np.ndarray or column.shape != (n,):
+            raise checked.wrong(f"{what}.columns[{field!r}]", f"is no column of {n} rows")
+        restored[field] = column
+    return restored
 
 
 #: Bits that one pass of the radix sort takes; so many counters stay in the cache.

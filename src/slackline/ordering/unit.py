@@ -84,8 +84,14 @@ class Unit:
         return [rank_of[entry.type] for entry in entries]
 
     def next_horizon(self) -> int:
-        """Where the horizon may move: the least frontier of the inputs, but never back."""
-        return max(self.horizon, min([channel.frontier for channel in self.awaited]))
+        """Where the horizon may move: the least frontier of the inputs, but never back.
+
+        Once all that is sorted has ended, what is not says how far everything has come.
+        """
+        least = min([channel.frontier for channel in self.awaited])
+        if least == FOREVER and self.unsorted:
+            least = min([channel.frontier for channel in self.inputs])
+        return max(self.horizon, least)
 
     def largest_slack(self) -> int:
         """K of the detector: the largest K of its inputs."""

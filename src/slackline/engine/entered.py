@@ -1,0 +1,84 @@
+"""What has entered here of sensor types and other engines were not told yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from slackline.core.batch import Batch
+from slackline.core.event import NO_SEQ, Event
+from slackline.core.time import MAX_TS
+from slackline.core.types import EventType
+from slackline.ordering import checked
+from slackline.ordering.channel import SensorChannel
+from slackline.ordering.store import restored_columns, saved_columns
+
+
+class Entered:
+    """Keeps rows as they come, columns or events, and gives them away as one batch per type.
+
+    Sources are numbered as the type's channel does, so batches need only be put one after the other.
+    """
+
+    def __init__(self, entering: Mapping[str, SensorChannel], types: Mapping[str, EventType]) -> None:
+        self._entering = entering
+        self._types = types
+        self._kept: dict[str, list[Batch | Event]] = {name: [] for name in entering}
+        #: How many rows are kept.
+        self.rows = 0
+
+    def add(self, rows: Batch | Event) -> None:
+        """Keep what was let in."""
+        self._kept[rows.type].append(rows)
+        self.rows += len(rows) if isinstance(rows, Batch) else 1
+
+    def take(self, name: str) -> Batch:
+        """What has entered of a type since the last call."""
+        batch, self._kept[name] = self._joined(name), []
+        self.rows -= len(batch)
+        return batch
+
+    def _joined(self, name: str) -> Batch:
+        pieces: list[Batch] = []
+        for are_rows, kept in groupby(self._kept[name], key=lambda piece: isinstance(piece, Batch)):
+            run: list[Any] = list(kept)
+            pieces += run if are_rows else [self._batch(name, run)]
+        return Batch.joined(pieces) if pieces else self._batch(name, [])
+
+    def _batch(self, name: str, events: list[Event]) -> Batch:
+        declared = self._types[name].fields if name in self._types else None
+        return numbered(self._entering[name], Batch.of_events(name, events, declared))
+
+    # Checkpoints.
+
+    def state(self) -> dict[str, Any]:
+        saved = {}
+        for name, kept in self._kept.items():
+            if kept:
+                batch = self._joined(name)
+                columns = saved_columns({field: batch[field] for field in batch.fields})
+                saved[name] = {"ts": batch.ts, "slots": batch.sources[0], "seq": batch.seq, "columns": columns}
+        return saved
+
+    def restore(self, state: Any) -> None:
+        """Go on from what ``state`` gave, when the channels have done so."""
+        for name, saved in checked.mapping(state, "entered").items():
+            what = f"entered[{name!r}]"
+            if name not in self._entering:
+                raise checked.wrong(what, "is of a type that does not enter here")
+            names = self._entering[name].senders.names
+            ts = checked.ints(saved, what, "ts", (None,), 0, MAX_TS)
+            slots = checked.ints(saved, what, "slots", (len(ts),), 0, len(names) - 1)
+            seq = checked.ints(saved, what, "seq", (len(ts),), NO_SEQ, MAX_TS)
+            self.add(Batch(name, ts, slots, seq, restored_columns(saved, what, len(ts)), names))
+
+
+def numbered(channel: SensorChannel, batch: Batch) -> Batch:
+    """The batch, with its sources numbered as the channel does."""
+    codes, names = batch.sources
+    slots = channel.senders.slots_of(codes, names) if len(batch) else np.empty(0, dtype=np.int64)
+    columns = {field: batch[field] for field in batch.fields}
+    return Batch(batch.type, batch.ts, slots, batch.seq, columns, channel.senders.names)
