@@ -81,7 +81,7 @@ class Subscribe(_Body, frozen=True):
 
 
 class Subscribed(_Body, frozen=True):
-    """You get the type directly from number ``next`` on."""
+    """You get the type directly from number ``next`` on; 0: not from here."""
 
     type: str
     next: int
@@ -168,15 +168,15 @@ class InputDelays(_Body, frozen=True):
 class Outlet(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A published type that moves with its detector: the next number, what is kept, and who gets it from which on.
 
-    ``subscribers`` has by node: next number to send, whether it is secure, and whether it gets ticks only. ``horizon``
-    and ``back`` were told last.
+    ``subscribers`` has by node: next number to send, the last that survives its crash, whether it is secure, and
+    whether it gets ticks only. ``horizon`` and ``back`` were told last.
     """
 
     next: int
     horizon: int
     back: int
     kept: list[Item]
-    subscribers: dict[str, tuple[int, bool, bool]]
+    subscribers: dict[str, tuple[int, int, bool, bool]]
 
 
 class State(_Body, frozen=True):

@@ -1,0 +1,72 @@
+"""Who runs what, and where sensor types enter, as far as is known here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from slackline.core.hierarchy import Hierarchy
+
+
+class Directory:
+    """By node: the detectors that it runs, with their terms, and the sensor types that enter there.
+
+    Where two nodes say that they run a detector, the higher term is right.
+    """
+
+    def __init__(self, hierarchy: Hierarchy) -> None:
+        self.hierarchy = hierarchy
+        self.runs: dict[str, dict[str, int]] = {}
+        self.enters: dict[str, tuple[str, ...]] = {}
+
+    def learn(self, node: str, runs: Mapping[str, int], enters: Iterable[str]) -> None:
+        """What a node says of itself."""
+        self.runs[node] = {detector: term for detector, term in runs.items() if detector in self.hierarchy.names}
+        self.enters[node] = tuple(kind for kind in enters if kind in self.hierarchy.sensor_types)
+
+    def forget(self, node: str) -> None:
+        """A node has left."""
+        self.runs.pop(node, None)
+        self.enters.pop(node, None)
+
+    def host(self, detector: str) -> str | None:
+        """The node that runs a detector, if one does."""
+        claims = [(runs[detector], node) for node, runs in self.runs.items() if detector in runs]
+        return max(claims)[1] if claims else None
+
+    def term(self, detector: str) -> int:
+        """The highest term of a detector that is known."""
+        return max([runs[detector] for runs in self.runs.values() if detector in runs], default=0)
+
+    def publisher(self, kind: str) -> str | None:
+        """The node from which a type comes."""
+        detector = self.hierarchy.publisher.get(kind)
+        if detector is not None:
+            return self.host(detector)
+        return next((node for node, kinds in sorted(self.enters.items()) if kind in kinds), None)
+
+    def listeners(self, kind: str) -> set[str]:
+        """The nodes that run detectors which listen to a type."""
+        hosts = {self.host(name) for name, kinds in self.hierarchy.listens.items() if kind in kinds}
+        return {host for host in hosts if host is not None}
+
+    def missing(self) -> tuple[list[str], list[str]]:
+        """The detectors that nobody runs, and the sensor types that enter nowhere."""
+        detectors = [name for name in self.hierarchy.names if self.host(name) is None]
+        return detectors, [kind for kind in self.hierarchy.sensor_types if self.publisher(kind) is None]
+
+    def objection(self, name: str, node: str, runs: Mapping[str, int], enters: Iterable[str]) -> str | None:
+        """Why a node cannot be in a network with ``name``, going by what it runs and lets in; None if it can.
+
+        Another term is no objection: a detector has changed hands, and who was left behind gives way.
+        """
+        mine = self.runs.get(name, {})
+        twice = sorted(detector for detector, term in runs.items() if mine.get(detector) == term)
+        if twice:
+            return (
+                f"{node!r} claims the detectors {twice}, which run on {name!r}; start it without them, and move them "
+                f"with `slackline migrate`"
+            )
+        both = sorted(set(enters) & set(self.enters.get(name, ())))
+        if both:
+            return f"{node!r} lets in {both}, which enter at {name!r}; a sensor type has one ingress"
+        return None

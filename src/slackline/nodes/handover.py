@@ -1,0 +1,360 @@
+"""Cooperative handover: a detector goes from one node to another while it runs [Migration, IV; Thesis, 5.1.3].
+
+The **target** subscribes to what the detector listens to, and asks for it when it knows from which numbers on it gets
+that directly. The **source** answers with the delays of the inputs, then with the detector: its state, what waits for
+it, its horizon, the numbers of the last inputs in it, and all that is needed to go on publishing. From then on it runs
+there no longer; inputs that the target does not get directly are forwarded, type by type, until it does. The target
+lets the detector run when it has everything that came after the state. Echoes have the same numbers, and are dropped.
+
+Until the target says that the detector is safe there, the source keeps the state and all inputs since; if the target is
+lost, it takes the detector back. Each change of hands raises the detector's **term**. Should two nodes run a detector
+after all, because they could not hear each other, both publish the same events with the same numbers, and when they
+meet, the lower term gives way.
+
+As asking comes after subscribing, what was sent before the subscription has reached the source before the question
+has, unless the network is odd; so there is hardly ever something to forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from slackline.core.errors import BufferLimitError, ConfigError, StateError, UnsupportedStateError
+from slackline.core.outcome import Output
+from slackline.engine import Engine
+from slackline.nodes.directory import Directory
+from slackline.nodes.exchange import Exchange, Want
+from slackline.nodes.feed import Portion, Publisher, portion_of
+from slackline.nodes.membership import Membership
+from slackline.nodes.messages import Ask, Data, Declined, Enough, InputDelays, Outlet, State, Taken
+from slackline.nodes.moves import Arriving, Leaving, in_order, missed_of
+from slackline.ordering.constants import NEVER
+
+
+class Handovers:
+    """Detectors on their way to and from this node."""
+
+    def __init__(
+        self,
+        name: str,
+        engine: Engine,
+        exchange: Exchange,
+        directory: Directory,
+        membership: Membership,
+    ) -> None:
+        self.name = name
+        self.engine = engine
+        self.exchange = exchange
+        self.directory = directory
+        self.membership = membership
+        #: The detectors that run here, with their terms.
+        self.runs: dict[str, int] = {}
+        self.arriving: dict[str, Arriving] = {}
+        self.leaving: dict[str, Leaving] = {}
+        #: Questions to answer when the engine has done all it can: detector, who asks, what it has.
+        self.asks: list[tuple[str, Ask]] = []
+        #: What became of handovers to here: request, what is wrong (empty: nothing), figures.
+        self.done: list[tuple[Any, str, dict[str, Any]]] = []
+        #: Whether somebody has to be told what runs here now; whether that must survive a crash.
+        self.changed = False
+        self.must_survive = False
+
+    # Target.
+
+    def begin(self, detector: str, request: Any, now: float) -> str | None:
+        """Get a detector here; why not, if that cannot be."""
+        host = self.directory.host(detector)
+        if detector in self.runs:
+            return f"detector {detector!r} runs on {self.name!r} already"
+        if detector in self.arriving or detector in self.leaving:
+            return f"detector {detector!r} is on its way; wait until it has arrived"
+        if host is None:
+            return f"detector {detector!r} runs nowhere at the moment"
+        arriving = Arriving(detector, host, now, request, {}, {})
+        for kind in self.engine.hierarchy.listens[detector]:
+            self.exchange_has(kind, detector)
+            number = self.exchange.number(kind)
+            arriving.covered[kind] = arriving.recorded[kind] = number
+        self.arriving[detector] = arriving
+        return None
+
+    def exchange_has(self, kind: str, detector: str) -> None:
+        """Have a type come here, from whatever number on it does, unless it does already."""
+        feed = self.exchange.feeds.get(kind)
+        if kind not in self.exchange.outgoing and (feed is None or feed.ticks):
+            self.exchange.follow(kind, Want(kind in self.engine.hierarchy.secure[detector], False), 0)
+
+    def on_subscribed(self, kind: str, number: int) -> None:
+        """A type comes directly from this number on."""
+        for arriving in self.arriving.values():
+            if arriving.covered.get(kind) == 0:
+                arriving.covered[kind] = number
+                if arriving.asked is not None:
+                    self.membership.send(arriving.source, Enough(arriving.detector, kind, number))
+
+    def ask(self, now: float, patience: float) -> None:
+        """Ask for the detectors whose inputs come, or have not begun to come for too long."""
+        for arriving in self.arriving.values():
+            late = now - arriving.began >= patience
+            if arriving.asked is None and (all(arriving.covered.values()) or late):
+                arriving.asked = now
+                self.membership.send(arriving.source, Ask(arriving.detector, dict(arriving.covered)))
+
+    def on_delays(self, body: InputDelays, clk: int) -> None:
+        arriving = self.arriving.get(body.detector)
+        if arriving is not None:
+            arriving.delays = body
+            arriving.forwarding = max(0, clk - body.clk) if NEVER not in (clk, body.clk) else 0
+
+    def on_state(self, source: str, body: State, now: float) -> None:
+        """The detector has come: what follows it in its inputs is known now."""
+        arriving = self.arriving.get(body.detector)
+        if arriving is None or arriving.source != source or arriving.state is not None:
+            self.membership.send(source, Declined(body.detector, body.term, f"{self.name!r} does not expect it"))
+            return
+        if set(body.positions) != set(arriving.covered):
+            self._fail(arriving, f"{source!r} sent it with other inputs than it has")
+            return
+        arriving.state, arriving.state_at = body, now
+        for kind, position in body.positions.items():
+            if not self.exchange.number(kind):
+                self.exchange.feeds[kind].next = arriving.recorded[kind] = position + 1
+                self.exchange.feeds[kind].durable = position
+
+    def on_forwarded(self, detector: str, portions: Iterable[Portion]) -> None:
+        """Inputs that the source got after it had sent the state, or that it knows we do not get."""
+        arriving = self.arriving.get(detector)
+        if arriving is None:
+            return
+        for portion in portions:
+            arriving.forwarded += 1
+            before = portion.until(arriving.recorded.get(portion.item.type, 0))
+            if before is not None:
+                arriving.records.setdefault(portion.item.type, []).append(before)
+
+    def complete(self, now: float, patience: float) -> list[Arriving]:
+        """The detectors that can run here now. After a while without what is missing, it is gone."""
+        return [
+            arriving
+            for arriving in self.arriving.values()
+            if (state := arriving.state) is not None
+            and all(self.exchange.number(kind) > position for kind, position in state.positions.items())
+            and (now - arriving.state_at >= patience or arriving.has_all())
+        ]
+
+    def finish(self, arriving: Arriving, now: float) -> list[Output]:
+        """Let a detector run here, from where it was."""
+        state, exchange, name = arriving.state, self.exchange, arriving.detector
+        assert state is not None
+        outputs: list[Output] = []
+        for kind, outlet in state.outlets.items():
+            outputs += self._catch_up(kind, outlet)
+        missed, delays = missed_of(state, arriving.records), self._delays(arriving)
+        try:
+            outputs += self.engine.attach(state.state, missed=missed, delays=delays)
+        except BufferLimitError as full:  # it runs, and has to wait for others
+            outputs += full.outputs
+        except (ConfigError, StateError) as error:
+            self._fail(arriving, f"it cannot go on on {self.name!r}: {error}")
+            return outputs
+        for kind, outlet in state.outlets.items():
+            exchange.feeds.pop(kind, None)
+            exchange.open(kind).take_over(outlet)
+            exchange.outgoing[kind].unsubscribe(self.name)
+        self.runs[name] = state.term
+        del self.arriving[name]
+        self.membership.send(arriving.source, Taken(name, state.term))
+        for kind, number in arriving.covered.items():
+            if not number and kind in exchange.feeds and exchange.feeds[kind].direct:
+                self.membership.send(arriving.source, Enough(name, kind, exchange.feeds[kind].direct))
+        self.changed = self.must_survive = True
+        self.done.append((arriving.request, "", arriving.figures(now)))
+        return outputs
+
+    def _catch_up(self, kind: str, outlet: Outlet) -> list[Output]:
+        """Others here listen to a type whose publisher has come: let them have what was on its way from the source."""
+        feed = self.exchange.feeds.get(kind)
+        if feed is None or feed.ticks:
+            return []
+        portions = [*feed.held.values(), *(portion_of(item, True) for item in outlet.kept)]
+        if feed.next:
+            left = list(in_order(portions, feed.next))
+            feed.next = max(feed.next, outlet.next)
+            for portion in left:
+                self.record(portion)
+            return self.engine.receive([portion.news for portion in left]) if left else []
+        first = outlet.next  # nobody listens yet, but somebody will who is on the way
+        for portion in sorted(portions, key=lambda each: each.next, reverse=True):
+            first = min(first, portion.first) if portion.next >= first else first
+        for arriving in self.arriving.values():
+            if kind in arriving.covered:
+                arriving.records.setdefault(kind, []).extend(in_order(portions, first))
+                arriving.recorded[kind] = first
+        return []
+
+    def _delays(self, arriving: Arriving) -> dict[str, int]:
+        """K to begin with: the delay there and the way from there to here [Migration, algorithm 1]."""
+        known = {} if arriving.delays is None else arriving.delays.delays
+        return {kind: delay + arriving.forwarding for kind, delay in known.items() if kind in self.exchange.feeds}
+
+    def _fail(self, arriving: Arriving, reason: str) -> None:
+        self.arriving.pop(arriving.detector, None)
+        if arriving.state is not None:
+            self.membership.send(arriving.source, Declined(arriving.detector, arriving.state.term, reason))
+        self.done.append((arriving.request, f"detector {arriving.detector!r} did not move: {reason}", {}))
+
+    def on_declined(self, sender: str, body: Declined) -> list[Output]:
+        """No handover, from either side."""
+        arriving, leaving = self.arriving.get(body.detector), self.leaving.get(body.detector)
+        if leaving is not None and leaving.target == sender and leaving.state.term == body.term:
+            return self.take_back(body.detector)
+        if arriving is not None and arriving.source == sender and arriving.state is None and not body.term:
+            self._fail(arriving, body.reason)
+        return []
+
+    # Source.
+
+    def give(self, target: str, body: Ask) -> None:
+        """Hand a detector over. Everything that came here has been given to the engine, and its news was published."""
+        name, exchange, hierarchy = body.detector, self.exchange, self.engine.hierarchy
+        if name not in self.runs:
+            self.membership.send(target, Declined(name, 0, self._whereabouts(name)))
+            return
+        kinds = hierarchy.listens[name]
+        covered = {kind: max(0, body.covered.get(kind, 0)) for kind in kinds}
+        stats = self.engine.stats()
+        delays = {kind: int(stats["types"][kind]["K"]) for kind in kinds}
+        clk, horizon = stats["clk"], stats["detectors"][name]["horizon"]
+        positions = {kind: exchange.number(kind) - 1 for kind in kinds}
+        try:
+            state = self.engine.detach(name)
+        except UnsupportedStateError as error:
+            self.membership.send(target, Declined(name, 0, f"its state cannot be taken along: {error}"))
+            return
+        outlets = {kind: exchange.close(kind) for kind in hierarchy.published(name)}
+        del self.runs[name]
+        for kind, outlet in outlets.items():
+            want = self.need(kind)
+            if want is not None:
+                outlet.subscribers[self.name] = (outlet.next, outlet.next - 1, want.secure, False)
+                feed = exchange.follow(kind, want, outlet.next)
+                feed.asked, feed.confirmed = self._publisher(target), True
+                feed.paused = True  # until the detector is safe there: it might come back
+        term = self.directory.term(name) + 1
+        message = State(name, term, NEVER if horizon is None else horizon, state, positions, outlets)
+        self.membership.send(target, InputDelays(name, delays, NEVER if clk is None else clk))
+        self.membership.send(target, message)
+        self.leaving[name] = Leaving(target, message, covered)
+        self.changed = self.must_survive = True
+
+    def _whereabouts(self, name: str) -> str:
+        if name in self.leaving:
+            return f"it is on its way from {self.name!r} to {self.leaving[name].target!r}"
+        if name in self.arriving:
+            return f"it is on its way to {self.name!r}, and does not run there yet"
+        host = self.directory.host(name)
+        return f"it does not run on {self.name!r}" + ("" if host is None else f", but on {host!r}")
+
+    def need(self, kind: str) -> Want | None:
+        """How a type is needed here, by those who run and those who are on their way; None if it is not."""
+        hierarchy = self.engine.hierarchy
+        readers = [name for name in self.runs if kind in hierarchy.listens[name]]
+        readers += [name for name, wanted in self.inputs() if wanted == kind]
+        return Want(any(kind in hierarchy.secure[name] for name in readers), False) if readers else None
+
+    def _publisher(self, node: str) -> Publisher:
+        return Publisher(node, self.membership.peers[node].session.peer_incarnation)
+
+    def record(self, portion: Portion) -> None:
+        """Detectors here have got something: so has, in a way, whoever is on its way."""
+        kind = portion.item.type
+        if not len(portion.news.events):
+            return
+        for arriving in self.arriving.values():
+            if kind in arriving.covered:
+                arriving.records.setdefault(kind, []).append(portion)
+        for name, leaving in self.leaving.items():
+            number = leaving.covered.get(kind)
+            if number is None:
+                continue
+            if not leaving.is_taken:
+                leaving.records.setdefault(kind, []).append(portion)
+            if number == 0 or portion.first < number:
+                self.membership.send(leaving.target, Data([portion.packed()], name))
+
+    def on_enough(self, target: str, body: Enough) -> None:
+        leaving = self.leaving.get(body.detector)
+        if leaving is not None and leaving.target == target and body.type in leaving.covered and body.next > 0:
+            leaving.covered[body.type] = body.next
+
+    def on_taken(self, target: str, detector: str, term: int) -> None:
+        """The detector is safe there."""
+        leaving = self.leaving.get(detector)
+        if leaving is None or leaving.target != target or term < leaving.state.term:
+            return
+        leaving.is_taken, leaving.records = True, {}
+        for kind in leaving.state.outlets:
+            if kind in self.exchange.feeds:
+                self.exchange.feeds[kind].paused = False
+
+    def tidy(self) -> None:
+        """Forget the detectors that are safe elsewhere and have all their inputs there."""
+        for name, leaving in list(self.leaving.items()):
+            if leaving.is_taken and not any(self._is_forwarded(leaving, kind) for kind in leaving.covered):
+                del self.leaving[name]
+
+    def _is_forwarded(self, leaving: Leaving, kind: str) -> bool:
+        """Whether the target still depends on us for a type."""
+        number = leaving.covered[kind]
+        return number == 0 or self.exchange.number(kind) < number
+
+    def take_back(self, detector: str) -> list[Output]:
+        """Let a detector that left run here again."""
+        leaving = self.leaving.pop(detector)
+        if leaving.is_taken:
+            return []
+        state = leaving.state
+        for kind, outlet in state.outlets.items():
+            self.exchange.feeds.pop(kind, None)
+            self.exchange.open(kind).take_over(outlet)
+            self.exchange.outgoing[kind].unsubscribe(self.name)
+        outputs = self.engine.attach(state.state, missed=missed_of(state, leaving.records))
+        self.runs[detector] = max(self.directory.term(detector), state.term) + 1
+        self.changed = self.must_survive = True
+        return outputs
+
+    def give_way(self) -> list[str]:
+        """Let go of the detectors that others run in a higher term."""
+        gone = [name for name, term in self.runs.items() if self.directory.term(name) > term]
+        for name in gone:
+            self.engine.detach(name)
+            del self.runs[name]
+            outlets = {kind: self.exchange.close(kind) for kind in self.engine.hierarchy.published(name)}
+            for kind, outlet in outlets.items():
+                want = self.need(kind)
+                if want is not None:
+                    self.exchange.follow(kind, want, outlet.next)
+            self.changed = True
+        return gone
+
+    # Both.
+
+    def lose(self, peer: str) -> list[Output]:
+        """A node is gone: what was to come from there does not, what was to go there stays."""
+        for arriving in [each for each in self.arriving.values() if each.source == peer and each.state is None]:
+            self._fail(arriving, f"{peer!r} is gone")
+        back = [name for name, leaving in self.leaving.items() if leaving.target == peer and not leaving.is_taken]
+        outputs = [output for name in back for output in self.take_back(name)]
+        for name in [name for name, leaving in self.leaving.items() if leaving.target == peer]:
+            del self.leaving[name]
+        return outputs
+
+    def inputs(self) -> Iterator[tuple[str, str]]:
+        """Detector and type, of all that must come here for those on their way."""
+        for name, arriving in self.arriving.items():
+            yield from ((name, kind) for kind in arriving.covered)
+        for name, leaving in self.leaving.items():
+            for kind in leaving.covered:
+                if not leaving.is_taken or self._is_forwarded(leaving, kind):
+                    yield name, kind

@@ -1,0 +1,236 @@
+"""Who is there: meeting on links, one session with each peer, life signs.
+
+A link is a way to somebody; who it is, a Hello tells. It is said on every new link, and again until it was answered. A
+peer that has said nothing for a while is lost; it may come back as it was, or, after a crash, in a new life
+(``incarnation``), with which everything begins anew. Two of one name, or of different applications, do not meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from slackline.nodes import messages
+from slackline.nodes.messages import Body, Envelope, Hello, Order, Query, TurnedAway
+from slackline.nodes.session import Session
+
+#: Seconds after which something that was not answered is said again, at first.
+RESEND_AFTER = 0.2
+
+
+@dataclass(slots=True)
+class Peer:
+    """Another node, as it is known here."""
+
+    name: str
+    session: Session
+    identity: int
+    address: str
+    heard_at: float
+    #: Links to it, the one that was heard on last first.
+    links: list[str] = field(default_factory=list)
+    is_lost: bool = False
+    has_left: bool = False
+    load: float = 0.0
+    figures: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_there(self) -> bool:
+        return not self.is_lost and not self.has_left and bool(self.links)
+
+
+class Met(NamedTuple):
+    """A peer is there: for the first time, again, or in a new life (``anew``); its Hello, if it said one."""
+
+    peer: str
+    hello: Hello | None
+    anew: bool
+
+
+class Lost(NamedTuple):
+    """A peer is there no longer."""
+
+    peer: str
+
+
+class Said(NamedTuple):
+    """A peer has said something."""
+
+    peer: str
+    body: Body
+
+
+class Asked(NamedTuple):
+    """Somebody who is no node asks something over a link."""
+
+    link: str
+    body: Body
+
+
+Happening = Met | Lost | Said | Asked
+
+
+class Membership:
+    """The peers of a node."""
+
+    def __init__(self, name: str, identity: int, incarnation: int, lost_after: float) -> None:
+        self.name = name
+        self.identity = identity
+        self.incarnation = incarnation
+        self.lost_after = lost_after
+        self.peers: dict[str, Peer] = {}
+        #: Where nodes are to be reached, by name, as far as somebody has said.
+        self.addresses: dict[str, str] = {}
+        #: Who does not want us, and why.
+        self.turned_away: str | None = None
+        self._strangers: dict[str, float] = {}  # links on which nobody was met yet, and when Hello is said again
+        self._loose: list[tuple[str, bytes]] = []
+        self._cut: list[str] = []
+
+    # Links.
+
+    def link_up(self, link: str, now: float) -> None:
+        self._strangers[link] = now
+
+    def link_down(self, link: str) -> list[Happening]:
+        self._strangers.pop(link, None)
+        for peer in self.peers.values():
+            if link in peer.links:
+                peer.links.remove(link)
+                if not peer.links and not peer.is_lost:
+                    peer.is_lost = True
+                    return [] if peer.has_left else [Lost(peer.name)]
+        return []
+
+    def receive(
+        self, link: str, data: bytes, now: float, objection: Callable[[str, Hello], str | None]
+    ) -> list[Happening]:
+        """Take what came over a link. ``objection`` says why a node cannot be met, None if it can."""
+        envelope = messages.decode(data)
+        body, sender = envelope.body, envelope.sender
+        if isinstance(body, Query | Order) and not envelope.number:
+            return [Asked(link, body)]
+        if isinstance(body, TurnedAway):
+            self.turned_away = self.turned_away or body.reason
+            return []
+        if isinstance(body, Hello):
+            return self._meet(link, envelope, body, now, objection)
+        peer = self.peers.get(sender)
+        if peer is None or envelope.incarnation != peer.session.peer_incarnation:
+            if peer is None or envelope.incarnation > peer.session.peer_incarnation:
+                self._strangers.setdefault(link, now)  # tell who we are; its Hello will come
+            return []
+        if link not in peer.links:
+            peer.links.insert(0, link)
+        bodies = peer.session.take(envelope, now)
+        if envelope.to != self.incarnation:
+            return []
+        back: list[Happening] = [Met(sender, None, False)] if peer.is_lost else []
+        peer.heard_at, peer.is_lost = now, False
+        self._strangers.pop(link, None)
+        return back + [Said(sender, each) for each in bodies]
+
+    def _meet(
+        self, link: str, envelope: Envelope, hello: Hello, now: float, objection: Callable[[str, Hello], str | None]
+    ) -> list[Happening]:
+        sender = envelope.sender
+        reason = self._stranger(sender, hello) or objection(sender, hello)
+        if reason is not None:
+            self._say(link, TurnedAway(reason), envelope.incarnation)
+            self._strangers.pop(link, None)
+            self._cut.append(link)
+            return []
+        known = self.peers.get(sender)
+        if known is not None and envelope.incarnation < known.session.peer_incarnation:
+            return []
+        anew = known is None or envelope.incarnation > known.session.peer_incarnation
+        if known is None:
+            session = Session(self.name, self.incarnation, RESEND_AFTER)
+            known = self.peers[sender] = Peer(sender, session, hello.identity, hello.address, now)
+        was_there = known.is_there
+        if anew:
+            known.session.begin(envelope.incarnation)
+            known.has_left = False
+        known.identity, known.address = hello.identity, hello.address
+        self.addresses |= {name: address for name, address in hello.knows.items() if name != self.name}
+        if hello.address:
+            self.addresses[sender] = hello.address
+        known.heard_at, known.is_lost = now, False
+        if link in known.links:
+            known.links.remove(link)
+        known.links.insert(0, link)
+        self._strangers.pop(link, None)
+        if envelope.to != self.incarnation:
+            self._strangers[link] = now  # it does not know us yet
+        return [] if was_there and not anew else [Met(sender, hello, anew)]
+
+    def _stranger(self, sender: str, hello: Hello) -> str | None:
+        if sender == self.name:
+            return f"there is a node called {sender!r} already; give each its own --name"
+        known = self.peers.get(sender)
+        if known is not None and known.identity != hello.identity and known.is_there:
+            return f"there is another node called {sender!r} already; give each its own --name"
+        return None
+
+    def tick(self, now: float) -> list[Happening]:
+        """Time has passed: who has said nothing for too long is lost."""
+        lost: list[Happening] = []
+        for peer in self.peers.values():
+            if not peer.is_lost and not peer.has_left and now - peer.heard_at >= self.lost_after:
+                peer.is_lost = True
+                lost.append(Lost(peer.name))
+                self._strangers |= dict.fromkeys(peer.links, now)  # it may come back on a link that was never closed
+        return lost
+
+    # Out.
+
+    def send(self, peer: str, body: Body) -> None:
+        """Say something that must arrive."""
+        self.peers[peer].session.send(body)
+
+    def tell(self, peer: str, body: Body) -> None:
+        """Say something that may get lost."""
+        self.peers[peer].session.tell(body)
+
+    def answer(self, link: str, body: Body) -> None:
+        """Answer somebody who is no node."""
+        self._say(link, body, 0)
+
+    def _say(self, link: str, body: Body, to: int) -> None:
+        envelope = Envelope(messages.VERSION, self.name, self.incarnation, to, 0, 0, body)
+        self._loose.append((link, messages.encode(envelope)))
+
+    def due(self, now: float, hello: Callable[[], Hello]) -> list[tuple[str, bytes]]:
+        """What to transmit now."""
+        for link, at in self._strangers.items():
+            if at <= now:
+                known = next((p for p in self.peers.values() if link in p.links), None)
+                self._say(link, hello(), 0 if known is None else known.session.peer_incarnation)
+                self._strangers[link] = now + RESEND_AFTER
+                if known is not None and not known.is_lost:
+                    self._strangers[link] = float("inf")  # it knows us as soon as it has this, or says Hello again
+        sent, self._loose = self._loose, []
+        for peer in self.peers.values():
+            if peer.links and not peer.is_lost:
+                sent += [(peer.links[0], messages.encode(envelope)) for envelope in peer.session.due(now)]
+        return sent
+
+    def cut(self) -> list[str]:
+        """Links to close."""
+        taken, self._cut = self._cut, []
+        return taken
+
+    def next_at(self) -> float | None:
+        """When there is something to do at the latest, if nothing happens."""
+        times = [at for at in self._strangers.values() if at != float("inf")]
+        for peer in self.peers.values():
+            if not peer.is_lost and not peer.has_left:
+                times.append(peer.heard_at + self.lost_after)
+                if peer.links and peer.session.next_at is not None:
+                    times.append(peer.session.next_at)
+        return min(times, default=None)
+
+    def there(self) -> list[str]:
+        """The peers that are there, by name."""
+        return sorted(name for name, peer in self.peers.items() if peer.is_there)

@@ -1,0 +1,400 @@
+"""A node: one instance of the middleware, as a machine without I/O.
+
+In come messages, local arrivals and the time; out come :class:`~slackline.nodes.actions.Actions`: messages, outputs,
+and when to be called again. A host brings the two together with sockets and clocks (``hosts``), a simulation with
+virtual ones (``sim.network``).
+
+What a detector sees does not depend on where it runs. Under ``auto``, ``ready`` and ``ordered`` how far a type has come
+is found once, where it enters or is published, and travels with its events; so the network's delays cost time, and
+never order. Whether a sensor event is late is decided where it enters. Each detector sees the total order of what was
+let in, on whatever node, before and after a move, and again after a crash. Under ``slack`` each node hears events as
+they arrive there, and finds its own K [Migration, IV].
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from slackline.core.errors import BufferLimitError, ConfigError
+from slackline.core.event import Event
+from slackline.core.hierarchy import Hierarchy
+from slackline.core.outcome import News, Output
+from slackline.engine import Engine
+from slackline.nodes import messages as m
+from slackline.nodes import saving
+from slackline.nodes.actions import Actions, Notice
+from slackline.nodes.conversation import Card, Conversation
+from slackline.nodes.directory import Directory
+from slackline.nodes.errands import Errands
+from slackline.nodes.exchange import Exchange
+from slackline.nodes.feed import Portion
+from slackline.nodes.fingerprint import fingerprint
+from slackline.nodes.handover import Handovers
+from slackline.nodes.membership import Membership
+from slackline.nodes.overview import figures_of, overview_of
+from slackline.nodes.settings import NodeSettings
+from slackline.ordering.constants import FOREVER
+
+#: A data message is cut when it has so many bytes.
+MESSAGE_BYTES = 4 * 1024 * 1024
+
+
+class Node:
+    """Some detectors of a hierarchy, and what it takes to run them together with those of other nodes.
+
+    ``identity``    a number drawn at random by who makes the node: it tells two nodes of one name apart.
+    ``ingress``     the sensor types that enter here, by :meth:`push`.
+    ``detectors``   those that run here at first.
+    ``application`` where every node has the application from, such as ``my_app:hierarchy``.
+    ``address``     where others may reach the host, which tells it to them.
+    Whatever else is given goes to the engine. ``now`` is seconds of any clock that does not go back.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        hierarchy: Hierarchy,
+        *,
+        identity: int,
+        ingress: Iterable[str] = (),
+        detectors: Iterable[str] = (),
+        application: str = "",
+        address: str = "",
+        settings: NodeSettings | None = None,
+        **engine_options: Any,
+    ) -> None:
+        if not name or len(name) > 100 or not name.isprintable():
+            raise ConfigError(f"a node called {name!r}; a name has 1 to 100 printable characters.")
+        if engine_options.get("late") == "deliver":
+            raise ConfigError("late='deliver' would make what is found depend on where it runs; nodes divert.")
+        engine = Engine(hierarchy, detectors=list(detectors), sensors=list(ingress), **engine_options)
+        self._assemble(name, engine, identity, 1, tuple(ingress), application, address, settings or NodeSettings())
+        self._handovers.runs = dict.fromkeys(engine.detectors, 1)
+        for kind in (*self._enters, *self._published()):
+            self._exchange.open(kind)
+        self._talk.announce()
+
+    def _assemble(
+        self,
+        name: str,
+        engine: Engine,
+        identity: int,
+        incarnation: int,
+        ingress: tuple[str, ...],
+        application: str,
+        address: str,
+        settings: NodeSettings,
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        #: The share of time that the host works.
+        self.busy = 0.0
+        #: Whether it has left in order.
+        self.is_gone = False
+        self._engine = engine
+        self._enters = ingress
+        options = engine.stats()["options"]
+        slack = options["policy"] == "slack"
+        self._membership = Membership(name, identity, incarnation, settings.lost_after)
+        self._directory = Directory(engine.hierarchy)
+        self._exchange = Exchange(engine.hierarchy, settings, slack)
+        self._handovers = Handovers(name, engine, self._exchange, self._directory, self._membership)
+        self._errands = Errands(name, self._handovers, self._membership, self._directory, self._note)
+        card = Card(name, application, fingerprint(engine.hierarchy, options), address, ingress, slack)
+        self._talk = Conversation(
+            card, self._membership, self._directory, self._exchange, self._handovers, self._errands, self._note,
+            self.overview,
+        )  # fmt: skip
+        self._arrivals: list[tuple[list[Event] | pa.Table, Any]] = []
+        self._ends = self._has_ended = False
+        self._actions = Actions()
+        self._is_ready = self._is_choked = self._leaves = self._has_complained = False
+        self._began: float | None = None
+        self._beat_at = self._acknowledge_at = self._save_at = -math.inf
+        self._requests = 0
+
+    # In.
+
+    def push(self, arrivals: Iterable[Event] | Event | pa.Table, now: float, wall: Any = None) -> None:
+        """Local arrivals, for the next :meth:`run`; ``wall`` as ``now`` of :meth:`~slackline.Engine.push`."""
+        if not isinstance(arrivals, pa.Table):
+            arrivals = [arrivals] if isinstance(arrivals, Event) else list(arrivals)
+        self._arrivals.append((arrivals, wall))
+
+    def end(self, now: float) -> None:
+        """There are no more local arrivals after those that were pushed."""
+        self._ends = True
+
+    def link_up(self, link: str, now: float) -> None:
+        """There is a way to somebody."""
+        self._membership.link_up(link, now)
+
+    def link_down(self, link: str, now: float) -> None:
+        """The way is there no longer."""
+        self._talk.happen(self._membership.link_down(link), now)
+
+    def receive(self, link: str, data: bytes, now: float) -> None:
+        """A message. A ProtocolError says that it is none; it has changed nothing."""
+        self._talk.happen(self._membership.receive(link, data, now, self._talk.objection), now)
+
+    def order(self, detector: str, to: str, now: float) -> str:
+        """Have a detector moved to a node. The name of the request; a notice tells what became of it."""
+        self._requests += 1
+        request = f"{self.name}/{self._membership.incarnation}/{self._requests}"
+        self._errands.order(m.Order(detector, to, request), None, now)
+        return request
+
+    def leave(self, now: float) -> None:
+        """Leave in order: the detectors go elsewhere first; then :attr:`is_gone`."""
+        self._leaves = True
+
+    # Out.
+
+    def run(self, now: float) -> Actions:
+        """Do what there is to do, and say what the host has to do. Call it after each of the above, or several."""
+        self._began = now if self._began is None else self._began
+        self._talk.happen(self._membership.tick(now), now)
+        if self._has_started(now):
+            self._work(now)
+            self._talk.subscribe(now)
+            self._look_around(now)
+            for peer, again in self._exchange.gaps(now):
+                self._tell(peer, again)
+        if self._leaves and not self.is_gone:
+            self.is_gone = self._errands.go_elsewhere(now, self.settings.lost_after)
+        self._beat(now)
+        if self._handovers.changed:
+            self._talk.announce()
+        self._publish()
+        self._save(now)
+        actions, self._actions = self._actions, Actions()
+        actions.outputs += self._talk.take_outputs()
+        actions.messages += self._membership.due(now, self._talk.hello)
+        actions.cut = self._membership.cut()
+        actions.call_at = self._call_at(now)
+        actions.late, actions.quarantined = self._engine.drain()
+        return actions
+
+    def _work(self, now: float) -> None:
+        """Let the engine have everything that is there for it, and detectors come and go."""
+        exchange, handovers = self._exchange, self._handovers
+        patience = self.settings.lost_after
+        busy = True
+        while busy:
+            busy = False
+            if not exchange.is_full:
+                for arrivals, wall in self._arrivals:
+                    self._engines(lambda a=arrivals, w=wall: self._engine.push(a, now=w))  # type: ignore[misc]
+                self._arrivals = []
+                if self._ends and not self._has_ended:
+                    self._has_ended = True
+                    self._engines(lambda: self._engine.end(self._enters))
+                busy = self._hand_on(exchange.take(now, self._awaited() if self._is_choked else None))
+            for news in self._engine.news():
+                self._talk.clk = max(self._talk.clk, news.clk)
+                handovers.record(exchange.publish(news))
+            for arriving in handovers.complete(now, patience)[:1]:  # what it publishes is news for the next
+                busy = True
+                self._actions.outputs += handovers.finish(arriving, now)
+        for peer, ask in handovers.asks:
+            handovers.give(peer, ask)
+        handovers.asks = []
+        handovers.tidy()
+        handovers.ask(now, min(1.0, patience))
+        for request, error, figures in handovers.done:
+            self._errands.answer(request, error, figures)
+        handovers.done = []
+
+    def _hand_on(self, portions: list[Portion]) -> bool:
+        """Give the engine what has come, in the order of numbers; whether there was something."""
+        for portion in portions:
+            self._handovers.record(portion)
+            self._talk.clk = max(self._talk.clk, portion.news.clk)
+        news = [portion.news for portion in portions]
+        try:
+            if news:
+                self._engines(lambda: self._engine.receive(news))
+        except ConfigError:
+            for one in news:
+                self._try(one)
+        return bool(news)
+
+    def _try(self, news: News) -> None:
+        """Give the engine something that it may not take; nothing else is harmed."""
+        try:
+            self._engines(lambda: self._engine.receive([news]))
+        except ConfigError as error:
+            self._note("error", f"{len(news.events)} events of type {news.type!r} cannot be taken: {error}")
+
+    def _engines(self, call: Callable[[], list[Output]]) -> None:
+        """Collect what the engine finds. Where too much waits, only that is handed on for which it waits."""
+        try:
+            self._actions.outputs += call()
+            self._is_choked = False
+        except BufferLimitError as full:
+            self._actions.outputs += full.outputs
+            if not self._is_choked:
+                self._note("warning", f"{full}")
+            self._is_choked = True
+
+    def _awaited(self) -> set[str]:
+        """The types that hold up what waits."""
+        waits = [each["waits_for"] for each in self._engine.stats()["detectors"].values()]
+        return {wait["type"] for wait in waits if wait is not None}
+
+    def _publish(self) -> None:
+        """Send everybody what is new for them."""
+        for kind in self._exchange.trim():
+            self._note("warning", f"more than {self.settings.keep} events of type {kind!r} wait for a node that is "
+                                  f"gone; the oldest are given up, and it will miss them.")  # fmt: skip
+        for peer in self._membership.there():
+            items: list[m.Item] = []
+            size = 0
+            for item in self._exchange.due(peer):
+                items.append(item)
+                size += len(item.events)
+                if size > MESSAGE_BYTES:
+                    self._membership.tell(peer, m.Data(items))
+                    items, size = [], 0
+            if items:
+                self._membership.tell(peer, m.Data(items))
+
+    def _beat(self, now: float) -> None:
+        if now >= self._acknowledge_at:
+            self._acknowledge_at = now + self.settings.beat / 4
+            for peer, have in self._exchange.acknowledgements().items():
+                self._tell(peer, m.Got(have))
+        if now < self._beat_at:
+            return
+        self._beat_at = now + self.settings.beat
+        figures = figures_of(self._engine, self._exchange)
+        for peer in self._membership.there():
+            self._membership.tell(peer, m.Beat(self.busy, figures))
+            standings = self._exchange.standings(peer)
+            if standings:
+                self._membership.tell(peer, m.Data(standings))
+
+    def _tell(self, peer: str, body: m.Body) -> None:
+        if peer in self._membership.peers:
+            self._membership.tell(peer, body)
+
+    def _call_at(self, now: float) -> float:
+        times = [self._beat_at, self._membership.next_at(), self._exchange.gap_at()]
+        if self._exchange.feeds:
+            times.append(self._acknowledge_at)
+        if self._handovers.arriving:
+            times.append(now + self.settings.reorder)
+        return max(now, min(at for at in times if at is not None))
+
+    def _has_started(self, now: float) -> bool:
+        """Whether work goes on: after a crash, when those who were there have told what they run, or are gone."""
+        if self._began is not None and now - self._began >= self.settings.lost_after:
+            self._talk.awaits = set()
+        return not self._talk.awaits
+
+    def _look_around(self, now: float) -> None:
+        """Whether everybody is there who is needed to begin; if not for long, say who is not."""
+        if self._is_ready:
+            return
+        detectors, kinds = self._directory.missing()
+        self._is_ready = not detectors and not kinds
+        if not self._is_ready and not self._has_complained and now - (self._began or now) >= self.settings.lost_after:
+            self._has_complained = True
+            lacks = [f"no node runs the detectors {detectors} (--run)"] if detectors else []
+            lacks += [f"the sensor types {kinds} enter nowhere (--ingress)"] if kinds else []
+            clock = sorted({*self._engine.hierarchy.clock} & {*kinds})
+            lacks += [f"without {clock}, stream time does not move"] if clock else []
+            self._note("warning", f"{self.name} waits to begin: {'; '.join(lacks)}.")
+
+    def _published(self) -> list[str]:
+        return [kind for name in self._handovers.runs for kind in self._engine.hierarchy.published(name)]
+
+    def _note(self, level: str, text: str) -> None:
+        self._actions.notices.append(Notice(level, text))
+
+    # What is known.
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether everybody is there who is needed: before, nothing should be pushed."""
+        return self._is_ready and not self._talk.awaits
+
+    @property
+    def is_full(self) -> bool:
+        """Whether somebody must catch up before more is pushed."""
+        return self._exchange.is_full or self._is_choked or len(self._arrivals) > 1
+
+    @property
+    def is_through(self) -> bool:
+        """Whether everything has ended that runs or enters here, and everybody has all of it."""
+        through = all(outgoing.horizon == FOREVER for outgoing in self._exchange.outgoing.values())
+        moving = self._handovers.arriving or self._handovers.leaving
+        return through and not moving and not any(outgoing.kept for outgoing in self._exchange.outgoing.values())
+
+    @property
+    def failed(self) -> str | None:
+        """Why the network does not want this node; None if it does."""
+        return None if self._is_ready else self._membership.turned_away
+
+    def addresses(self) -> dict[str, str]:
+        """Where other nodes are to be reached, by name, as far as they have said."""
+        return dict(self._membership.addresses)
+
+    def overview(self) -> dict[str, Any]:
+        """The network as it is seen here: plain values that JSON can hold."""
+        own = figures_of(self._engine, self._exchange)
+        return overview_of(self.name, self.busy, own, self._membership, self._directory, self._handovers)
+
+    # Checkpoints.
+
+    def _save(self, now: float) -> None:
+        every = self.settings.checkpoint_every
+        if every is None or self._talk.awaits:
+            self._handovers.must_survive = False
+            return
+        if self._handovers.must_survive or self.is_gone or now >= self._save_at:
+            self._save_at, self._handovers.must_survive = now + every, False
+            self._exchange.survives()
+            self._actions.checkpoint = self.save()
+
+    def save(self) -> bytes:
+        """Everything, as bytes; nothing in them is ever unpickled."""
+        membership = self._membership
+        known = sorted(name for name, peer in membership.peers.items() if not peer.has_left)
+        who = (self.name, membership.identity, membership.incarnation, self._talk.card.application, known)
+        return saving.saved(who, self._engine, self._enters, self._has_ended, self._exchange, self._handovers)
+
+    @classmethod
+    def load(
+        cls,
+        data: bytes,
+        hierarchy: Hierarchy,
+        *,
+        address: str = "",
+        settings: NodeSettings | None = None,
+        **engine_options: Any,
+    ) -> Node:
+        """A node that comes back, in a new life, where the saved one was."""
+        state = saving.loaded(data)
+        engine = Engine.load(state.engine, hierarchy, **engine_options)
+        node = cls.__new__(cls)
+        node._assemble(
+            state.name, engine, state.identity, state.incarnation + 1, tuple(state.enters), state.application, address,
+            settings or NodeSettings(),
+        )  # fmt: skip
+        node._ends = node._has_ended = state.has_ended
+        saving.restore(state, node._exchange, node._handovers)
+        node._talk.awaits = set(state.known)
+        node._talk.announce()
+        return node
+
+    def check_invariants(self) -> None:
+        """What must hold between any two calls; tests call it."""
+        self._engine.check_invariants()
+        self._exchange.check_invariants()
+        assert set(self._handovers.runs) == set(self._engine.detectors), "what runs is not what is said to run"
+        assert set(self._exchange.outgoing) == {*self._enters, *self._published()}, "publishes what does not run here"
