@@ -32,6 +32,8 @@ class Exchange:
         self.slack = slack
         self.outgoing: dict[str, Outgoing] = {}
         self.feeds: dict[str, Feed] = {}
+        #: The number that a type had here when it last stopped leaving or coming: so far the engine knows of it.
+        self.known: dict[str, int] = {}
 
     # Types that leave.
 
@@ -43,6 +45,7 @@ class Exchange:
 
     def close(self, kind: str) -> Outlet:
         """A type is published here no longer."""
+        self._remember(kind)
         return self.outgoing.pop(kind).outlet()
 
     def publish(self, news: News) -> Portion:
@@ -75,10 +78,20 @@ class Exchange:
 
     def follow(self, kind: str, want: Want, since: int) -> Feed:
         """Have a type from a number on; 0: not known yet."""
+        self.drop(kind)
         feed = Feed(kind, kind in self.hierarchy.publisher, want.secure, want.ticks, since)
         feed.durable = max(0, since - 1)
         self.feeds[kind] = feed
         return feed
+
+    def drop(self, kind: str) -> Feed | None:
+        """Have a type no longer."""
+        self._remember(kind)
+        return self.feeds.pop(kind, None)
+
+    def _remember(self, kind: str) -> None:
+        if kind not in self.feeds or not self.feeds[kind].ticks:
+            self.known[kind] = max(self.known.get(kind, 0), self.number(kind))
 
     def number(self, kind: str) -> int:
         """The number of the next event of a type that detectors here will see; 0 if that is not known."""
@@ -110,9 +123,9 @@ class Exchange:
         """What to say to whom, so that everything that is wanted comes, and nothing else."""
         said: list[tuple[str, Body]] = []
         for kind in [kind for kind in self.feeds if kind not in wanted]:
-            asked = self.feeds.pop(kind).asked
-            if asked is not None:
-                said.append((asked.node, Unsubscribe(kind)))
+            feed = self.drop(kind)
+            if feed is not None and feed.asked is not None:
+                said.append((feed.asked.node, Unsubscribe(kind)))
         for kind, want in wanted.items():
             feed = self.feeds.get(kind)
             if feed is None or (feed.ticks and not want.ticks):

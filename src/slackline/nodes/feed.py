@@ -141,7 +141,9 @@ class Feed:
             if not len(cut.news.events) and not self._is_new(cut.news):
                 continue
             self.horizon, self.clk = max(self.horizon, cut.news.horizon), max(self.clk, cut.news.clk)
-            taken.append(cut._replace(news=cut.news._replace(horizon=self.horizon)))
+            # Without the events, how far the type has come means nothing.
+            horizon = NEVER if self.ticks else self.horizon
+            taken.append(cut._replace(news=cut.news._replace(horizon=horizon)))
             self.next = cut.next
         self.gap_since = None if not self.held else self.gap_since if self.gap_since is not None else now
         return taken

@@ -139,9 +139,13 @@ class Handovers:
             arriving
             for arriving in self.arriving.values()
             if (state := arriving.state) is not None
-            and all(self.exchange.number(kind) > position for kind, position in state.positions.items())
+            and all(self._has_come(kind, position) for kind, position in state.positions.items())
             and (now - arriving.state_at >= patience or arriving.has_all())
         ]
+
+    def _has_come(self, kind: str, position: int) -> bool:
+        """Whether a type has come here as far as to the source, and as far as the engine here knows of it."""
+        return self.exchange.number(kind) > max(position, self.exchange.known.get(kind, 0) - 1)
 
     def finish(self, arriving: Arriving, now: float) -> list[Output]:
         """Let a detector run here, from where it was."""
@@ -159,7 +163,7 @@ class Handovers:
             self._fail(arriving, f"it cannot go on on {self.name!r}: {error}")
             return outputs
         for kind, outlet in state.outlets.items():
-            exchange.feeds.pop(kind, None)
+            exchange.drop(kind)
             exchange.open(kind).take_over(outlet)
             exchange.outgoing[kind].unsubscribe(self.name)
         self.runs[name] = state.term
@@ -316,7 +320,7 @@ class Handovers:
             return []
         state = leaving.state
         for kind, outlet in state.outlets.items():
-            self.exchange.feeds.pop(kind, None)
+            self.exchange.drop(kind)
             self.exchange.open(kind).take_over(outlet)
             self.exchange.outgoing[kind].unsubscribe(self.name)
         outputs = self.engine.attach(state.state, missed=missed_of(state, leaving.records))

@@ -388,7 +388,7 @@ class Node:
         )  # fmt: skip
         node._ends = node._has_ended = state.has_ended
         saving.restore(state, node._exchange, node._handovers)
-        node._talk.awaits = set(state.known)
+        node._talk.awaits = set(state.peers)
         node._talk.announce()
         return node
 

@@ -32,7 +32,7 @@ class SavedNode:
     identity: int
     incarnation: int
     application: str
-    known: list[str]
+    peers: list[str]
     engine: bytes
     enters: list[str]
     has_ended: bool
@@ -40,6 +40,7 @@ class SavedNode:
     #: Types that leave, each as an Outlet; and type, number, secure, ticks, lost of those that come.
     outgoing: dict[str, bytes]
     feeds: list[tuple[str, int, bool, bool, int]]
+    known: dict[str, int]
     #: Target, State, covered, taken, and the Items recorded since, of the detectors that leave.
     leaving: list[tuple[str, bytes, dict[str, int], bool, list[bytes]]]
 
@@ -62,6 +63,7 @@ def saved(
     state: dict[str, Any] = {
         "who": who, "engine": engine.save(), "enters": list(enters), "has_ended": has_ended,
         "runs": dict(handovers.runs), "outgoing": outgoing, "feeds": feeds, "leaving": leaving,
+        "known": dict(exchange.known),
     }  # fmt: skip
     return codec.dump(KIND, VERSION, state, where="node")
 
@@ -70,8 +72,8 @@ def loaded(data: bytes) -> SavedNode:
     """What was saved; a StateError if it cannot be that."""
     state = codec.load(KIND, VERSION, data)
     try:
-        name, identity, incarnation, application, known = state.pop("who")
-        return SavedNode(name, identity, incarnation, application, known, **state)
+        name, identity, incarnation, application, peers = state.pop("who")
+        return SavedNode(name, identity, incarnation, application, peers, **state)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise StateError(f"the checkpoint is none of a node ({error!r}); start anew.") from error
 
@@ -80,6 +82,7 @@ def restore(state: SavedNode, exchange: Exchange, handovers: Handovers) -> None:
     """Go on where the saved node was."""
     try:
         handovers.runs = dict(state.runs)
+        exchange.known = dict(state.known)
         for kind, packed in state.outgoing.items():
             exchange.open(kind).take_over(msgspec.msgpack.decode(packed, type=Outlet))
             for subscriber in exchange.outgoing[kind].subscribers.values():

@@ -62,7 +62,7 @@ BODIES: list[say.Body] = [
         state=codec.dump("detector", 1, {"close": {7, 3}, "last": _HITS[0]}),
         positions={"position": 8},
         outlets={
-            "hit": say.Outlet(next=43, horizon=104, back=3, kept=ITEMS[1:], subscribers={"n2": (43, True, False)})
+            "hit": say.Outlet(next=43, horizon=104, back=3, kept=ITEMS[1:], subscribers={"n2": (43, 40, True, False)})
         },
     ),
     say.Enough("Hits", "position", 9),
