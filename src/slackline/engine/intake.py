@@ -323,8 +323,8 @@ class Intake:
         return clk
 
     def follow(self, clk: int) -> int:
-        """Let the clock follow that of another engine; stream time then."""
-        if clk > self.clk:
+        """Let the clock follow that of another engine, if it may; stream time then."""
+        if clk > self.clk and not self.topology.own_time:
             self.clk = self.clock.ints[CLK] = clk
             self.last_advance = self.position
         return self.clk

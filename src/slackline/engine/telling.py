@@ -40,7 +40,7 @@ def news(topology: Topology, outbox: Outbox, clk: int) -> list[News]:
     """
     told = []
     for name, sensor in topology.entering.items() if topology.named is not None else ():
-        told.append(News(name, outbox.entered.take(name), (), sensor.frontier, 0, clk, sensor.K))
+        told.append(News(name, outbox.entered.take(name), (), max(sensor.frontier, NEVER), 0, clk, sensor.K))
     for part in topology.parts:
         for channel in part.publishes:
             if channel.name in outbox.exported:

@@ -16,8 +16,8 @@ from slackline.core.errors import StateError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.types import type_names
 from slackline.ordering.channel import Channel, DerivedChannel, Evidence, SensorChannel
-from slackline.ordering.clock import AIDS
-from slackline.ordering.constants import LATE_TARGET, NEVER, SLACK
+from slackline.ordering.clock import AIDS, NO_CLOCK, SETS
+from slackline.ordering.constants import LATE_TARGET, NEVER, ORDERED, SLACK
 from slackline.ordering.hearing import Hearing
 from slackline.running.part import Part
 from slackline.running.runner import Runner
@@ -78,6 +78,16 @@ class Topology:
         if self.evidence.policy != SLACK:
             sensor.decides = enters
             sensor.told = None if enters else NEVER
+        if enters and self.own_time and not set(self.hierarchy.clock) <= set(self.named or ()):
+            sensor.role = SETS
+
+    @property
+    def own_time(self) -> bool:
+        """Whether stream time is made here alone: what enters is in order, but not with what enters elsewhere.
+
+        If some clock type enters elsewhere, all that enters here sets the clock.
+        """
+        return self.evidence.policy == ORDERED and bool(self.named)
 
     def _evidence(self, name: str) -> Evidence:
         """How the frontier of a type is found: so that everybody who hears of it has no more late than it accepts."""
@@ -141,8 +151,9 @@ class Topology:
         for name in (*self.sensors, *self.derived):
             self._listeners(name, above)
         self.above = above
-        # Whoever hears of every clock type is looked at whenever the clock moves; the others need an alarm.
-        always = set.intersection(*(set(above[name]) for name in (*self.hierarchy.clock, *self.hierarchy.clock_aids)))
+        # Whoever hears of all that moves the clock is looked at whenever it does so; the others need an alarm.
+        moving = [set(above[name]) for name, sensor in self.entering.items() if sensor.role != NO_CLOCK]
+        always = set.intersection(*moving) if moving else set()
         for part in self.parts:
             part.always = part in always
 

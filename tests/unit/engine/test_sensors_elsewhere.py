@@ -1,0 +1,456 @@
+"""Sensor types that enter at several engines: what is told of them, what is late, how they end; wrong use is said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import slackline as sl
+from slackline.core.errors import BufferLimitError, ClosedError, ConfigError
+from slackline.ordering.constants import FOREVER
+
+A = sl.EventType("a", x="float32", n=int, word=str)
+
+
+class Low(sl.Detector):
+    listens, publishes = (A,), ("low",)
+
+    def __init__(self) -> None:
+        self.n = 0
+
+    def on_event(self, event: sl.Event) -> Any:
+        self.n += 1
+        yield event.derive(self.publishes[0], n=self.n)
+
+
+class High(Low):
+    """Sets back what it finds, and says so."""
+
+    listens, publishes = ("low", "b"), ("high",)
+    sets_back = 5
+
+    def on_event(self, event: sl.Event) -> Any:
+        self.n += 1
+        yield event.derive("high", ts=max(0, event.ts - 5), n=self.n, of=event.type)
+
+
+class Top(Low):
+    listens, publishes = ("high",), ("top",)
+
+
+class Sees(Low):
+    """Publishes nothing of what it sees."""
+
+    listens, publishes = (A, "b"), ("sight",)
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, int]] = []
+
+    def on_event(self, event: sl.Event) -> Any:
+        self.seen.append((event.type, event.ts))
+        return ()
+
+
+class SeesToo(Sees):
+    publishes = ("another",)
+
+
+def hierarchy() -> sl.Hierarchy:
+    return sl.Hierarchy([Low(), High(), Top(), Sees(), SeesToo()], clock="a")
+
+
+def engine(sensors: Any, detectors: Any = (), **options: Any) -> sl.Engine:
+    return sl.Engine(hierarchy(), sensors=sensors, detectors=detectors, **{"warmup": 0, **options})
+
+
+def a(ts: int, source: str = "s") -> sl.Event:
+    return sl.Event("a", ts, source=source, x=0.5, n=ts, word=f"w{ts}")
+
+
+def b(ts: int) -> sl.Event:
+    return sl.Event("b", ts, source="t", y=ts)
+
+
+def table(events: list[sl.Event]) -> pa.Table:
+    names = sorted({name for event in events for name in event.payload})
+    columns = {name: [event.payload.get(name) for event in events] for name in names}
+    own = {name: [getattr(event, name) for event in events] for name in ("type", "ts", "source")}
+    return pa.table({**own, **columns})
+
+
+def of(kind: str, news: list[sl.News]) -> sl.News:
+    (item,) = (item for item in news if item.type == kind)
+    return item
+
+
+# What is told.
+
+
+@pytest.mark.parametrize("form", [list, table])
+def test_news_of_a_sensor_type_is_a_batch_in_the_order_of_arrival(form: Any) -> None:
+    here = engine(["a"], policy="ready", warmup=9)
+    stream = [a(10), a(30, "z"), a(20)]
+    here.push(form(stream))
+    item = of("a", here.news())
+    assert isinstance(item.events, sl.Batch) and list(item.events) == stream
+    assert item.events["x"].dtype == np.float32 and item.events["word"].dtype == object
+    assert (item.back, item.clk, item.K) == (0, 30, here.stats()["types"]["a"]["K"])
+
+
+def test_events_and_tables_between_two_calls_are_told_as_one_batch() -> None:
+    here, stream = engine(["a"], policy="slack"), [a(ts, f"s{ts % 3}") for ts in range(12)]
+    for start, form in ((0, table), (3, list), (6, list), (9, table)):
+        here.push(form(stream[start : start + 3]))
+    item = of("a", here.news())
+    assert isinstance(item.events, sl.Batch) and list(item.events) == stream
+    assert item.events["x"].dtype == np.float32
+
+
+def test_nothing_is_told_twice_nor_where_there_is_nothing_new() -> None:
+    here = engine(["a"], ["Low", "High"])
+    assert [item.type for item in here.news()] == ["a", "low", "high"]  # how far they are, lower levels first
+    assert here.news() == []
+    here.push(a(10))
+    assert [(item.type, item.clk) for item in here.news()] == [("a", 10), ("low", 10), ("high", 10)]
+    assert here.news() == []
+
+
+def test_an_engine_in_which_all_enters_tells_as_before() -> None:
+    here = sl.Engine(hierarchy(), warmup=0, detectors=["Low"])
+    here.push([a(10), a(20)])
+    assert [item.type for item in here.news()] == [item.type for item in here.news()] == ["low"]
+
+
+def test_who_is_told_waits_for_what_was_told_and_measures_nothing() -> None:
+    there = engine(["b"], ["Sees"])
+    there.push(b(5))
+    there.end("b")
+    seen = there.detectors["Sees"].seen  # type: ignore[attr-defined]
+    assert seen == []
+    there.receive([sl.News("a", (a(0), a(4), a(90)), (), 4, 0, 95, 33)])
+    stats = there.stats()
+    assert seen == [("a", 0), ("a", 4)]
+    assert (stats["clk"], stats["types"]["a"]["events"], stats["types"]["a"]["K"]) == (95, 3, 33)
+    there.receive([sl.News("a", (), (), 89, 0, 95)])
+    there.receive([sl.News("a", (), (), 60, 0, 99)])  # less than was told before
+    assert seen == [("a", 0), ("a", 4), ("b", 5)] and there.stats()["clk"] == 99
+    there.receive([sl.News("a", (a(91),), (), 91, 0, 99)])
+    assert seen[3:] == [("a", 90), ("a", 91)]
+
+
+def test_rows_that_come_as_news_stay_columns() -> None:
+    class Fast(sl.Detector):
+        listens, publishes = (A,), ("fast",)
+
+        def __init__(self) -> None:
+            self.kinds: list[str] = []
+
+        def on_batch(self, batch: sl.Batch) -> Any:
+            self.kinds.append(str(batch["x"].dtype))
+            yield len(batch) - 1, sl.Event("fast", ts=int(batch.ts[-1]), rows=len(batch))
+
+    def fast() -> sl.Hierarchy:
+        return sl.Hierarchy([Fast()], clock="a")
+
+    here = sl.Engine(fast(), sensors=["a"], detectors=[], policy="ordered")
+    there = sl.Engine(fast(), sensors=[], policy="ordered")
+    here.push(table([a(ts) for ts in range(100)]))
+    (found,) = there.receive(here.news())
+    assert found.event == sl.Event("fast", ts=98, source="Fast", seq=0, rows=99)
+    assert there.detectors["Fast"].kinds == ["float32"]  # type: ignore[attr-defined]
+
+
+def test_by_slack_alone_rows_from_elsewhere_are_arrivals() -> None:
+    here, there = engine(["a"], policy="slack", margin=0), engine(["b"], ["Sees"], policy="slack", margin=0)
+    here.push([a(100), a(60), a(110)])
+    there.receive(here.news())
+    mine, told = (each.stats()["types"]["a"] for each in (here, there))
+    assert mine["K"] == told["K"] == 41 and there.stats()["clk"] == 110
+    there.receive([sl.News("a", (), (), 0, 0, 200)])
+    assert there.stats()["clk"] == 200
+
+
+# What is late.
+
+
+@pytest.mark.parametrize("form", [list, table])
+def test_late_events_are_diverted_once_where_they_enter(form: Any) -> None:
+    here = engine(["a", "b"], ["Low", "Sees"], policy="ordered")
+    here.push(form([a(10), a(20), a(15), a(19), a(20)]))
+    assert [(late.event.ts, late.lateness, late.detector, late.position) for late in here.late] == [
+        (15, 4, None, 2),
+        (19, 0, None, 3),
+    ]
+    assert [event.ts for event in of("a", here.news()).events] == [10, 20, 20]
+    assert here.stats()["types"]["a"]["late"] == 2 and here.stats()["types"]["a"]["events"] == 5
+    here.end(["a", "b"])
+    assert here.detectors["Sees"].seen == [("a", 10), ("a", 20), ("a", 20)]  # type: ignore[attr-defined]
+
+
+def test_late_events_that_are_wanted_are_told_and_delivered() -> None:
+    here = engine(["a", "b"], ["Sees"], policy="ordered", late="deliver")
+    there = engine([], ["SeesToo"], policy="ordered", late="deliver")
+    for events in ([b(1), a(10), a(20), a(15)], [a(30)]):
+        here.push(events)
+        there.receive([item for item in here.news() if item.type in "ab"])
+    assert here.late == there.late == []
+    for each in (*here.detectors.values(), *there.detectors.values()):
+        assert sorted(each.seen) == [("a", 10), ("a", 15), ("a", 20), ("b", 1)]  # type: ignore[attr-defined]
+
+
+def test_a_frontier_that_others_rely_on_does_not_move_back() -> None:
+    here = engine(["a"], policy="auto", timeout=10)
+    here.push([a(ts) for ts in range(0, 200, 10)])
+    told = of("a", here.news()).horizon
+    here.push([a(told + 1, "new"), a(told, "new")])  # a source that is far behind
+    assert [late.event.ts for late in here.late] == [told]
+    assert of("a", here.news()).horizon >= told
+
+
+def test_what_is_in_order_where_it_enters_is_not_late_whatever_comes_elsewhere() -> None:
+    here, there = engine(["a"], policy="ordered"), engine(["b"], ["Sees"], policy="ordered")
+    here.push([a(10), a(500)])
+    there.receive(here.news())
+    for ts in (5, 30, 30, 400):
+        there.push(b(ts))
+    assert there.late == [] and there.detectors["Sees"].seen == [("b", 5), ("a", 10), ("b", 30), ("b", 30)]  # type: ignore[attr-defined]
+
+
+# The end.
+
+
+@pytest.mark.parametrize("policy", ["auto", "ready", "ordered", "slack"])
+@pytest.mark.parametrize("form", [list, table])
+def test_the_end_goes_through_all_levels_and_engines(policy: str, form: Any) -> None:
+    first, second, third = (
+        engine(["a"], ["Low"], policy=policy, warmup=None if policy == "ordered" else 0),
+        engine(["b"], ["High"], policy=policy, warmup=None if policy == "ordered" else 0),
+        engine([], ["Top"], policy=policy, warmup=None if policy == "ordered" else 0),
+    )
+    found = first.push(form([a(ts) for ts in range(10, 100, 10)]))
+    found += second.receive(first.news()) + second.push(form([b(200)])) + third.receive(second.news())
+    found += first.end("a") + second.receive(first.news()) + third.receive(second.news())
+    assert third.stats()["detectors"]["Top"]["delivered"] < 10
+    found += second.end(["b"])
+    news = second.news()
+    assert [(item.type, item.horizon) for item in news] == [("b", FOREVER), ("high", FOREVER)]
+    found += third.receive(news)
+    assert {name: sum(o.detector == name for o in found) for name in ("Low", "High", "Top")} == {
+        "Low": 9, "High": 10, "Top": 10,
+    }  # fmt: skip
+    assert third.news()[-1].horizon == FOREVER
+
+
+def test_what_has_ended_cannot_be_pushed() -> None:
+    here = engine(["a", "b"], ["Sees"])
+    here.push([a(10), b(10)])
+    here.end(["a"])
+    before = here.save()
+    for more in ([b(20), a(20)], table([b(20), a(20)])):
+        with pytest.raises(ClosedError, match=r"push of \['a'\] after end"):
+            here.push(more)
+    assert here.save() == before
+    again = sl.Engine.load(before, hierarchy())
+    with pytest.raises(ClosedError):
+        again.push(a(20))
+    again.push(b(20))
+    assert again.end("b") == [] and again.buffered()["Sees"] == []
+
+
+def test_closing_ends_what_enters_here_and_no_more() -> None:
+    here, there = engine(["a"]), engine(["b"], ["Sees"])
+    here.push([a(10), a(20)])
+    there.push(b(15))
+    assert there.close() == [] and there.buffered()["Sees"] == [b(15)]
+    there.receive(here.news())
+    here.close()
+    there.receive(here.news())
+    assert there.detectors["Sees"].seen == [("a", 10), ("b", 15), ("a", 20)]  # type: ignore[attr-defined]
+
+
+def test_a_detector_waits_for_the_end_of_what_it_takes_unsorted_too() -> None:
+    class Eager(Sees):
+        publishes = ("eager",)
+        unsorted = ("b",)
+
+        def on_event(self, event: sl.Event) -> Any:
+            yield event.derive("eager")
+
+    here = sl.Engine(sl.Hierarchy([Eager()], clock="a"), sensors=["a", "b"], warmup=0)
+    here.push([a(10), b(5)])
+    here.end("a")
+    assert of("eager", here.news()).horizon < FOREVER
+    here.push(b(20))
+    here.end("b")
+    assert of("eager", here.news()).horizon == FOREVER
+
+
+# Detectors that move.
+
+
+def test_a_detector_gets_what_it_has_missed_and_nobody_else_does() -> None:
+    here, there = engine(["a"], ["Sees"], policy="ordered"), engine(["b"], ["SeesToo"], policy="ordered")
+    here.push(table([a(ts) for ts in (10, 20, 30)]))
+    there.receive([of("a", here.news())])
+    there.push(table([b(ts) for ts in (5, 15, 25)]))
+    here.receive([of("b", there.news())])
+    data = here.detach("Sees")
+    here.push(table([a(40)]))
+    there.push(table([b(35)]))
+    missed = [item for item in (*here.news(), *there.news()) if item.type in "ab"]
+    there.receive([item for item in missed if item.type == "a"])
+    there.attach(data, missed)
+    here.end("a")
+    there.end("b")
+    there.receive(here.news())
+    expected = [("b", 5), ("a", 10), ("b", 15), ("a", 20), ("b", 25), ("a", 30), ("b", 35), ("a", 40)]
+    assert there.detectors["Sees"].seen == there.detectors["SeesToo"].seen == expected  # type: ignore[attr-defined]
+
+
+def test_what_waits_here_for_others_does_not_come_to_who_joins() -> None:
+    here, there = engine(["b"], ["Sees"], warmup=9), engine(["a"], ["SeesToo"], warmup=9)
+    there.push(table([a(ts) for ts in (10, 20, 30)]))  # waits for news of "b"
+    here.receive([of("a", there.news())])
+    assert len(here.buffered()["Sees"]) == len(there.buffered()["SeesToo"]) == 3
+    there.attach(here.detach("Sees"))
+    assert there.buffered()["Sees"] == there.buffered()["SeesToo"] == [a(10), a(20), a(30)]
+
+
+def test_nothing_is_learnt_of_inputs_from_another_engine() -> None:
+    here, there = engine(["a", "b"], ["Sees"]), engine([])
+    here.push([a(ts) for ts in range(0, 100, 10)])
+    there.attach(here.detach("Sees"))
+    known = there.stats()["types"]["a"]
+    assert (known["events"], known["sources"], known["K"]) == (0, 0, 0)
+    assert there.stats()["clk"] == 90
+
+
+def test_by_slack_a_detector_starts_from_the_delays_it_is_given() -> None:
+    here, there = engine(["a", "b"], ["Sees"], policy="slack"), engine([], policy="slack")
+    here.push([a(100), b(80), a(110)])
+    data = here.detach("Sees")
+    there.receive([sl.News("a", (a(100), a(101)), (), 0, 0, 101)])
+    there.attach(data, delays={"a": 35, "b": 70})
+    types = there.stats()["types"]
+    assert (types["a"]["K"], types["b"]["K"]) == (0, 70)  # of "a" something is known
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"missed": [sl.News("low", (), (), 0, 0, 0)]}, "does not listen to"),
+        ({"missed": ["a"]}, "what news"),
+        ({"missed": [sl.News("a", (b(3),), (), 0, 0, 0)]}, "holds what cannot be its events"),
+        ({"delays": {"low": 3}}, "does not listen to"),
+        ({"delays": {"a": -3}}, r"delays\['a'\]=-3"),
+    ],
+)
+def test_a_detector_is_not_attached_with_what_is_not_its_own(arguments: dict[str, Any], message: str) -> None:
+    here, there = engine(["a"], ["Sees"]), engine(["b"])
+    data, before = here.detach("Sees"), there.save()
+    with pytest.raises(ConfigError, match=message):
+        there.attach(data, **arguments)
+    assert there.save() == before
+
+
+# Checkpoints.
+
+
+@pytest.mark.parametrize("form", [list, table])
+def test_a_restart_keeps_what_was_told_and_what_was_not(form: Any) -> None:
+    def loaded(one: sl.Engine) -> sl.Engine:
+        return sl.Engine.load(one.save(), hierarchy())
+
+    here, there = engine(["a"]), engine(["b"], ["Sees"])
+    here.push(form([a(10), a(20), a(5), a(30)]))
+    news = loaded(here).news()
+    assert list(of("a", news).events) == list(of("a", here.news()).events)
+    there.push(form([b(15)]))
+    there.receive(news)
+    other = loaded(there)
+    assert other.buffered() == there.buffered() and other.stats() == there.stats()
+    for each in (there, other):
+        each.end("b")
+        each.receive([sl.News("a", (), (), FOREVER, 0, 30)])
+    assert [d.seen for d in other.detectors.values()] == [d.seen for d in there.detectors.values()]  # type: ignore[attr-defined]
+    assert loaded(other).buffered()["Sees"] == []
+
+
+# Wrong use.
+
+
+def batch(events: list[sl.Event], **columns: Any) -> sl.Batch:
+    made = sl.Batch.of_events("a", events, A.fields)
+    own = {"ts": made.ts, "slots": made.sources[0], "seq": made.seq}
+    own |= {name: columns.pop(name) for name in list(columns) if name in own}
+    payload = {field: made[field] for field in made.fields} | columns
+    payload = {field: column for field, column in payload.items() if column is not None}
+    return sl.Batch("a", own["ts"], own["slots"], own["seq"], payload, columns.pop("names", ["s"]))
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        (sl.News("b", (b(3),), (), 0, 0, 0), "it enters this engine"),
+        (sl.News("sight", (), (), 0, 0, 0), "'Sees' runs in this engine"),
+        (sl.News("zzz", (), (), 0, 0, 0), "which no detector of the hierarchy publishes or listens to"),
+        (sl.News("a", (b(3),), (), 0, 0, 0), "not all of them are events of this type"),
+        (sl.News("a", (sl.Event("a", 2.5),), (), 0, 0, 0), "whole time stamps"),  # type: ignore[arg-type]
+        (sl.News("a", (sl.Event("a", 3, x=0.5),), (), 0, 0, 0), "cannot be its events"),
+        (sl.News("a", sl.Batch.of_events("b", [b(3)]), (), 0, 0, 0), "a batch of 'b'"),
+        (sl.News("a", batch([a(3)], x=None), (), 0, 0, 0), "lack the field 'x'"),
+        (sl.News("a", batch([a(3)], x=np.array([0.5])), (), 0, 0, 0), "'x' is of float64, and declared as float32"),
+        (sl.News("a", batch([a(3)], more=np.array([1, 2])[:0]), (), 0, 0, 0), "'more' has 0 values for 1 events"),
+        (sl.News("a", batch([a(3)], ts=np.array([-1])), (), 0, 0, 0), "go from 0 to"),
+        (sl.News("a", batch([a(3)], ts=np.array([3.0])), (), 0, 0, 0), "not whole"),
+        (sl.News("a", batch([a(3)], seq=np.array([-2])), (), 0, 0, 0), "go from 0 to"),
+        (sl.News("a", batch([a(3)], slots=np.array([1])), (), 0, 0, 0), "not among those named"),
+        (sl.News("a", sl.Batch("a", *3 * [np.zeros(1, int)], {}, [2.5]), (), 0, 0, 0), "2.5 is neither"),  # type: ignore[arg-type, list-item]
+        (sl.News("a", None, (), 0, 0, 0), "cannot be its events"),  # type: ignore[arg-type]
+        (sl.News("a", (), (), FOREVER + 1, 0, 0), "horizon="),
+        (sl.News("a", (), (), 0, 0, 1.5), "clk=1.5"),  # type: ignore[arg-type]
+        (sl.News("low", (), ("x",), 0, 0, 0), "warnings='x'"),  # type: ignore[arg-type]
+        (sl.News("low", (sl.Event("low", -4),), (), 0, 0, 0), "go from 0 to"),
+        (sl.News("low", (), (), 0, -1, 0), "back=-1"),
+        (sl.News("low", (), (), 0, 0, 0, -1), "K=-1"),
+    ],
+)
+def test_news_that_cannot_be_is_refused_and_changes_nothing(item: sl.News, message: str) -> None:
+    there = engine(["b"], ["High", "Sees"])
+    there.push([b(10), b(20)])
+    before = there.save()
+    with pytest.raises(ConfigError, match=message):
+        there.receive([sl.News("a", (a(3),), (), 0, 0, 3), item])
+    assert there.save() == before
+
+
+def test_what_enters_elsewhere_is_quarantined_if_it_is_pushed() -> None:
+    here = engine(["a"])
+    for more in ([b(3)], table([b(3)])):
+        here.push(more)
+    assert [(q.event, q.reason) for q in here.quarantined] == 2 * [(b(3), "unknown type")]
+    assert "does not enter here (sensors=['a'])" in here.quarantined[0].detail
+
+
+def test_a_table_without_types_is_of_the_one_type_that_enters() -> None:
+    here = engine(["b"])
+    here.push(pa.table({"ts": [1, 2]}))
+    assert of("b", here.news()).events.ts.tolist() == [1, 2]  # type: ignore[union-attr]
+
+
+def test_only_sensor_types_can_enter_and_only_what_enters_can_end() -> None:
+    with pytest.raises(ConfigError, match=r"sensors=\['low'\] are not sensor types"):
+        engine(["a", "low"])
+    with pytest.raises(ConfigError, match=r"end\(\['b'\]\): these do not enter here"):
+        engine(["a"]).end(["a", "b"])
+
+
+def test_what_nobody_collects_counts_against_the_limit() -> None:
+    here = engine(["a"], max_buffered=3)
+    with pytest.raises(BufferLimitError, match=r"call engine.news\(\)"):
+        here.push([a(ts) for ts in range(4)])
+    assert len(of("a", here.news()).events) == 4
+    here.push([a(9)])
