@@ -109,7 +109,7 @@ def unpack(
         channel.back = max(channel.back, backs[channel.name])
     for channel, delay in known_delays:
         if channel.experience == 0 and channel.uses_slack:
-            channel.start_from(delay)
+            channel.suppose(delay)
     part.unit.renumber(max(0, intake.position - 1))
     topology.add(part)
     if early is not None:

@@ -34,6 +34,8 @@ class Exchange:
         self.feeds: dict[str, Feed] = {}
         #: The number that a type had here when it last stopped leaving or coming: so far the engine knows of it.
         self.known: dict[str, int] = {}
+        published = [kind for name in hierarchy.names for kind in hierarchy.published(name)]
+        self._order = (*hierarchy.sensor_types, *published)
 
     # Types that leave.
 
@@ -56,8 +58,7 @@ class Exchange:
 
     def due(self, node: str) -> list[Item]:
         """What to send to a node now, lower levels first."""
-        order = [*self.hierarchy.sensor_types, *(k for d in self.hierarchy.names for k in self.hierarchy.published(d))]
-        there = [self.outgoing[kind] for kind in order if kind in self.outgoing]
+        there = [self.outgoing[kind] for kind in self._order if kind in self.outgoing]
         return [item for outgoing in there if node in outgoing.subscribers for item in outgoing.due(node)]
 
     def standings(self, node: str) -> list[Item]:

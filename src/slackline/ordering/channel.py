@@ -82,6 +82,10 @@ class Channel(ABC):
         """Begin with a known delay instead of a warm-up: K is that, and follows what is measured from then on."""
         delays.start_from(self.ints, delay)
 
+    def suppose(self, delay: int) -> None:
+        """K is that until a delay is measured here."""
+        delays.suppose(self.ints, delay)
+
     @abstractmethod
     def follow(self, position: int, clk: int) -> None:
         """Let the frontier follow the clock, where nothing else has happened."""

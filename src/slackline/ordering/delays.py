@@ -64,6 +64,12 @@ def start_from(ints: npt.NDArray[np.int64], delay: int) -> None:
     ints[CALIBRATED] = 1
 
 
+def suppose(ints: npt.NDArray[np.int64], delay: int) -> None:
+    """Begin with a delay that is only supposed: it counts until the first one is measured [Migration, algorithm 1]."""
+    ints[K] = delay
+    ints[CALIBRATED] = 1
+
+
 @njit(cache=True, inline="always")
 def note(ints, floats, ts, clk):  # type: ignore[no-untyped-def]
     """An event (or a pseudo event) arrived; the next clock update will tell its delay."""
