@@ -19,6 +19,9 @@ from slackline.nodes.handover import Handovers
 from slackline.nodes.membership import Asked, Happening, Lost, Membership, Met, Said
 from slackline.ordering.constants import NEVER
 
+#: A message with events is sent when it has so many bytes.
+MESSAGE_BYTES = 4 * 1024 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class Card:
@@ -69,11 +72,12 @@ class Conversation:
 
     # Who is there.
 
-    def hello(self) -> m.Hello:
+    def hello(self, now: float) -> m.Hello:
         card, membership = self.card, self.membership
         knows = {peer.name: peer.address for peer in membership.peers.values() if peer.address}
         runs, enters = dict(self.handovers.runs), list(card.enters)
-        return m.Hello(membership.identity, card.application, card.fingerprint, runs, enters, card.address, knows)
+        age = membership.age(now)
+        return m.Hello(membership.identity, age, card.application, card.fingerprint, runs, enters, card.address, knows)
 
     def objection(self, sender: str, hello: m.Hello) -> str | None:
         """Why a node cannot be met; None if it can."""
@@ -85,7 +89,8 @@ class Conversation:
                 f"{sender!r} has another version of the application (fingerprint {hello.fingerprint}, on {card.name!r} "
                 f"{card.fingerprint}): install the same code, and give the same options"
             )
-        return self.directory.objection(card.name, sender, hello.runs, hello.enters)
+        there = [card.name, *self.membership.there()]
+        return self.directory.objection(sender, hello.runs, hello.enters, there)
 
     def happen(self, happenings: list[Happening], now: float) -> None:
         """Take note of what happened. The first ProtocolError is raised when all have had their turn."""
@@ -265,3 +270,24 @@ class Conversation:
                 if kind not in exchange.outgoing:
                     wanted.setdefault(kind, Want(False, True))
         return wanted
+
+    def publish(self) -> None:
+        """Send everybody what is new for them."""
+        keep = self.exchange.settings.keep
+        for kind in self.exchange.trim():
+            self.note(
+                "warning",
+                f"more than {keep} events of type {kind!r} wait for a node that is gone; the oldest are given up, and "
+                f"it will miss them.",
+            )
+        for peer in self.membership.there():
+            items: list[m.Item] = []
+            size = 0
+            for item in self.exchange.due(peer):
+                items.append(item)
+                size += len(item.events)
+                if size > MESSAGE_BYTES:
+                    self.membership.tell(peer, m.Data(items))
+                    items, size = [], 0
+            if items:
+                self.membership.tell(peer, m.Data(items))

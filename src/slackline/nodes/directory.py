@@ -54,19 +54,20 @@ class Directory:
         detectors = [name for name in self.hierarchy.names if self.host(name) is None]
         return detectors, [kind for kind in self.hierarchy.sensor_types if self.publisher(kind) is None]
 
-    def objection(self, name: str, node: str, runs: Mapping[str, int], enters: Iterable[str]) -> str | None:
-        """Why a node cannot be in a network with ``name``, going by what it runs and lets in; None if it can.
+    def objection(self, node: str, runs: Mapping[str, int], enters: Iterable[str], there: Iterable[str]) -> str | None:
+        """Why a node cannot be in a network with those who are there, by what it runs and lets in; None if it can.
 
         Another term is no objection: a detector has changed hands, and who was left behind gives way.
         """
-        mine = self.runs.get(name, {})
-        twice = sorted(detector for detector, term in runs.items() if mine.get(detector) == term)
-        if twice:
-            return (
-                f"{node!r} claims the detectors {twice}, which run on {name!r}; start it without them, and move them "
-                f"with `slackline migrate`"
-            )
-        both = sorted(set(enters) & set(self.enters.get(name, ())))
-        if both:
-            return f"{node!r} lets in {both}, which enter at {name!r}; a sensor type has one ingress"
+        for other in there:
+            known = self.runs.get(other, {})
+            twice = sorted(detector for detector, term in runs.items() if known.get(detector) == term)
+            if other != node and twice:
+                return (
+                    f"{node!r} claims the detectors {twice}, which run on {other!r}; start it without them, and move "
+                    f"them with `slackline migrate`"
+                )
+            both = sorted(set(enters) & set(self.enters.get(other, ())))
+            if other != node and both:
+                return f"{node!r} lets in {both}, which enter at {other!r}; a sensor type has one ingress"
         return None

@@ -28,7 +28,7 @@ from slackline.nodes.exchange import Exchange, Want
 from slackline.nodes.feed import Portion, Publisher, portion_of
 from slackline.nodes.membership import Membership
 from slackline.nodes.messages import Ask, Data, Declined, Enough, InputDelays, Outlet, State, Taken
-from slackline.nodes.moves import Arriving, Leaving, in_order, missed_of
+from slackline.nodes.moves import Arriving, Leaving, in_order, missed_of, unsound
 from slackline.ordering.constants import NEVER
 
 
@@ -113,14 +113,17 @@ class Handovers:
         if arriving is None or arriving.source != source or arriving.state is not None:
             self.membership.send(source, Declined(body.detector, body.term, f"{self.name!r} does not expect it"))
             return
-        if set(body.positions) != set(arriving.covered):
-            self._fail(arriving, f"{source!r} sent it with other inputs than it has")
-            return
         arriving.state, arriving.state_at = body, now
+        published = self.engine.hierarchy.published(body.detector)
+        wrong = unsound(body, arriving.covered, published)
+        if wrong is not None:
+            self._fail(arriving, f"{source!r} sent it with {wrong}")
+            return
         for kind, position in body.positions.items():
-            if not self.exchange.number(kind):
-                self.exchange.feeds[kind].next = arriving.recorded[kind] = position + 1
-                self.exchange.feeds[kind].durable = position
+            feed = self.exchange.feeds.get(kind)
+            if feed is not None and not feed.next:
+                feed.next = arriving.recorded[kind] = position + 1
+                feed.durable = position
 
     def on_forwarded(self, detector: str, portions: Iterable[Portion]) -> None:
         """Inputs that the source got after it had sent the state, or that it knows we do not get."""

@@ -17,6 +17,8 @@ from slackline.nodes.session import Session
 
 #: Seconds after which something that was not answered is said again, at first.
 RESEND_AFTER = 0.2
+LONGEST_NAME = 100
+MOST_PEERS = 1000
 
 
 @dataclass(slots=True)
@@ -80,6 +82,8 @@ class Membership:
         self.incarnation = incarnation
         self.lost_after = lost_after
         self.peers: dict[str, Peer] = {}
+        #: Since when we are part of a network that works.
+        self.ready_since: float | None = None
         #: Where nodes are to be reached, by name, as far as somebody has said.
         self.addresses: dict[str, str] = {}
         #: Who does not want us, and why.
@@ -112,7 +116,8 @@ class Membership:
         if isinstance(body, Query | Order) and not envelope.number:
             return [Asked(link, body)]
         if isinstance(body, TurnedAway):
-            self.turned_away = self.turned_away or body.reason
+            if self.ready_since is None:
+                self.turned_away = self.turned_away or body.reason
             return []
         if isinstance(body, Hello):
             return self._meet(link, envelope, body, now, objection)
@@ -137,6 +142,8 @@ class Membership:
         sender = envelope.sender
         reason = self._stranger(sender, hello) or objection(sender, hello)
         if reason is not None:
+            if (hello.age, self.name) > (self.age(now), sender):  # of two that cannot be in one network, the younger
+                self.turned_away = self.turned_away or reason
             self._say(link, TurnedAway(reason), envelope.incarnation)
             self._strangers.pop(link, None)
             self._cut.append(link)
@@ -166,12 +173,20 @@ class Membership:
         return [] if was_there and not anew else [Met(sender, hello, anew)]
 
     def _stranger(self, sender: str, hello: Hello) -> str | None:
+        if not sender or len(sender) > LONGEST_NAME or not sender.isprintable():
+            return f"a node cannot be called {sender[:LONGEST_NAME]!r}"
+        if len(self.peers) >= MOST_PEERS and sender not in self.peers:
+            return f"there are {MOST_PEERS} nodes already"
         if sender == self.name:
             return f"there is a node called {sender!r} already; give each its own --name"
         known = self.peers.get(sender)
         if known is not None and known.identity != hello.identity and known.is_there:
             return f"there is another node called {sender!r} already; give each its own --name"
         return None
+
+    def age(self, now: float) -> float:
+        """For how long we have been part of a network that works."""
+        return 0.0 if self.ready_since is None else now - self.ready_since
 
     def tick(self, now: float) -> list[Happening]:
         """Time has passed: who has said nothing for too long is lost."""

@@ -37,12 +37,14 @@ class Hello(_Body, frozen=True):
     """Who we are: said first on every link, and again until the other has said it too.
 
     ``identity`` is drawn once and kept in checkpoints, so that a node that comes back is told from another of its name.
+    ``age`` is for how long it has been part of a network that works: if two cannot be in one, the younger goes.
     ``application`` and ``fingerprint`` must be the same for all. ``runs`` has the detectors here with their terms,
     ``enters`` the sensor types that enter here. ``address`` is where others may reach us, ``knows`` the addresses of
     others; they mean something to hosts only.
     """
 
     identity: int
+    age: float
     application: str
     fingerprint: str
     runs: dict[str, int]

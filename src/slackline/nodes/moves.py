@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slackline.core.outcome import News
-from slackline.nodes.feed import Portion
-from slackline.nodes.messages import InputDelays, State
+from slackline.nodes.feed import Portion, portion_of
+from slackline.nodes.messages import InputDelays, ProtocolError, State
+from slackline.ordering.constants import FOREVER, NEVER
 
 Records = dict[str, list[Portion]]
 
@@ -70,6 +71,30 @@ class Leaving:
     covered: dict[str, int]
     records: Records = field(default_factory=dict)
     is_taken: bool = False
+
+
+def unsound(state: State, inputs: Iterable[str], published: Iterable[str]) -> str | None:
+    """What no node sends as a state of a detector with these inputs and publications; None if nothing is wrong."""
+    if set(state.positions) != set(inputs) or any(position < 0 for position in state.positions.values()):
+        return "positions of other inputs than it has"
+    if set(state.outlets) != set(published) or state.term < 1:
+        return "other publications than it has"
+    for kind, outlet in state.outlets.items():
+        numbers = [outlet.kept[0].first if outlet.kept else outlet.next]
+        for item in outlet.kept:
+            if item.type != kind or item.first != numbers[-1] or item.count < 1:
+                return f"events of type {kind!r} that are not in order"
+            try:
+                portion_of(item, True)
+            except ProtocolError as error:
+                return f"events that cannot be read: {error}"
+            numbers.append(item.first + item.count)
+        told = NEVER <= outlet.horizon <= FOREVER and 0 <= outlet.back <= FOREVER
+        if numbers[-1] != outlet.next or outlet.next < 1 or not told:
+            return f"numbers of type {kind!r} that cannot be"
+        if any(first < 1 or durable < 0 for first, durable, _, _ in outlet.subscribers.values()):
+            return f"subscribers of type {kind!r} that cannot be"
+    return None
 
 
 def missed_of(state: State, records: Records) -> list[News]:

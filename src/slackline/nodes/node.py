@@ -34,13 +34,10 @@ from slackline.nodes.exchange import Exchange
 from slackline.nodes.feed import Portion
 from slackline.nodes.fingerprint import fingerprint
 from slackline.nodes.handover import Handovers
-from slackline.nodes.membership import Membership
+from slackline.nodes.membership import LONGEST_NAME, Membership
 from slackline.nodes.overview import figures_of, overview_of
 from slackline.nodes.settings import NodeSettings
 from slackline.ordering.constants import FOREVER
-
-#: A data message is cut when it has so many bytes.
-MESSAGE_BYTES = 4 * 1024 * 1024
 
 
 class Node:
@@ -67,8 +64,8 @@ class Node:
         settings: NodeSettings | None = None,
         **engine_options: Any,
     ) -> None:
-        if not name or len(name) > 100 or not name.isprintable():
-            raise ConfigError(f"a node called {name!r}; a name has 1 to 100 printable characters.")
+        if not name or len(name) > LONGEST_NAME or not name.isprintable():
+            raise ConfigError(f"a node called {name!r}; a name has 1 to {LONGEST_NAME} printable characters.")
         if engine_options.get("late") == "deliver":
             raise ConfigError("late='deliver' would make what is found depend on where it runs; nodes divert.")
         engine = Engine(hierarchy, detectors=list(detectors), sensors=list(ingress), **engine_options)
@@ -169,11 +166,11 @@ class Node:
         self._beat(now)
         if self._handovers.changed:
             self._talk.announce()
-        self._publish()
+        self._talk.publish()
         self._save(now)
         actions, self._actions = self._actions, Actions()
         actions.outputs += self._talk.take_outputs()
-        actions.messages += self._membership.due(now, self._talk.hello)
+        actions.messages += self._membership.due(now, lambda: self._talk.hello(now))
         actions.cut = self._membership.cut()
         actions.call_at = self._call_at(now)
         actions.late, actions.quarantined = self._engine.drain()
@@ -246,23 +243,6 @@ class Node:
         waits = [each["waits_for"] for each in self._engine.stats()["detectors"].values()]
         return {wait["type"] for wait in waits if wait is not None}
 
-    def _publish(self) -> None:
-        """Send everybody what is new for them."""
-        for kind in self._exchange.trim():
-            self._note("warning", f"more than {self.settings.keep} events of type {kind!r} wait for a node that is "
-                                  f"gone; the oldest are given up, and it will miss them.")  # fmt: skip
-        for peer in self._membership.there():
-            items: list[m.Item] = []
-            size = 0
-            for item in self._exchange.due(peer):
-                items.append(item)
-                size += len(item.events)
-                if size > MESSAGE_BYTES:
-                    self._membership.tell(peer, m.Data(items))
-                    items, size = [], 0
-            if items:
-                self._membership.tell(peer, m.Data(items))
-
     def _beat(self, now: float) -> None:
         if now >= self._acknowledge_at:
             self._acknowledge_at = now + self.settings.beat / 4
@@ -292,9 +272,12 @@ class Node:
 
     def _has_started(self, now: float) -> bool:
         """Whether work goes on: after a crash, when those who were there have told what they run, or are gone."""
-        if self._began is not None and now - self._began >= self.settings.lost_after:
+        if self._waited(now):
             self._talk.awaits = set()
-        return not self._talk.awaits
+        return not self._talk.awaits and self.failed is None
+
+    def _waited(self, now: float) -> bool:
+        return self._began is not None and now - self._began >= self.settings.lost_after
 
     def _look_around(self, now: float) -> None:
         """Whether everybody is there who is needed to begin; if not for long, say who is not."""
@@ -302,7 +285,9 @@ class Node:
             return
         detectors, kinds = self._directory.missing()
         self._is_ready = not detectors and not kinds
-        if not self._is_ready and not self._has_complained and now - (self._began or now) >= self.settings.lost_after:
+        if self._is_ready:
+            self._membership.ready_since = now
+        elif not self._has_complained and self._waited(now):
             self._has_complained = True
             lacks = [f"no node runs the detectors {detectors} (--run)"] if detectors else []
             lacks += [f"the sensor types {kinds} enter nowhere (--ingress)"] if kinds else []
@@ -338,7 +323,7 @@ class Node:
     @property
     def failed(self) -> str | None:
         """Why the network does not want this node; None if it does."""
-        return None if self._is_ready else self._membership.turned_away
+        return self._membership.turned_away
 
     def addresses(self) -> dict[str, str]:
         """Where other nodes are to be reached, by name, as far as they have said."""

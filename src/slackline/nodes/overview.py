@@ -52,7 +52,7 @@ def overview_of(
     nodes = {name: {"state": "here", "load": load, "round_trip": None, **figures}}
     for peer in membership.peers.values():
         state = "left" if peer.has_left else "there" if peer.is_there else "lost"
-        nodes[peer.name] = {"state": state, "load": peer.load, "round_trip": peer.session.rtt, **peer.figures}
+        nodes[peer.name] = {**peer.figures, "state": state, "load": peer.load, "round_trip": peer.session.rtt}
     for node, shown in nodes.items():
         shown["runs"] = sorted(directory.runs.get(node, {}))
         shown["enters"] = list(directory.enters.get(node, ()))

@@ -218,7 +218,7 @@ def test_what_may_get_lost_goes_out_once() -> None:
 
 def test_before_the_meeting_only_what_has_no_number_is_said_and_heard() -> None:
     here, there = Session("here", 3, RESEND), Session("there", 5, RESEND)
-    hello = Hello(1, "app", "f", {}, [])
+    hello = Hello(1, 0.0, "app", "f", {}, [])
     here.send(body(0))
     here.tell(hello)
     (envelope,) = here.due(0.0)
