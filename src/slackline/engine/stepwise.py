@@ -198,6 +198,7 @@ class Stepwise:
         for item in news:
             sensor = topology.sensors.get(item.type)
             if sensor is not None:
+                sensor.follow(position, before)
                 sensor.tell(item.horizon, item.K)
                 sensor.step(-1, 0, position, clk, clk)
                 continue
