@@ -148,10 +148,9 @@ class Stepwise:
             if intake.anew:
                 channel.begin_anew(slot)
             channel.step(slot, event.ts, position, before, clk)
-            if moved:
-                if self._unmeasured:
-                    self._measure(channel, position, before, clk)
-            elif not channel.is_clock:
+            if moved and self._unmeasured:
+                self._measure(channel, position, before, clk)
+            if not channel.is_clock:  # one that moved the clock as its aid is measured when it moves next, as any other
                 self._unmeasured[channel.name] = channel
             if self.topology.named is None or self._enters(event, channel, reached, position):
                 self._offer(event, channel, position)
@@ -198,6 +197,7 @@ class Stepwise:
         for item in news:
             sensor = topology.sensors.get(item.type)
             if sensor is not None:
+                sensor.follow(position, before)
                 sensor.tell(item.horizon, item.K)
                 sensor.step(-1, 0, position, clk, clk)
                 continue

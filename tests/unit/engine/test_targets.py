@@ -89,3 +89,22 @@ def test_what_waits_in_a_sparse_stream_comes_out_when_time_has_passed(as_table: 
     assert engine.push([], now=int(arrival[-1]) + 1) == []
     found = engine.push([], now=int(arrival[-1]) + 3_600_000)
     assert len(found) > 0 and not engine.buffered()["One"]
+
+
+def test_an_aid_that_moves_the_clock_is_measured_alike_as_events_and_as_a_table() -> None:
+    class Any3(sl.Detector):
+        listens, publishes = ("ball", "door", "lamp"), ("found",)
+
+        def on_event(self, event: sl.Event):
+            yield event.derive("found")
+
+    ts = [11, 12, 20, 22, 28, 31, 32, 39, 41, 42, 50, 50, 53, 59, 60, 62, 70, 80]
+    kinds = {"b": "ball", "d": "door", "l": "lamp"}
+    stream = [sl.Event(kinds[kind], at, source="s") for kind, at in zip("lblbdlbdblbdlbdldd", ts, strict=True)]
+    rows = pa.table({name: [getattr(event, name) for event in stream] for name in ("type", "ts", "source")})
+    known = []
+    for arrivals in (stream, rows):
+        engine = sl.Engine(sl.Hierarchy([Any3()], clock="ball", clock_aids="door"))
+        engine.push(arrivals)
+        known.append({name: figures["K"] for name, figures in engine.stats()["types"].items()})
+    assert known[0] == known[1] and known[0]["door"] == 10
