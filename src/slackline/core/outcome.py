@@ -72,7 +72,8 @@ class News(NamedTuple):
     Of a sensor type that enters there: ``events`` are a batch in the order of arrival, of what was let in and is not
     late, and ``horizon`` is the type's frontier. A horizon beyond all time stamps is the end of either.
 
-    ``clk`` is stream time there, ``K`` how long the publisher, or the type, waits.
+    ``clk`` is stream time there, ``K`` how long the publisher, or the type, waits. ``far`` is how long a sensor type of
+    which nothing is known is waited for there, after all that was heard; -1: too little was.
     """
 
     type: str
@@ -82,3 +83,4 @@ class News(NamedTuple):
     back: int
     clk: int
     K: int = 0
+    far: int = -1

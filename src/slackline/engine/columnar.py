@@ -84,6 +84,7 @@ class Columnar:
         lots = lots_of(topology, heard.rows)
         clk = clock_through(intake, lots, max([item.clk for item in heard.items], default=NEVER))
         first, hearing = position if lots else max(0, position - 1), topology.hearing
+        topology.borrow(heard.items, int(clk[-1]))
         nothing = np.full(len(clk), NEVER)
         said = None if topology.evidence.late_target is None else hearing.run(nothing, before, clk)
         elapsed = np.full(len(clk), hearing.reached) if hearing.reached > NEVER else None

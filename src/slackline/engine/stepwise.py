@@ -194,6 +194,8 @@ class Stepwise:
             part.settle(position, before)
         if moved:
             self._measure(None, position, before, clk)
+        if topology.borrow(news, clk):
+            parts = topology.parts
         for item in news:
             sensor = topology.sensors.get(item.type)
             if sensor is not None:

@@ -27,10 +27,14 @@ from slackline.engine.outbox import Outbox
 from slackline.engine.tables import Lot
 from slackline.engine.topology import Topology
 from slackline.ordering.constants import FOREVER, NEVER, SLACK
+from slackline.ordering.hearing import SILENT
 
 Ints = npt.NDArray[np.int64]
 
-_NUMBERS = (("horizon", NEVER, FOREVER), ("back", 0, FOREVER + 1), ("clk", NEVER, MAX_TS), ("K", 0, FOREVER))
+_NUMBERS = (
+    ("horizon", NEVER, FOREVER), ("back", 0, FOREVER + 1), ("clk", NEVER, MAX_TS), ("K", 0, FOREVER),
+    ("far", SILENT, FOREVER),
+)  # fmt: skip
 
 
 def news(topology: Topology, outbox: Outbox, clk: int) -> list[News]:
@@ -39,8 +43,9 @@ def news(topology: Topology, outbox: Outbox, clk: int) -> list[News]:
     Where sensor types are named, of all that enter or are published here, as far as there is anything new.
     """
     told = []
+    far = topology.hearing.sure
     for name, sensor in topology.entering.items() if topology.named is not None else ():
-        told.append(News(name, outbox.entered.take(name), (), max(sensor.frontier, NEVER), 0, clk, sensor.K))
+        told.append(News(name, outbox.entered.take(name), (), max(sensor.frontier, NEVER), 0, clk, sensor.K, far))
     for part in topology.parts:
         for channel in part.publishes:
             if channel.name in outbox.exported:
@@ -142,7 +147,7 @@ def _both(first: News, then: News) -> News:
     """News of one type that came in two pieces."""
     horizon, back, clk = (max(getattr(item, what) for item in (first, then)) for what in ("horizon", "back", "clk"))
     events, warnings = (*first.events, *then.events), (*first.warnings, *then.warnings)
-    return News(first.type, events, warnings, horizon, back, clk, then.K)
+    return News(first.type, events, warnings, horizon, back, clk, then.K, max(first.far, then.far))
 
 
 def checked_entering(topology: Topology, types: Iterable[str]) -> list[str]:

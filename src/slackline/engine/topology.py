@@ -7,18 +7,19 @@ publisher runs elsewhere, or which enters elsewhere, has a channel all the same:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from slackline.core.calibration import Calibration
 from slackline.core.errors import StateError
 from slackline.core.hierarchy import Hierarchy
+from slackline.core.outcome import News
 from slackline.core.types import type_names
 from slackline.ordering.channel import Channel, DerivedChannel, Evidence, SensorChannel
 from slackline.ordering.clock import AIDS, NO_CLOCK, SETS
 from slackline.ordering.constants import LATE_TARGET, NEVER, ORDERED, SLACK
-from slackline.ordering.hearing import Hearing
+from slackline.ordering.hearing import SILENT, Hearing
 from slackline.running.part import Part
 from slackline.running.runner import Runner
 
@@ -173,6 +174,15 @@ class Topology:
         here = {part.name for part in self.parts}
         wanted = {kind for name, kinds in self.hierarchy.listens.items() if name not in here for kind in kinds}
         return [channel.name for part in self.parts for channel in part.publishes if channel.name in wanted]
+
+    def borrow(self, news: Iterable[News], clk: int) -> bool:
+        """Take over what was heard of delays elsewhere, where too little was here; whether that changes anything."""
+        far = max([item.far for item in news], default=SILENT)
+        if self.evidence.late_target is None or not self.hearing.borrow(far, clk):
+            return False
+        for sensor in self.sensors.values():
+            sensor.as_of = NEVER
+        return True
 
     # What is asked of all.
 

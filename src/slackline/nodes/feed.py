@@ -69,14 +69,15 @@ class Portion(NamedTuple):
 
 def portion_of(item: Item, derived: bool) -> Portion:
     """An item, read and checked."""
-    sound = item.first >= 1 and item.count >= 0 and item.back >= 0 and 0 <= item.K <= FOREVER
-    if not sound or not all(NEVER <= ts <= FOREVER for ts in (item.horizon, item.clk)) or item.back > FOREVER:
+    sound = item.first >= 1 and item.count >= 0 and 0 <= item.back <= FOREVER and 0 <= item.K <= FOREVER
+    told = all(NEVER <= ts <= FOREVER for ts in (item.horizon, item.clk)) and -1 <= item.far <= FOREVER
+    if not sound or not told:
         raise ProtocolError(f"an item of type {item.type!r} whose numbers cannot be.")
     if any(not 2 * NEVER <= ts <= FOREVER for ts in item.warnings):
         raise ProtocolError(f"an item of type {item.type!r} with a warning that cannot be.")
     read = wire.unpacked_events if derived else wire.unpacked
     events = read(item.type, item.events, item.count)
-    news = News(item.type, events, tuple(item.warnings), item.horizon, item.back, item.clk, item.K)
+    news = News(item.type, events, tuple(item.warnings), item.horizon, item.back, item.clk, item.K, item.far)
     return Portion(item.first, news, item)
 
 

@@ -53,7 +53,7 @@ class Outgoing:
         #: The number of the next event.
         self.next = 1
         self.kept: list[Item] = []
-        self.horizon, self.back, self.clk, self.K = NEVER, 0, NEVER, 0
+        self.horizon, self.back, self.clk, self.K, self.far = NEVER, 0, NEVER, 0, -1
         self.subscribers: dict[str, Subscriber] = {}
         #: Nodes that will subscribe from the start: everything is kept for them. None: nobody has said yet who.
         self.expected: set[str] | None = None
@@ -65,7 +65,7 @@ class Outgoing:
 
     def publish(self, news: News) -> Item:
         """Number events, and keep them for those who get them."""
-        self.horizon, self.back, self.clk, self.K = news.horizon, news.back, news.clk, news.K
+        self.horizon, self.back, self.clk, self.K, self.far = news[3:]
         count = len(news.events)
         wanted = count and (self.subscribers or self.expected is None or self.expected)
         item = self._item(self.next, count, list(news.warnings), wire.packed(news.events) if wanted else b"")
@@ -83,7 +83,8 @@ class Outgoing:
         return self._item(self.next, 0, warnings or [], b"")
 
     def _item(self, first: int, count: int, warnings: list[int], events: bytes) -> Item:
-        return Item(self.kind, first, count, self.horizon, self.back, self.clk, self.K, warnings, events)
+        told = self.horizon, self.back, self.clk, self.K, self.far
+        return Item(self.kind, first, count, *told, warnings, events)
 
     def subscribe(self, node: str, since: int, secure: bool, ticks: bool) -> int:
         """Let a node have the type from a number on (0: the next one); the first number that is left for it."""

@@ -7,6 +7,8 @@ Who listens for a minute can hear of no delay that is longer. So slack is not be
 short, ``SPANS`` times shorter than the time since; readiness may be. From then on a type that is not known yet is taken
 to be as late as the latest of all were, twice over: rare types hold up nobody, and are waited for all the same.
 
+Where types enter at several nodes, who has heard too little goes by what others have (:meth:`Hearing.borrow`).
+
 A given ``warmup`` takes the place of all this.
 """
 
@@ -55,6 +57,20 @@ class Hearing:
     def since(self) -> int:
         """Only what happened after this is measured."""
         return int(self._ints[_SINCE])
+
+    @property
+    def sure(self) -> int:
+        """What others may go by: ``far``, or SILENT."""
+        return self.far if self.far != UNSURE else SILENT
+
+    def borrow(self, far: int, clk: int) -> bool:
+        """Go by what was heard elsewhere, as long as too little was here; whether that is something new."""
+        if far == SILENT or self.far not in (SILENT, UNSURE) or clk == NEVER:
+            return False
+        self._ints[[_COUNT, _SINCE, _LEFT, _SURE]] = self._listened, clk, 0, 1
+        self._ints[_LARGEST] = max(self._ints[_LARGEST], far // CAREFUL)
+        self.far = int(_far(self._ints))
+        return True
 
     def changes(self, ts: int, before: int, clk: int) -> bool:
         """Whether the next arrival changes ``far`` or ``since``."""

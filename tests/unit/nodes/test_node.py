@@ -364,3 +364,21 @@ def _to_life(data: bytes, life: int) -> bytes:
         return data
     fields = {name: getattr(envelope, name) for name in envelope.__struct_fields__}
     return m.encode(m.Envelope(**{**fields, "to": life if envelope.to else 0}))
+
+
+@pytest.mark.parametrize("every", [None, 100])
+def test_a_type_that_enters_rarely_at_a_node_of_its_own_holds_up_nobody(every: int | None) -> None:
+    """What it knows too little to tell, the node takes over from where the clock is heard."""
+    net = Joined(
+        [
+            node("n1", tower(), warmup=None, ingress=["a"], detectors=["Low"]),
+            node("n2", tower(), warmup=None, ingress=["b"], detectors=["High", "Top"]),
+        ]
+    )
+    net.settle()
+    for i, event in enumerate(event for event in stream(200) if event.type == "a"):
+        net.push("n1", [event])
+        if every and i % every == 50:
+            net.push("n2", [sl.Event("b", ts=event.ts - 5, source="t", seq=i)])
+    assert len(net.found()["High"]) >= 195
+    assert not net.nodes["n2"]._engine.late
