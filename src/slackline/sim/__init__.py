@@ -5,17 +5,25 @@
 ``ball_jitter``, ``other_jitter``  how long positions travel, for simulations of one's own.
 ``building``   a day of devices that depend on each other, with what is planted.
 ``vans``       a fleet over a mobile network: many keys of few events, dead zones, duplicates, wrong clocks.
+``Network``    nodes in virtual time, with ``Link``, ``Partition`` and ``Arrivals``: what befalls packets and nodes.
 """
 
 from slackline.sim.building import Building, building
 from slackline.sim.delays import ball_jitter, other_jitter
 from slackline.sim.kicks import HIT, kick_sites, kicks
+from slackline.sim.links import Link, Partition
+from slackline.sim.network import Network
 from slackline.sim.positions import position_chunks, positions
+from slackline.sim.station import Arrivals
 from slackline.sim.vans import vans
 
 __all__ = [
     "HIT",
+    "Arrivals",
     "Building",
+    "Link",
+    "Network",
+    "Partition",
     "ball_jitter",
     "building",
     "kick_sites",

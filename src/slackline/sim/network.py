@@ -1,0 +1,369 @@
+"""A simulated network of nodes: virtual time, links with faults, crashes; it repeats to the byte for its seed.
+
+It drives real nodes (:class:`slackline.nodes.Node`) as a host does: it calls them when something comes or when they
+asked for it, keeps what they find, and carries what they send over a :class:`~slackline.sim.links.Link`.
+What happens at one moment happens in the order in which it was brought about.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from itertools import count
+from random import Random
+
+from slackline.core.errors import ConfigError, SlacklineError
+from slackline.nodes.actions import Actions, Notice
+from slackline.nodes.messages import Data, ProtocolError, decode
+from slackline.sim.agenda import Agenda
+from slackline.sim.links import Direction, Link, Partition, Traffic
+from slackline.sim.records import Forwarded, Noticed, Ordered
+from slackline.sim.station import Arrivals, Kept, Machine, Station
+
+#: Hosts try to make a broken link anew every so many seconds.
+RECONNECT = 1.0
+#: So often in a row a node may want to be called again at once.
+MOST_AT_ONCE = 1000
+
+
+class UnsettledError(SlacklineError):
+    """The simulated network had more to do than it was given time for; the message says who waits for what."""
+
+
+class Network:
+    """Nodes and links in virtual time. Add nodes, connect them, feed them, plan what befalls them, run.
+
+    >>> from slackline.sim.links import Link
+    >>> network = Network(seed=7)
+    >>> network.at(2.5, lambda: print("virtual time", network.now))
+    >>> network.run()
+    virtual time 2.5
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._agenda = Agenda()
+        self.stations: dict[str, Station] = {}
+        self.notices: list[Noticed] = []
+        self.forwarded: list[Forwarded] = []
+        self.orders: list[Ordered] = []
+        self._directions: dict[tuple[str, str], Direction] = {}
+        # By node and peer, the number of the connection that its host believes in. A packet of another is dropped.
+        self._ends: dict[tuple[str, str], int] = {}
+        self._partitions: list[Partition] = []
+        self._connections = count(1)
+        # Packets under way, by class.
+        self._under_way: Counter[str] = Counter()
+
+    @property
+    def now(self) -> float:
+        """Virtual time, in seconds."""
+        return self._agenda.now
+
+    # What there is.
+
+    def add(self, name: str, make: Callable[[], Machine], load: Callable[[bytes], Machine] | None = None) -> None:
+        """A node: how it is made, and how it comes back from a checkpoint. It runs from now on."""
+        if name in self.stations:
+            raise ConfigError(f"there is a node {name!r} already; give each a name of its own.")
+        station = self.stations[name] = Station(name, make, load)
+        self._agenda.call(self.now, lambda: self._step(station))
+
+    def connect(self, one: str, another: str, link: Link, back: Link | None = None) -> None:
+        """A link between two nodes, the same both ways unless ``back`` is given; it is up from now on."""
+        self._station(one), self._station(another)
+        if one == another or (one, another) in self._directions:
+            raise ConfigError(f"cannot connect {one!r} with {another!r}: they are one, or connected already.")
+        for a, b, way in ((one, another, link), (another, one, back or link)):
+            self._directions[a, b] = Direction(way, Random(f"{self._seed}:{a}:{b}"))
+        self._agenda.call(self.now, lambda: self._connect(one, another))
+
+    def connect_all(self, link: Link) -> None:
+        """Links of one kind between all nodes that have none yet."""
+        names = list(self.stations)
+        for number, one in enumerate(names):
+            for another in names[number + 1 :]:
+                if (one, another) not in self._directions:
+                    self.connect(one, another, link)
+
+    def feed(self, name: str, arrivals: Iterable[Arrivals]) -> None:
+        """What arrives at a node from outside, in order of time; after it the node is told that it has ended.
+
+        While the node is not ready, or full, arrivals wait: in order, and nothing is dropped.
+        """
+        station = self._station(name)
+        station.feed(arrivals)
+        self._agenda.call(self.now, lambda: self._step(station))
+
+    def _station(self, name: str) -> Station:
+        if name not in self.stations:
+            raise ConfigError(f"there is no node {name!r}; there are {list(self.stations)}.")
+        return self.stations[name]
+
+    # What is planned.
+
+    def at(self, at: float, action: Callable[[], None]) -> None:
+        """Do something at a time, such as looking at a node."""
+        self._agenda.plan(at, action)
+
+    def partition(self, partition: Partition) -> None:
+        """Separate nodes for some time."""
+        for name in (*partition.side, *(partition.other or ())):
+            self._station(name)
+        self._partitions.append(partition)
+
+        def begin() -> None:
+            for pair in self._directions if partition.told else ():
+                if partition.separates(*pair):
+                    self._drop(*pair)
+
+        def end() -> None:
+            for pair in list(self._directions):
+                if partition.separates(*pair):
+                    self._connect(*pair)
+
+        self.at(partition.start, begin)
+        self.at(partition.end, end)
+
+    def crash(
+        self, name: str, at: float, back: float | None = None, *, forget: bool = False, told: bool = True
+    ) -> None:
+        """A node dies at a time, and comes back at another from its last checkpoint (``forget``: from none).
+
+        What it sent before arrives. Others see their links to it break; not ``told``, they do when it is back.
+        """
+        station = self._station(name)
+        if back is not None and back < at:
+            raise ConfigError(f"node {name!r} cannot crash at {at} and be back at {back}; give a later time.")
+
+        def die() -> None:
+            if station.machine is None:
+                return
+            for peer in self._peers(name):
+                if told:
+                    self._hang_up(name, peer)
+                self._ends.pop((name, peer), None)
+            station.crash()
+            station.has_stopped = station.has_stopped or back is None
+
+        def live() -> None:
+            if station.machine is None and not station.has_stopped:
+                station.come_back(forget)
+                self._step(station)
+                for peer in self._peers(name):
+                    self._connect(name, peer)
+
+        self.at(at, die)
+        if back is not None:
+            self.at(back, live)
+
+    def order(self, detector: str, to: str, by: str, at: float) -> None:
+        """Have a node give the order to move a detector; nothing happens if it is down then."""
+        station = self._station(by)
+
+        def give() -> None:
+            if station.machine is not None:
+                request = station.machine.order(detector, to, self.now)
+                self.orders.append(Ordered(self.now, by, detector, to, request))
+                self._step(station)
+
+        self.at(at, give)
+
+    def leave(self, name: str, at: float) -> None:
+        """Have a node stop cleanly."""
+        station = self._station(name)
+
+        def go() -> None:
+            if station.machine is not None:
+                station.machine.leave(self.now)
+                self._step(station)
+
+        self.at(at, go)
+
+    # Going on.
+
+    def run(self, until: float | None = None) -> None:
+        """Go on until a time, or until nothing is left to do; nodes that give life signs always have something."""
+        agenda = self._agenda
+        while agenda.next_at is not None and (until is None or agenda.next_at <= until):
+            agenda.next()
+        agenda.now = max(agenda.now, until or 0.0)
+
+    def settle(self, limit: float = 600.0) -> None:
+        """Go on until all is fed and through, and all that was planned has happened.
+
+        An UnsettledError if it is not so after ``limit`` seconds of virtual time.
+        """
+        limit += self.now
+        while self._agenda.planned or any(station.waits_for() for station in self.stations.values()):
+            at = self._agenda.next_at
+            if at is None or at > limit:
+                raise UnsettledError(f"not settled at {self.now:.3f} s: {self._waiting()}.")
+            self._agenda.next()
+
+    def _waiting(self) -> str:
+        waits = [words for station in self.stations.values() if (words := station.waits_for())]
+        packets = {kind: n for kind, n in sorted(self._under_way.items()) if n}
+        waits += [f"packets are under way: {packets}"] if packets else []
+        waits += [f"{self._agenda.planned} planned things are to come"] if self._agenda.planned else []
+        return "; ".join(waits)
+
+    # Nodes.
+
+    def _step(self, station: Station) -> None:
+        """Push what is due, let the node run, and do what it wants; until there is no more to push now."""
+        station.push_due(self.now)
+        while station.machine is not None:
+            self._act(station, station.machine.run(self.now))
+            if not station.push_due(self.now):
+                break
+        wanted = [at for at in (station.call_at, self._feed_at(station)) if at is not None]
+        if station.machine is not None and wanted:
+            self._wake(station, min(wanted))
+
+    def _feed_at(self, station: Station) -> float | None:
+        """When the feed goes on, if that is to come; what is held back waits for the node."""
+        at = station.next_at
+        return None if at is None or at <= self.now else at
+
+    def _wake(self, station: Station, at: float) -> None:
+        if at <= self.now:
+            station.at_once += 1
+            if station.at_once > MOST_AT_ONCE:
+                raise UnsettledError(f"node {station.name!r} wants to be called again at once, over and over.")
+        else:
+            station.at_once = 0
+        machine = station.machine
+        station.wake_at = at
+
+        def wake() -> None:
+            if station.wake_at == at and station.machine is machine:
+                station.wake_at = None
+                self._step(station)
+
+        self._agenda.call(at, wake)
+
+    def _act(self, station: Station, actions: Actions) -> None:
+        machine, name = station.machine, station.name
+        assert machine is not None
+        station.keep(actions, self.now)
+        station.call_at = actions.call_at
+        self.notices += [Noticed(self.now, name, notice) for notice in actions.notices]
+        for peer, data in actions.messages:
+            self._send(name, peer, data)
+        for peer in actions.cut:
+            self._close(name, peer)
+        if machine.failed is not None or machine.is_gone:
+            if machine.failed is not None:
+                self.notices.append(Noticed(self.now, name, Notice("error", machine.failed)))
+            for peer in self._peers(name):
+                self._hang_up(name, peer)
+                self._ends.pop((name, peer), None)
+            station.crash()
+            station.has_stopped = True
+
+    # Links.
+
+    def _peers(self, name: str) -> list[str]:
+        return [b for a, b in self._directions if a == name]
+
+    def _is_separated(self, one: str, another: str) -> bool:
+        return any(each.holds(self.now) and each.separates(one, another) for each in self._partitions)
+
+    def _send(self, name: str, peer: str, data: bytes) -> None:
+        connection = self._ends.get((name, peer))
+        if connection is None:
+            return
+        body = decode(data).body
+        kind = type(body).__name__
+        if isinstance(body, Data) and body.forwarded:
+            events: Counter[str] = Counter()
+            for item in body.items:
+                events[item.type] += item.count
+            self.forwarded.append(Forwarded(self.now, name, peer, body.forwarded, dict(events), len(data)))
+        way = self._directions[name, peer]
+        times = way.arrivals(kind, len(data), self.now)
+        if times and self._is_separated(name, peer):
+            way.traffic.lost[kind] += 1
+            return
+        for at in times:
+            self._under_way[kind] += 1
+            self._agenda.call(at, lambda: self._deliver(name, peer, connection, kind, data))
+
+    def _deliver(self, name: str, peer: str, connection: int, kind: str, data: bytes) -> None:
+        self._under_way[kind] -= 1
+        station = self.stations[peer]
+        if self._ends.get((peer, name)) != connection or station.machine is None:
+            return
+        try:
+            station.machine.receive(name, data, self.now)
+        except ProtocolError as error:
+            self.notices.append(Noticed(self.now, peer, Notice("error", f"cut the link to {name}: {error}")))
+            self._close(peer, name)
+        self._step(station)
+
+    def _connect(self, one: str, another: str) -> None:
+        """Make a link, unless it is there. Where that cannot be now, it is tried again."""
+        if self.stations[one].machine is None or self.stations[another].machine is None:
+            return  # who comes back connects
+        ends = self._ends.get((one, another)), self._ends.get((another, one))
+        if ends[0] is not None and ends[0] == ends[1]:
+            return
+        if self._is_separated(one, another):
+            self._agenda.call(self.now + RECONNECT, lambda: self._connect(one, another))
+            return
+        connection = next(self._connections)
+        for name, peer in ((one, another), (another, one)):
+            self._drop(name, peer)
+        for name, peer in ((one, another), (another, one)):
+            machine = self.stations[name].machine
+            if machine is not None:
+                self._ends[name, peer] = connection
+                machine.link_up(peer, self.now)
+        for name in (one, another):
+            self._step(self.stations[name])
+
+    def _drop(self, name: str, peer: str) -> None:
+        """A host sees that its link is broken."""
+        station = self.stations[name]
+        if self._ends.pop((name, peer), None) is not None and station.machine is not None:
+            station.machine.link_down(peer, self.now)
+            self._agenda.call(self.now, lambda: self._step(station))
+
+    def _close(self, name: str, peer: str) -> None:
+        """A host closes its link; it is made anew after a while."""
+        self._hang_up(name, peer)
+        self._drop(name, peer)
+        self._agenda.call(self.now + RECONNECT, lambda: self._connect(name, peer))
+
+    def _hang_up(self, name: str, peer: str) -> None:
+        """The other side sees the link break once it has what was sent before; not across a partition."""
+        connection = self._ends.get((name, peer))
+        if connection is None or self._is_separated(name, peer):
+            return
+        way = self._directions[name, peer]
+
+        def see() -> None:
+            if self._ends.get((peer, name)) == connection:
+                self._drop(peer, name)
+                self._agenda.call(self.now + RECONNECT, lambda: self._connect(name, peer))
+
+        self._agenda.call(max(self.now + way.link.latency, way.last_at), see)
+
+    # What came of it.
+
+    def kept(self, name: str) -> Kept:
+        """What a node's host has kept: outputs with their times, late and quarantined events."""
+        return self._station(name).kept
+
+    def traffic(self, sender: str, to: str) -> Traffic:
+        """What went over a link in one direction."""
+        if (sender, to) not in self._directions:
+            raise ConfigError(f"there is no link from {sender!r} to {to!r}; connect them.")
+        return self._directions[sender, to].traffic
+
+    def check_invariants(self) -> None:
+        """Those of all nodes that are up."""
+        for station in self.stations.values():
+            if station.machine is not None:
+                station.machine.check_invariants()
