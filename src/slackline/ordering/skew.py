@@ -155,7 +155,8 @@ class Skews:
 
     def skewed(self, channel: SensorChannel) -> dict[Source, int]:
         """The sources of a type that are off, and by how much; ahead is positive."""
-        offsets = self.sources[self.rows_of(channel), OFFSET].tolist()
+        rows = self.rows_of(channel)  # makes room for those that were not met before
+        offsets = self.sources[rows, OFFSET].tolist()
         return {source: offset for source, offset in zip(channel.senders.names, offsets, strict=False) if offset}
 
     def state(self) -> dict[str, Any]:
