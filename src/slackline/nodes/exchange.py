@@ -129,7 +129,7 @@ class Exchange:
                 said.append((feed.asked.node, Unsubscribe(kind)))
         for kind, want in wanted.items():
             feed = self.feeds.get(kind)
-            if feed is None or (feed.ticks and not want.ticks):
+            if feed is None or (feed.ticks and not want.ticks) or (want.ticks and not feed.next):
                 feed = self.follow(kind, want, 1)
             if feed.secure < want.secure:
                 feed.secure, feed.asked = True, None
@@ -143,33 +143,38 @@ class Exchange:
                 said.append((publisher.node, Subscribe(kind, feed.next, feed.secure, feed.ticks)))
                 feed.confirmed = False
             feed.asked, feed.heard_at = publisher, now
+            feed.moved_at = now if moved else feed.moved_at
         return said
 
     def gaps(self, now: float) -> list[tuple[str, Again]]:
-        """What to ask again, of whom; what is not secure is given up instead."""
+        """What to ask again, of whom; what is not secure is given up instead.
+
+        Not after its publisher has moved: what that sent before may be slower than what comes from its new place.
+        """
         said = []
         for kind, feed in self.feeds.items():
             gap = feed.gap
-            if gap is None or feed.gap_since is None or feed.paused or now - feed.gap_since < self.settings.reorder:
+            if gap is None or feed.gap_since is None or feed.paused or now < feed.gap_since + self.settings.reorder:
                 continue
-            if not feed.secure:
+            feed.gap_since = now
+            if not feed.secure and now >= feed.moved_at + self.settings.lost_after:
                 feed.skip(gap[1] + 1)
             elif feed.asked is not None:
-                feed.gap_since = now
                 said.append((feed.asked.node, Again(kind, *gap)))
         return said
 
     def gap_at(self) -> float | None:
         """When the next gap is due."""
-        times = [f.gap_since for f in self.feeds.values() if f.gap_since is not None and f.gap is not None]
+        gaps = [feed for feed in self.feeds.values() if feed.gap is not None and not feed.paused]
+        times = [feed.gap_since for feed in gaps if feed.gap_since is not None]
         return min(times) + self.settings.reorder if times else None
 
-    def acknowledgements(self) -> dict[str, dict[str, tuple[int, int]]]:
-        """By node and type: what we have that was not acknowledged yet."""
+    def acknowledgements(self, again: bool) -> dict[str, dict[str, tuple[int, int]]]:
+        """By node and type: what we have that was not acknowledged yet; ``again``: or was, and it may have got lost."""
         said: dict[str, dict[str, tuple[int, int]]] = {}
         for kind, feed in self.feeds.items():
             have = (feed.next - 1, feed.durable if self.settings.checkpoint_every is not None else feed.next - 1)
-            if feed.next and not feed.ticks and feed.asked is not None and have != feed.acknowledged:
+            if feed.next and not feed.ticks and feed.asked is not None and (again or have != feed.acknowledged):
                 feed.acknowledged = have
                 said.setdefault(feed.asked.node, {})[kind] = have
         return said

@@ -8,6 +8,7 @@ secure here, or counted and given up. So what is handed on is a stream without h
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -98,6 +99,8 @@ class Feed:
     asked: Publisher | None = None
     confirmed: bool = False
     heard_at: float = 0.0
+    #: When its publisher came to another node.
+    moved_at: float = -math.inf
     #: The first number that comes directly, once that is known.
     direct: int = 0
     #: Nothing is handed on while its publisher changes hands.

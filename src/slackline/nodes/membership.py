@@ -192,7 +192,7 @@ class Membership:
         """Time has passed: who has said nothing for too long is lost."""
         lost: list[Happening] = []
         for peer in self.peers.values():
-            if not peer.is_lost and not peer.has_left and now - peer.heard_at >= self.lost_after:
+            if not peer.is_lost and not peer.has_left and now >= peer.heard_at + self.lost_after:
                 peer.is_lost = True
                 lost.append(Lost(peer.name))
                 self._strangers |= dict.fromkeys(peer.links, now)  # it may come back on a link that was never closed

@@ -246,7 +246,7 @@ class Node:
     def _beat(self, now: float) -> None:
         if now >= self._acknowledge_at:
             self._acknowledge_at = now + self.settings.beat / 4
-            for peer, have in self._exchange.acknowledgements().items():
+            for peer, have in self._exchange.acknowledgements(now >= self._beat_at).items():
                 self._tell(peer, m.Got(have))
         if now < self._beat_at:
             return
