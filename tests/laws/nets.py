@@ -1,0 +1,188 @@
+"""Random networks for law 7: who is where, what arrives where, and what befalls nodes and links.
+
+A :class:`Net` is a few numbers, too, so that a failing one can be printed and played again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+from tests.laws.worlds import World, table
+
+import slackline as sl
+from slackline.nodes import Node, NodeSettings
+from slackline.sim import Arrivals, Link, Network, Partition
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What befalls a node: it crashes (and comes back from its checkpoint), or is cut off for a while."""
+
+    kind: str
+    node: int
+    at: float
+    seconds: float
+    told: bool
+
+
+@dataclass(frozen=True)
+class Net:
+    """A world spread over nodes."""
+
+    world: World
+    #: Sizes and forms of the pushes, and the seconds between them.
+    pieces: tuple[tuple[int, str], ...]
+    pace: float
+    nodes: int
+    #: Per sensor type that is used, and per detector: at which node.
+    enters: dict[str, int]
+    home: tuple[int, ...]
+    links: tuple[Link, ...]
+    #: Time, detector, to which node, by which.
+    moves: tuple[tuple[float, str, int, int], ...]
+    troubles: tuple[Trouble, ...]
+    seed: int
+
+    @property
+    def is_unsafe(self) -> bool:
+        """Whether something may get lost on the way."""
+        return bool(self.troubles) or any(link.loss for link in self.links)
+
+    def alone(self) -> Net:
+        """All of it on one node."""
+        enters, home = dict.fromkeys(self.enters, 0), (0,) * len(self.home)
+        return Net(self.world, self.pieces, self.pace, 1, enters, home, (), (), (), self.seed)
+
+    def network(self, options: dict[str, Any]) -> Network:
+        """Ready to run."""
+        network = Network(self.seed)
+        names = [f"n{number}" for number in range(self.nodes)]
+        crashes = any(trouble.kind == "crash" for trouble in self.troubles)
+        settings = NodeSettings(checkpoint_every=0.3 if crashes else None, beat=0.5, lost_after=2.0, reorder=0.02)
+
+        def hierarchy() -> sl.Hierarchy:
+            return self.world.hierarchy(declared=True, secure=self.is_unsafe)
+
+        for number, name in enumerate(names):
+            ingress = [kind for kind, at in self.enters.items() if at == number]
+            mine = [plan.name for plan, at in zip(self.world.plans, self.home, strict=True) if at == number]
+
+            def make(name: str = name, number: int = number, ingress: Any = ingress, mine: Any = mine) -> Node:
+                return Node(
+                    name, hierarchy(), identity=number, ingress=ingress, detectors=mine, settings=settings, **options
+                )
+
+            network.add(name, make, lambda data: Node.load(data, hierarchy(), settings=settings))
+        pairs = [(a, b) for number, a in enumerate(names) for b in names[number + 1 :]]
+        for (a, b), link in zip(pairs, self.links, strict=True):
+            network.connect(a, b, link)
+        for number, name in enumerate(names):
+            network.feed(name, self._feed(number))
+        for at, detector, to, by in self.moves:
+            network.order(detector, names[to], by=names[by], at=at)
+        for trouble in self.troubles:
+            name, end = names[trouble.node], trouble.at + trouble.seconds
+            if trouble.kind == "crash":
+                network.crash(name, trouble.at, end, told=trouble.told)
+            else:
+                network.partition(Partition(trouble.at, end, frozenset({name}), told=trouble.told))
+        return network
+
+    def _feed(self, number: int) -> list[Arrivals]:
+        """The world's arrivals at a node, in pieces."""
+        feed, start = [], 0
+        for count, (size, form) in enumerate(self.pieces):
+            rows = [
+                (event, self.world.now[start + i] if self.world.now is not None else None)
+                for i, event in enumerate(self.world.events[start : start + size])
+                if self.enters[event.type] == number
+            ]
+            start += size
+            if rows:
+                events = [event for event, _ in rows]
+                wall = None if self.world.now is None else [at for _, at in rows]
+                feed.append(Arrivals(1.0 + count * self.pace, table(events) if form == "table" else events, wall))
+        return feed
+
+
+@dataclass
+class Outcome:
+    """All that is visible of a network that has settled."""
+
+    #: By detector, its outputs in the order in which they were found.
+    found: dict[str, list[tuple[str, str, sl.Event]]]
+    late: list[Any]
+    quarantined: list[Any]
+    seen: dict[str, list[Any]]
+    #: Handovers that were carried through.
+    moved: int
+
+
+def play(network: Network, once: bool = True) -> Outcome:
+    """Let a network settle, and collect what came of it. Every detector runs once, and finds nothing twice.
+
+    Not ``once``: who cannot hear each other may find the same, of which one is taken here.
+    """
+    network.settle(limit=120.0)
+    network.run(until=network.now + 5.0)  # until those meet again who were apart
+    network.check_invariants()
+    found: dict[str, list[tuple[float, int, tuple[str, str, sl.Event]]]] = {}
+    late, quarantined, seen = [], [], {}
+    for station in network.stations.values():
+        for number, (at, output) in enumerate(station.kept.outputs):
+            found.setdefault(output.detector, []).append((at, number, (output.op, output.id, output.event)))
+        late += [each.event for each in station.kept.late]
+        quarantined += [each.event for each in station.kept.quarantined]
+        for name, detector in station.machine._engine.detectors.items():
+            assert name not in seen, f"{name} runs on two nodes"
+            seen[name] = detector.seen
+    moved = sum("has come" in each.notice.text for each in network.notices)
+    in_order = {name: [one for *_, one in sorted(outputs, key=lambda o: o[:2])] for name, outputs in found.items()}
+    for name, outputs in in_order.items():
+        if not once:
+            in_order[name] = outputs = sorted(dict.fromkeys(outputs), key=lambda output: output[2].seq)
+        said = [(op, id) for op, id, _ in outputs]
+        assert len(said) == len(set(said)), f"{name} has found something twice"
+    return Outcome(in_order, sorted(late, key=str), sorted(quarantined, key=str), seen, moved)
+
+
+@st.composite
+def links(draw: st.DrawFn, lossy: bool) -> Link:
+    """Slow ones and quick ones; with ``lossy`` bad ones."""
+    latency = draw(st.sampled_from([0.0, 0.001, 0.02, 0.2]))
+    if not lossy or draw(st.booleans()):
+        return Link(latency)
+    share = st.sampled_from([0.0, 0.0, 0.05, 0.3])
+    bandwidth = draw(st.sampled_from([None, 20_000.0]))
+    return Link(latency, draw(st.sampled_from([0.0, 0.03])), draw(share), draw(share), draw(share), bandwidth)
+
+
+@st.composite
+def nets(draw: st.DrawFn, world: World, pieces: Any, spread: bool, faults: tuple[str, ...]) -> Net:
+    """A random network for a world; with ``spread`` sensor types enter at several nodes.
+
+    ``faults``: what may happen beside moves; ``loss`` (and what else links do), ``crash``, ``apart``.
+    """
+    n = draw(st.integers(2, 4))
+    node = st.integers(0, n - 1)
+    used = sorted({event.type for event in world.events} | {kind for p in world.plans for kind in p.listens})
+    used = [kind for kind in used if not kind.startswith("found_")]
+    one = draw(node)
+    enters = {kind: draw(node) if spread else one for kind in used}
+    home = tuple(draw(node) for _ in world.plans)
+    pace = draw(st.sampled_from([0.001, 0.01, 0.1]))
+    length = 1.0 + pace * len(pieces)
+    times = st.floats(0.5, length + 0.5).map(lambda at: round(at, 3))
+    names = st.sampled_from([plan.name for plan in world.plans])
+    moves = draw(st.lists(st.tuples(times, names, node, node), max_size=12))
+    kinds = [kind for kind in faults if kind != "loss"]
+    troubles = []
+    if kinds:
+        seconds = st.sampled_from([0.05, 0.5, 4.0])
+        trouble = st.builds(Trouble, st.sampled_from(kinds), node, times, seconds, st.booleans())
+        troubles = draw(st.lists(trouble, min_size=1, max_size=3))
+    ways = tuple(draw(links("loss" in faults)) for _ in range(n * (n - 1) // 2))
+    seed = draw(st.integers(0, 2**20))
+    return Net(world, tuple(pieces), pace, n, enters, home, ways, tuple(moves), tuple(troubles), seed)
