@@ -12,7 +12,6 @@ from tests.laws.worlds import cuts, settings, worlds
 
 import slackline as sl
 
-
 FAULTS = [(), ("loss",), ("crash",), ("apart",), ("loss", "crash", "apart")]
 
 
