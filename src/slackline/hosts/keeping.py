@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -28,10 +28,11 @@ _KIND, _VERSION = "node on disk", 1
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a checkpoint holds: the node, and how many rows of its recording are in it."""
+    """What a checkpoint holds: the node, how many rows of its recording are in it, and where its peers were."""
 
     node: bytes
     position: int
+    addresses: dict[str, str]
 
 
 class Keeping(Protocol):
@@ -40,7 +41,7 @@ class Keeping(Protocol):
     def write(self, outputs: list[Output], late: list[Late], quarantined: list[Quarantined]) -> None:
         """Note what was found and what was set aside."""
 
-    def keep(self, node: bytes, position: int) -> None:
+    def keep(self, kept: Kept) -> None:
         """Return when the node and all that was written before survive a crash."""
 
 
@@ -88,9 +89,12 @@ class Folder:
             return None, {}
         except OSError as error:
             raise SlacklineError(f"cannot read {self.path / CHECKPOINT}: {error}.") from error
-        match codec.load(_KIND, _VERSION, data, oldest=_VERSION):
-            case {"node": bytes(node), "position": int(position), "lengths": dict(lengths)}:
-                return Kept(node, position), lengths
+        match found := codec.load(_KIND, _VERSION, data, oldest=_VERSION):
+            case {"lengths": dict(lengths), "node": bytes(), "position": int(), "addresses": dict(), **rest} if (
+                not rest
+            ):
+                del found["lengths"]
+                return Kept(**found), lengths
         raise StateError(f"{self.path / CHECKPOINT} was not written by this release; start anew with another folder.")
 
     def write(self, outputs: list[Output], late: list[Late], quarantined: list[Quarantined]) -> None:
@@ -103,10 +107,10 @@ class Folder:
                 self._files[name].write(text.encode())
                 self._files[name].flush()
 
-    def keep(self, node: bytes, position: int) -> None:
+    def keep(self, kept: Kept) -> None:
         try:
             lengths = {name: _durable(file) for name, file in self._files.items()}
-            data = codec.dump(_KIND, _VERSION, {"node": node, "position": position, "lengths": lengths})
+            data = codec.dump(_KIND, _VERSION, {**asdict(kept), "lengths": lengths})
             new = self.path / f"{CHECKPOINT}.new"
             with new.open("wb") as file:
                 file.write(data)
@@ -138,7 +142,6 @@ class Printed:
     """A node that keeps nothing: what it finds goes to a stream, a line each with its ``kind``."""
 
     stream: IO[str]
-    counts: dict[str, int] = field(default_factory=dict)
 
     def write(self, outputs: list[Output], late: list[Late], quarantined: list[Quarantined]) -> None:
         self._print("output", map(output_line, outputs))
@@ -150,7 +153,7 @@ class Printed:
         for line in lines:
             self.stream.write(f'{{"kind":"{kind}",{line[1:]}\n')
 
-    def keep(self, node: bytes, position: int) -> None:
+    def keep(self, kept: Kept) -> None:
         pass
 
 

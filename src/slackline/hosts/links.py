@@ -114,12 +114,12 @@ class Links:
 
     # What the host does.
 
-    def start(self, join: Iterable[Address]) -> None:
-        """Take calls, and be connected to these as long as we are there."""
-        for address in join:
+    def start(self, join: Mapping[Address, str]) -> None:
+        """Take calls, and be connected to these as long as we are there; who they are, as far as it is known."""
+        for address, name in join.items():
             self._credentials.check(address)
-            if address != self._listener.address and address not in self._joined:
-                self._joined[address] = ""
+            if address != self._listener.address:
+                self._joined[address] = name
                 self._start(self._join(address))
         self._listener.start(self.take_call)
 

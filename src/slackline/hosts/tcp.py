@@ -5,20 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from slackline.core.errors import SlacklineError
 from slackline.core.time import Now
 from slackline.hosts.address import Address
-from slackline.hosts.keeping import Keeping
+from slackline.hosts.keeping import Keeping, Kept
 from slackline.hosts.links import LOOK, Links, Listener, logger
 from slackline.hosts.playback import Playback
-from slackline.nodes.actions import Actions
-from slackline.nodes.messages import ProtocolError
-
-if TYPE_CHECKING:
-    from slackline.nodes.node import Node
+from slackline.nodes import Actions, Node, ProtocolError
 
 #: Seconds that a node which leaves waits for others to take its detectors.
 LEAVING = 10.0
@@ -35,6 +30,7 @@ class TcpHost:
     ``keeping``    where outputs and checkpoints go.
     ``playback``   local arrivals, if any.
     ``join``       addresses of nodes to be connected with; the rest of the network is learnt from them.
+    ``known``      where nodes were when this one was kept, by name.
     ``until_end``  stop by itself when all that runs here has ended and everybody has got it.
 
     All stimuli that have come are given to the node, then it runs once, and its actions are carried out.
@@ -48,13 +44,16 @@ class TcpHost:
         playback: Playback | None = None,
         *,
         join: Iterable[Address] = (),
+        known: Mapping[str, str] | None = None,
         until_end: bool = False,
         now: Now = time.monotonic,
     ) -> None:
         self.node = node
         self._keeping = keeping
         self._playback = playback
-        self._join = join
+        self._join = {address: "" for address in join}
+        self._known = dict(known or {})
+        self._join |= {Address.of(text): name for name, text in self._known.items() if name != node.name}
         self._until_end = until_end
         self._now = now
         self._wake = asyncio.Event()
@@ -70,34 +69,40 @@ class TcpHost:
 
     async def run(self) -> None:
         """Until :meth:`stop`, or the end. A SlacklineError if the node cannot go on; what was kept is kept."""
-        self._keep()  # so that a crash at once is one, too, of a node that others know
+        self._keep(self.node.save())  # so that a crash at once is one, too, of a node that others know
         try:
             self._links.start(self._join)
             while not self._is_over():
                 await self._pause()
                 self._turn()
             self._act(self.node.run(self._now()))
-            self._keep()
+            self._keep(self.node.save())
         finally:
             await self._links.close()
 
     def stop(self) -> None:
         """Leave: the detectors go elsewhere first, within a time. Called again: stop at once."""
         if self._leave_until is None:
-            now = self._now()
-            self._leave_until = now + LEAVING
-            self.node.leave(now)
             logger.info("leaves; its detectors go elsewhere first")
+            self._leave()
         else:
             self._stops = True
         self._wake.set()
+
+    def _leave(self) -> None:
+        now = self._now()
+        self._leave_until = now + LEAVING
+        self.node.leave(now)
 
     def _is_over(self) -> bool:
         node = self.node
         if node.failed is not None:
             raise SlacklineError(node.failed)
         if self._leave_until is None:
-            return self._until_end and node.is_done and (self._playback is None or self._playback.has_ended)
+            if self._until_end and node.is_ready and node.is_through:
+                logger.info("leaves; all that runs here has ended")
+                self._leave()
+            return False
         if node.is_gone or self._stops:
             return True
         if self._now() > self._leave_until:
@@ -179,7 +184,7 @@ class TcpHost:
         if actions.outputs or actions.late or actions.quarantined:
             self._keeping.write(actions.outputs, actions.late, actions.quarantined)
         if actions.checkpoint is not None:
-            self._keeping.keep(actions.checkpoint, self._position())
+            self._keep(actions.checkpoint)
         self._links.send(actions.messages)
         for notice in actions.notices:
             logger.log(_LEVELS.get(notice.level, logging.INFO), "%s", notice.text)
@@ -187,8 +192,6 @@ class TcpHost:
             self._links.hang_up(link)
         self._call_at = actions.call_at
 
-    def _keep(self) -> None:
-        self._keeping.keep(self.node.save(), self._position())
-
-    def _position(self) -> int:
-        return 0 if self._playback is None else self._playback.position
+    def _keep(self, checkpoint: bytes) -> None:
+        position = 0 if self._playback is None else self._playback.position
+        self._keeping.keep(Kept(checkpoint, position, self.node.addresses() or self._known))

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from slackline.hosts.address import Address
 from slackline.hosts.connection import Connection, dial
+from slackline.hosts.keeping import Kept
 from slackline.hosts.links import Listener
 from slackline.hosts.secret import Credentials
 from slackline.hosts.tcp import TcpHost
@@ -48,7 +49,7 @@ class NotingNode:
         self.is_ready = True
         self.is_full = False
         self.is_gone = False
-        self.is_done = False
+        self.is_through = False
         self.links: list[str] = []
         #: Everything that was done to it, in order.
         self.calls: list[tuple[Any, ...]] = []
@@ -75,6 +76,7 @@ class NotingNode:
 
     def leave(self, now: float) -> None:
         self.calls.append(("leave",))
+        self.is_gone = self.is_through
 
     def run(self, now: float) -> Actions:
         self.calls.append(("run",))
@@ -104,8 +106,8 @@ class NotingDisk:
     def write(self, outputs: list[Any], late: list[Any], quarantined: list[Any]) -> None:
         self._calls.append(("write", outputs, late, quarantined))
 
-    def keep(self, node: bytes, position: int) -> None:
-        self._calls.append(("keep", position))
+    def keep(self, kept: Kept) -> None:
+        self._calls.append(("keep", kept.position))
 
 
 @contextlib.asynccontextmanager

@@ -212,7 +212,7 @@ def test_a_node_that_was_turned_away_stops_with_the_reason():
         await TcpHost(node, listener, NotingDisk()).run()
 
     class NotingDisk:
-        def keep(self, node, position):
+        def keep(self, kept):
             pass
 
     with pytest.raises(SlacklineError, match="another node is called n1"):
@@ -308,7 +308,7 @@ def test_a_node_may_stop_by_itself_when_all_has_ended():
             await until(lambda: ("end",) in node.calls)
             await asyncio.sleep(0.05)
             assert node.calls[-1] != ("keep", 10)
-            node.is_done = True
+            node.is_through = True
             host._wake.set()
             await until(lambda: node.calls[-1] == ("keep", 10))
 

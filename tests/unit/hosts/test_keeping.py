@@ -44,17 +44,17 @@ def test_what_was_written_after_the_last_checkpoint_is_cut_off(tmp_path):
     folder = Folder(tmp_path)
     folder.open()
     folder.write([output(1)], [LATE_ONE], [])
-    folder.keep(b"the node", 17)
+    folder.keep(Kept(b"the node", 17, {"n2": "127.0.0.1:7"}))
     folder.write([output(2)], [LATE_ONE], [STRANGE])
     folder.close()
     folder = Folder(tmp_path)
-    assert folder.open() == Kept(b"the node", 17)
+    assert folder.open() == Kept(b"the node", 17, {"n2": "127.0.0.1:7"})
     assert [len(lines(tmp_path, name)) for name in (OUTPUTS, LATE, QUARANTINED)] == [1, 1, 0]
     folder.write([output(2)], [], [])
-    folder.keep(b"the node, later", 18)
+    folder.keep(Kept(b"the node, later", 18, {}))
     folder.close()
     folder = Folder(tmp_path)
-    assert folder.open() == Kept(b"the node, later", 18)
+    assert folder.open() == Kept(b"the node, later", 18, {})
     assert [line["id"] for line in lines(tmp_path, OUTPUTS)] == ["hit:Hits:1", "hit:Hits:2"]
     folder.close()
 
@@ -72,11 +72,11 @@ def test_without_a_checkpoint_nothing_has_been(tmp_path):
 def test_a_checkpoint_that_was_half_written_does_not_count(tmp_path):
     folder = Folder(tmp_path)
     folder.open()
-    folder.keep(b"good", 1)
+    folder.keep(Kept(b"good", 1, {}))
     (tmp_path / f"{CHECKPOINT}.new").write_bytes(b"half of it")
     folder.close()
     folder = Folder(tmp_path)
-    assert folder.open() == Kept(b"good", 1)
+    assert folder.open() == Kept(b"good", 1, {})
     folder.close()
 
 
@@ -98,7 +98,7 @@ def test_a_folder_that_is_a_file_is_told(tmp_path):
 def test_a_damaged_checkpoint_is_told(tmp_path, damage):
     folder = Folder(tmp_path)
     folder.open()
-    folder.keep(b"the node", 1)
+    folder.keep(Kept(b"the node", 1, {}))
     folder.close()
     path = tmp_path / CHECKPOINT
     path.write_bytes(damage(path.read_bytes()))
@@ -110,7 +110,7 @@ def test_an_output_file_that_was_shortened_is_told(tmp_path):
     folder = Folder(tmp_path)
     folder.open()
     folder.write([output(1)], [], [])
-    folder.keep(b"the node", 1)
+    folder.keep(Kept(b"the node", 1, {}))
     folder.close()
     (tmp_path / OUTPUTS).write_bytes(b"")
     with pytest.raises(StateError, match="something is lost"):
