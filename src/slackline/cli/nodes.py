@@ -51,10 +51,11 @@ async def _twice(address: Address, credentials: Credentials) -> tuple[dict[str, 
 
 def _print(before: dict[str, Any], after: dict[str, Any]) -> None:
     console = Console()
-    table = Table(title=f"The network, as {escape(after['seen_from'])} sees it", title_justify="left", box=SIMPLE_HEAD)
+    title = f"The network, as {escape(after['seen_from'])} sees it"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in ("node", "state", "detector"):
         table.add_column(heading, overflow="fold")
-    for heading in ("events/s", "K", "waiting", "late", "load", "round trip", "lost"):
+    for heading in ("events/s", "K", "waiting", "late", "load", "trip", "lost"):
         table.add_column(heading, justify="right", no_wrap=True)
     for name, node in after["nodes"].items():
         _add(table, name, before["nodes"].get(name, {}), node)
@@ -85,9 +86,17 @@ def _add(table: Table, name: str, before: dict[str, Any], node: dict[str, Any]) 
             continue
         then = before.get("detectors", {}).get(detector, figures)
         table.add_row(
-            "", "", escape(detector), _rate(figures["delivered"] - then["delivered"], seconds), f"{figures['K']:,}",
-            f"{figures['buffered']:,}", f"{figures['late']:,}",
+            "", "", escape(detector), _rate(figures["delivered"] - then["delivered"], seconds),
+            _short(figures["K"]), f"{figures['buffered']:,}", f"{figures['late']:,}",
         )  # fmt: skip
+
+
+def _short(time: int) -> str:
+    """
+    >>> _short(35), _short(412_345_678_901)
+    ('35', '4.12e+11')
+    """
+    return f"{time:,}" if time < 1_000_000 else f"{time:.3g}"
 
 
 def _rate(events: int, seconds: float) -> str:

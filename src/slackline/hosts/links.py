@@ -20,7 +20,9 @@ from slackline.streams.backoff import Backoff
 #: Bytes that may wait for one who does not read, and then its link is cut; and bytes that may wait for the node, and
 #: then nothing is read. Both and one frame more.
 MOST_WAITING = 32 * 1024 * 1024
-MOST_HEARD = 16 * 1024 * 1024
+MOST_HEARD = 2 * 1024 * 1024
+#: Bytes that the node gets at a time: while it works on them it says nothing, and others would think that it is gone.
+MOST_TAKEN = 512 * 1024
 #: Seconds before the next attempt to connect, at first and at most; and how often we look whether one is needed.
 FIRST, CAP, LOOK = 0.25, 10.0, 0.25
 #: Of two who know each other the one of the greater name dials. The other waits so many seconds.
@@ -141,13 +143,18 @@ class Links:
             self._known[name] = address
 
     def take(self) -> list[Heard]:
-        """What the links have brought since the last call, in order."""
-        heard = list(self._heard)
-        self._heard.clear()
-        self._heard_bytes = 0
-        self._room.set()
-        self._news.clear()
-        return heard
+        """What the links have brought, in order and in portions; ``news`` stays set as long as something is left."""
+        taken: list[Heard] = []
+        size = 0
+        while self._heard and size < MOST_TAKEN:
+            taken.append(self._heard.popleft())
+            size += len(taken[-1].frame or b"")
+        self._heard_bytes -= size
+        if self._heard_bytes <= MOST_HEARD:
+            self._room.set()
+        if not self._heard:
+            self._news.clear()
+        return taken
 
     def has(self, link: str) -> bool:
         """Whether the link is there."""
