@@ -20,6 +20,7 @@ from slackline.cli.failure import reports_errors
 from slackline.cli.hierarchies import load_application
 from slackline.cli.reaching import SecretFile, TlsCa, TlsCert, TlsKey
 from slackline.cli.recordings import read_recording
+from slackline.compile import run_everything
 from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import PER_SECOND
@@ -172,6 +173,7 @@ def node(
     if plan.ingress and tables is None:
         raise ConfigError(f"--ingress {','.join(plan.ingress)} enter out of a RECORDING; give one.")
     _say_on_stderr(name)
+    run_everything([plan.engine.get("policy", "auto")])  # who compiles while others wait is taken for dead
     asyncio.run(_run(plan))
 
 

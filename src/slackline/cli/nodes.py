@@ -20,6 +20,8 @@ from slackline.hosts.secret import Credentials
 
 #: Seconds between two looks, for the rates.
 BETWEEN = 2.0
+#: Characters of a line that nobody sees on a screen.
+WIDE = 110
 
 
 @reports_errors
@@ -51,6 +53,8 @@ async def _twice(address: Address, credentials: Credentials) -> tuple[dict[str, 
 
 def _print(before: dict[str, Any], after: dict[str, Any]) -> None:
     console = Console()
+    if not console.is_terminal:
+        console.width = WIDE  # no terminal says how wide it is
     title = f"The network, as {escape(after['seen_from'])} sees it"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in ("node", "state", "detector"):
@@ -70,14 +74,14 @@ def _print(before: dict[str, Any], after: dict[str, Any]) -> None:
 
 def _add(table: Table, name: str, before: dict[str, Any], node: dict[str, Any]) -> None:
     """A node: a line for itself, and one for each detector."""
-    seconds = node.get("at", 0.0) - before.get("at", 0.0)
+    seconds = node["at"] - before["at"] if "at" in before and "at" in node else 0.0
     trip = node["round_trip"]
     lost = sum(feed["lost"] for feed in node.get("received", {}).values())
     arrivals = _rate(node.get("arrivals", 0) - before.get("arrivals", 0), seconds) if node["enters"] else ""
     shown = f"{', '.join(node['enters'])} enter" if node["enters"] else ""
     table.add_row(
         escape(name), node["state"], escape(shown), arrivals, "", "", "", f"{node['load']:.0%}",
-        "" if trip is None else f"{1000 * trip:.1f} ms", f"{lost:,}", style=None if node["state"] != "lost" else "red",
+        "" if trip is None else f"{1000 * trip:,.0f} ms", f"{lost:,}", style=None if node["state"] != "lost" else "red",
     )  # fmt: skip
     for detector in node["runs"]:
         figures = node.get("detectors", {}).get(detector)

@@ -22,6 +22,17 @@ def framed(data: bytes) -> bytes:
     return _LENGTH.pack(len(data)) + data
 
 
+def split(data: bytes) -> tuple[bytes, bytes]:
+    """A frame at the beginning of the data, and the rest.
+
+    >>> split(framed(b"abc") + b"de")
+    (b'abc', b'de')
+    """
+    if len(data) < _LENGTH.size or len(data) < (stop := _LENGTH.size + _LENGTH.unpack_from(data)[0]):
+        raise FrameError(f"{len(data)} bytes are no frame.")
+    return data[_LENGTH.size : stop], data[stop:]
+
+
 class Frames:
     """Cuts what comes in into frames of at most ``most`` bytes. **Where it was cut on the way means nothing.**
 

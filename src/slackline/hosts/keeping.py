@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -19,6 +19,7 @@ from slackline.core.errors import ConfigError, SlacklineError, StateError
 from slackline.core.event import Event
 from slackline.core.outcome import Late, Output, Quarantined
 from slackline.core.payload import to_json
+from slackline.hosts.frames import FrameError, framed, split
 
 OUTPUTS, LATE, QUARANTINED = FILES = ("outputs.jsonl", "late.jsonl", "quarantined.jsonl")
 CHECKPOINT = "checkpoint"
@@ -89,12 +90,13 @@ class Folder:
             return None, {}
         except OSError as error:
             raise SlacklineError(f"cannot read {self.path / CHECKPOINT}: {error}.") from error
-        match found := codec.load(_KIND, _VERSION, data, oldest=_VERSION):
-            case {"lengths": dict(lengths), "node": bytes(), "position": int(), "addresses": dict(), **rest} if (
-                not rest
-            ):
-                del found["lengths"]
-                return Kept(**found), lengths
+        try:
+            card, node = split(data)
+        except FrameError as error:
+            raise StateError(f"{self.path / CHECKPOINT} is damaged. Start anew with another folder.") from error
+        match codec.load(_KIND, _VERSION, card, oldest=_VERSION):
+            case {"position": int(position), "addresses": dict(known), "lengths": dict(lengths)}:
+                return Kept(node, position, known), lengths
         raise StateError(f"{self.path / CHECKPOINT} was not written by this release; start anew with another folder.")
 
     def write(self, outputs: list[Output], late: list[Late], quarantined: list[Quarantined]) -> None:
@@ -104,16 +106,23 @@ class Folder:
         ):  # fmt: skip
             text = "".join(f"{line}\n" for line in texts)
             if text:
-                self._files[name].write(text.encode())
-                self._files[name].flush()
+                self._append(name, text.encode())
+
+    def _append(self, name: str, data: bytes) -> None:
+        try:
+            self._files[name].write(data)
+            self._files[name].flush()
+        except OSError as error:
+            raise SlacklineError(f"cannot write {self.path / name}: {error}.") from error
 
     def keep(self, kept: Kept) -> None:
         try:
             lengths = {name: _durable(file) for name, file in self._files.items()}
-            data = codec.dump(_KIND, _VERSION, {**asdict(kept), "lengths": lengths})
+            card = {"position": kept.position, "addresses": kept.addresses, "lengths": lengths}
             new = self.path / f"{CHECKPOINT}.new"
             with new.open("wb") as file:
-                file.write(data)
+                file.write(framed(codec.dump(_KIND, _VERSION, card)))
+                file.write(kept.node)  # as it is: it may be large, and has a checksum of its own
                 _durable(file)
             new.replace(self.path / CHECKPOINT)
             folder = os.open(self.path, os.O_RDONLY)

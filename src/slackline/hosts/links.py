@@ -24,7 +24,7 @@ MOST_HEARD = 2 * 1024 * 1024
 #: Bytes that the node gets at a time: while it works on them it says nothing, and others would think that it is gone.
 MOST_TAKEN = 512 * 1024
 #: Seconds before the next attempt to connect, at first and at most; and how often we look whether one is needed.
-FIRST, CAP, LOOK = 0.25, 10.0, 0.25
+FIRST, CAP, LOOK = 0.25, 30.0, 0.25
 #: Of two who know each other the one of the greater name dials. The other waits so many seconds.
 DEFERENCE = 2.0
 

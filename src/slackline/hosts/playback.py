@@ -35,7 +35,7 @@ class Playback:
     ) -> None:
         #: Rows that were given, in all lives.
         self.position = position
-        self.has_ended = False
+        self._is_over = False
         self._types = pa.array(sorted(types), pa.string())
         self._speed = speed * per_second
         self._tables = _from(tables(), position)
@@ -45,9 +45,14 @@ class Playback:
         self._start: tuple[float, int] | None = None  # when we began, and with which time stamp
         self._next_at = 0.0
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether all was given."""
+        return self._is_over
+
     def take(self, now: float) -> pa.Table | None:
-        """What has arrived by now, and was not taken yet; None: nothing. ``has_ended`` tells when nothing follows."""
-        if self.has_ended or (self._speed and now < self._next_at) or not self._fill():
+        """What has arrived by now, and was not taken yet; None: nothing."""
+        if self._is_over or (self._speed and now < self._next_at) or not self._fill():
             return None
         table, first = self._table, self._at
         assert table is not None
@@ -69,11 +74,11 @@ class Playback:
 
     def next_at(self, now: float) -> float | None:
         """When to ask again; None: never."""
-        return None if self.has_ended else max(now, self._next_at if self._speed else now)
+        return None if self._is_over else max(now, self._next_at if self._speed else now)
 
     def lag(self, now: float) -> float:
         """By how many seconds the row that is next is overdue."""
-        if self.has_ended or self._start is None or not self._fill():
+        if self._is_over or self._start is None or not self._fill():
             return 0.0
         return max(0.0, now - self._start[0] - (int(self._due[self._at]) - self._start[1]) / self._speed)
 
@@ -84,13 +89,13 @@ class Playback:
             self._table = next(self._tables, None)
             self._at = 0
             if self._table is None:
-                self.has_ended = True
+                self._is_over = True
                 self._table = pa.table({"ts": pa.array([], pa.int64())})
                 return False
             if self._speed and len(self._table):
                 ts = self._table["ts"].cast(pa.int64(), safe=False).fill_null(0).to_numpy()
                 self._due = np.maximum.accumulate(np.concatenate([last, ts]))[len(last) :]
-        return not self.has_ended
+        return True
 
     def _meant(self, table: pa.Table) -> pa.Table:
         if "type" not in table.column_names:

@@ -61,7 +61,7 @@ class TcpHost:
         self._links = Links(node.name, listener, self._wake)
         self._call_at: float | None = None
         self._leave_until: float | None = None
-        self._stops = False
+        self._stops = self._has_arrived = False
         self._worked = 0.0  # seconds, since
         self._since = now()
         self._look_at = 0.0
@@ -141,7 +141,7 @@ class TcpHost:
         stop = self._now()
         self._worked += stop - start
         if stop - self._since >= INTERVAL:
-            node.load = self._worked / (stop - self._since)
+            node.busy = self._worked / (stop - self._since)
             self._worked, self._since = 0.0, stop
 
     def _receive(self, link: str, frame: bytes, now: float) -> None:
@@ -162,15 +162,16 @@ class TcpHost:
 
     def _arrive(self, now: float) -> None:
         playback = self._playback
-        if playback is None or playback.has_ended or not self._may_arrive():
+        if playback is None or self._has_arrived or not self._may_arrive():
             return
         table = playback.take(now)
         if table is not None and len(table):
             self.node.push(table, now)
+        self._say_behind(playback, now)
         if playback.has_ended:
+            self._has_arrived = True
             self.node.end(now)
             logger.info("its recording has ended after %s rows", f"{playback.position:,}")
-        self._say_behind(playback, now)
 
     def _say_behind(self, playback: Playback, now: float) -> None:
         lag = playback.lag(now)

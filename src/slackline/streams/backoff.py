@@ -39,5 +39,7 @@ class Backoff:
         delay = min(self._cap, self.first * 2.0 ** min(self._failed, 60))
         self._failed += 1
         self.attempts += 1
-        logger.warning("%s: %s; attempt %d follows in %.3g s", self._name, why, self._failed + 1, delay)
+        logger.warning(
+            "%s: %s; attempt %d follows in %.3g s", self._name, str(why).rstrip("."), self._failed + 1, delay
+        )
         await self._sleep(delay)

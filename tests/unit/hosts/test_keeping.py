@@ -94,7 +94,7 @@ def test_a_folder_that_is_a_file_is_told(tmp_path):
         Folder(tmp_path / "file")
 
 
-@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[:-1], lambda data: b"x" + data[1:]])
+@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[:9], lambda data: data[:4] + b"x" + data[5:]])
 def test_a_damaged_checkpoint_is_told(tmp_path, damage):
     folder = Folder(tmp_path)
     folder.open()
