@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import logging
 import secrets
@@ -24,6 +25,7 @@ from slackline.compile import run_everything
 from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import PER_SECOND
+from slackline.engine import Engine
 from slackline.hosts.address import Address
 from slackline.hosts.keeping import Folder, Kept, Printed
 from slackline.hosts.links import Listener
@@ -32,6 +34,8 @@ from slackline.hosts.secret import Credentials
 from slackline.hosts.tcp import TcpHost
 from slackline.nodes import Node, NodeSettings
 
+#: Options of the engine that are not for a command line, or that nodes give themselves.
+_NOT_GIVEN = ("hierarchy", "detectors", "sensors", "now", "speculation", "late")
 #: Time stamps of some recordings are so fine; dates are not.
 _PER_SECOND = {**PER_SECOND, "ps": 10**12}
 
@@ -172,8 +176,10 @@ def node(
     )
     if plan.ingress and tables is None:
         raise ConfigError(f"--ingress {','.join(plan.ingress)} enter out of a RECORDING; give one.")
-    _say_on_stderr(name)
+    for address in (plan.listen, *plan.join):
+        plan.credentials.check(address)
     run_everything([plan.engine.get("policy", "auto")])  # who compiles while others wait is taken for dead
+    _say_on_stderr(name)
     asyncio.run(_run(plan))
 
 
@@ -252,10 +258,11 @@ def _options(texts: list[str]) -> dict[str, Any]:
     {'policy': 'slack', 'late_target': 0.01, 'timeout': None}
     """
     options: dict[str, Any] = {}
+    known = [name for name in inspect.signature(Engine).parameters if name not in _NOT_GIVEN]
     for text in texts:
         key, equals, value = text.partition("=")
-        if not key.isidentifier() or not equals:
-            raise ConfigError(f"--engine {text} is not valid; write KEY=VALUE, e.g. policy=slack.")
+        if key not in known or not equals:
+            raise ConfigError(f"--engine {text} is not valid; write KEY=VALUE, KEY one of {', '.join(known)}.")
         try:
             options[key] = json.loads(value)
         except json.JSONDecodeError:

@@ -276,18 +276,13 @@ class Links:
         self.cut(link.name, why)
 
     def _met(self, link: Link, first: bytes) -> None:
-        """Somebody has said who it is. Of two connections with one peer that stays which the greater name has made."""
+        """Somebody has said who it is; whether that is true, the node decides."""
         try:
             link.peer = decode(first).sender
         except ProtocolError:
             return  # the node says so too
         if link.dialled in self._joined:
             self._joined[link.dialled] = link.peer
-        others = [other for other in self._links.values() if other.peer == link.peer and other is not link]
-        for other in others:
-            ours = self._name > link.peer
-            keep_new = (other.dialled is None) == (link.dialled is None) or (link.dialled is not None) == ours
-            self.cut((other if keep_new else link).name)
 
     def _put(self, heard: Heard) -> None:
         self._heard.append(heard)
