@@ -15,7 +15,7 @@ from slackline_soccer.simulator import saved
 pytestmark = pytest.mark.slow
 
 SECONDS = 20.0
-SPEED = "2"
+SPEED = "1"
 PLACES = {
     "n1": "ActiveBall,BallTurned,Proximity,PlayerHitsBall",
     "n2": "BallAreas,ClosestPlayer,Possession,Kick,ShotOnGoal,Goal",

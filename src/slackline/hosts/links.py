@@ -26,7 +26,7 @@ MOST_TAKEN = 512 * 1024
 #: Seconds before the next attempt to connect, at first and at most; and how often we look whether one is needed.
 FIRST, CAP, LOOK = 0.25, 30.0, 0.25
 #: Of two who know each other the one of the greater name dials. The other waits so many seconds.
-DEFERENCE = 2.0
+DEFERENCE = 0.5
 
 logger = logging.getLogger("slackline.hosts")
 

@@ -163,7 +163,8 @@ class Conversation:
 
     def _expect(self) -> None:
         for kind, outgoing in self.exchange.outgoing.items():
-            outgoing.expect(self.directory.listeners(kind) - {self.card.name})
+            unknown = {""} if self.directory.is_awaited(kind) else set()  # it may know us before we know it
+            outgoing.expect(self.directory.listeners(kind) - {self.card.name} | unknown)
 
     # What is said.
 
