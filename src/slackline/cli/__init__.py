@@ -17,6 +17,9 @@ from slackline.cli.applications import Commands
 from slackline.cli.bench import bench
 from slackline.cli.calibrate import calibrate
 from slackline.cli.failure import reports_errors
+from slackline.cli.migrate import migrate
+from slackline.cli.node import node
+from slackline.cli.nodes import nodes
 from slackline.cli.study import study
 from slackline.cli.sync import sync
 
@@ -35,6 +38,9 @@ app = typer.Typer(
 app.command()(study)
 app.command()(sync)
 app.command()(calibrate)
+app.command()(node)
+app.command()(nodes)
+app.command()(migrate)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(bench)
 
 del rich

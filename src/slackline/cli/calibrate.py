@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import pyarrow as pa
 import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -16,9 +15,10 @@ from slackline.calibration import Calibration, estimate, sensor_delays
 from slackline.calibration import calibrate as run_calibration
 from slackline.cli.failure import reports_errors
 from slackline.cli.hierarchies import load_application
+from slackline.cli.recordings import read_recording
 from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
-from slackline.study.table import ReadOptions, StreamError, read_table, read_times
+from slackline.study.table import StreamError
 
 
 @reports_errors
@@ -68,7 +68,7 @@ def calibrate(
     hierarchy, tables = load_application(given[-1], recording)
     pieces: Any = tables
     if recording is not None and tables is None:
-        pieces = _read(recording, hierarchy, {"ts": ts, "type": type, "source": source, "seq": seq}, unit)
+        pieces = read_recording(recording, hierarchy, {"ts": ts, "type": type, "source": source, "seq": seq}, unit)
     errors = Console(stderr=True)
     if old is None:
         calibration = _with_progress(errors, lambda show: run_calibration(hierarchy, pieces, show))
@@ -100,22 +100,6 @@ def _sub_delays(texts: list[str]) -> dict[str, dict[str, int]]:
             raise ConfigError(f"--sub-delay {text} is not valid; write TYPE.PART=N, e.g. near.jitter=40.")
         measured.setdefault(kind, {})[part] = int(value)
     return measured
-
-
-def _read(path: Path, hierarchy: Hierarchy, columns: dict[str, str], unit: str) -> pa.Table:
-    """The recording as an engine takes it."""
-    ts = columns["ts"]
-    wanted = [ts, *([columns["type"]] if len(hierarchy.sensor_types) > 1 else [])]
-    table = read_table(path, wanted, ReadOptions(payload=True, as_text=lambda name: name == columns["source"]))
-    times, faults = read_times(table[ts], ts, unit, path)
-    if faults:
-        rows = int(faults[0].rows.sum())
-        raise StreamError(f"column {ts!r} of {path.name}, {faults[0]} ({rows} such rows). Repair or remove these rows.")
-    names = {column: name for name, column in columns.items()}
-    # A column that is called like one of ours and is not is payload, by another name.
-    named = [names.get(name, f"{name}_in" if name in columns else name) for name in table.column_names]
-    table = table.rename_columns(named)
-    return table.set_column(table.column_names.index("ts"), "ts", pa.array(times))
 
 
 def _with_progress(console: Console, work: Any) -> Any:

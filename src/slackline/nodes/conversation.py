@@ -74,7 +74,8 @@ class Conversation:
 
     def hello(self, now: float) -> m.Hello:
         card, membership = self.card, self.membership
-        knows = {peer.name: peer.address for peer in membership.peers.values() if peer.address}
+        there = (peer for peer in membership.peers.values() if not peer.has_left)
+        knows = {peer.name: peer.address for peer in there if peer.address}
         runs, enters = dict(self.handovers.runs), list(card.enters)
         age = membership.age(now)
         return m.Hello(membership.identity, age, card.application, card.fingerprint, runs, enters, card.address, knows)
@@ -134,6 +135,7 @@ class Conversation:
     def _left(self, peer: str) -> None:
         self.note("info", f"{peer} has left")
         self.membership.peers[peer].has_left = True
+        self.membership.addresses.pop(peer, None)
         self.directory.forget(peer)
         for outgoing in self.exchange.outgoing.values():
             outgoing.unsubscribe(peer)
@@ -161,7 +163,8 @@ class Conversation:
 
     def _expect(self) -> None:
         for kind, outgoing in self.exchange.outgoing.items():
-            outgoing.expect(self.directory.listeners(kind) - {self.card.name})
+            unknown = {""} if self.directory.is_awaited(kind) else set()  # it may know us before we know it
+            outgoing.expect(self.directory.listeners(kind) - {self.card.name} | unknown)
 
     # What is said.
 

@@ -17,10 +17,12 @@ class Directory:
         self.hierarchy = hierarchy
         self.runs: dict[str, dict[str, int]] = {}
         self.enters: dict[str, tuple[str, ...]] = {}
+        self._seen: set[str] = set()  # detectors that somebody has said to run, ever
 
     def learn(self, node: str, runs: Mapping[str, int], enters: Iterable[str]) -> None:
         """What a node says of itself."""
         self.runs[node] = {detector: term for detector, term in runs.items() if detector in self.hierarchy.names}
+        self._seen.update(self.runs[node])
         self.enters[node] = tuple(kind for kind in enters if kind in self.hierarchy.sensor_types)
 
     def forget(self, node: str) -> None:
@@ -48,6 +50,10 @@ class Directory:
         """The nodes that run detectors which listen to a type."""
         hosts = {self.host(name) for name, kinds in self.hierarchy.listens.items() if kind in kinds}
         return {host for host in hosts if host is not None}
+
+    def is_awaited(self, kind: str) -> bool:
+        """Whether somebody will listen to a type of whom we have not heard yet."""
+        return any(kind in kinds and name not in self._seen for name, kinds in self.hierarchy.listens.items())
 
     def missing(self) -> tuple[list[str], list[str]]:
         """The detectors that nobody runs, and the sensor types that enter nowhere."""

@@ -89,10 +89,11 @@ class Errands:
 
     # Leaving.
 
-    def go_elsewhere(self, now: float, patience: float) -> bool:
-        """Offer what runs here to others; whether all is gone."""
+    def go_elsewhere(self, now: float, patience: float, is_through: bool) -> bool:
+        """Offer what runs here to others, unless all has ended; whether nothing is left to be done."""
         others = self.membership.there()
-        for detector in list(self.handovers.runs):
+        runs = {} if is_through else self.handovers.runs
+        for detector in list(runs):
             offered = self._offered.get(detector)
             if others and (offered is None or now - offered[1] >= patience or offered[0] not in others):
                 load = {peer: len(self.directory.runs.get(peer, ())) for peer in others}
@@ -101,10 +102,10 @@ class Errands:
                 target = min(others, key=lambda peer: (load[peer], peer))
                 self._offered[detector] = (target, now)
                 self.membership.send(target, Take(detector))
-        if (self.handovers.runs and others) or self.handovers.leaving:
+        if (runs and others) or self.handovers.leaving:
             return False
-        if self.handovers.runs:
-            stay = sorted(self.handovers.runs)
+        if runs:
+            stay = sorted(runs)
             self.note("warning", f"nobody is there to take {stay}; they are in the checkpoint, if one is kept.")
         for peer in others:
             self.membership.send(peer, Goodbye())

@@ -111,6 +111,7 @@ class Node:
         self._actions = Actions()
         self._is_ready = self._is_choked = self._leaves = self._has_complained = False
         self._began: float | None = None
+        self._ran = 0.0  # when it last did
         self._beat_at = self._acknowledge_at = self._save_at = -math.inf
         self._requests = 0
 
@@ -153,7 +154,7 @@ class Node:
 
     def run(self, now: float) -> Actions:
         """Do what there is to do, and say what the host has to do. Call it after each of the above, or several."""
-        self._began = now if self._began is None else self._began
+        self._began, self._ran = now if self._began is None else self._began, now
         self._talk.happen(self._membership.tick(now), now)
         if self._has_started(now):
             self._work(now)
@@ -162,7 +163,7 @@ class Node:
             for peer, again in self._exchange.gaps(now):
                 self._tell(peer, again)
         if self._leaves and not self.is_gone:
-            self.is_gone = self._errands.go_elsewhere(now, self.settings.lost_after)
+            self.is_gone = self._errands.go_elsewhere(now, self.settings.lost_after, self.is_through)
         self._beat(now)
         if self._handovers.changed:
             self._talk.announce()
@@ -251,7 +252,7 @@ class Node:
         if now < self._beat_at:
             return
         self._beat_at = now + self.settings.beat
-        figures = figures_of(self._engine, self._exchange)
+        figures = figures_of(self._engine, self._exchange, now)
         for peer in self._membership.there():
             self._membership.tell(peer, m.Beat(self.busy, figures))
             standings = self._exchange.standings(peer)
@@ -331,7 +332,7 @@ class Node:
 
     def overview(self) -> dict[str, Any]:
         """The network as it is seen here: plain values that JSON can hold."""
-        own = figures_of(self._engine, self._exchange)
+        own = figures_of(self._engine, self._exchange, self._ran)
         return overview_of(self.name, self.busy, own, self._membership, self._directory, self._handovers)
 
     # Checkpoints.

@@ -13,10 +13,11 @@ from slackline.nodes.membership import Membership
 _SHOWN = ("K", "buffered", "delivered", "late", "published", "wait_mean")
 
 
-def figures_of(engine: Engine, exchange: Exchange) -> dict[str, Any]:
-    """What a node tells others of its work."""
+def figures_of(engine: Engine, exchange: Exchange, now: float) -> dict[str, Any]:
+    """What a node tells others of its work; ``at`` is when that was, in seconds of its own clock."""
     stats = engine.stats()
     return {
+        "at": now,
         "clk": stats["clk"],
         "arrivals": stats["arrivals"],
         "detectors": {

@@ -10,8 +10,8 @@ try:
 except ImportError as error:
     raise explain(error, "slackline.spark") from error
 
+from slackline.core.payload import PayloadError
 from slackline.spark.changelog import current, final, latest
-from slackline.spark.payload import PayloadError
 from slackline.spark.pipeline import detect, typed
 from slackline.spark.session import configure, session
 from slackline.spark.synchronise import synchronise

@@ -12,9 +12,9 @@ from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType, Stru
 
 from slackline.core.event import Event
 from slackline.core.outcome import Late, Output, Quarantined
+from slackline.core.payload import to_json
 from slackline.core.time import whole
 from slackline.spark.codec import KEY, NULL_SITE
-from slackline.spark.payload import to_json
 
 #: The columns of the output, the key still as text; `detect` gives it its own type back.
 FIELDS: tuple[tuple[str, Any, pa.DataType], ...] = (

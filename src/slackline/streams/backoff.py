@@ -14,13 +14,15 @@ logger = logging.getLogger("slackline.streams")
 
 
 class Backoff:
-    """Waits between attempts to connect, and counts them."""
+    """Waits between attempts to connect to ``what`` of this name, and counts them."""
 
-    def __init__(self, name: str, sleep: Sleep = asyncio.sleep, first: float = FIRST, cap: float = CAP) -> None:
+    def __init__(
+        self, name: str, sleep: Sleep = asyncio.sleep, first: float = FIRST, cap: float = CAP, what: str = "stream"
+    ) -> None:
         self.first = first
         #: Attempts that had to be repeated, in all.
         self.attempts = 0
-        self._name = name
+        self._name = f"{what} {name!r}"
         self._sleep = sleep
         self._cap = cap
         self._failed = 0  # attempts since the last success
@@ -28,7 +30,7 @@ class Backoff:
     def succeeded(self) -> None:
         """Something was received: the next failure is the first again."""
         if self._failed:
-            logger.info("stream %r: connected again after %d attempts", self._name, self._failed)
+            logger.info("%s: connected again after %d attempts", self._name, self._failed)
         self._failed = 0
 
     async def wait(self, why: object) -> None:
@@ -37,5 +39,7 @@ class Backoff:
         delay = min(self._cap, self.first * 2.0 ** min(self._failed, 60))
         self._failed += 1
         self.attempts += 1
-        logger.warning("stream %r: %s; attempt %d follows in %.3g s", self._name, why, self._failed + 1, delay)
+        logger.warning(
+            "%s: %s; attempt %d follows in %.3g s", self._name, str(why).rstrip("."), self._failed + 1, delay
+        )
         await self._sleep(delay)

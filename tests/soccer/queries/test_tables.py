@@ -10,7 +10,7 @@ from tests.soccer.queries.small import FIELDS, feed, of_type, small_match, stead
 
 import slackline as sl
 from slackline.core.errors import SlacklineError
-from slackline.spark.payload import to_json
+from slackline.core.payload import to_json
 from slackline_soccer.model.field import DEBS_2013
 from slackline_soccer.queries import HeatMaps, RunningAnalysis, Seconds, heatmap_table, queries, query_tables
 from slackline_soccer.queries.heatmap import GRIDS, WINDOWS

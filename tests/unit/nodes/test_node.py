@@ -47,6 +47,26 @@ def test_three_nodes_find_what_one_finds(policy: str) -> None:
     assert net.found()["Top"]
 
 
+def test_who_is_met_late_by_some_misses_nothing() -> None:
+    """The ingress knows all, and begins; those who publish and listen do not know each other yet."""
+    net = Joined(
+        [
+            node("n1", tower(), ingress=["a", "b"], detectors=["Low"]),
+            node("n2", tower(), detectors=["High"]),
+            node("n3", tower(), detectors=["Top"]),
+        ]
+    )
+    net.passes = lambda sender, receiver, data: {sender, receiver} != {"n2", "n3"}
+    net.settle()
+    assert net.nodes["n1"].is_ready
+    net.push("n1", stream(20))
+    net.passes = lambda sender, receiver, data: True
+    net.settle(1.0)
+    net.push("n1", stream(20, 20))
+    end(net)
+    assert net.found() == single(tower(), stream(40))
+
+
 def test_a_detector_moves_and_nobody_sees_a_difference() -> None:
     net = three()
     net.push("n1", stream(20))

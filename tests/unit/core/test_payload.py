@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slackline.spark.payload import PayloadError, to_json
+from slackline.core.payload import PayloadError, to_json
 
 UTC = datetime.UTC
 

@@ -28,7 +28,7 @@ class PayloadError(SlacklineError):
         self.where = where
         self.kind = f"{type(value).__module__}.{type(value).__qualname__}"
         super().__init__(
-            f"field {where} is a {self.kind}, which cannot leave Spark as JSON{': ' + why if why else ''}. Publish "
+            f"field {where} is a {self.kind}, which has no JSON form{': ' + why if why else ''}. Publish "
             f"None, bool, int, float, str, bytes, dates and times, Decimal, NumPy scalars and arrays, or lists, tuples "
             f"and dicts of these."
         )

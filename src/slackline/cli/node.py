@@ -1,0 +1,286 @@
+"""``slackline node APP``: some detectors of a hierarchy in this process, the others elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import logging
+import secrets
+import signal
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pyarrow as pa
+import typer
+
+from slackline.cli.failure import reports_errors
+from slackline.cli.hierarchies import load_application
+from slackline.cli.reaching import SecretFile, TlsCa, TlsCert, TlsKey
+from slackline.cli.recordings import read_recording
+from slackline.compile import run_everything
+from slackline.core.errors import ConfigError
+from slackline.core.hierarchy import Hierarchy
+from slackline.core.time import PER_SECOND
+from slackline.engine import Engine
+from slackline.hosts.address import Address
+from slackline.hosts.keeping import Folder, Kept, Printed
+from slackline.hosts.links import Listener
+from slackline.hosts.playback import Playback
+from slackline.hosts.secret import Credentials
+from slackline.hosts.tcp import TcpHost
+from slackline.nodes import Node, NodeSettings
+
+#: Options of the engine that are not for a command line, or that nodes give themselves.
+_NOT_GIVEN = ("hierarchy", "detectors", "sensors", "now", "speculation", "late")
+#: Time stamps of some recordings are so fine; dates are not.
+_PER_SECOND = {**PER_SECOND, "ps": 10**12}
+
+logger = logging.getLogger("slackline.node")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the command line asks for, checked."""
+
+    name: str
+    application: str
+    hierarchy: Hierarchy
+    listen: Address
+    join: list[Address]
+    credentials: Credentials
+    detectors: list[str]
+    ingress: list[str]
+    tables: Callable[[], Iterable[pa.Table]] | None
+    speed: float
+    per_second: int
+    folder: Path | None
+    settings: NodeSettings
+    engine: dict[str, Any]
+    until_end: bool
+
+
+@reports_errors
+def node(
+    app: Annotated[
+        str,
+        typer.Argument(metavar="APP", help="module:name of a Hierarchy, the same on all nodes, in the same version."),
+    ],
+    name: Annotated[str, typer.Option(help="What this node is called; each has a name of its own.")],
+    recording: Annotated[
+        Path | None,
+        typer.Argument(
+            help="What enters at this node: CSV, JSON lines (both also .gz) or Parquet, in the order of arrival, or "
+            "whatever the application reads itself. An application that makes its hierarchy for a recording needs it "
+            "on all nodes.",
+            exists=True,
+        ),
+    ] = None,
+    listen: Annotated[
+        str, typer.Option(help="HOST:PORT by which others reach this node; port 0: any that is free.")
+    ] = "127.0.0.1:0",
+    join: Annotated[
+        list[str] | None,
+        typer.Option(help="HOST:PORT of a node to be connected with; the others are learnt from it. Several times."),
+    ] = None,
+    run: Annotated[
+        str | None,
+        typer.Option(
+            help="Detectors that run here at first, with commas between them. Unless given, all without --join, and "
+            "none with it; '' is none."
+        ),
+    ] = None,
+    ingress: Annotated[
+        str | None,
+        typer.Option(
+            help="Sensor types that enter here, out of RECORDING. Unless given, all without --join, if there is a "
+            "RECORDING, and none with it."
+        ),
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep outputs, late and quarantined events (JSON lines) and checkpoints here; from them the node goes "
+            "on after a crash, with --run and --ingress as they were. Without it, outputs are printed, and a crash "
+            "takes what the node knew.",
+            file_okay=False,
+        ),
+    ] = None,
+    checkpoint_every: Annotated[
+        float, typer.Option(help="Seconds between checkpoints, with --folder.", min=0.01)
+    ] = 1.0,
+    speed: Annotated[
+        str,
+        typer.Option(help="How fast RECORDING is played: 1 as its time stamps say, 2 twice as fast, 'max' at once."),
+    ] = "max",
+    unit: Annotated[
+        Literal["s", "ms", "us", "ns", "ps"],
+        typer.Option(help="Unit of the time stamps, for --speed; dates in a file become it."),
+    ] = "us",
+    ts: Annotated[str, typer.Option(help="Column of occurrence times.")] = "ts",
+    type: Annotated[str, typer.Option(help="Column of event types; not needed if there is only one.")] = "type",
+    source: Annotated[str, typer.Option(help="Column that names the source of an event, if there is one.")] = "source",
+    seq: Annotated[str, typer.Option(help="Column of sequence numbers, if there is one.")] = "seq",
+    engine: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Option of the engine, the same on all nodes: KEY=VALUE, e.g. policy=slack or late_target=0.01. "
+            "Several times."
+        ),
+    ] = None,
+    until_end: Annotated[
+        bool,
+        typer.Option("--until-end", help="Stop when all that runs here has ended and everybody has got it."),
+    ] = False,
+    secret_file: SecretFile = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_ca: TlsCa = None,
+) -> None:
+    """Run some detectors of a hierarchy as one node of a network, until Ctrl-C.
+
+    The first node of a network needs no --join; the others join it, or any other. When it is stopped (Ctrl-C, SIGTERM)
+    its detectors go to other nodes first; a second time stops it at once. Killed, it goes on from its --folder.
+
+    A network on one machine: `slackline node app:hierarchy FILE --name n1 --listen 127.0.0.1:7001 --run Low`, then
+    `slackline node app:hierarchy --name n2 --join 127.0.0.1:7001 --run High`. See who runs what with
+    `slackline nodes --at 127.0.0.1:7001`, and move one with `slackline migrate High n1 --at 127.0.0.1:7001`.
+    """
+    hierarchy, tables = load_application(app, recording)
+    if recording is not None and tables is None:
+        if unit == "ps":
+            raise ConfigError("--unit ps is for applications that read recordings themselves; give ns or coarser.")
+        columns = {"ts": ts, "type": type, "source": source, "seq": seq}
+        whole = read_recording(recording, hierarchy, columns, unit)
+        tables = lambda: [whole]  # noqa: E731
+    alone = not join
+    plan = Plan(
+        name=name,
+        application=app,
+        hierarchy=hierarchy,
+        listen=Address.of(listen),
+        join=[Address.of(each) for each in join or ()],
+        credentials=Credentials.of(secret_file, tls_cert, tls_key, tls_ca),
+        detectors=_chosen("run", run, hierarchy.names, alone),
+        ingress=_chosen("ingress", ingress, hierarchy.sensor_types, alone and recording is not None),
+        tables=tables,
+        speed=_speed(speed),
+        per_second=_PER_SECOND[unit],
+        folder=folder,
+        settings=NodeSettings(checkpoint_every=None if folder is None else checkpoint_every),
+        engine=_options(engine or []),
+        until_end=until_end,
+    )
+    if plan.ingress and tables is None:
+        raise ConfigError(f"--ingress {','.join(plan.ingress)} enter out of a RECORDING; give one.")
+    for address in (plan.listen, *plan.join):
+        plan.credentials.check(address)
+    run_everything([plan.engine.get("policy", "auto")])  # who compiles while others wait is taken for dead
+    _say_on_stderr(name)
+    asyncio.run(_run(plan))
+
+
+async def _run(plan: Plan) -> None:
+    listener = await Listener.at(plan.listen, plan.credentials)
+    folder = None if plan.folder is None else Folder(plan.folder)
+    try:
+        kept = None if folder is None else folder.open()
+        machine = _node(plan, str(listener.address), kept)
+        playback = None
+        if plan.ingress and plan.tables is not None:
+            position = 0 if kept is None else kept.position
+            playback = Playback(
+                plan.tables, plan.ingress, speed=plan.speed, per_second=plan.per_second, position=position
+            )
+        host = TcpHost(
+            machine, listener, folder or Printed(sys.stdout), playback, join=plan.join,
+            known={} if kept is None else kept.addresses, until_end=plan.until_end,
+        )  # fmt: skip
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, host.stop)
+        runs = ", ".join(plan.detectors) if kept is None else "what it ran before"
+        logger.info("listens at %s; runs %s", listener.address, runs or "no detectors")
+        await host.run()
+        logger.info("has stopped")
+    finally:
+        listener.close()
+        if folder is not None:
+            folder.close()
+
+
+def _node(plan: Plan, address: str, kept: Kept | None) -> Node:
+    """A new node, or the one that was kept."""
+    if kept is None:
+        return Node(
+            plan.name, plan.hierarchy, identity=secrets.randbits(63), ingress=plan.ingress, detectors=plan.detectors,
+            application=plan.application, address=address, settings=plan.settings, **plan.engine,
+        )  # fmt: skip
+    machine = Node.load(kept.node, plan.hierarchy, address=address, settings=plan.settings, **plan.engine)
+    if machine.name != plan.name:
+        raise ConfigError(
+            f"the folder {plan.folder} holds node {machine.name!r}, not {plan.name!r}. Give --name {machine.name}, or "
+            f"another --folder."
+        )
+    return machine
+
+
+def _chosen(option: str, given: str | None, known: tuple[str, ...], all_of_them: bool) -> list[str]:
+    """The names that are meant."""
+    if given is None:
+        return list(known) if all_of_them else []
+    names = list(dict.fromkeys(name.strip() for name in given.split(",") if name.strip()))
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ConfigError(f"--{option} {','.join(unknown)}: not in the application, which has {', '.join(known)}.")
+    return names
+
+
+def _speed(text: str) -> float:
+    """
+    >>> _speed("max"), _speed("2.5")
+    (0.0, 2.5)
+    """
+    try:
+        speed = 0.0 if text == "max" else float(text)
+    except ValueError:
+        speed = -1.0
+    if not 0 <= speed < float("inf"):
+        raise ConfigError(f"--speed {text} is not valid; give 'max', or how many times faster than it happened.")
+    return speed
+
+
+def _options(texts: list[str]) -> dict[str, Any]:
+    """
+    >>> _options(["policy=slack", "late_target=0.01", "timeout=null"])
+    {'policy': 'slack', 'late_target': 0.01, 'timeout': None}
+    """
+    options: dict[str, Any] = {}
+    known = [name for name in inspect.signature(Engine).parameters if name not in _NOT_GIVEN]
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if key not in known or not equals:
+            raise ConfigError(f"--engine {text} is not valid; write KEY=VALUE, KEY one of {', '.join(known)}.")
+        try:
+            options[key] = json.loads(value)
+        except json.JSONDecodeError:
+            options[key] = value
+    return options
+
+
+def _say_on_stderr(name: str) -> None:
+    """Everything that is logged, a line each."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Line(f"%(asctime)s {name}: %(message)s", "%H:%M:%S"))
+    root = logging.getLogger("slackline")
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    root.propagate = False
+
+
+class _Line(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = super().format(record)
+        return line if record.levelno < logging.WARNING else f"{line} ({record.levelname.lower()})"

@@ -1,0 +1,107 @@
+"""``slackline nodes``: who runs what, and how it goes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from slackline.cli.failure import reports_errors
+from slackline.cli.reaching import At, SecretFile, TlsCa, TlsCert, TlsKey
+from slackline.hosts.address import Address
+from slackline.hosts.client import overview
+from slackline.hosts.secret import Credentials
+
+#: Seconds between two looks, for the rates.
+BETWEEN = 2.0
+#: Characters of a line that nobody sees on a screen.
+WIDE = 110
+
+
+@reports_errors
+def nodes(
+    at: At,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print all that the node knows, at once and without rates, as JSON.")
+    ] = False,
+    secret_file: SecretFile = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_ca: TlsCa = None,
+) -> None:
+    """Show the nodes of a network as one of them sees it: detectors, rates, K, load, losses. Takes two seconds."""
+    credentials = Credentials.of(secret_file, tls_cert, tls_key, tls_ca)
+    address = Address.of(at)
+    if as_json:
+        typer.echo(json.dumps(asyncio.run(overview(address, credentials)), indent=2))
+        return
+    before, after = asyncio.run(_twice(address, credentials))
+    _print(before, after)
+
+
+async def _twice(address: Address, credentials: Credentials) -> tuple[dict[str, Any], dict[str, Any]]:
+    before = await overview(address, credentials)
+    await asyncio.sleep(BETWEEN)
+    return before, await overview(address, credentials)
+
+
+def _print(before: dict[str, Any], after: dict[str, Any]) -> None:
+    console = Console()
+    if not console.is_terminal:
+        console.width = WIDE  # no terminal says how wide it is
+    title = f"The network, as {escape(after['seen_from'])} sees it"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in ("node", "state", "detector"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("events/s", "K", "waiting", "late", "load", "trip", "lost"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, node in after["nodes"].items():
+        _add(table, name, before["nodes"].get(name, {}), node)
+    console.print(table)
+    for detector, way in after["moving"].items():
+        console.print(f"{escape(detector)} is on its way ({way}).", highlight=False)
+    missing = after["missing"]
+    if missing["detectors"] or missing["types"]:
+        parts = [f"{what} {', '.join(missing[what])}" for what in ("detectors", "types") if missing[what]]
+        console.print(f"[yellow]Not there:[/] {escape('; '.join(parts))}.", highlight=False)
+
+
+def _add(table: Table, name: str, before: dict[str, Any], node: dict[str, Any]) -> None:
+    """A node: a line for itself, and one for each detector."""
+    seconds = node["at"] - before["at"] if "at" in before and "at" in node else 0.0
+    trip = node["round_trip"]
+    lost = sum(feed["lost"] for feed in node.get("received", {}).values())
+    arrivals = _rate(node.get("arrivals", 0) - before.get("arrivals", 0), seconds) if node["enters"] else ""
+    shown = f"{', '.join(node['enters'])} enter" if node["enters"] else ""
+    table.add_row(
+        escape(name), node["state"], escape(shown), arrivals, "", "", "", f"{node['load']:.0%}",
+        "" if trip is None else f"{1000 * trip:,.0f} ms", f"{lost:,}", style=None if node["state"] != "lost" else "red",
+    )  # fmt: skip
+    for detector in node["runs"]:
+        figures = node.get("detectors", {}).get(detector)
+        if figures is None:
+            table.add_row("", "", escape(detector))
+            continue
+        then = before.get("detectors", {}).get(detector, figures)
+        table.add_row(
+            "", "", escape(detector), _rate(figures["delivered"] - then["delivered"], seconds),
+            _short(figures["K"]), f"{figures['buffered']:,}", f"{figures['late']:,}",
+        )  # fmt: skip
+
+
+def _short(time: int) -> str:
+    """
+    >>> _short(35), _short(412_345_678_901)
+    ('35', '4.12e+11')
+    """
+    return f"{time:,}" if time < 1_000_000 else f"{time:.3g}"
+
+
+def _rate(events: int, seconds: float) -> str:
+    return f"{events / seconds:,.0f}" if seconds > 0 else ""

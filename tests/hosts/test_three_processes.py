@@ -1,0 +1,95 @@
+"""Three processes on loopback, a match through them, moves under load, one killed: the outputs of a single engine."""
+
+import json
+import time
+
+import pytest
+from tests.hosts.match_app import secure_match
+from tests.hosts.processes import Network, finished, wait_for
+
+import slackline as sl
+from slackline.hosts.keeping import output_line
+from slackline_soccer import simulate
+from slackline_soccer.simulator import saved
+
+pytestmark = pytest.mark.slow
+
+SECONDS = 20.0
+SPEED = "1"
+PLACES = {
+    "n1": "ActiveBall,BallTurned,Proximity,PlayerHitsBall",
+    "n2": "BallAreas,ClosestPlayer,Possession,Kick,ShotOnGoal,Goal",
+}
+
+
+@pytest.fixture(scope="module")
+def match(tmp_path_factory):
+    """A simulated match on disk, and what a single engine finds in it."""
+    folder = tmp_path_factory.mktemp("match") / "match"
+    simulation = simulate(SECONDS, seed=7)
+    saved.save(folder, simulation.match, simulation.tables(), lambda: simulation.truth)
+    hierarchy, tables = secure_match(folder)
+    engine = sl.Engine(hierarchy, sensors=hierarchy.sensor_types)
+    found = [output for table in tables() for output in engine.push(table)]
+    found += engine.end(hierarchy.sensor_types)
+    late, _ = engine.drain()
+    return folder, sorted(map(comparable, (json.loads(output_line(output)) for output in found))), len(late)
+
+
+def comparable(output):
+    """What must be the same wherever a detector runs; when it was found depends on when the others have told."""
+    assert output["op"] == "insert" and output["final"]
+    return output["id"], json.dumps(output["event"], sort_keys=True)
+
+
+def test_a_match_through_three_processes_with_moves_and_a_kill_gives_what_one_engine_gives(tmp_path, match):
+    recording, expected, late = match
+    hierarchy, _ = secure_match(recording)
+    rest = [name for name in hierarchy.names if name not in ",".join(PLACES.values()).split(",")]
+    with Network(tmp_path, "match_app:secure_match", str(recording)) as network:
+        pace = ("--speed", SPEED, "--unit", "ps", "--until-end")
+        network.add("n1", "--run", PLACES["n1"], "--ingress", "position", *pace)
+        network.add("n2", "--run", PLACES["n2"], *pace)
+        network.add("n3", "--run", ",".join(rest), *pace)
+        n2 = network.nodes["n2"]
+        wait_for(lambda: all(node.outputs() for node in network.nodes.values()), "outputs of all three")
+
+        code, out, err = finished("migrate", "Possession", "n3", "--at", network.nodes["n1"].address(), "--json")
+        assert code == 0, err
+        assert json.loads(out)["from"] == "n2"
+        for detector, node in (("Pass", "n1"), ("Proximity", "n2"), ("ShotOnGoal", "n3"), ("Pass", "n2")):
+            assert network.move(detector, node)["detector"] == detector
+        runs = network.runs()
+        assert "Possession" in runs["n3"] and {"Proximity", "Pass"} <= set(runs["n2"])
+
+        where = n2.address()
+        n2.kill()
+        time.sleep(1.0)
+        n2.start("--listen", where)
+        assert network.move("Kick", "n1")["detector"] == "Kick"
+
+        assert [node.wait() for node in network.nodes.values()] == [0, 0, 0], network.nodes["n2"].said()
+        found = sorted(map(comparable, network.outputs()))
+        assert len({id for id, _ in found}) == len(found), "something was found twice"
+        assert found == expected
+        assert (
+            sum(len((node.folder / "late.jsonl").read_text().splitlines()) for node in network.nodes.values()) == late
+        )
+
+
+def test_a_node_that_is_stopped_hands_its_detectors_on_first(tmp_path, match):
+    recording, expected, _ = match
+    with Network(tmp_path, "match_app:secure_match", str(recording)) as network:
+        pace = ("--speed", SPEED, "--unit", "ps", "--until-end")
+        hierarchy, _ = secure_match(recording)
+        away = ["Possession", "Pass", "Proximity"]
+        stay = [name for name in hierarchy.names if name not in away]
+        n1 = network.add("n1", "--run", ",".join(stay), "--ingress", "position", *pace)
+        n2 = network.add("n2", "--run", ",".join(away), *pace)
+        wait_for(lambda: n2.outputs() and n1.outputs(), "outputs of both")
+        n2.stop()
+        assert n2.wait(30) == 0
+        assert "has stopped" in n2.said() and "n2 has left" in n1.said()
+        assert set(away) <= set(network.runs()["n1"])
+        assert n1.wait() == 0
+        assert sorted(map(comparable, network.outputs())) == expected

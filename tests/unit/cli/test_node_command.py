@@ -1,0 +1,37 @@
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from slackline.cli import app
+
+SMALL = "match_app:small"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([SMALL, "--listen", "10.1.2.3:7000"], "--secret-file"),
+        ([SMALL, "--join", "10.1.2.3:7000"], "--secret-file"),
+        ([SMALL, "--run", "Hihg"], "--run Hihg: not in the application, which has Low, High"),
+        ([SMALL, "--ingress", "b"], "--ingress b: not in the application, which has a"),
+        ([SMALL, "--ingress", "a"], "out of a RECORDING; give one"),
+        ([SMALL, "--engine", "policy"], "write KEY=VALUE, KEY one of policy"),
+        ([SMALL, "--engine", "policy=guess"], "policy='guess'"),
+        ([SMALL, "--engine", "polcy=auto"], "--engine polcy=auto is not valid"),
+        ([SMALL, "--speed", "fast"], "--speed fast is not valid"),
+        (["match_app:nothing"], "has no 'nothing'"),
+        ([SMALL, "--tls-cert", "x.pem"], "TLS needs three files"),
+    ],
+)
+def test_wrong_use_is_told(arguments, message, monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "hosts")
+    result = CliRunner().invoke(app, ["node", *arguments, "--name", "n1"])
+    assert (result.exit_code, result.stdout) == (2, "") and message in result.stderr
+
+
+@pytest.mark.parametrize("command", ["nodes", "migrate"])
+def test_an_address_beyond_this_machine_needs_a_secret(command):
+    what = ["High", "n1"] if command == "migrate" else []
+    result = CliRunner().invoke(app, [command, *what, "--at", "10.1.2.3:7000"])
+    assert (result.exit_code, result.stdout) == (2, "") and "--secret-file" in result.stderr
