@@ -128,6 +128,7 @@ class Conversation:
 
     def _lost(self, peer: str) -> None:
         self.note("warning", f"{peer} is gone")
+        self.errands.lose(peer)
         for outgoing in self.exchange.outgoing.values():
             outgoing.lose(peer)
         self.outputs += self.handovers.lose(peer)
@@ -140,6 +141,7 @@ class Conversation:
         for outgoing in self.exchange.outgoing.values():
             outgoing.unsubscribe(peer)
         self.outputs += self.handovers.lose(peer)
+        self.errands.lose(peer)
         self._expect()
 
     def _learn(self, peer: str, runs: dict[str, int], enters: list[str]) -> None:
@@ -157,9 +159,8 @@ class Conversation:
         runs, enters = dict(self.handovers.runs), list(self.card.enters)
         self.directory.learn(self.card.name, runs, enters)
         self._expect()
-        for name, peer in self.membership.peers.items():
-            if not peer.has_left:
-                self.membership.send(name, m.Announce(runs, enters))
+        for name in self.membership.there():  # the others are told when they are met
+            self.membership.send(name, m.Announce(runs, enters))
 
     def _expect(self) -> None:
         for kind, outgoing in self.exchange.outgoing.items():

@@ -35,7 +35,8 @@ class Errands:
         self.membership = membership
         self.directory = directory
         self.note = note
-        self._waiting: dict[str, Client] = {}
+        #: By request: who carries it out, and who wants to know.
+        self._waiting: dict[str, tuple[str, Client]] = {}
         self._offered: dict[str, tuple[str, float]] = {}
 
     def order(self, order: Order, link: str | None, now: float) -> None:
@@ -47,7 +48,7 @@ class Errands:
         elif order.node == self.name:
             self._begin(order.detector, client, now)
         else:
-            self._waiting[order.request] = client
+            self._waiting[order.request] = order.node, client
             self.membership.send(order.node, Take(order.detector, order.request))
 
     def _objection(self, order: Order) -> str | None:
@@ -72,9 +73,15 @@ class Errands:
             self.answer(client, error, {})
 
     def on_answer(self, answer: Answer) -> None:
-        client = self._waiting.pop(answer.request, None)
+        _, client = self._waiting.pop(answer.request, ("", None))
         if client is not None:
             self.answer(client, answer.error, dict(answer.figures))
+
+    def lose(self, node: str) -> None:
+        """A node is gone: what it was to carry out comes to nothing, as far as anybody will hear."""
+        for request in [request for request, (carrier, _) in self._waiting.items() if carrier == node]:
+            _, client = self._waiting.pop(request)
+            self.answer(client, f"{node!r}, which was to take the detector, is gone", {})
 
     def answer(self, client: Client, error: str, figures: dict[str, Any]) -> None:
         """Say what became of an order."""

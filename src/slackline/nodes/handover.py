@@ -71,6 +71,8 @@ class Handovers:
             return f"detector {detector!r} is on its way; wait until it has arrived"
         if host is None:
             return f"detector {detector!r} runs nowhere at the moment"
+        if host not in self.membership.there():
+            return f"detector {detector!r} runs on {host!r}, which is gone"
         arriving = Arriving(detector, host, now, request, {}, {})
         for kind in self.engine.hierarchy.listens[detector]:
             self.exchange_has(kind, detector)
@@ -155,6 +157,9 @@ class Handovers:
         state, exchange, name = arriving.state, self.exchange, arriving.detector
         assert state is not None
         outputs: list[Output] = []
+        if self.directory.term(name) >= state.term:
+            self._fail(arriving, f"{self.directory.host(name)!r} has taken it back")
+            return outputs
         for kind, outlet in state.outlets.items():
             outputs += self._catch_up(kind, outlet)
         missed, delays = missed_of(state, arriving.records), self._delays(arriving)
