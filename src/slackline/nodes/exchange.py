@@ -157,6 +157,8 @@ class Exchange:
             if gap is None or feed.gap_since is None or feed.paused or now < feed.gap_since + self.settings.reorder:
                 continue
             feed.gap_since = now
+            if gap[0] < feed.direct and now < feed.moved_at + self.settings.lost_after:
+                continue  # a detector has come, and what is missing is forwarded
             if not feed.secure and now >= feed.moved_at + self.settings.lost_after:
                 feed.skip(gap[1] + 1)
             elif feed.asked is not None:

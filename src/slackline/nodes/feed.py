@@ -99,7 +99,7 @@ class Feed:
     asked: Publisher | None = None
     confirmed: bool = False
     heard_at: float = 0.0
-    #: When its publisher came to another node.
+    #: When its publisher, or who listens to it here, came from another node.
     moved_at: float = -math.inf
     #: The first number that comes directly, once that is known.
     direct: int = 0

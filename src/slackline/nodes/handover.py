@@ -59,6 +59,8 @@ class Handovers:
         #: Whether somebody has to be told what runs here now; whether that must survive a crash.
         self.changed = False
         self.must_survive = False
+        # By type: detectors that came while it was not known from which number on it does, and who forwards it.
+        self._forwarded_by: dict[str, list[tuple[str, str]]] = {}
 
     # Target.
 
@@ -94,6 +96,13 @@ class Handovers:
                 arriving.covered[kind] = number
                 if arriving.asked is not None:
                     self.membership.send(arriving.source, Enough(arriving.detector, kind, number))
+        self._have_enough(kind, number)
+
+    def _have_enough(self, kind: str, number: int) -> None:
+        """Let nobody forward a type from this number on."""
+        for source, detector in self._forwarded_by.pop(kind, ()):
+            if source in self.membership.peers:
+                self.membership.send(source, Enough(detector, kind, number))
 
     def ask(self, now: float, patience: float) -> None:
         """Ask for the detectors whose inputs come, or have not begun to come for too long."""
@@ -125,7 +134,7 @@ class Handovers:
             feed = self.exchange.feeds.get(kind)
             if feed is not None and not feed.next:
                 feed.next = arriving.recorded[kind] = position + 1
-                feed.durable = position
+                feed.durable, feed.moved_at = position, now
 
     def on_forwarded(self, detector: str, portions: Iterable[Portion]) -> None:
         """Inputs that the source got after it had sent the state, or that it knows we do not get."""
@@ -177,9 +186,12 @@ class Handovers:
         self.runs[name] = state.term
         del self.arriving[name]
         self.membership.send(arriving.source, Taken(name, state.term))
-        for kind, number in arriving.covered.items():
-            if not number and kind in exchange.feeds and exchange.feeds[kind].direct:
-                self.membership.send(arriving.source, Enough(name, kind, exchange.feeds[kind].direct))
+        for kind in [kind for kind, number in arriving.covered.items() if not number]:
+            self._forwarded_by.setdefault(kind, []).append((arriving.source, name))
+            if kind in exchange.feeds and exchange.feeds[kind].direct:
+                self._have_enough(kind, exchange.feeds[kind].direct)
+        for kind in exchange.outgoing.keys() & self._forwarded_by.keys():  # it comes from here by now
+            self._have_enough(kind, 1)
         self.changed = self.must_survive = True
         self.done.append((arriving.request, "", arriving.figures(now)))
         return outputs
