@@ -125,6 +125,9 @@ class Conversation:
             self._learn(peer, hello.runs, hello.enters)
         if anew:
             self.outputs += self.handovers.lose(peer)
+            for kind, outgoing in self.exchange.outgoing.items():  # what is kept for its former life alone
+                if peer not in self.directory.listeners(kind):
+                    outgoing.unsubscribe(peer)
 
     def _lost(self, peer: str) -> None:
         self.note("warning", f"{peer} is gone")

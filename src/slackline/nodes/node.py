@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -50,6 +50,9 @@ class Node:
     ``address``     where others may reach the host, which tells it to them.
     Whatever else is given goes to the engine. ``now`` is seconds of any clock that does not go back.
     """
+
+    #: How detectors change hands; studies have others, to compare with (``sim.baselines``).
+    handover_method: ClassVar[type[Handovers]] = Handovers
 
     def __init__(
         self,
@@ -99,7 +102,7 @@ class Node:
         self._membership = Membership(name, identity, incarnation, settings.lost_after)
         self._directory = Directory(engine.hierarchy)
         self._exchange = Exchange(engine.hierarchy, settings, slack)
-        self._handovers = Handovers(name, engine, self._exchange, self._directory, self._membership)
+        self._handovers = self.handover_method(name, engine, self._exchange, self._directory, self._membership)
         self._errands = Errands(name, self._handovers, self._membership, self._directory, self._note)
         card = Card(name, application, fingerprint(engine.hierarchy, options), address, ingress, slack)
         self._talk = Conversation(
@@ -168,13 +171,13 @@ class Node:
         if self._handovers.changed:
             self._talk.announce()
         self._talk.publish()
+        self._actions.late, self._actions.quarantined = self._engine.drain()  # now, or they come again after a crash
         self._save(now)
         actions, self._actions = self._actions, Actions()
         actions.outputs += self._talk.take_outputs()
         actions.messages += self._membership.due(now, lambda: self._talk.hello(now))
         actions.cut = self._membership.cut()
         actions.call_at = self._call_at(now)
-        actions.late, actions.quarantined = self._engine.drain()
         return actions
 
     def _work(self, now: float) -> None:
