@@ -330,8 +330,9 @@ class Handovers:
 
     def _is_forwarded(self, leaving: Leaving, kind: str) -> bool:
         """Whether the target still depends on us for a type."""
-        number = leaving.covered[kind]
-        return number == 0 or self.exchange.number(kind) < number
+        number, exchange = leaving.covered[kind], self.exchange
+        here = max(exchange.number(kind), exchange.known.get(kind, 0), leaving.state.positions[kind] + 1)
+        return number == 0 or here < number
 
     def take_back(self, detector: str) -> list[Output]:
         """Let a detector that left run here again."""

@@ -342,7 +342,7 @@ class Node:
 
     def _save(self, now: float) -> None:
         every = self.settings.checkpoint_every
-        if every is None or self._talk.awaits:
+        if every is None:
             self._handovers.must_survive = False
             return
         if self._handovers.must_survive or self.is_gone or now >= self._save_at:
@@ -353,7 +353,7 @@ class Node:
     def save(self) -> bytes:
         """Everything, as bytes; nothing in them is ever unpickled."""
         membership = self._membership
-        known = sorted(name for name, peer in membership.peers.items() if not peer.has_left)
+        known = sorted({*self._talk.awaits, *(n for n, peer in membership.peers.items() if not peer.has_left)})
         who = (self.name, membership.identity, membership.incarnation, self._talk.card.application, known)
         return saving.saved(who, self._engine, self._enters, self._has_ended, self._exchange, self._handovers)
 
