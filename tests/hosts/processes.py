@@ -150,5 +150,15 @@ class Network:
         found: dict[str, Any] = wait_for(moved, f"the move of {detector} to {node}")
         return found
 
+    def wait_for_outputs(self) -> None:
+        """Until every node has found something."""
+
+        def found() -> bool:
+            for node in self.nodes.values():
+                assert not node.ended(), node.said()
+            return all(node.outputs() for node in self.nodes.values())
+
+        wait_for(found, "an output of every node")
+
     def outputs(self) -> list[dict[str, Any]]:
         return [output for node in self.nodes.values() for output in node.outputs()]

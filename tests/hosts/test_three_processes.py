@@ -4,7 +4,7 @@ import json
 
 import pytest
 from tests.hosts.match_app import secure_match
-from tests.hosts.processes import Network, finished, wait_for
+from tests.hosts.processes import Network, finished
 
 import slackline as sl
 from slackline.hosts.keeping import output_line
@@ -13,11 +13,11 @@ from slackline_soccer.simulator import saved
 
 pytestmark = pytest.mark.slow
 
-SECONDS = 20.0
-SPEED = "0.5"
+#: So much of a match, slowly: three processes have to share a machine with whatever else runs there.
+SECONDS, SPEED = 12.0, "0.3"
 PLACES = {
     "n1": "ActiveBall,BallTurned,Proximity,PlayerHitsBall",
-    "n2": "BallAreas,ClosestPlayer,Possession,Kick,ShotOnGoal,Goal",
+    "n2": "BallAreas,Possession,Kick,ShotOnGoal,Goal",
 }
 
 
@@ -51,7 +51,7 @@ def test_a_match_through_three_processes_with_moves_and_a_kill_gives_what_one_en
         network.add("n2", "--run", PLACES["n2"], *pace)
         network.add("n3", "--run", ",".join(rest), *pace)
         n1, n2, _ = network.nodes.values()
-        wait_for(lambda: all(node.outputs() for node in network.nodes.values()), "outputs of all three")
+        network.wait_for_outputs()
         code, out, err = finished("migrate", "Possession", "n3", "--at", n1.address(), "--json")
         assert code == 0, err
         assert json.loads(out)["from"] == "n2"
@@ -84,7 +84,7 @@ def test_a_node_that_is_stopped_hands_its_detectors_on_first(tmp_path, match):
         stay = [name for name in hierarchy.names if name not in away]
         n1 = network.add("n1", "--run", ",".join(stay), "--ingress", "position", *pace)
         n2 = network.add("n2", "--run", ",".join(away), *pace)
-        wait_for(lambda: n2.outputs() and n1.outputs(), "outputs of both")
+        network.wait_for_outputs()
         n2.stop()
         assert n2.wait(30) == 0
         assert "has stopped" in n2.said() and "n2 has left" in n1.said()
