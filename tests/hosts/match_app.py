@@ -8,13 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from slackline import Detector, Event, Hierarchy
-from slackline_soccer import detectors, open_recording, queries
+from slackline_soccer import detectors, open_recording
 
 
 def secure_match(path: Path | str) -> tuple[Hierarchy, Callable[[], Iterable[pa.Table]]]:
-    """All detectors and queries, and every input of theirs secure."""
+    """All detectors, and every input of theirs secure."""
     recording = open_recording(path)
-    chosen = [*detectors(recording.match), *queries(recording.match)]
+    chosen = detectors(recording.match)
     for detector in chosen:
         detector.secure = detector.listens  # type: ignore[misc]
     return Hierarchy(chosen, clock=(recording.match.position,)), recording.tables

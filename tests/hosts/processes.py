@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import slackline
+from slackline.core.errors import SlacklineError
 from slackline.hosts import client
 from slackline.hosts.address import Address
 from slackline.hosts.keeping import LATE, OUTPUTS
@@ -137,7 +138,27 @@ class Network:
         return {name: node["runs"] for name, node in self.overview()["nodes"].items()}
 
     def move(self, detector: str, node: str) -> dict[str, Any]:
-        return asyncio.run(client.move(self.at(), self.credentials, detector, node))
+        """Move a detector, sooner or later: a node that has no time for seconds is taken for dead, and comes back."""
+
+        def moved() -> dict[str, Any] | None:
+            try:
+                return asyncio.run(client.move(self.at(), self.credentials, detector, node))
+            except SlacklineError as error:
+                time.sleep(1.0)
+                return {"detector": detector} if f"runs on {node!r} already" in str(error) else None
+
+        found: dict[str, Any] = wait_for(moved, f"the move of {detector} to {node}")
+        return found
+
+    def wait_for_outputs(self) -> None:
+        """Until every node has found something."""
+
+        def found() -> bool:
+            for node in self.nodes.values():
+                assert not node.ended(), node.said()
+            return all(node.outputs() for node in self.nodes.values())
+
+        wait_for(found, "an output of every node")
 
     def outputs(self) -> list[dict[str, Any]]:
         return [output for node in self.nodes.values() for output in node.outputs()]

@@ -1,11 +1,10 @@
 """Three processes on loopback, a match through them, moves under load, one killed: the outputs of a single engine."""
 
 import json
-import time
 
 import pytest
 from tests.hosts.match_app import secure_match
-from tests.hosts.processes import Network, finished, wait_for
+from tests.hosts.processes import Network, finished
 
 import slackline as sl
 from slackline.hosts.keeping import output_line
@@ -14,11 +13,11 @@ from slackline_soccer.simulator import saved
 
 pytestmark = pytest.mark.slow
 
-SECONDS = 20.0
-SPEED = "1"
+#: So much of a match, slowly: three processes have to share a machine with whatever else runs there.
+SECONDS, SPEED = 12.0, "0.3"
 PLACES = {
     "n1": "ActiveBall,BallTurned,Proximity,PlayerHitsBall",
-    "n2": "BallAreas,ClosestPlayer,Possession,Kick,ShotOnGoal,Goal",
+    "n2": "BallAreas,Possession,Kick,ShotOnGoal,Goal",
 }
 
 
@@ -51,22 +50,21 @@ def test_a_match_through_three_processes_with_moves_and_a_kill_gives_what_one_en
         network.add("n1", "--run", PLACES["n1"], "--ingress", "position", *pace)
         network.add("n2", "--run", PLACES["n2"], *pace)
         network.add("n3", "--run", ",".join(rest), *pace)
-        n2 = network.nodes["n2"]
-        wait_for(lambda: all(node.outputs() for node in network.nodes.values()), "outputs of all three")
-
-        code, out, err = finished("migrate", "Possession", "n3", "--at", network.nodes["n1"].address(), "--json")
+        n1, n2, _ = network.nodes.values()
+        network.wait_for_outputs()
+        code, out, err = finished("migrate", "Possession", "n3", "--at", n1.address(), "--json")
         assert code == 0, err
         assert json.loads(out)["from"] == "n2"
-        for detector, node in (("Pass", "n1"), ("Proximity", "n2"), ("ShotOnGoal", "n3"), ("Pass", "n2")):
-            assert network.move(detector, node)["detector"] == detector
-        runs = network.runs()
-        assert "Possession" in runs["n3"] and {"Proximity", "Pass"} <= set(runs["n2"])
-
+        for detector, node in (("Pass", "n1"), ("Proximity", "n2")):
+            network.move(detector, node)
         where = n2.address()
         n2.kill()
-        time.sleep(1.0)
+        assert "has ended" not in n1.said(), "the kill came too late to prove anything"
         n2.start("--listen", where)
-        assert network.move("Kick", "n1")["detector"] == "Kick"
+        for detector, node in (("ShotOnGoal", "n3"), ("Pass", "n2"), ("Kick", "n1")):
+            network.move(detector, node)
+        runs = network.runs()
+        assert {"Proximity", "Pass"} <= set(runs["n2"]) and {"Possession", "ShotOnGoal"} <= set(runs["n3"])
 
         assert [node.wait() for node in network.nodes.values()] == [0, 0, 0], network.nodes["n2"].said()
         found = sorted(map(comparable, network.outputs()))
@@ -86,7 +84,7 @@ def test_a_node_that_is_stopped_hands_its_detectors_on_first(tmp_path, match):
         stay = [name for name in hierarchy.names if name not in away]
         n1 = network.add("n1", "--run", ",".join(stay), "--ingress", "position", *pace)
         n2 = network.add("n2", "--run", ",".join(away), *pace)
-        wait_for(lambda: n2.outputs() and n1.outputs(), "outputs of both")
+        network.wait_for_outputs()
         n2.stop()
         assert n2.wait(30) == 0
         assert "has stopped" in n2.said() and "n2 has left" in n1.said()

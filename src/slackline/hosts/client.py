@@ -65,7 +65,7 @@ async def _ask(address: Address, credentials: Credentials, body: Query | Order, 
     except (SlacklineError, OSError) as error:
         raise NoAnswerError(f"the node at {address} has not answered: {error}") from error
     finally:
-        await connection.close()
+        connection.drop()
 
 
 async def _answer(connection: Connection, body: Query | Order) -> Body:

@@ -12,6 +12,8 @@ from slackline.nodes.messages import MOST_BYTES
 
 #: So many bytes are read at a time.
 _READ = 256 * 1024
+#: Seconds that TLS, which cannot say that nothing more comes, has to bring the last word to the other side.
+LINGER = 0.5
 
 
 class Connection:
@@ -49,13 +51,15 @@ class Connection:
         """Hang up at once; what waits is forgotten."""
         self._writer.transport.abort()
 
-    async def close(self) -> None:
-        """Hang up when all has left, or when that takes too long."""
-        self._writer.close()
-        try:
-            await asyncio.wait_for(self._writer.wait_closed(), PATIENCE)
-        except (OSError, TimeoutError):
-            self.drop()
+    def finish(self) -> None:
+        """Say no more. Read on until the other side has heard all and hangs up; after a while we do in any case."""
+        # To close while something comes in would take back what the other side has not read yet.
+        loop = asyncio.get_running_loop()
+        if self._writer.can_write_eof():
+            self._writer.write_eof()
+            loop.call_later(PATIENCE, self.drop)
+        else:
+            loop.call_later(LINGER, self.drop)
 
 
 async def dial(address: Address, credentials: Credentials) -> Connection:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import logging
 from collections import deque
@@ -104,7 +103,8 @@ class Links:
         self._news = news
         self._numbers = itertools.count(1)
         self._links: dict[str, Link] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._dialling: set[asyncio.Task[None]] = set()
+        self._reading: set[asyncio.Task[None]] = set()
         self._heard: deque[Heard] = deque()
         self._heard_bytes = 0
         self._room = asyncio.Event()
@@ -122,7 +122,7 @@ class Links:
             self._credentials.check(address)
             if address != self._listener.address:
                 self._joined[address] = name
-                self._start(self._join(address))
+                self._start(self._join(address), self._dialling)
         self._listener.start(self.take_call)
 
     def know(self, addresses: Mapping[str, str]) -> None:
@@ -139,7 +139,7 @@ class Links:
                     logger.warning("node %r is out of reach: %s", name, error)
                 address = self._listener.address  # which nobody dials
             if name not in self._known:
-                self._start(self._meet(name))
+                self._start(self._meet(name), self._dialling)
             self._known[name] = address
 
     def take(self) -> list[Heard]:
@@ -184,10 +184,10 @@ class Links:
             self._remove(link)
 
     def hang_up(self, name: str) -> None:
-        """End a connection when what was said has left."""
+        """End a connection when what was said has been heard."""
         if (link := self._links.get(name)) is not None:
             self._remove(link)
-            self._start(link.connection.close())
+            link.connection.finish()
 
     def _remove(self, link: Link) -> None:
         del self._links[link.name]
@@ -196,11 +196,12 @@ class Links:
     async def close(self) -> None:
         """Say what was to be said, and hang up everywhere."""
         self._listener.close()
-        links = list(self._links.values())
-        self._links.clear()
-        for task in self._tasks:
+        for task in self._dialling:
             task.cancel()
-        await asyncio.gather(*self._tasks, *(link.connection.close() for link in links), return_exceptions=True)
+        for name in list(self._links):
+            self.hang_up(name)
+        while self._dialling or self._reading:
+            await asyncio.wait([*self._dialling, *self._reading])
 
     # Connections.
 
@@ -213,7 +214,7 @@ class Links:
         except (SlacklineError, OSError) as error:
             logger.warning("a call from %s is refused: %s", whence, error)
             return
-        self._start(self._read(self._add(connection, f"from-{whence}", None)))
+        self._add(connection, f"from-{whence}", None)
 
     async def _dial(self, address: Address, backoff: Backoff) -> None:
         """Connect, and return when the connection has ended or could not be made and some time has passed."""
@@ -223,7 +224,7 @@ class Links:
             await backoff.wait(error)
             return
         backoff.succeeded()
-        await self._read(self._add(connection, f"to-{address}", address))
+        await asyncio.wait([self._add(connection, f"to-{address}", address)])
 
     async def _join(self, address: Address) -> None:
         backoff = Backoff(str(address), first=FIRST, cap=CAP, what="node at")
@@ -249,17 +250,20 @@ class Links:
     def _is_linked(self, name: str) -> bool:
         return any(link.peer == name for link in self._links.values())
 
-    def _add(self, connection: Connection, name: str, dialled: Address | None) -> Link:
+    def _add(self, connection: Connection, name: str, dialled: Address | None) -> asyncio.Task[None]:
+        """A link is up; the task that hears it out."""
         link = Link(f"{name}-{next(self._numbers)}", connection, dialled)
         self._links[link.name] = link
         self._put(Heard(link.name, None))
-        return link
+        return self._start(self._read(link), self._reading)
 
     async def _read(self, link: Link) -> None:
-        """Hear a link out."""
+        """Hear a link out; what comes after we have hung up is not for the node."""
         why = ""
         try:
-            while link.name in self._links and (frames := await link.connection.read()):
+            while frames := await link.connection.read():
+                if link.name not in self._links:
+                    continue
                 if not link.peer:
                     self._met(link, frames[0])
                 for frame in frames:
@@ -270,10 +274,8 @@ class Links:
             why = str(error)
         except OSError:
             pass
-        except asyncio.CancelledError:
-            link.connection.drop()
-            raise
         self.cut(link.name, why)
+        link.connection.drop()
 
     def _met(self, link: Link, first: bytes) -> None:
         """Somebody has said who it is; whether that is true, the node decides."""
@@ -291,16 +293,17 @@ class Links:
             self._room.clear()
         self._news.set()
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+        task.add_done_callback(_ended)
+        return task
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        with contextlib.suppress(asyncio.CancelledError):
-            if (error := task.exception()) is not None:
-                logger.error("a connection's task has failed: %r", error)
+
+def _ended(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.error("a connection's task has failed: %r", error)
 
 
 def _who(link: Link) -> str:

@@ -134,7 +134,10 @@ class TcpHost:
             else:
                 node.link_down(heard.link, start)
         self._arrive(start)
-        self._act(node.run(start))
+        actions = node.run(start)
+        self._act(actions)
+        if actions.checkpoint is not None:
+            node.saving_took = self._now() - start
         if start >= self._look_at:
             self._look_at = start + LOOK
             self._links.know(node.addresses())

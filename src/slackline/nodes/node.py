@@ -39,6 +39,9 @@ from slackline.nodes.overview import figures_of, overview_of
 from slackline.nodes.settings import NodeSettings
 from slackline.ordering.constants import FOREVER
 
+#: A checkpoint is made at the earliest so many times as long after the last as that took.
+SAVING = 5.0
+
 
 class Node:
     """Some detectors of a hierarchy, and what it takes to run them together with those of other nodes.
@@ -91,8 +94,8 @@ class Node:
     ) -> None:
         self.name = name
         self.settings = settings
-        #: The share of time that the host works.
-        self.busy = 0.0
+        #: The share of time that the host works, and the seconds that it took to make and keep the last checkpoint.
+        self.busy = self.saving_took = 0.0
         #: Whether it has left in order.
         self.is_gone = False
         self._engine = engine
@@ -346,7 +349,8 @@ class Node:
             self._handovers.must_survive = False
             return
         if self._handovers.must_survive or self.is_gone or now >= self._save_at:
-            self._save_at, self._handovers.must_survive = now + every, False
+            # Who has much to save saves less often, or would do nothing else.
+            self._save_at, self._handovers.must_survive = now + max(every, SAVING * self.saving_took), False
             self._exchange.survives()
             self._actions.checkpoint = self.save()
 

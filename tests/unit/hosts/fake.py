@@ -44,7 +44,7 @@ class NotingNode:
 
     def __init__(self, name: str = "n1") -> None:
         self.name = name
-        self.busy = 0.0
+        self.busy = self.saving_took = 0.0
         self.failed: str | None = None
         self.is_ready = True
         self.is_full = False

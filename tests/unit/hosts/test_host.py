@@ -104,7 +104,7 @@ def test_who_sends_garbage_is_cut_off_and_logged_and_the_node_lives_on(garbage, 
                 pass
             good.write([said_by("good")])
             await until(lambda: sum(call[0] == "heard" for call in node.calls) == 3)
-            await good.close()
+            good.drop()
 
     with caplog.at_level(logging.WARNING, "slackline.hosts"):
         run(meeting())
@@ -234,6 +234,25 @@ def test_a_node_leaves_before_it_stops():
                 await asyncio.open_connection(*address)
 
     run(meeting())
+
+
+def test_a_last_word_is_heard():
+    async def meeting():
+        node = NotingNode()
+        async with hosted(node) as (address, host):
+            peer = await met(address, "peer")
+            await until(lambda: node.peers() == ["peer"])
+            words = [said_by("n1")] * 2000
+            node.next.messages += [(node.links[0], word) for word in words]
+            host.stop()
+            node.is_gone = True
+            heard = 0
+            while frames := await peer.read():
+                heard += len(frames)
+            peer.drop()
+            return heard
+
+    assert run(meeting()) == 2001
 
 
 def test_an_address_to_join_beyond_this_machine_needs_a_secret():

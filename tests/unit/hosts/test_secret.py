@@ -63,7 +63,8 @@ async def talk(caller, callee):
     while len(heard) < 3:
         heard += await other.read()
     back = await one.read()
-    await asyncio.gather(one.close(), other.close())
+    one.drop()
+    other.drop()
     return heard, back
 
 
