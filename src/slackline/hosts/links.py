@@ -32,7 +32,7 @@ logger = logging.getLogger("slackline.hosts")
 TakeCall = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-class Heard(NamedTuple):
+class Stimulus(NamedTuple):
     """Something for the node: a frame of a link, or, without one, that the link is up or down."""
 
     link: str
@@ -40,7 +40,7 @@ class Heard(NamedTuple):
     is_up: bool = True
 
 
-class Link:
+class Line:
     """One connection, as the node knows it by name."""
 
     def __init__(self, name: str, connection: Connection, dialled: Address | None) -> None:
@@ -102,10 +102,10 @@ class Links:
         self._credentials = listener.credentials
         self._news = news
         self._numbers = itertools.count(1)
-        self._links: dict[str, Link] = {}
+        self._links: dict[str, Line] = {}
         self._dialling: set[asyncio.Task[None]] = set()
         self._reading: set[asyncio.Task[None]] = set()
-        self._heard: deque[Heard] = deque()
+        self._heard: deque[Stimulus] = deque()
         self._heard_bytes = 0
         self._room = asyncio.Event()
         self._room.set()
@@ -142,9 +142,9 @@ class Links:
                 self._start(self._meet(name), self._dialling)
             self._known[name] = address
 
-    def take(self) -> list[Heard]:
+    def take(self) -> list[Stimulus]:
         """What the links have brought, in order and in portions; ``news`` stays set as long as something is left."""
-        taken: list[Heard] = []
+        taken: list[Stimulus] = []
         size = 0
         while self._heard and size < MOST_TAKEN:
             taken.append(self._heard.popleft())
@@ -189,9 +189,9 @@ class Links:
             self._remove(link)
             link.connection.finish()
 
-    def _remove(self, link: Link) -> None:
+    def _remove(self, link: Line) -> None:
         del self._links[link.name]
-        self._put(Heard(link.name, None, is_up=False))
+        self._put(Stimulus(link.name, None, is_up=False))
 
     async def close(self) -> None:
         """Say what was to be said, and hang up everywhere."""
@@ -252,12 +252,12 @@ class Links:
 
     def _add(self, connection: Connection, name: str, dialled: Address | None) -> asyncio.Task[None]:
         """A link is up; the task that hears it out."""
-        link = Link(f"{name}-{next(self._numbers)}", connection, dialled)
+        link = Line(f"{name}-{next(self._numbers)}", connection, dialled)
         self._links[link.name] = link
-        self._put(Heard(link.name, None))
+        self._put(Stimulus(link.name, None))
         return self._start(self._read(link), self._reading)
 
-    async def _read(self, link: Link) -> None:
+    async def _read(self, link: Line) -> None:
         """Hear a link out; what comes after we have hung up is not for the node."""
         why = ""
         try:
@@ -267,7 +267,7 @@ class Links:
                 if not link.peer:
                     self._met(link, frames[0])
                 for frame in frames:
-                    self._put(Heard(link.name, frame))
+                    self._put(Stimulus(link.name, frame))
                 if not self._room.is_set():
                     await self._room.wait()
         except ProtocolError as error:
@@ -277,7 +277,7 @@ class Links:
         self.cut(link.name, why)
         link.connection.drop()
 
-    def _met(self, link: Link, first: bytes) -> None:
+    def _met(self, link: Line, first: bytes) -> None:
         """Somebody has said who it is; whether that is true, the node decides."""
         try:
             link.peer = decode(first).sender
@@ -286,7 +286,7 @@ class Links:
         if link.dialled in self._joined:
             self._joined[link.dialled] = link.peer
 
-    def _put(self, heard: Heard) -> None:
+    def _put(self, heard: Stimulus) -> None:
         self._heard.append(heard)
         self._heard_bytes += len(heard.frame or b"")
         if self._heard_bytes > MOST_HEARD:
@@ -306,5 +306,5 @@ def _ended(task: asyncio.Task[None]) -> None:
         logger.error("a connection's task has failed: %r", error)
 
 
-def _who(link: Link) -> str:
+def _who(link: Line) -> str:
     return f"{link.peer!r} ({link.name})" if link.peer else link.name

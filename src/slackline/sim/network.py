@@ -18,7 +18,7 @@ from slackline.nodes.messages import Data, ProtocolError, decode
 from slackline.sim.agenda import Agenda
 from slackline.sim.links import Direction, Link, Partition, Traffic
 from slackline.sim.records import Forwarded, Noticed, Ordered
-from slackline.sim.station import Arrivals, Kept, Machine, Station
+from slackline.sim.station import Arrivals, HostMemory, Machine, Station
 
 #: Hosts try to make a broken link anew every so many seconds.
 RECONNECT = 1.0
@@ -352,7 +352,7 @@ class Network:
 
     # What came of it.
 
-    def kept(self, name: str) -> Kept:
+    def kept(self, name: str) -> HostMemory:
         """What a node's host has kept: outputs with their times, late and quarantined events."""
         return self._station(name).kept
 

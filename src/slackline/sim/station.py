@@ -55,7 +55,7 @@ class Found(NamedTuple):
 
 
 @dataclass(slots=True)
-class Kept:
+class HostMemory:
     """What a host has kept of a node's results."""
 
     outputs: list[Found] = field(default_factory=list)
@@ -102,7 +102,7 @@ class Station:
         self.name = name
         self._make, self._load = make, load
         self.machine: Machine | None = make()
-        self.kept = Kept()
+        self.kept = HostMemory()
         self.checkpoint = NONE_YET
         #: How often there was a checkpoint.
         self.checkpoints = 0
