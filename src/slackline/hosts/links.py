@@ -40,7 +40,7 @@ class Stimulus(NamedTuple):
     is_up: bool = True
 
 
-class Line:
+class NamedConnection:
     """One connection, as the node knows it by name."""
 
     def __init__(self, name: str, connection: Connection, dialled: Address | None) -> None:
@@ -102,7 +102,7 @@ class Links:
         self._credentials = listener.credentials
         self._news = news
         self._numbers = itertools.count(1)
-        self._links: dict[str, Line] = {}
+        self._links: dict[str, NamedConnection] = {}
         self._dialling: set[asyncio.Task[None]] = set()
         self._reading: set[asyncio.Task[None]] = set()
         self._heard: deque[Stimulus] = deque()
@@ -189,7 +189,7 @@ class Links:
             self._remove(link)
             link.connection.finish()
 
-    def _remove(self, link: Line) -> None:
+    def _remove(self, link: NamedConnection) -> None:
         del self._links[link.name]
         self._put(Stimulus(link.name, None, is_up=False))
 
@@ -252,12 +252,12 @@ class Links:
 
     def _add(self, connection: Connection, name: str, dialled: Address | None) -> asyncio.Task[None]:
         """A link is up; the task that hears it out."""
-        link = Line(f"{name}-{next(self._numbers)}", connection, dialled)
+        link = NamedConnection(f"{name}-{next(self._numbers)}", connection, dialled)
         self._links[link.name] = link
         self._put(Stimulus(link.name, None))
         return self._start(self._read(link), self._reading)
 
-    async def _read(self, link: Line) -> None:
+    async def _read(self, link: NamedConnection) -> None:
         """Hear a link out; what comes after we have hung up is not for the node."""
         why = ""
         try:
@@ -277,7 +277,7 @@ class Links:
         self.cut(link.name, why)
         link.connection.drop()
 
-    def _met(self, link: Line, first: bytes) -> None:
+    def _met(self, link: NamedConnection, first: bytes) -> None:
         """Somebody has said who it is; whether that is true, the node decides."""
         try:
             link.peer = decode(first).sender
@@ -306,5 +306,5 @@ def _ended(task: asyncio.Task[None]) -> None:
         logger.error("a connection's task has failed: %r", error)
 
 
-def _who(link: Line) -> str:
+def _who(link: NamedConnection) -> str:
     return f"{link.peer!r} ({link.name})" if link.peer else link.name
