@@ -10,7 +10,7 @@ from slackline.nodes.exchange import Exchange
 from slackline.nodes.handover import Handovers
 from slackline.nodes.membership import Membership
 
-_SHOWN = ("K", "buffered", "delivered", "late", "published", "wait_mean")
+_SHOWN = ("K", "horizon", "buffered", "delivered", "late", "published", "wait_mean")
 
 
 def figures_of(engine: Engine, exchange: Exchange, now: float) -> dict[str, Any]:
