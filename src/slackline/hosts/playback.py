@@ -21,7 +21,8 @@ class Playback:
                     fast as the node takes it.
     ``position``    rows that were played already, by a life before.
 
-    A row is due when the greatest time stamp up to it is; the first one at once.
+    A row is due when the greatest time stamp up to it is; the first one at once. Where rows are cut into pushes depends
+    on their time stamps alone, as long as nobody is behind.
     """
 
     def __init__(
@@ -58,13 +59,15 @@ class Playback:
         assert table is not None
         stop = min(len(table), first + MOST_ROWS)
         if self._speed:
-            self._next_at = now + STEP
             if self._start is None:
                 self._start = (now, int(self._due[first]))
-            until = self._start[1] + (now - self._start[0]) * self._speed
-            stop = min(stop, int(np.searchsorted(self._due, until, "right")))
-            if stop == first + MOST_ROWS:
-                self._next_at = now  # we are behind
+            began, origin = self._start
+            steps = int((now - began) / STEP + 1e-6)
+            self._next_at = began + (steps + 1) * STEP
+            due = int(np.searchsorted(self._due, origin + steps * STEP * self._speed, "right"))
+            if due > stop or due == len(table):
+                self._next_at = now  # more may be due
+            stop = min(stop, due)
         if stop <= first:
             return None
         self._at = stop

@@ -61,7 +61,7 @@ class TcpHost:
         self._links = Links(node.name, listener, self._wake)
         self._call_at: float | None = None
         self._leave_until: float | None = None
-        self._stops = self._has_arrived = False
+        self._stops = self._plays = self._has_arrived = False
         self._worked = 0.0  # seconds, since
         self._since = now()
         self._look_at = 0.0
@@ -167,6 +167,9 @@ class TcpHost:
         playback = self._playback
         if playback is None or self._has_arrived or not self._may_arrive():
             return
+        if not self._plays:
+            self._plays = True
+            logger.info("plays its recording from row %s on", f"{playback.position:,}")
         table = playback.take(now)
         if table is not None and len(table):
             self.node.push(table, now)
