@@ -133,8 +133,10 @@ class Handovers:
         for kind, position in body.positions.items():
             feed = self.exchange.feeds.get(kind)
             if feed is not None and not feed.next:
-                feed.next = arriving.recorded[kind] = position + 1
-                feed.durable, feed.moved_at = position, now
+                feed.next, feed.durable, feed.moved_at = position + 1, position, now
+                for each in self.arriving.values():
+                    if each.recorded.get(kind) == 0:
+                        each.recorded[kind] = feed.next
 
     def on_forwarded(self, detector: str, portions: Iterable[Portion]) -> None:
         """Inputs that the source got after it had sent the state, or that it knows we do not get."""
@@ -186,6 +188,9 @@ class Handovers:
         self.runs[name] = state.term
         del self.arriving[name]
         self.membership.send(arriving.source, Taken(name, state.term))
+        for kind, number in arriving.covered.items():
+            if number and arriving.asked is None:  # the state answers an earlier question
+                self.membership.send(arriving.source, Enough(name, kind, number))
         for kind in [kind for kind, number in arriving.covered.items() if not number]:
             self._forwarded_by.setdefault(kind, []).append((arriving.source, name))
             if kind in exchange.feeds and exchange.feeds[kind].direct:
@@ -242,6 +247,10 @@ class Handovers:
     def give(self, target: str, body: Ask) -> None:
         """Hand a detector over. Everything that came here has been given to the engine, and its news was published."""
         name, exchange, hierarchy = body.detector, self.exchange, self.engine.hierarchy
+        leaving = self.leaving.get(name)
+        if leaving is not None and leaving.target == target:  # a question from before it was lost was answered
+            leaving.covered |= {kind: number for kind, number in body.covered.items() if kind in leaving.covered}
+            return
         if name not in self.runs:
             self.membership.send(target, Declined(name, 0, self._whereabouts(name)))
             return

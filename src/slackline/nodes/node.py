@@ -251,11 +251,12 @@ class Node:
         return {wait["type"] for wait in waits if wait is not None}
 
     def _beat(self, now: float) -> None:
-        if now >= self._acknowledge_at:
+        beats = now >= self._beat_at
+        if beats or now >= self._acknowledge_at:
             self._acknowledge_at = now + self.settings.beat / 4
-            for peer, have in self._exchange.acknowledgements(now >= self._beat_at).items():
+            for peer, have in self._exchange.acknowledgements(again=beats).items():
                 self._tell(peer, m.Got(have))
-        if now < self._beat_at:
+        if not beats:
             return
         self._beat_at = now + self.settings.beat
         figures = figures_of(self._engine, self._exchange, now)
