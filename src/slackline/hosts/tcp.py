@@ -99,7 +99,7 @@ class TcpHost:
         if node.failed is not None:
             raise SlacklineError(node.failed)
         if self._leave_until is None:
-            if self._until_end and node.is_ready and node.is_through:
+            if self._until_end and node.is_ready and node.is_through and not node.is_idle:
                 logger.info("leaves; all that runs here has ended")
                 self._leave()
             return False

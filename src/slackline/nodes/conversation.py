@@ -125,9 +125,6 @@ class Conversation:
             self._learn(peer, hello.runs, hello.enters)
         if anew:
             self.outputs += self.handovers.lose(peer)
-            for kind, outgoing in self.exchange.outgoing.items():  # what is kept for its former life alone
-                if peer not in self.directory.listeners(kind):
-                    outgoing.unsubscribe(peer)
 
     def _lost(self, peer: str) -> None:
         self.note("warning", f"{peer} is gone")
@@ -277,6 +274,15 @@ class Conversation:
                 if kind not in exchange.outgoing:
                     wanted.setdefault(kind, Want(False, True))
         return wanted
+
+    def forget_former_lives(self, now: float) -> None:
+        """Keep nothing for who is there again, had time to subscribe, and has not: it listens no longer."""
+        for kind, outgoing in self.exchange.outgoing.items():
+            for node in [node for node, subscriber in outgoing.subscribers.items() if subscriber.is_lost]:
+                peer = self.membership.peers.get(node)
+                settled = peer is not None and peer.is_there and now >= peer.met_at + self.membership.lost_after
+                if settled and node not in self.directory.listeners(kind):
+                    outgoing.unsubscribe(node)
 
     def publish(self) -> None:
         """Send everybody what is new for them."""

@@ -11,6 +11,7 @@ from slackline.nodes.feed import Feed, Portion, Publisher, portion_of
 from slackline.nodes.messages import Again, Body, Item, Outlet, ProtocolError, Subscribe, Unsubscribe
 from slackline.nodes.outgoing import Outgoing
 from slackline.nodes.settings import NodeSettings
+from slackline.ordering.constants import FOREVER
 
 #: Beats without a word of a type after which it is asked for anew.
 SILENT = 3
@@ -74,6 +75,11 @@ class Exchange:
     def is_full(self) -> bool:
         """Whether somebody has to catch up before more is published."""
         return any(outgoing.is_full for outgoing in self.outgoing.values())
+
+    @property
+    def is_through(self) -> bool:
+        """Whether all types that leave have ended, and everybody has all of them."""
+        return all(outgoing.horizon == FOREVER and not outgoing.kept for outgoing in self.outgoing.values())
 
     # Types that come.
 

@@ -30,6 +30,8 @@ class Peer:
     identity: int
     address: str
     heard_at: float
+    #: When it was met last.
+    met_at: float
     #: Links to it, the one that was heard on last first.
     links: list[str] = field(default_factory=list)
     is_lost: bool = False
@@ -154,7 +156,7 @@ class Membership:
         anew = known is None or envelope.incarnation > known.session.peer_incarnation
         if known is None:
             session = Session(self.name, self.incarnation, RESEND_AFTER)
-            known = self.peers[sender] = Peer(sender, session, hello.identity, hello.address, now)
+            known = self.peers[sender] = Peer(sender, session, hello.identity, hello.address, now, now)
         was_there = known.is_there
         if anew:
             known.session.begin(envelope.incarnation)
@@ -170,7 +172,10 @@ class Membership:
         self._strangers.pop(link, None)
         if envelope.to != self.incarnation:
             self._strangers[link] = now  # it does not know us yet
-        return [] if was_there and not anew else [Met(sender, hello, anew)]
+        if was_there and not anew:
+            return []
+        known.met_at = now
+        return [Met(sender, hello, anew)]
 
     def _stranger(self, sender: str, hello: Hello) -> str | None:
         if not sender or len(sender) > LONGEST_NAME or not sender.isprintable():
@@ -180,9 +185,14 @@ class Membership:
         if sender == self.name:
             return f"there is a node called {sender!r} already; give each its own --name"
         known = self.peers.get(sender)
-        if known is not None and known.identity != hello.identity and known.is_there:
+        if known is None or known.identity == hello.identity:
+            return None
+        if known.is_there:
             return f"there is another node called {sender!r} already; give each its own --name"
-        return None
+        return (
+            f"{sender!r} was here before, and has come without its checkpoint: what it had is gone, and the others "
+            f"cannot go on from there. Start it with its --folder, or all nodes anew"
+        )
 
     def age(self, now: float) -> float:
         """For how long we have been part of a network that works."""

@@ -37,7 +37,6 @@ from slackline.nodes.handover import Handovers
 from slackline.nodes.membership import LONGEST_NAME, Membership
 from slackline.nodes.overview import figures_of, overview_of
 from slackline.nodes.settings import NodeSettings
-from slackline.ordering.constants import FOREVER
 
 #: A checkpoint is made at the earliest so many times as long after the last as that took.
 SAVING = 5.0
@@ -112,6 +111,8 @@ class Node:
             card, self._membership, self._directory, self._exchange, self._handovers, self._errands, self._note,
             self.overview,
         )  # fmt: skip
+        #: Whether the time is told by others, in which what enters here is judged.
+        self._told_time = bool(set(engine.hierarchy.clock) - set(ingress)) and options["policy"] in ("auto", "ready")
         self._arrivals: list[tuple[list[Event] | pa.Table, Any]] = []
         self._ends = self._has_ended = False
         self._actions = Actions()
@@ -173,6 +174,7 @@ class Node:
         self._beat(now)
         if self._handovers.changed:
             self._talk.announce()
+        self._talk.forget_former_lives(now)
         self._talk.publish()
         self._actions.late, self._actions.quarantined = self._engine.drain()  # now, or they come again after a crash
         self._save(now)
@@ -191,6 +193,8 @@ class Node:
         while busy:
             busy = False
             if not exchange.is_full:
+                if self._arrivals and self._told_time:
+                    handovers.must_survive = True  # what is late depends on when the time was told: decide once
                 for arrivals, wall in self._arrivals:
                     self._engines(lambda a=arrivals, w=wall: self._engine.push(a, now=w))  # type: ignore[misc]
                 self._arrivals = []
@@ -324,9 +328,12 @@ class Node:
     @property
     def is_through(self) -> bool:
         """Whether everything has ended that runs or enters here, and everybody has all of it."""
-        through = all(outgoing.horizon == FOREVER for outgoing in self._exchange.outgoing.values())
-        moving = self._handovers.arriving or self._handovers.leaving
-        return through and not moving and not any(outgoing.kept for outgoing in self._exchange.outgoing.values())
+        return self._exchange.is_through and not self._handovers.arriving and not self._handovers.leaving
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing runs or enters here, while others are there, and may send something."""
+        return not self._exchange.outgoing and bool(self._membership.there())
 
     @property
     def failed(self) -> str | None:

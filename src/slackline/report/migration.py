@@ -15,7 +15,7 @@ _NAMES = {"cooperative": "cooperative handover", "snapshot": "snapshot alone", "
 _COLORS = {"cooperative": ACCENT, "snapshot": "#6b7785", "classic": "#1f5fa8"}
 
 
-class Moment(NamedTuple):
+class MovedAt(NamedTuple):
     """The moved detector at one moment: its K and how far behind the clock it is, in ms; packets forwarded so far."""
 
     at: float
@@ -24,7 +24,7 @@ class Moment(NamedTuple):
     forwarded: int
 
 
-def migration_page(moments: Mapping[str, Sequence[Moment]], moved_at: float, figures: Mapping[str, Any]) -> str:
+def migration_page(moments: Mapping[str, Sequence[MovedAt]], moved_at: float, figures: Mapping[str, Any]) -> str:
     """The page; ``figures`` are those of ``slackline bench migrate``."""
     share = figures["forwarded_cooperative"] / max(1, figures["forwarded_classic"])
     equal = "the same as" if figures["net_equal"] else "NOT the same as"
@@ -62,7 +62,7 @@ def migration_page(moments: Mapping[str, Sequence[Moment]], moved_at: float, fig
     )
 
 
-def _around(moments: Mapping[str, Sequence[Moment]], moved_at: float) -> go.Figure:
+def _around(moments: Mapping[str, Sequence[MovedAt]], moved_at: float) -> go.Figure:
     titles = ("K, ms", "how far behind the clock, ms", "packets forwarded")
     figure = make_subplots(rows=3, cols=1, shared_xaxes=True, vertical_spacing=0.07, subplot_titles=titles)
     for method, series in moments.items():

@@ -50,6 +50,7 @@ class NotingNode:
         self.is_full = False
         self.is_gone = False
         self.is_through = False
+        self.is_idle = False
         self.links: list[str] = []
         #: Everything that was done to it, in order.
         self.calls: list[tuple[Any, ...]] = []

@@ -402,3 +402,28 @@ def test_a_type_that_enters_rarely_at_a_node_of_its_own_holds_up_nobody(every: i
             net.push("n2", [sl.Event("b", ts=event.ts - 5, source="t", seq=i)])
     assert len(net.found()["High"]) >= 195
     assert not net.nodes["n2"]._engine.late
+
+
+def test_a_node_that_comes_back_without_its_checkpoint_is_told_so() -> None:
+    net = three()
+    net.push("n1", stream(6))
+    crash(net, "n2", [])
+    net.nodes["n2"] = node("n2", tower(), identity=77, detectors=["High"])
+    net.join("n2")
+    net.settle(1)
+    assert net.nodes["n2"].failed is not None and "without its checkpoint" in net.nodes["n2"].failed
+
+
+def test_what_enters_where_the_time_is_told_is_decided_once() -> None:
+    """Whether an event is late depends on when the time was told: a node keeps that before others hear of it."""
+    net = Joined(
+        [
+            node("n1", tower(secure=True), ingress=["a"], detectors=["Low"], settings=KEEPING),
+            node("n2", tower(secure=True), ingress=["b"], detectors=["High", "Top"], settings=KEEPING),
+        ]
+    )
+    net.settle()
+    net.push("n1", [event for event in stream(10) if event.type == "a"])
+    before = net.checkpoints.get("n2")
+    net.push("n2", [sl.Event("b", ts=85, source="t", seq=0)])
+    assert net.checkpoints["n2"] != before

@@ -1,0 +1,258 @@
+"""A detector that moves while it runs, in a simulated network: ours, and the two methods it is compared with.
+
+    slackline bench migrate --json
+
+A simulated match, 36,000 positions a second for 65 s, which enter at n1 in batches of 20 ms. The detectors of a match
+are spread over three nodes, with links of 5, 15 and 30 ms (and up to 2 ms of jitter) between them; ``Pass`` moves every
+2 s, round and round. It listens to hits (from n2), shots (from n3), and to where the ball is and which one is in play
+(from n1). And, as in [Thesis, 5.1.4], one single move, n2 to n3, at a third of the time.
+
+- ``cooperative``: ours, under ``auto``, as users run it; and under ``slack``, where K is measured at each node.
+- ``snapshot``: state and K go, and nothing else [Thesis, 5.1.4]; under ``slack``.
+- ``classic``: the ordered stream is forwarded until all types were seen; under ``slack``.
+
+``misdetections``: passes that are found and should not be, or should be and are not, against one engine on the same
+match. ``forwarded``: packets. ``mean_added_latency_ms``: how much later a pass is known than in a network where the
+detector has always been where it is found, and nothing moves. ``late``: events that were diverted, all of them
+positions of the first moments; without moves there are as many. ``net_equal``: whether what all nodes found, of all
+detectors, is what one engine found, in the same order per detector. ``K_ms_after``: K of the single move under slack,
+before it, right after, and a while after; the same for a network without the move.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json as jsonlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from rich.console import Console
+from rich.progress import Progress
+
+import slackline as sl
+from slackline.nodes import Node
+from slackline.report.migration import MovedAt, migration_page
+from slackline.sim import Arrivals, Link, Network
+from slackline.sim.baselines import ClassicNode, SnapshotNode
+from slackline_soccer import match_hierarchy, simulate
+from slackline_soccer.run import match_warmup
+
+SEED, SECONDS, EVERY = 7, 65.0, 2.0
+BATCH = 0.02
+PER_SECOND = 10**12
+MILLISECOND = 10**9
+NODES = ("n1", "n2", "n3")
+LATENCIES = {("n1", "n2"): 0.005, ("n2", "n3"): 0.015, ("n1", "n3"): 0.030}
+JITTER = 0.002
+#: Where the inputs of Pass come from; all other detectors are where the positions are.
+ELSEWHERE = {"PlayerHitsBall": "n2", "ShotOnGoal": "n3"}
+MOVED = "Pass"
+METHODS: dict[str, type[Node]] = {"cooperative": Node, "snapshot": SnapshotNode, "classic": ClassicNode}
+#: Seconds around the single move that are drawn, and how often K is looked at.
+AROUND, LOOK = 10.0, 0.05
+
+
+@dataclass
+class Played:
+    """What came of a match through the network."""
+
+    found: dict[str, list[tuple[str, sl.Event]]]
+    #: By id of a pass: when it was found, and where.
+    passes: dict[str, tuple[float, str]]
+    late: int
+    handovers: int
+    forwarded: list[float]
+    state_bytes: int
+    moments: list[MovedAt] = field(default_factory=list)
+
+
+class Benchmark:
+    """One match, played in several ways."""
+
+    def __init__(self, seconds: float, seed: int) -> None:
+        self.seconds = seconds
+        self.simulation = simulate(seconds, seed)
+        self.match = self.simulation.match
+        self.table = self.simulation.table()
+        self.single = self._single()
+
+    def _single(self) -> dict[str, list[tuple[str, sl.Event]]]:
+        engine = sl.Engine(self._hierarchy(), warmup=match_warmup(self.match), margin=0.5)
+        outputs = [output for batch in self._batches() for output in engine.push(batch.rows)] + engine.close()
+        return by_detector(outputs)
+
+    def _hierarchy(self) -> sl.Hierarchy:
+        return match_hierarchy(self.match, queries=False)
+
+    def _batches(self) -> Iterator[Arrivals]:
+        """The positions as they arrive, in batches, with the virtual time at which each is complete."""
+        arrival = self.table["arrival"].to_numpy()
+        start = int(arrival[0])
+        number = (arrival - start) // int(BATCH * PER_SECOND)
+        cuts = np.flatnonzero(np.diff(number)) + 1
+        rows: pa.Table = self.table.drop_columns(["arrival"])
+        for first, last in zip([0, *cuts.tolist()], [*cuts.tolist(), len(arrival)], strict=True):
+            yield Arrivals(float(number[first] + 1) * BATCH, rows.slice(first, last - first))
+
+    def play(self, method: str, policy: str, home: str, moves: list[tuple[float, str]], watch: bool = False) -> Played:
+        """The match through three nodes; Pass is at home, and moves at some times (after the network has begun)."""
+        network = Network(seed=SEED)
+        names, options = self._hierarchy().names, {"policy": policy, "warmup": match_warmup(self.match), "margin": 0.5}
+        places = {name: home if name == MOVED else ELSEWHERE.get(name, "n1") for name in names}
+        for number, name in enumerate(NODES):
+            runs = [each for each in names if places[each] == name]
+            enters = self._hierarchy().sensor_types if name == "n1" else ()
+            given = {"identity": number, "ingress": enters, "detectors": runs, **options}
+            network.add(name, lambda name=name, given=given: METHODS[method](name, self._hierarchy(), **given))
+        for (one, another), latency in LATENCIES.items():
+            network.connect(one, another, Link(latency, JITTER))
+        network.run(until=1.0)  # all have met
+        network.feed("n1", (Arrivals(1.0 + batch.at, batch.rows) for batch in self._batches()))
+        for at, to in moves:
+            network.order(MOVED, to, by=to, at=1.0 + at)
+        moments: list[MovedAt] = []
+        if watch:
+            first = max(1.0, 1.0 + moves[0][0] - AROUND) if moves else 1.0
+            for turn in range(int(2 * AROUND / LOOK)):
+                network.at(first + turn * LOOK, lambda: look(network, moments))
+        network.settle()
+        return self._played(network, moments)
+
+    @staticmethod
+    def _played(network: Network, moments: list[MovedAt]) -> Played:
+        outputs, passes, late = [], {}, 0
+        for name in NODES:
+            kept = network.kept(name)
+            late += len(kept.late)
+            for found in kept.outputs:
+                outputs.append(found.output)
+                if found.output.detector == MOVED:
+                    passes[found.output.id] = found.at, name
+        ways = [network.traffic(a, b) for a in NODES for b in NODES if a != b]
+        taken, states = (sum(way.messages[kind] for way in ways) for kind in ("Taken", "State"))
+        size = sum(way.size["State"] for way in ways) // max(1, states)
+        return Played(by_detector(outputs), passes, late, taken, [f.at for f in network.forwarded], size, moments)
+
+    def misdetections(self, played: Played) -> int:
+        """Passes that are not those of a single engine."""
+        ours, truth = ({plain(e) for _, e in found.get(MOVED, [])} for found in (played.found, self.single))
+        return len(ours ^ truth)
+
+
+def plain(event: sl.Event) -> tuple[Any, ...]:
+    """An event without its number, which differs after the first that is missed."""
+    return event.type, event.ts, tuple(sorted(event.payload.items(), key=str))
+
+
+def by_detector(outputs: list[sl.Output]) -> dict[str, list[tuple[str, sl.Event]]]:
+    """What each detector found, in the order in which it found it."""
+    found: dict[str, list[tuple[str, sl.Event]]] = {}
+    for output in sorted(outputs, key=lambda output: output.event.seq or 0):
+        found.setdefault(output.detector, []).append((output.id, output.event))
+    return found
+
+
+def look(network: Network, moments: list[MovedAt]) -> None:
+    """Write down K of Pass, how far behind the clock it is, and what was forwarded so far."""
+    for name in NODES:
+        machine = network.stations[name].machine
+        shown = machine.overview()["nodes"][name] if isinstance(machine, Node) else None
+        if shown is not None and MOVED in shown["detectors"]:
+            figures = shown["detectors"][MOVED]
+            behind = None if figures["horizon"] is None else (shown["clk"] - figures["horizon"]) / MILLISECOND
+            moments.append(MovedAt(network.now, figures["K"] / MILLISECOND, behind, len(network.forwarded)))
+
+
+def run(seconds: float = SECONDS, seed: int = SEED, html: Path | None = None, quiet: bool = True) -> dict[str, Any]:
+    """Measure. Returns the figures."""
+    steps = 11
+    with Progress(console=Console(stderr=True), transient=True, disable=quiet) as bar:
+        task = bar.add_task("one engine", total=steps)
+        benchmark = Benchmark(seconds, seed)
+
+        def play(what: str, *arguments: Any, **options: Any) -> Played:
+            bar.update(task, advance=1, description=what)
+            return benchmark.play(*arguments, **options)
+
+        times = [EVERY * (turn + 1) for turn in range(int((seconds - 1) / EVERY))]
+        round_and_round = [(at, NODES[(turn + 1) % 3]) for turn, at in enumerate(times)]
+        once = [(seconds / 3, "n3")]
+        still = {home: play(f"still, on {home}", "cooperative", "auto", home, []) for home in NODES}
+        ours = play("ours, auto", "cooperative", "auto", "n1", round_and_round)
+        papers = {
+            method: play(f"{method}, slack", method, "slack", "n1", round_and_round) for method in METHODS
+        }  # fmt: skip
+        single = {
+            method: play(f"{method}, one move", method, "slack", "n2", once, watch=True) for method in METHODS
+        }  # fmt: skip
+        unmoved = play("no move", "cooperative", "slack", "n3", [], watch=True)
+    added = [
+        1000 * (at - still[where].passes[id][0]) for id, (at, where) in ours.passes.items() if id in still[where].passes
+    ]
+    figures = {
+        "seconds": seconds,
+        "handovers": ours.handovers,
+        "net_equal": ours.found == benchmark.single and all(s.found == benchmark.single for s in still.values()),
+        "passes": len(ours.passes),
+        "forwarded_cooperative": len(ours.forwarded) + len(papers["cooperative"].forwarded),
+        "forwarded_classic": len(papers["classic"].forwarded),
+        "misdetections_cooperative": benchmark.misdetections(ours) + benchmark.misdetections(papers["cooperative"]),
+        "misdetections_snapshot": benchmark.misdetections(papers["snapshot"]),
+        "misdetections_classic": benchmark.misdetections(papers["classic"]),
+        "late_cooperative": ours.late + papers["cooperative"].late,
+        "late_without_moves": still["n1"].late + unmoved.late,
+        "mean_added_latency_ms": fmean(added) if added else 0.0,
+        "max_added_latency_ms": max(added, default=0.0),
+        "state_bytes_mean": ours.state_bytes,
+        "single_move": {
+            method: {
+                "forwarded": len(played.forwarded),
+                "misdetections": benchmark.misdetections(played),
+                "late": played.late,
+            }
+            for method, played in single.items()
+        },
+        "K_ms_after": K_after(single["cooperative"].moments, unmoved.moments, 1.0 + once[0][0]),
+    }
+    if html is not None:
+        moments = {method: played.moments for method, played in single.items()}
+        html.write_text(migration_page(moments, 1.0 + once[0][0], figures), encoding="utf-8")
+    return figures
+
+
+def K_after(moments: list[MovedAt], unmoved: list[MovedAt], at: float) -> dict[str, float | None]:
+    """K before a move, right after it, and later; and of a detector that was there all the time."""
+
+    def at_time(series: list[MovedAt], when: float) -> float | None:
+        return next((moment.K for moment in series if moment.at >= when), None)
+
+    return {
+        "before": at_time(moments, at - 0.1),
+        "right_after": at_time(moments, at + 0.15),
+        "after_1_s": at_time(moments, at + 1.0),
+        "after_9_s": at_time(moments, at + 9.0),
+        "unmoved": unmoved[-1].K if unmoved else None,
+    }
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="slackline bench migrate", description=__doc__.split("\n")[0])
+    parser.add_argument("--json", action="store_true", help="print one JSON object only")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="how much of the match, 65 unless given")
+    parser.add_argument("--seed", type=int, default=SEED, help="which match, 7 unless given")
+    parser.add_argument("--html", type=Path, help="write a page with K, latency and forwarded packets around a move")
+    given = parser.parse_args(argv)
+    figures = run(given.seconds, given.seed, given.html, quiet=given.json)
+    print(jsonlib.dumps(figures) if given.json else "\n".join(f"{name:28} {value}" for name, value in figures.items()))
+    return 0
+
+
+if __name__ == "__main__":
+    import sys
+
+    raise SystemExit(main(sys.argv[1:]))
