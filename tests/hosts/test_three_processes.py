@@ -63,7 +63,7 @@ def test_a_match_through_three_processes_with_moves_and_a_kill_gives_what_one_en
         n2.start("--listen", where)
         for detector, node in (("ShotOnGoal", "n3"), ("Pass", "n2"), ("Kick", "n1")):
             network.move(detector, node)
-        # On a busy machine one may be taken for dead, and what was just moved there taken back. It runs somewhere, once.
+        # On a busy machine one may be taken for dead, and what was moved there taken back. It runs somewhere, once.
         assert sorted(name for runs in network.runs().values() for name in runs) == sorted(hierarchy.names)
 
         assert [node.wait() for node in network.nodes.values()] == [0, 0, 0], network.nodes["n2"].said()

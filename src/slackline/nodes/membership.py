@@ -118,7 +118,7 @@ class Membership:
         if isinstance(body, Query | Order) and not envelope.number:
             return [Asked(link, body)]
         if isinstance(body, TurnedAway):
-            if self.ready_since is None:
+            if body.age >= self.age(now):
                 self.turned_away = self.turned_away or body.reason
             return []
         if isinstance(body, Hello):
@@ -128,8 +128,9 @@ class Membership:
             if peer is None or envelope.incarnation > peer.session.peer_incarnation:
                 self._strangers.setdefault(link, now)  # tell who we are; its Hello will come
             return []
-        if link not in peer.links:
-            peer.links.insert(0, link)
+        if link not in peer.links:  # it has not said there who it is
+            self._strangers.setdefault(link, now)
+            return []
         bodies = peer.session.take(envelope, now)
         if envelope.to != self.incarnation:
             return []
@@ -144,9 +145,7 @@ class Membership:
         sender = envelope.sender
         reason = self._stranger(sender, hello) or objection(sender, hello)
         if reason is not None:
-            if (hello.age, self.name) > (self.age(now), sender):  # of two that cannot be in one network, the younger
-                self.turned_away = self.turned_away or reason
-            self._say(link, TurnedAway(reason), envelope.incarnation)
+            self._say(link, TurnedAway(reason, self.age(now)), envelope.incarnation)
             self._strangers.pop(link, None)
             self._cut.append(link)
             return []

@@ -54,9 +54,10 @@ class Hello(_Body, frozen=True):
 
 
 class TurnedAway(_Body, frozen=True):
-    """We do not speak to you, and why."""
+    """We do not speak to you, and why; ``age`` as in Hello: the younger gives in."""
 
     reason: str
+    age: float
 
 
 class Goodbye(_Body, frozen=True):

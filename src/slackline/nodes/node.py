@@ -111,8 +111,8 @@ class Node:
             card, self._membership, self._directory, self._exchange, self._handovers, self._errands, self._note,
             self.overview,
         )  # fmt: skip
-        #: Whether the time is told by others, in which what enters here is judged.
-        self._told_time = bool(set(engine.hierarchy.clock) - set(ingress)) and options["policy"] in ("auto", "ready")
+        # Whether what enters here is judged by a time that others tell.
+        self._told_time = options["policy"] in ("auto", "ready") and not set(engine.hierarchy.clock) <= set(ingress)
         self._arrivals: list[tuple[list[Event] | pa.Table, Any]] = []
         self._ends = self._has_ended = False
         self._actions = Actions()
@@ -166,7 +166,8 @@ class Node:
         if self._has_started(now):
             self._work(now)
             self._talk.subscribe(now)
-            self._look_around(now)
+            if not self._is_ready:
+                self._look_around(now)
             for peer, again in self._exchange.gaps(now):
                 self._tell(peer, again)
         if self._leaves and not self.is_gone:
@@ -293,8 +294,6 @@ class Node:
 
     def _look_around(self, now: float) -> None:
         """Whether everybody is there who is needed to begin; if not for long, say who is not."""
-        if self._is_ready:
-            return
         detectors, kinds = self._directory.missing()
         self._is_ready = not detectors and not kinds
         if self._is_ready:

@@ -92,7 +92,7 @@ class SnapshotNode(Node):
     handover_method = SnapshotHandovers
 
 
-class Waiting(NamedTuple):
+class ToRelay(NamedTuple):
     """An event that the old host has not sent on yet, in the order in which it will."""
 
     ts: int
@@ -108,7 +108,7 @@ class Relay:
     """A detector whose ordering unit stays behind: what is to be sent on."""
 
     target: str
-    waiting: list[Waiting] = field(default_factory=list)
+    waiting: list[ToRelay] = field(default_factory=list)
 
 
 class ClassicHandovers(Handovers):
@@ -171,7 +171,7 @@ class ClassicHandovers(Handovers):
         for name, relay in self.relays.items():
             if kind in self.engine.hierarchy.listens[name]:
                 relay.waiting += [
-                    Waiting(event.ts, kind, str(event.source), event.seq or 0, portion.first + i, event)
+                    ToRelay(event.ts, kind, str(event.source), event.seq or 0, portion.first + i, event)
                     for i, event in enumerate(portion.news.events)
                 ]
 

@@ -44,7 +44,7 @@ BODIES: list[say.Body] = [
     say.Hello(
         2**61 + 7, 1.5, "match:app", "f00d", {"Hits": 2}, ["position"], "127.0.0.1:7070", {"n2": "127.0.0.1:7071"}
     ),
-    say.TurnedAway("another application"),
+    say.TurnedAway("another application", 2.5),
     say.Goodbye(),
     say.Announce({"Hits": 2, "Passes": 1}, ["position"]),
     say.Subscribe("position", 0, True),
