@@ -118,7 +118,7 @@ class Membership:
         if isinstance(body, Query | Order) and not envelope.number:
             return [Asked(link, body)]
         if isinstance(body, TurnedAway):
-            if body.age >= self.age(now):
+            if (body.age, self.name) >= (self.age(now), sender):
                 self.turned_away = self.turned_away or body.reason
             return []
         if isinstance(body, Hello):
