@@ -324,7 +324,7 @@ class Intake:
 
     def follow(self, clk: int) -> int:
         """Let the clock follow that of another engine, if it may; stream time then."""
-        if clk > self.clk and not self.topology.own_time:
+        if clk > self.clk and not self.topology.own_time and not self.topology.has_clock:
             self.clk = self.clock.ints[CLK] = clk
             self.last_advance = self.position
         return self.clk

@@ -90,6 +90,15 @@ class Topology:
         """
         return self.evidence.policy == ORDERED and bool(self.named)
 
+    @property
+    def has_clock(self) -> bool:
+        """Whether all that moves the clock enters here.
+
+        Then nobody knows the time better. After a crash others may have heard more of it than there is here again; to
+        go by that would make late what is only coming once more.
+        """
+        return self.named is not None and {*self.hierarchy.clock, *self.hierarchy.clock_aids} <= {*self.named}
+
     def _evidence(self, name: str) -> Evidence:
         """How the frontier of a type is found: so that everybody who hears of it has no more late than it accepts."""
         if not self.targets:

@@ -141,6 +141,23 @@ def test_who_is_told_waits_for_what_was_told_and_measures_nothing() -> None:
     assert seen[3:] == [("a", 90), ("a", 91)]
 
 
+@pytest.mark.parametrize("form", [list, table])
+def test_who_has_the_clock_does_not_follow_those_who_heard_of_its_former_life(form: Any) -> None:
+    """After a crash an ingress is behind what others have heard of it; nothing is late for that."""
+    events = [a(10 * i + (7 * i) % 40, f"s{i % 3}") for i in range(60)]
+    here = engine(["a"], ["Low"])
+    here.push(form(events[:30]))
+    kept = here.save()
+    here.push(form(events[30:]))
+    lates = [late.event for late in here.late]
+    back = sl.Engine.load(kept, hierarchy())
+    clk = here.stats()["clk"]
+    back.receive([sl.News("b", (), (), clk, 0, clk), sl.News("high", (), (), clk, 0, clk)])
+    back.push(form(events[30:]))
+    assert [late.event for late in back.late] == lates
+    assert (of("a", back.news()).horizon, back.stats()["clk"]) == (of("a", here.news()).horizon, clk)
+
+
 def test_rows_that_come_as_news_stay_columns() -> None:
     class Fast(sl.Detector):
         listens, publishes = (A,), ("fast",)

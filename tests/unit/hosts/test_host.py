@@ -17,8 +17,10 @@ from slackline.hosts.tcp import TcpHost
 SECRET = Credentials(secret=b"a secret of some length")
 
 
-@pytest.mark.parametrize("credentials", [NOBODY, SECRET], ids=["none", "secret"])
-def test_two_nodes_find_each_other_and_are_told_when_one_is_gone(credentials):
+@pytest.mark.parametrize("shown", ["nothing", "secret", "tls"])
+def test_two_nodes_find_each_other_and_are_told_when_one_is_gone(shown, certificates):
+    credentials = {"nothing": NOBODY, "secret": SECRET, "tls": Credentials.of(**certificates["ours"])}[shown]
+
     async def meeting():
         one, two = NotingNode("n1"), NotingNode("n2")
         async with hosted(one, credentials) as (address, _):
@@ -236,11 +238,14 @@ def test_a_node_leaves_before_it_stops():
     run(meeting())
 
 
-def test_a_last_word_is_heard():
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+def test_a_last_word_is_heard(tls, certificates):
+    credentials = Credentials.of(**certificates["ours"]) if tls else NOBODY
+
     async def meeting():
         node = NotingNode()
-        async with hosted(node) as (address, host):
-            peer = await met(address, "peer")
+        async with hosted(node, credentials) as (address, host):
+            peer = await met(address, "peer", credentials)
             await until(lambda: node.peers() == ["peer"])
             words = [said_by("n1")] * 2000
             node.next.messages += [(node.links[0], word) for word in words]
