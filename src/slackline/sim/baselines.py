@@ -142,9 +142,11 @@ class ClassicHandovers(Handovers):
                 self.membership.send(arriving.source, Ask(name, dict(arriving.covered)))
 
     def _is_met(self, detector: str, kind: str) -> bool:
-        feed = self.exchange.feeds.get(kind)
+        feed, outgoing = self.exchange.feeds.get(kind), self.exchange.outgoing.get(kind)
+        if any(each is not None and each.horizon == FOREVER for each in (feed, outgoing)):
+            self._met[detector].add(kind)
         if kind not in self._met[detector] and feed is not None and feed.direct:
-            direct = [p for p in feed.held.values() if p.next > feed.direct and (kind, p.first) not in self._forwarded]
+            direct = [p for p in feed.held.values() if p.next >= feed.direct and (kind, p.first) not in self._forwarded]
             if any(len(portion.news.events) or portion.news.horizon == FOREVER for portion in direct):
                 self._met[detector].add(kind)
         return kind in self._met[detector]
