@@ -176,7 +176,8 @@ def nets(draw: st.DrawFn, world: World, pieces: Any, spread: bool, faults: tuple
     length = 1.0 + pace * len(pieces)
     times = st.floats(0.5, length + 0.5).map(lambda at: round(at, 3))
     names = st.sampled_from([plan.name for plan in world.plans])
-    moves = draw(st.lists(st.tuples(times, names, node, node), max_size=12))
+    few = draw(st.sampled_from([0, 1, 10]))
+    moves = draw(st.lists(st.tuples(times, names, node, node), min_size=few, max_size=12))
     kinds = [kind for kind in faults if kind != "loss"]
     troubles = []
     if kinds:
