@@ -50,6 +50,15 @@ class Net:
         """Whether something may get lost on the way."""
         return bool(self.troubles) or any(link.loss for link in self.links)
 
+    @property
+    def once(self) -> bool:
+        """Whether nothing may be found twice.
+
+        Who cannot hear each other may run the same detector: until they meet, or because nobody has said how a
+        handover ended. Then both find the same.
+        """
+        return not self.troubles or not self.moves
+
     def alone(self) -> Net:
         """All of it on one node."""
         enters, home = dict.fromkeys(self.enters, 0), (0,) * len(self.home)
@@ -121,9 +130,9 @@ class Outcome:
 
 
 def play(network: Network, once: bool = True) -> Outcome:
-    """Let a network settle, and collect what came of it. Every detector runs once, and finds nothing twice.
+    """Let a network settle, and collect what came of it. In the end every detector runs on one node.
 
-    Not ``once``: who cannot hear each other may find the same, of which one is taken here.
+    ``once``: it finds nothing twice. If not, what was found twice is the same, and one of it is taken.
     """
     network.settle(limit=120.0)
     network.run(until=network.now + 5.0)  # until those meet again who were apart

@@ -62,6 +62,7 @@ class Conversation:
         self.clk = NEVER
         #: Peers that were there before a crash and have not said yet what they run.
         self.awaits: set[str] = set()
+        self._anew: list[str] = []
         #: What detectors found that came back because somebody was lost.
         self.outputs: list[Output] = []
 
@@ -124,7 +125,13 @@ class Conversation:
         if hello is not None:
             self._learn(peer, hello.runs, hello.enters)
         if anew:
-            self.outputs += self.handovers.lose(peer)
+            self._anew.append(peer)
+            self.lose_former()
+
+    def lose_former(self) -> None:
+        """End what was under way with former lives; after our own crash, when all have told what they run."""
+        while self._anew and not self.awaits:
+            self.outputs += self.handovers.lose(self._anew.pop(), anew=True)
 
     def _lost(self, peer: str) -> None:
         self.note("warning", f"{peer} is gone")

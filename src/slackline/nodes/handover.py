@@ -150,14 +150,21 @@ class Handovers:
                 arriving.records.setdefault(portion.item.type, []).append(before)
 
     def complete(self, now: float, patience: float) -> list[Arriving]:
-        """The detectors that can run here now. After a while without what is missing, it is gone."""
+        """The detectors that can run here now.
+
+        If the source is lost, so is, after a while, what is missing; of secure types it will come when that is back.
+        """
         return [
             arriving
             for arriving in self.arriving.values()
             if (state := arriving.state) is not None
             and all(self._has_come(kind, position) for kind, position in state.positions.items())
-            and (now - arriving.state_at >= patience or arriving.has_all())
+            and (arriving.has_all() or (now - arriving.state_at >= patience and self._is_given_up(arriving)))
         ]
+
+    def _is_given_up(self, arriving: Arriving) -> bool:
+        secure = self.engine.hierarchy.secure[arriving.detector]
+        return not secure and arriving.source not in self.membership.there()
 
     def _has_come(self, kind: str, position: int) -> bool:
         """Whether a type has come here as far as to the source, and as far as the engine here knows of it."""
@@ -318,14 +325,22 @@ class Handovers:
 
     def on_enough(self, target: str, body: Enough) -> None:
         leaving = self.leaving.get(body.detector)
-        if leaving is not None and leaving.target == target and body.type in leaving.covered and body.next > 0:
-            leaving.covered[body.type] = body.next
+        told = [ask.covered for peer, ask in self.asks if peer == target and ask.detector == body.detector]
+        if leaving is not None and leaving.target == target:
+            told.append(leaving.covered)
+        for covered in told:
+            if body.type in covered and body.next > 0:
+                covered[body.type] = body.next
 
     def on_taken(self, target: str, detector: str, term: int) -> None:
         """The detector is safe there."""
         leaving = self.leaving.get(detector)
         if leaving is None or leaving.target != target or term < leaving.state.term:
             return
+        self._be_rid_of(leaving)
+
+    def _be_rid_of(self, leaving: Leaving) -> None:
+        self.must_survive = self.must_survive or not leaving.is_taken
         leaving.is_taken, leaving.records = True, {}
         for kind in leaving.state.outlets:
             if kind in self.exchange.feeds:
@@ -345,7 +360,10 @@ class Handovers:
 
     def take_back(self, detector: str) -> list[Output]:
         """Let a detector that left run here again."""
-        leaving = self.leaving.pop(detector)
+        leaving = self.leaving[detector]
+        if self.directory.term(detector) >= leaving.state.term:  # it got there, and perhaps farther
+            self._be_rid_of(leaving)
+        del self.leaving[detector]
         if leaving.is_taken:
             return []
         state = leaving.state
@@ -359,7 +377,10 @@ class Handovers:
         return outputs
 
     def give_way(self) -> list[str]:
-        """Let go of the detectors that others run in a higher term."""
+        """Let go of the detectors that others run in a higher term, and of those that come in a lower one."""
+        for arriving in list(self.arriving.values()):
+            if arriving.state is not None and self.directory.term(arriving.detector) >= arriving.state.term:
+                self._fail(arriving, f"it runs on {self.directory.host(arriving.detector)!r}")
         gone = [name for name, term in self.runs.items() if self.directory.term(name) > term]
         for name in gone:
             self.engine.detach(name)
@@ -374,10 +395,14 @@ class Handovers:
 
     # Both.
 
-    def lose(self, peer: str) -> list[Output]:
-        """A node is gone: what was to come from there does not, what was to go there stays."""
-        for arriving in [each for each in self.arriving.values() if each.source == peer and each.state is None]:
-            self._fail(arriving, f"{peer!r} is gone")
+    def lose(self, peer: str, anew: bool = False) -> list[Output]:
+        """A node is gone: what was to come from there does not, what was to go there stays.
+
+        A state that has come stays valid while the source may come back as it was, and not if it does ``anew``.
+        """
+        for arriving in [each for each in self.arriving.values() if each.source == peer]:
+            if arriving.state is None or anew:
+                self._fail(arriving, f"{peer!r} is gone")
         back = [name for name, leaving in self.leaving.items() if leaving.target == peer and not leaving.is_taken]
         outputs = [output for name in back for output in self.take_back(name)]
         for name in [name for name, leaving in self.leaving.items() if leaving.target == peer]:

@@ -287,6 +287,7 @@ class Node:
         """Whether work goes on: after a crash, when those who were there have told what they run, or are gone."""
         if self._waited(now):
             self._talk.awaits = set()
+            self._talk.lose_former()
         return not self._talk.awaits and self.failed is None
 
     def _waited(self, now: float) -> bool:
