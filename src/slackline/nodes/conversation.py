@@ -126,9 +126,14 @@ class Conversation:
             self._learn(peer, hello.runs, hello.enters)
         if anew:
             self._anew.append(peer)
-            self.lose_former()
+            self._lose_former()
 
-    def lose_former(self) -> None:
+    def await_nobody(self) -> None:
+        """Go on without those who have not said what they run."""
+        self.awaits = set()
+        self._lose_former()
+
+    def _lose_former(self) -> None:
         """End what was under way with former lives; after our own crash, when all have told what they run."""
         while self._anew and not self.awaits:
             self.outputs += self.handovers.lose(self._anew.pop(), anew=True)

@@ -286,8 +286,7 @@ class Node:
     def _has_started(self, now: float) -> bool:
         """Whether work goes on: after a crash, when those who were there have told what they run, or are gone."""
         if self._waited(now):
-            self._talk.awaits = set()
-            self._talk.lose_former()
+            self._talk.await_nobody()
         return not self._talk.awaits and self.failed is None
 
     def _waited(self, now: float) -> bool:

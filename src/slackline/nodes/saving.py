@@ -16,8 +16,9 @@ from slackline.core.errors import StateError
 from slackline.engine import Engine
 from slackline.nodes.exchange import Exchange, Want
 from slackline.nodes.feed import portion_of
-from slackline.nodes.handover import Handovers, Leaving
+from slackline.nodes.handover import Handovers
 from slackline.nodes.messages import Item, Outlet, ProtocolError, State
+from slackline.nodes.moves import Leaving
 
 KIND, VERSION = "node", 1
 
