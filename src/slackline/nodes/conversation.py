@@ -20,7 +20,7 @@ from slackline.nodes.membership import Asked, Happening, Lost, Membership, Met, 
 from slackline.ordering.constants import NEVER
 
 #: A message with events is sent when it has so many bytes.
-MESSAGE_BYTES = 4 * 1024 * 1024
+MESSAGE_BYTES = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True)
