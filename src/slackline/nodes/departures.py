@@ -73,7 +73,7 @@ class Departures:
             if want is not None:
                 outlet.subscribers[self.name] = (outlet.next, outlet.next - 1, want.secure, False)
                 feed = exchange.follow(kind, want, outlet.next)
-                feed.asked, feed.confirmed = self._publisher(target), True
+                feed.asked, feed.confirmed, feed.direct = self._publisher(target), True, outlet.next
                 feed.paused = True  # until the detector is safe there: it might come back
         term = self.directory.term(name) + 1
         message = State(name, term, NEVER if horizon is None else horizon, state, positions, outlets)

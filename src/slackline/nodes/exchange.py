@@ -143,12 +143,12 @@ class Exchange:
             if publisher is None or (feed.asked == publisher and not silent):
                 continue
             moved = feed.asked is not None and feed.asked.node != publisher.node and kind in self.hierarchy.publisher
-            if moved and not feed.confirmed and not silent:
+            if moved and not feed.confirmed and now - feed.asked_at < SILENT * self.settings.beat:
                 continue  # an answer will come: with the detector moved who listens to it, or it was gone already
             if not (moved and feed.confirmed):
                 said.append((publisher.node, Subscribe(kind, feed.next, feed.secure, feed.ticks)))
                 feed.confirmed = False
-            feed.asked, feed.heard_at = publisher, now
+            feed.asked, feed.asked_at, feed.heard_at = publisher, now, now
             feed.moved_at = now if moved else feed.moved_at
         return said
 

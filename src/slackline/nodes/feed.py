@@ -95,8 +95,9 @@ class Feed:
     next: int = 1
     #: Up to which number what was handed on survives a crash.
     durable: int = 0
-    #: Whom we have asked for it, and whether that was answered.
+    #: Whom we have asked for it, when, and whether that was answered.
     asked: Publisher | None = None
+    asked_at: float = 0.0
     confirmed: bool = False
     heard_at: float = 0.0
     #: When its publisher, or who listens to it here, came from another node.
