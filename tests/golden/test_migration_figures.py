@@ -137,5 +137,7 @@ def test_the_target_processes_what_the_state_has_not() -> None:
     (state,) = post.on_the_way(m.State)
     assert state.last == 180
     post.deliver("N1>N2")
+    assert post.K("N2") == 20  # nothing was late at N1, and the state was on its way from 180 to 200
+    post.push("T220")
     post.deliver()
     assert post.seen == {"N1": ["A100", "A150", "B180"], "N2": ["C200"], "N3": []}

@@ -108,8 +108,7 @@ def unpack(
     for channel in part.publishes:
         channel.back = max(channel.back, backs[channel.name])
     for channel, delay in known_delays:
-        if channel.experience == 0 and channel.uses_slack:
-            channel.suppose(delay)
+        channel.suppose(delay)
     part.unit.renumber(max(0, intake.position - 1))
     topology.add(part)
     if early is not None:

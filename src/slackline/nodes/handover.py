@@ -215,8 +215,8 @@ class Handovers(Departures):
 
     def _delays(self, arriving: Arriving) -> dict[str, int]:
         """K to begin with: the delay there and the way from there to here [Migration, algorithm 1]."""
-        known = {} if arriving.delays is None else arriving.delays.delays
-        return {kind: delay + arriving.forwarding for kind, delay in known.items() if kind in self.exchange.feeds}
+        known = arriving.delays.delays if arriving.delays is not None and self.exchange.slack else {}
+        return {kind: delay + arriving.forwarding for kind, delay in known.items()}
 
     def _fail(self, arriving: Arriving, reason: str) -> None:
         self.arriving.pop(arriving.detector, None)

@@ -1,7 +1,6 @@
 """Channels: all that a node knows of one event type, whoever listens to it.
 
-Clock, delays and sources are the same for every unit of a node, so they are kept once per type; an ordering unit only
-takes the least frontier of its channels.
+Clock, delays and sources are the same for all units, so they are kept once; a unit takes the least frontier.
 """
 
 from __future__ import annotations
@@ -79,12 +78,13 @@ class Channel(ABC):
         return int(self.ints[delays.K])
 
     def start_from(self, delay: int) -> None:
-        """Begin with a known delay instead of a warm-up: K is that, and follows what is measured from then on."""
+        """Begin with a known delay instead of a warm-up: K is that, and follows what is measured then."""
         delays.start_from(self.ints, delay)
 
     def suppose(self, delay: int) -> None:
-        """K is that until a delay is measured here."""
-        delays.suppose(self.ints, delay)
+        """K is that until a delay is measured here, if none was."""
+        if delays.suppose(self.ints, delay):
+            self.as_of = NEVER  # the frontier is another
 
     @abstractmethod
     def follow(self, position: int, clk: int) -> None:

@@ -64,10 +64,16 @@ def start_from(ints: npt.NDArray[np.int64], delay: int) -> None:
     ints[CALIBRATED] = 1
 
 
-def suppose(ints: npt.NDArray[np.int64], delay: int) -> None:
-    """Begin with a delay that is only supposed: it counts until the first one is measured [Migration, algorithm 1]."""
+def suppose(ints: npt.NDArray[np.int64], delay: int) -> bool:
+    """Begin with a delay that is only supposed, and counts until the first is measured [Migration, algorithm 1].
+
+    Whether that is so: nothing changes if one was.
+    """
+    if ints[MEASURED]:
+        return False
     ints[K] = delay
     ints[CALIBRATED] = 1
+    return True
 
 
 @njit(cache=True, inline="always")
