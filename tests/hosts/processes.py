@@ -144,6 +144,7 @@ class Network:
             try:
                 return asyncio.run(client.move(self.at(), self.credentials, detector, node))
             except SlacklineError as error:
+                assert not any(each.ended() for each in self.nodes.values()), f"too late: {error}"
                 time.sleep(1.0)
                 return {"detector": detector} if f"runs on {node!r} already" in str(error) else None
 
