@@ -46,8 +46,11 @@ def started(arguments: Iterable[str], **streams: Any) -> subprocess.Popen[str]:
 
 def finished(*arguments: str) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of `slackline …`."""
-    process = started(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    out, err = process.communicate(timeout=LIMIT)
+    with started(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            out, err = process.communicate(timeout=LIMIT)
+        finally:
+            process.kill()  # one that has ended does not mind
     return process.returncode, out, err
 
 
