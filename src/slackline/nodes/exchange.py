@@ -72,6 +72,11 @@ class Exchange:
         return [kind for kind, outgoing in self.outgoing.items() if outgoing.trim()]
 
     @property
+    def has_begun(self) -> bool:
+        """Whether something was ever published here: everybody was there then, and a detector on its way is missed."""
+        return any(outgoing.next > 1 for outgoing in self.outgoing.values())
+
+    @property
     def is_full(self) -> bool:
         """Whether somebody has to catch up before more is published."""
         return any(outgoing.is_full for outgoing in self.outgoing.values())

@@ -135,6 +135,7 @@ class Membership:
         if envelope.to != self.incarnation:
             return []
         back: list[Happening] = [Met(sender, None, False)] if peer.is_lost else []
+        peer.met_at = now if back else peer.met_at
         peer.heard_at, peer.is_lost = now, False
         self._strangers.pop(link, None)
         return back + [Said(sender, each) for each in bodies]

@@ -295,7 +295,7 @@ class Node:
     def _look_around(self, now: float) -> None:
         """Whether everybody is there who is needed to begin; if not for long, say who is not."""
         detectors, kinds = self._directory.missing()
-        self._is_ready = not detectors and not kinds
+        self._is_ready = self._exchange.has_begun or not (detectors or kinds)
         if self._is_ready:
             self._membership.ready_since = now
         elif not self._has_complained and self._waited(now):
