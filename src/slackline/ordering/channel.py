@@ -84,7 +84,7 @@ class Channel(ABC):
     def suppose(self, delay: int) -> None:
         """K is that until a delay is measured here, if none was."""
         if delays.suppose(self.ints, delay):
-            self.as_of = NEVER  # the frontier is another
+            self.frontier, self.as_of = min(self.frontier, max(self.as_of - delay, NEVER)), NEVER
 
     @abstractmethod
     def follow(self, position: int, clk: int) -> None:

@@ -9,7 +9,6 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from slackline.report.page import ACCENT, FAINT, facts, figure_card, heading, html_page, paragraph, table_card
-from slackline.report.scale import number_text
 
 _NAMES = {"cooperative": "cooperative handover", "snapshot": "snapshot alone", "classic": "forwarded ordered stream"}
 _COLORS = {"cooperative": ACCENT, "snapshot": "#6b7785", "classic": "#1f5fa8"}
@@ -30,7 +29,7 @@ def migration_page(moments: Mapping[str, Sequence[MovedAt]], moved_at: float, fi
     equal = "the same as" if figures["net_equal"] else "NOT the same as"
     single = figures["single_move"]
     rows = [
-        [_NAMES[method], *(number_text(single[method][key]) for key in ("misdetections", "late", "forwarded"))]
+        [_NAMES[method], *(str(single[method][key]) for key in ("misdetections", "late", "forwarded"))]
         for method in moments
     ]
     return html_page(
@@ -44,8 +43,8 @@ def migration_page(moments: Mapping[str, Sequence[MovedAt]], moved_at: float, fi
             ),
             facts(
                 [
-                    (number_text(figures["misdetections_cooperative"]), "wrong or missing passes, cooperative"),
-                    (number_text(figures["misdetections_snapshot"]), "the same, snapshot alone"),
+                    (str(figures["misdetections_cooperative"]), "wrong or missing passes, cooperative"),
+                    (str(figures["misdetections_snapshot"]), "the same, snapshot alone"),
                     (f"{100 * share:.2g} %", "of the packets that the classic method forwards"),
                     (f"{figures['mean_added_latency_ms']:.1f} ms", "later in the mean than without moves"),
                 ]

@@ -1,0 +1,22 @@
+"""K of a type that was never measured here, as a detector that has come knows it from where it was."""
+
+from slackline.ordering.channel import DerivedChannel, Evidence
+from slackline.ordering.constants import SLACK
+
+
+def test_a_supposed_delay_holds_the_frontier_back_at_once() -> None:
+    channel = DerivedChannel("hit", 0, Evidence(policy=SLACK, margin=0))
+    channel.progress(90, 100)
+    assert channel.frontier == 100  # nothing is known of its delays
+    channel.suppose(30)
+    assert (channel.K, channel.frontier) == (30, 70)
+
+
+def test_the_first_measured_delay_takes_its_place_and_is_not_replaced() -> None:
+    channel = DerivedChannel("hit", 0, Evidence(policy=SLACK, margin=0))
+    channel.suppose(30)
+    channel.note(80, 100)
+    channel.tick(100, 105)
+    assert channel.K == 25
+    channel.suppose(30)
+    assert channel.K == 25
