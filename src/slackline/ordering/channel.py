@@ -82,8 +82,8 @@ class Channel(ABC):
         delays.start_from(self.ints, delay)
 
     def suppose(self, delay: int) -> None:
-        """K is that until a delay is measured here, if none was."""
-        if delays.suppose(self.ints, delay):
+        """K is that until a delay is measured here, if none was, and the type has not ended."""
+        if self.frontier != FOREVER and delays.suppose(self.ints, delay):
             self.frontier, self.as_of = min(self.frontier, max(self.as_of - delay, NEVER)), NEVER
 
     @abstractmethod

@@ -1,7 +1,7 @@
 """K of a type that was never measured here, as a detector that has come knows it from where it was."""
 
 from slackline.ordering.channel import DerivedChannel, Evidence
-from slackline.ordering.constants import SLACK
+from slackline.ordering.constants import FOREVER, SLACK
 
 
 def test_a_supposed_delay_holds_the_frontier_back_at_once() -> None:
@@ -20,3 +20,10 @@ def test_the_first_measured_delay_takes_its_place_and_is_not_replaced() -> None:
     assert channel.K == 25
     channel.suppose(30)
     assert channel.K == 25
+
+
+def test_a_type_that_has_ended_holds_nobody_up_again() -> None:
+    channel = DerivedChannel("hit", 0, Evidence(policy=SLACK, margin=0))
+    channel.progress(FOREVER, 100)
+    channel.suppose(30)
+    assert channel.frontier == FOREVER
