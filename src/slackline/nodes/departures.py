@@ -41,6 +41,8 @@ class Departures:
         self.asks: list[tuple[str, Ask]] = []
         #: What became of handovers to here: request, what is wrong (empty: nothing), figures.
         self.done: list[tuple[Any, str, dict[str, Any]]] = []
+        # By type: detectors that came while it was not known from which number on it does, and who forwards it.
+        self._forwarded_by: dict[str, list[tuple[str, str]]] = {}
         #: Whether somebody has to be told what runs here now; whether that must survive a crash.
         self.changed = False
         self.must_survive = False

@@ -22,12 +22,9 @@ from typing import Any
 
 from slackline.core.errors import BufferLimitError, ConfigError, StateError
 from slackline.core.outcome import Output
-from slackline.engine import Engine
 from slackline.nodes.departures import Departures
-from slackline.nodes.directory import Directory
-from slackline.nodes.exchange import Exchange, Want
+from slackline.nodes.exchange import Want
 from slackline.nodes.feed import Portion, portion_of
-from slackline.nodes.membership import Membership
 from slackline.nodes.messages import Ask, Data, Declined, Enough, InputDelays, Outlet, State, Taken
 from slackline.nodes.moves import Arriving, in_order, missed_of, unsound
 from slackline.ordering.constants import NEVER
@@ -35,18 +32,6 @@ from slackline.ordering.constants import NEVER
 
 class Handovers(Departures):
     """Detectors on their way to and from this node."""
-
-    def __init__(
-        self,
-        name: str,
-        engine: Engine,
-        exchange: Exchange,
-        directory: Directory,
-        membership: Membership,
-    ) -> None:
-        super().__init__(name, engine, exchange, directory, membership)
-        # By type: detectors that came while it was not known from which number on it does, and who forwards it.
-        self._forwarded_by: dict[str, list[tuple[str, str]]] = {}
 
     def begin(self, detector: str, request: Any, now: float) -> str | None:
         """Get a detector here; why not, if that cannot be."""

@@ -141,3 +141,31 @@ def single(hierarchy: sl.Hierarchy, events: Iterable[sl.Event], **options: Any) 
 def node(name: str, hierarchy: sl.Hierarchy, **given: Any) -> Node:
     given = {"warmup": 0, "identity": hash(name) & 0xFFFF, "settings": NodeSettings(), **given}
     return Node(name, hierarchy, **given)
+
+
+KEEPING = NodeSettings(checkpoint_every=0.5)
+
+
+def three(secure: bool = False, settings: NodeSettings | None = None, **options: object) -> Joined:
+    """Low where the sensors are, High and Top on nodes of their own."""
+    given = {"settings": settings or NodeSettings(), **options}
+    net = Joined(
+        [
+            node("n1", tower(secure), ingress=["a", "b"], detectors=["Low"], **given),
+            node("n2", tower(secure), detectors=["High"], **given),
+            node("n3", tower(secure), detectors=["Top"], **given),
+        ]
+    )
+    net.settle()
+    return net
+
+
+def end(net: Joined) -> None:
+    net.settle(0.5)
+    net.nodes["n1"].end(net.now)
+    net.settle(1.5)
+    net.check()
+
+
+def texts(net: Joined, level: str = "warning") -> list[str]:
+    return [notice.text for notice in net.notices if notice.level == level]
