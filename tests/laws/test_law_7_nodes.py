@@ -13,7 +13,7 @@ from tests.laws.worlds import cuts, settings, worlds
 
 import slackline as sl
 
-# A network takes longer than an engine. The thorough profile does more than 10,000 handovers, in more than an hour.
+# A network takes longer than an engine. The thorough profile draws some 10,300 networks, with one or two moves each.
 EXAMPLES = profile().max_examples
 some = profile(max_examples=EXAMPLES if EXAMPLES > 100 else max(3, EXAMPLES // 8))
 fewer = profile(max_examples=EXAMPLES // 3 if EXAMPLES > 100 else max(3, EXAMPLES // 25))  # most are left out
