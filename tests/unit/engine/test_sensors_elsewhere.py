@@ -7,86 +7,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.unit.engine.spread import A, Sees, a, b, engine, hierarchy, of, table
 
 import slackline as sl
 from slackline.core.errors import BufferLimitError, ClosedError, ConfigError
 from slackline.ordering.constants import FOREVER
-
-A = sl.EventType("a", x="float32", n=int, word=str)
-
-
-class Low(sl.Detector):
-    listens, publishes = (A,), ("low",)
-
-    def __init__(self) -> None:
-        self.n = 0
-
-    def on_event(self, event: sl.Event) -> Any:
-        self.n += 1
-        yield event.derive(self.publishes[0], n=self.n)
-
-
-class High(Low):
-    """Sets back what it finds, and says so."""
-
-    listens, publishes = ("low", "b"), ("high",)
-    sets_back = 5
-
-    def on_event(self, event: sl.Event) -> Any:
-        self.n += 1
-        yield event.derive("high", ts=max(0, event.ts - 5), n=self.n, of=event.type)
-
-
-class Top(Low):
-    listens, publishes = ("high",), ("top",)
-
-
-class Sees(Low):
-    """Publishes nothing of what it sees."""
-
-    listens, publishes = (A, "b"), ("sight",)
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[str, int]] = []
-
-    def on_event(self, event: sl.Event) -> Any:
-        self.seen.append((event.type, event.ts))
-        return ()
-
-
-class SeesToo(Sees):
-    publishes = ("another",)
-
-
-def hierarchy() -> sl.Hierarchy:
-    return sl.Hierarchy([Low(), High(), Top(), Sees(), SeesToo()], clock="a")
-
-
-def engine(sensors: Any, detectors: Any = (), **options: Any) -> sl.Engine:
-    return sl.Engine(hierarchy(), sensors=sensors, detectors=detectors, **{"warmup": 0, **options})
-
-
-def a(ts: int, source: str = "s") -> sl.Event:
-    return sl.Event("a", ts, source=source, x=0.5, n=ts, word=f"w{ts}")
-
-
-def b(ts: int) -> sl.Event:
-    return sl.Event("b", ts, source="t", y=ts)
-
-
-def table(events: list[sl.Event]) -> pa.Table:
-    names = sorted({name for event in events for name in event.payload})
-    columns = {name: [event.payload.get(name) for event in events] for name in names}
-    own = {name: [getattr(event, name) for event in events] for name in ("type", "ts", "source")}
-    return pa.table({**own, **columns})
-
-
-def of(kind: str, news: list[sl.News]) -> sl.News:
-    (item,) = (item for item in news if item.type == kind)
-    return item
-
-
-# What is told.
 
 
 @pytest.mark.parametrize("form", [list, table])
@@ -306,74 +231,6 @@ def test_a_detector_waits_for_the_end_of_what_it_takes_unsorted_too() -> None:
 
 
 # Detectors that move.
-
-
-def test_a_detector_gets_what_it_has_missed_and_nobody_else_does() -> None:
-    here, there = engine(["a"], ["Sees"], policy="ordered"), engine(["b"], ["SeesToo"], policy="ordered")
-    here.push(table([a(ts) for ts in (10, 20, 30)]))
-    there.receive([of("a", here.news())])
-    there.push(table([b(ts) for ts in (5, 15, 25)]))
-    here.receive([of("b", there.news())])
-    data = here.detach("Sees")
-    here.push(table([a(40)]))
-    there.push(table([b(35)]))
-    missed = [item for item in (*here.news(), *there.news()) if item.type in "ab"]
-    there.receive([item for item in missed if item.type == "a"])
-    there.attach(data, missed)
-    here.end("a")
-    there.end("b")
-    there.receive(here.news())
-    expected = [("b", 5), ("a", 10), ("b", 15), ("a", 20), ("b", 25), ("a", 30), ("b", 35), ("a", 40)]
-    assert there.detectors["Sees"].seen == there.detectors["SeesToo"].seen == expected  # type: ignore[attr-defined]
-
-
-def test_what_waits_here_for_others_does_not_come_to_who_joins() -> None:
-    here, there = engine(["b"], ["Sees"], warmup=9), engine(["a"], ["SeesToo"], warmup=9)
-    there.push(table([a(ts) for ts in (10, 20, 30)]))  # waits for news of "b"
-    here.receive([of("a", there.news())])
-    assert len(here.buffered()["Sees"]) == len(there.buffered()["SeesToo"]) == 3
-    there.attach(here.detach("Sees"))
-    assert there.buffered()["Sees"] == there.buffered()["SeesToo"] == [a(10), a(20), a(30)]
-
-
-def test_nothing_is_learnt_of_inputs_from_another_engine() -> None:
-    here, there = engine(["a", "b"], ["Sees"]), engine([])
-    here.push([a(ts) for ts in range(0, 100, 10)])
-    there.attach(here.detach("Sees"))
-    known = there.stats()["types"]["a"]
-    assert (known["events"], known["sources"], known["K"]) == (0, 0, 0)
-    assert there.stats()["clk"] == 90
-
-
-def test_by_slack_a_detector_starts_from_the_delays_it_is_given() -> None:
-    here, there = engine(["a", "b"], ["Sees"], policy="slack"), engine([], policy="slack")
-    here.push([a(100), b(80), a(110)])
-    data = here.detach("Sees")
-    there.receive([sl.News("a", (a(100), a(101)), (), 0, 0, 101)])
-    there.attach(data, delays={"a": 35, "b": 70})
-    types = there.stats()["types"]
-    assert (types["a"]["K"], types["b"]["K"]) == (0, 70)  # of "a" something is known
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"missed": [sl.News("low", (), (), 0, 0, 0)]}, "does not listen to"),
-        ({"missed": ["a"]}, "what news"),
-        ({"missed": [sl.News("a", (b(3),), (), 0, 0, 0)]}, "holds what cannot be its events"),
-        ({"delays": {"low": 3}}, "does not listen to"),
-        ({"delays": {"a": -3}}, r"delays\['a'\]=-3"),
-    ],
-)
-def test_a_detector_is_not_attached_with_what_is_not_its_own(arguments: dict[str, Any], message: str) -> None:
-    here, there = engine(["a"], ["Sees"]), engine(["b"])
-    data, before = here.detach("Sees"), there.save()
-    with pytest.raises(ConfigError, match=message):
-        there.attach(data, **arguments)
-    assert there.save() == before
-
-
-# Checkpoints.
 
 
 @pytest.mark.parametrize("form", [list, table])
