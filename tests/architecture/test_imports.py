@@ -17,7 +17,7 @@ ROOT = "slackline"  # the package's own __init__: the public names
 # A package may import itself and everything in the rows above its own; never its neighbours in the row.
 RANKS: tuple[tuple[str, ...], ...] = (
     ("core",),
-    ("ordering", "sync"),
+    ("ordering", "sync", "placement"),
     ("running",),
     ("speculation",),
     ("engine",),
@@ -43,7 +43,8 @@ ONLY_IN = {
     "rich": {"cli"},
     "aiomqtt": {"streams"},
     "httpx": {"streams"},
-    "numba": {"ordering", "study"},
+    "numba": {"ordering", "placement", "study"},
+    "ortools": {"placement"},
 }
 
 # Machines without I/O: time, randomness and hosts come in as arguments.

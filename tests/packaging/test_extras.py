@@ -71,7 +71,7 @@ def test_a_plain_install_brings_four_packages_and_the_compiler(wheel: Path) -> N
 
 def test_all_is_the_union_of_the_extras(wheel: Path) -> None:
     names = set(metadata(wheel).metadata.get_all("Provides-Extra") or ())
-    assert names == {"all", "cli", "dev", "report", "soccer", "spark", "streams"}
+    assert names == {"all", "cli", "dev", "placement", "report", "soccer", "spark", "streams"}
     parts = [closure(wheel, extra) for extra in names - {"all", "dev"}]
     assert set(closure(wheel, "all")) == set().union(*parts)
 

@@ -24,6 +24,7 @@ EXTRA_OF: Mapping[str, str] = {
     "grpc_status": "spark",
     "httpx": "streams",
     "httpx_sse": "streams",
+    "ortools": "placement",
     "pandas": "spark",
     "plotly": "report",
     "pyspark": "spark",

@@ -1,0 +1,264 @@
+"""Where detectors run, as a problem: what a placement costs, and what is allowed [Thesis, 5.2.3].
+
+A placement says for each detector the node on which it runs. What an event costs on its way from one detector to
+another depends on where the two are: nothing on one node; over the network, a share for being sent (``traffic_weight``,
+the text's c_t) and one for how long it takes (``latency_weight``, c_l). The text's sums run over matrices whose indices
+do not fit each other; what its words say, and what is computed here, is
+
+    φ = Σ over subscriptions whose ends are on different nodes: c_t · events per second + c_l · latency in seconds
+
+    f = Σ over subscriptions on one node: c_t · events per second − φ
+
+so that f is higher where φ is lower. Sensor types enter at a node that is given. Each detector needs some CPU, each
+node has a limit, and placements beyond it are not allowed. Changing the placement costs, too: ``moving`` says how much
+for each detector that is not where it is ``now``, and solvers minimise φ and that together (:meth:`Problem.objective`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from slackline.core.check import number, text
+from slackline.core.errors import ConfigError
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+#: Detector to node.
+Placement = Mapping[str, str]
+
+#: Limits are kept up to rounding.
+ROUNDING = 1e-9
+
+
+class InfeasibleError(ConfigError):
+    """There is no placement that keeps all limits; the message says which one cannot be kept."""
+
+
+class Subscription(NamedTuple):
+    """``subscriber`` gets so many events per second of ``publisher``: a detector, or a sensor type that enters."""
+
+    publisher: str
+    subscriber: str
+    events: float
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Detectors with the CPU they need, nodes with their limits, and who sends how much to whom.
+
+    ``detectors``       by name: the share of a core that it needs.
+    ``nodes``           by name: the share of a core that detectors may use there.
+    ``subscriptions``   see :class:`Subscription`.
+    ``latencies``       seconds from node to node, by pair; where only one direction is given it holds for both.
+    ``ingress``         by sensor type: the node where it enters.
+    ``pinned``          by detector: the only node where it may run.
+    ``traffic_weight``  c_t: what one event per second over the network counts.
+    ``latency_weight``  c_l: what a second of latency on one subscription counts.
+    ``now``             where the detectors run now, if they do, and
+    ``moving``          by detector: what it costs to move it from there.
+
+    >>> subscriptions = (Subscription("a", "Low", 900), Subscription("Low", "High", 4))
+    >>> problem = Problem(
+    ...     {"Low": 0.5, "High": 0.5}, {"n1": 1.0, "n2": 1.0}, subscriptions, {("n1", "n2"): 0.01}, ingress={"a": "n1"},
+    ...     traffic_weight=0.0,
+    ... )
+    >>> problem.cost({"Low": "n2", "High": "n1"}), problem.cost({"Low": "n1", "High": "n1"})
+    (0.02, 0.0)
+    """
+
+    detectors: Mapping[str, float]
+    nodes: Mapping[str, float]
+    subscriptions: tuple[Subscription, ...]
+    latencies: Mapping[tuple[str, str], float]
+    ingress: Mapping[str, str] = field(default_factory=dict)
+    pinned: Mapping[str, str] = field(default_factory=dict)
+    traffic_weight: float = 1e-6
+    latency_weight: float = 1.0
+    now: Placement = field(default_factory=dict)
+    moving: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "subscriptions", tuple(Subscription(*each) for each in self.subscriptions))
+        if not self.detectors or not self.nodes:
+            raise ConfigError(
+                f"{len(self.detectors)} detectors and {len(self.nodes)} nodes are given; give at least one of each."
+            )
+        for weight in ("traffic_weight", "latency_weight"):
+            _finite(weight, getattr(self, weight))
+        for name, share in {**self.detectors, **self.nodes}.items():
+            _finite(f"the CPU share of {text('name', name)!r}", share)
+        self._check_names()
+        self._check_latencies()
+
+    def _check_names(self) -> None:
+        ends = {**dict.fromkeys(self.detectors, "detector"), **dict.fromkeys(self.ingress, "sensor type")}
+        both = sorted(set(self.detectors) & set(self.ingress))
+        if both:
+            raise ConfigError(f"{both} are detectors and sensor types at once; give each a name of its own.")
+        for publisher, subscriber, events in self.subscriptions:
+            if publisher not in ends or subscriber not in self.detectors:
+                raise ConfigError(
+                    f"a subscription of {subscriber!r} to {publisher!r}: the first must be a detector, the second a "
+                    f"detector or a sensor type that enters somewhere (ingress)."
+                )
+            _finite(f"events per second from {publisher!r} to {subscriber!r}", events)
+        for what, placed in (("ingress", self.ingress), ("pinned", self.pinned), ("now", self.now)):
+            for name, node in placed.items():
+                if node not in self.nodes:
+                    raise ConfigError(f"{what} has {name!r} on {node!r}; the nodes are {list(self.nodes)}.")
+        for what, named in (("pinned", self.pinned), ("now", self.now), ("moving", self.moving)):
+            strange = sorted(set(named) - set(self.detectors))
+            if strange:
+                raise ConfigError(f"{what} names {strange}, which are no detectors; there are {list(self.detectors)}.")
+        for name, cost in self.moving.items():
+            _finite(f"moving {name!r}", cost)
+
+    def _check_latencies(self) -> None:
+        for (one, another), seconds in self.latencies.items():
+            _finite(f"the latency from {one!r} to {another!r}", seconds)
+        names = list(self.nodes)
+        unknown = [
+            f"{one} and {another}"
+            for nth, one in enumerate(names)
+            for another in names[nth + 1 :]
+            if (one, another) not in self.latencies and (another, one) not in self.latencies
+        ]
+        if unknown:
+            more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
+            raise ConfigError(
+                f"no latency is known between {', '.join(unknown[:3])}{more}; give seconds for each pair of nodes, as "
+                f"measured, or leave out the node that was not measured."
+            )
+
+    def from_here(self, now: Placement, moving: float | Mapping[str, float]) -> Problem:
+        """The same problem where detectors run already, and moving one costs so much."""
+        costs = moving if isinstance(moving, Mapping) else dict.fromkeys(self.detectors, float(moving))
+        return replace(self, now=dict(now), moving=dict(costs))
+
+    # What a placement is worth.
+
+    def cost(self, placement: Placement) -> float:
+        """φ."""
+        places = self.places(placement)
+        sent, took = self._sent_and_took(places)
+        return self.traffic_weight * sent + self.latency_weight * took
+
+    def fitness(self, placement: Placement) -> float:
+        """f: what is saved by local subscriptions, less what others cost."""
+        places = self.places(placement)
+        sent, took = self._sent_and_took(places)
+        stays = float(self.table.events.sum()) - sent
+        return self.traffic_weight * (stays - sent) - self.latency_weight * took
+
+    def objective(self, placement: Placement) -> float:
+        """φ, and what it costs to get there: what solvers minimise."""
+        moved = (name for name, node in self.now.items() if placement[name] != node)
+        return self.cost(placement) + sum(self.moving.get(name, 0.0) for name in moved)
+
+    def mean_latency(self, placement: Placement) -> float:
+        """The mean of the subscriptions' latencies, in seconds; those on one node have none."""
+        if not self.subscriptions:
+            return 0.0
+        return self._sent_and_took(self.places(placement))[1] / len(self.subscriptions)
+
+    def loads(self, placement: Placement) -> dict[str, float]:
+        """By node, the CPU that its detectors need."""
+        loads = dict.fromkeys(self.nodes, 0.0)
+        for name, node in placement.items():
+            loads[node] += self.detectors[name]
+        return loads
+
+    def objections(self, placement: Placement) -> list[str]:
+        """Why a placement is not allowed; empty if it is."""
+        loads = self.loads(placement)
+        said = [
+            f"{name!r} runs on {placement[name]!r}, and is pinned to {node!r}"
+            for name, node in self.pinned.items()
+            if placement[name] != node
+        ]
+        return said + [
+            f"detectors on {node!r} need {loads[node]:.3g}, its limit is {limit:.3g}"
+            for node, limit in self.nodes.items()
+            if loads[node] > limit + ROUNDING
+        ]
+
+    def places(self, placement: Placement) -> Ints:
+        """A placement as numbers of nodes, in the order of the detectors."""
+        lacking = sorted(set(self.detectors) - set(placement))
+        if lacking:
+            raise ConfigError(f"the placement says nothing of {lacking}.")
+        number_of = {name: nth for nth, name in enumerate(self.nodes)}
+        try:
+            return np.array([number_of[placement[name]] for name in self.detectors], dtype=np.int64)
+        except KeyError as error:
+            raise ConfigError(f"the placement names the node {error}; there are {list(self.nodes)}.") from None
+
+    def placement(self, places: Iterable[int]) -> dict[str, str]:
+        """What :meth:`places` gave, as names."""
+        names = list(self.nodes)
+        return {name: names[int(place)] for name, place in zip(self.detectors, places, strict=True)}
+
+    def _sent_and_took(self, places: Ints) -> tuple[float, float]:
+        """Events per second over the network, and the sum of latencies."""
+        table = self.table
+        at = np.concatenate([places, table.entered])
+        ends = at[table.publishers], at[table.subscribers]
+        return float(table.events[ends[0] != ends[1]].sum()), float(table.latencies[ends].sum())
+
+    @cached_property
+    def table(self) -> Table:
+        """The problem as arrays."""
+        detector = {name: nth for nth, name in enumerate(self.detectors)}
+        node = {name: nth for nth, name in enumerate(self.nodes)}
+        end = {**detector, **{name: len(detector) + nth for nth, name in enumerate(self.ingress)}}
+        latencies = np.zeros((len(node), len(node)))
+        for given in (False, True):  # what was given wins over what was given for the other direction
+            for (one, another), seconds in self.latencies.items():
+                if one in node and another in node and one != another:
+                    pair = (node[one], node[another]) if given else (node[another], node[one])
+                    latencies[pair] = seconds
+        return Table(
+            cpu=np.array([float(share) for share in self.detectors.values()]),
+            limits=np.array([float(limit) for limit in self.nodes.values()]),
+            publishers=np.array([end[each.publisher] for each in self.subscriptions], dtype=np.int64),
+            subscribers=np.array([end[each.subscriber] for each in self.subscriptions], dtype=np.int64),
+            events=np.array([float(each.events) for each in self.subscriptions]),
+            latencies=latencies,
+            entered=np.array([node[name] for name in self.ingress.values()], dtype=np.int64),
+            pinned=np.array([node[self.pinned[n]] if n in self.pinned else -1 for n in detector], dtype=np.int64),
+            now=np.array([node[self.now[n]] if n in self.now else -1 for n in detector], dtype=np.int64),
+            moving=np.array([float(self.moving.get(name, 0.0)) for name in detector]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A problem as arrays: detectors, nodes and sensor types are numbers in the order in which they are given.
+
+    A publisher is a detector's number, or that of a sensor type plus the number of detectors. -1 in ``pinned`` and
+    ``now`` is nowhere.
+    """
+
+    cpu: Floats
+    limits: Floats
+    publishers: Ints
+    subscribers: Ints
+    events: Floats
+    latencies: Floats
+    entered: Ints
+    pinned: Ints
+    now: Ints
+    moving: Floats
+
+
+def _finite(what: str, value: float) -> None:
+    if not math.isfinite(number(what, value, 0)):
+        raise ConfigError(f"{what} is {value!r}; it must be a number that is not infinite.")
