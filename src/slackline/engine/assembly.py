@@ -49,7 +49,7 @@ class Assembly:
         self._now = now
         self._idle: list[None] = [None]
         self._outbox = Outbox()
-        self._topology = Topology(hierarchy, options.evidence, options.targets, named)
+        self._topology = Topology(hierarchy, options.evidence, options.targets, named, now if callable(now) else None)
         if named is not None:
             self._outbox.entered = Entered(self._topology.entering, hierarchy.types)
         self._intake = Intake(self._topology, self._outbox, options.jump, options.lags)

@@ -320,7 +320,7 @@ class Columnar:
         if stop - start != len(rows):
             rows = rows.slice(start, stop) if isinstance(rows, Batch) else rows[start:stop]
             keys = None if keys is None else keys[start:stop]
-        found = runner.feed(rows, keys)
+        found = part.feed(rows, keys)
         if runner.failures:
             self.outbox.fail(part, runner.take_failures(), segment.at[start:stop] + chunk.first)
         for row, event in found:

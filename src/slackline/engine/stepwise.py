@@ -305,7 +305,7 @@ class Stepwise:
         waits = [max(0, clk - event.ts) for event in events]
         part.unit.count_wait(sum(waits), max(waits), len(events))
         runner = part.runner
-        found = runner.feed(events)
+        found = part.feed(events)
         if runner.failures:
             self.outbox.fail(part, runner.take_failures(), [position] * len(events))
         for row, event in found:

@@ -15,6 +15,7 @@ from slackline.core.calibration import Calibration
 from slackline.core.errors import StateError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import News
+from slackline.core.time import Now
 from slackline.core.types import type_names
 from slackline.ordering.channel import Channel, DerivedChannel, Evidence, SensorChannel
 from slackline.ordering.clock import AIDS, NO_CLOCK, SETS
@@ -33,8 +34,10 @@ class Topology:
         evidence: Evidence,
         targets: Mapping[str, float] | None = None,
         sensors: Collection[str] | None = None,
+        now: Now | None = None,
     ) -> None:
         self.evidence = evidence
+        self._now = now
         #: The share of late events that each detector accepts, where they differ.
         self.targets = targets or {}
         #: What was heard of the delays of all types.
@@ -133,7 +136,8 @@ class Topology:
         detector = runner.detector
         inputs = [self.channel(kind) for kind in dict.fromkeys(type_names(detector.listens))]
         inputs.sort(key=lambda channel: channel.rank)
-        return Part(runner, inputs, [self.derived[kind] for kind in dict.fromkeys(type_names(detector.publishes))])
+        publishes = [self.derived[kind] for kind in dict.fromkeys(type_names(detector.publishes))]
+        return Part(runner, inputs, publishes, self._now)
 
     def add(self, *parts: Part) -> None:
         """Let parts run here."""

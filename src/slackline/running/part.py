@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
+from slackline.core.batch import Batch
 from slackline.core.event import Event
+from slackline.core.time import Now
 from slackline.core.types import type_names
 from slackline.ordering.channel import Channel, DerivedChannel, SensorChannel
 from slackline.ordering.constants import FOREVER, NEVER
 from slackline.ordering.senders import total_order
 from slackline.ordering.unit import Unit
-from slackline.running.runner import Runner
+from slackline.running.runner import Found, Keys, Runner
+
+T = TypeVar("T")
 
 
 class Part:
@@ -20,10 +25,13 @@ class Part:
     it, that makes no difference to anybody, and so many detectors cost no more than few.
     """
 
-    __slots__ = ("alarm", "always", "as_of", "below", "follows", "publishes", "rank", "runner", "unit")
+    __slots__ = ("alarm", "always", "as_of", "below", "follows", "now", "publishes", "rank", "runner", "spent", "unit")
 
-    def __init__(self, runner: Runner, inputs: list[Channel], publishes: list[DerivedChannel]) -> None:
+    def __init__(self, runner: Runner, inputs: list[Channel], publishes: list[DerivedChannel], now: Now | None) -> None:
         self.runner = runner
+        #: Wall time in seconds, if somebody tells it; and how much of it the detector has taken so far.
+        self.now = now
+        self.spent = 0.0
         self.unit = Unit(runner.name, inputs, frozenset(type_names(runner.detector.unsorted)))
         self.publishes = publishes
         #: The place in the hierarchy's order, wherever the others run.
@@ -64,6 +72,19 @@ class Part:
         for channel in self.follows:
             channel.follow(position, clk)
 
+    def feed(self, rows: Batch | Sequence[Event], keys: Keys | None = None) -> Found:
+        """What the detector publishes for rows (:meth:`Runner.feed`)."""
+        return self.runner.feed(rows, keys) if self.now is None else self.timed(lambda: self.runner.feed(rows, keys))
+
+    def timed(self, work: Callable[[], T]) -> T:
+        """Let the detector work, and measure the time that takes, where there is a clock."""
+        if self.now is None:
+            return work()
+        start = self.now()
+        done = work()
+        self.spent += self.now() - start
+        return done
+
     def tell(self, clk: int) -> None:
         """Announce to those who listen that everything up to the horizon was processed."""
         self.as_of = clk
@@ -100,4 +121,5 @@ class Part:
         return sorted(events, key=total_order)
 
     def stats(self) -> dict[str, Any]:
-        return {**self.unit.stats(), **self.runner.stats()}
+        cpu = None if self.now is None else self.spent
+        return {**self.unit.stats(), **self.runner.stats(), "cpu": cpu}

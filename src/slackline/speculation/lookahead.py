@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,7 +104,8 @@ class LookAhead:
             gone: frozenset[str] = frozenset()
             if isinstance(runner, SpeculativeRunner):  # else it did once, and what it announced then is settled
                 limit = self.early_horizon(part, clk)
-                runner.ahead(_pending(part.unit, limit, tentative, position), taken_back)
+                pieces = _pending(part.unit, limit, tentative, position)
+                part.timed(partial(runner.ahead, pieces, taken_back))
                 gone = runner.settle([output.event for output in mine])
                 ahead = runner.tentative()
             for event in ahead:
