@@ -9,6 +9,7 @@ import logging
 import secrets
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -212,13 +213,17 @@ async def _run(plan: Plan) -> None:
 
 
 def _node(plan: Plan, address: str, kept: Kept | None) -> Node:
-    """A new node, or the one that was kept."""
+    """A new node, or the one that was kept.
+
+    What detectors need is measured as CPU time of the thread that they run in: others may use the machine, too.
+    """
+    engine = {"now": time.thread_time, **plan.engine}
     if kept is None:
         return Node(
             plan.name, plan.hierarchy, identity=secrets.randbits(63), ingress=plan.ingress, detectors=plan.detectors,
-            application=plan.application, address=address, settings=plan.settings, **plan.engine,
+            application=plan.application, address=address, settings=plan.settings, **engine,
         )  # fmt: skip
-    machine = Node.load(kept.node, plan.hierarchy, address=address, settings=plan.settings, **plan.engine)
+    machine = Node.load(kept.node, plan.hierarchy, address=address, settings=plan.settings, **engine)
     if machine.name != plan.name:
         raise ConfigError(
             f"the folder {plan.folder} holds node {machine.name!r}, not {plan.name!r}. Give --name {machine.name}, or "

@@ -26,7 +26,7 @@ from slackline.core.outcome import News, Output
 from slackline.engine import Engine
 from slackline.nodes import messages as m
 from slackline.nodes import saving
-from slackline.nodes.actions import Actions, Notice
+from slackline.nodes.actions import Actions, Notice, Search
 from slackline.nodes.beginning import Beginning
 from slackline.nodes.conversation import Card, Conversation
 from slackline.nodes.directory import Directory
@@ -39,6 +39,7 @@ from slackline.nodes.membership import LONGEST_NAME, Membership
 from slackline.nodes.overview import figures_of, overview_of
 from slackline.nodes.settings import NodeSettings
 from slackline.nodes.steering import Steering
+from slackline.placement import Solution
 
 #: A checkpoint is made at the earliest so many times as long after the last as that took.
 SAVING = 5.0
@@ -156,6 +157,10 @@ class Node:
         request = f"{self.name}/{self._membership.incarnation}/{self._requests}"
         self._errands.order(m.Order(detector, to, request), None, now)
         return request
+
+    def found(self, search: Search, solution: Solution | str, now: float) -> None:
+        """What came of a search that was wanted (:class:`Actions`): a solution, or why there is none."""
+        self._steering.found(search, solution)
 
     def leave(self, now: float) -> None:
         """Leave in order: the detectors go elsewhere first; then :attr:`is_gone`."""
@@ -280,7 +285,8 @@ class Node:
             self._steering.beat(self.overview, now)
 
     def _figures(self, now: float) -> dict[str, Any]:
-        return figures_of(self._engine, self._exchange, self._membership, self.settings, now)
+        willing = self.settings.optimise == "master" and not self._leaves
+        return figures_of(self._engine, self._exchange, self._membership, self.settings, willing, now)
 
     def _tell(self, peer: str, body: m.Body) -> None:
         if peer in self._membership.peers:

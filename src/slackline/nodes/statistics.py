@@ -41,6 +41,7 @@ class Statistics:
     ``latencies``  half the round trips, by pair.
     ``handovers``  by detector: how many seconds its last one took.
     ``moving``     detectors that are on their way, as far as one node knows.
+    ``arrived``    those that have come so lately that they were not measured where they run; their figures are older.
     ``lacks``      in words, what is missing or too old; empty if all is known.
     """
 
@@ -56,6 +57,7 @@ class Statistics:
     latencies: Mapping[tuple[str, str], float]
     handovers: Mapping[str, float]
     moving: frozenset[str]
+    arrived: frozenset[str]
     lacks: tuple[str, ...]
 
     def subscriptions(self) -> tuple[Subscription, ...]:

@@ -13,8 +13,10 @@ from typing import Any
 
 from slackline.nodes.actions import Search
 from slackline.nodes.advice import Advice, Adviser, Move
+from slackline.nodes.master import Master
 from slackline.nodes.settings import NodeSettings
 from slackline.nodes.survey import Survey
+from slackline.placement import Solution
 
 #: Has a detector moved to a node, at a time; gives the name of the request.
 Order = Callable[[str, str, float], str]
@@ -27,20 +29,44 @@ class Steering:
         self.name = name
         self.survey = Survey(settings.lost_after)
         self.advisers: list[Adviser] = []
+        self._master: Master | None = None
+        if settings.optimise == "master":
+            self._master = Master(
+                every=settings.search_every, seconds=settings.search_seconds, solver=settings.solver,
+                together=settings.together,
+            )  # fmt: skip
         self._order = order
         self._note = note
         # Moves that were ordered, by request, and who wanted them.
         self._ordered: dict[str, tuple[Adviser, Move]] = {}
         self._search: Search | None = None
+        self._is_master = False
 
     def beat(self, overview: Callable[[], Mapping[str, Any]], now: float) -> None:
         """A second has passed: look at the network, and let the advisers have their say."""
-        if not self.advisers:
+        if not self.advisers and self._master is None:
             return
-        self.survey.look(overview(), now)
+        seen = overview()
+        self.survey.look(seen, now)
         statistics = self.survey.statistics(now)
         for adviser in self.advisers:
             self._follow(adviser, adviser.beat(statistics, now), now)
+        if self._master is not None:
+            self._elect(seen["master"])
+            if self._is_master:
+                self._follow(self._master, self._master.beat(statistics, now), now)
+
+    def _elect(self, master: str | None) -> None:
+        assert self._master is not None
+        if self._is_master != (master == self.name):
+            self._is_master = master == self.name
+            self._note("info", f"{master} looks after where detectors run")
+            self._master.stand_down()
+
+    def found(self, search: Search, solution: Solution | str) -> None:
+        """What came of a search."""
+        if self._master is not None:
+            self._master.found(search, solution)
 
     def answered(self, request: str, error: str, figures: Mapping[str, Any], now: float) -> None:
         """An order was carried out, or not: ``error`` says why."""

@@ -144,8 +144,13 @@ class Survey:
             latencies=latencies,
             handovers=dict(self._handovers),
             moving=self._moving,
+            arrived=frozenset(name for name, node in runs.items() if self._has_just_come(name, node)),
             lacks=tuple(lacks),
         )
+
+    def _has_just_come(self, detector: str, node: str) -> bool:
+        samples = self._samples.get(node, [])
+        return sum(detector in each.shown.detectors for each in samples) < 2
 
     def _silent(self, there: list[str], now: float) -> list[str]:
         """Who has said nothing, or not lately, or not for long enough."""

@@ -13,8 +13,10 @@ from itertools import count
 from random import Random
 
 from slackline.core.errors import ConfigError, SlacklineError
-from slackline.nodes.actions import Actions, Notice
+from slackline.nodes.actions import Actions, Notice, Search
 from slackline.nodes.messages import Data, ProtocolError, decode
+from slackline.nodes.searching import solved
+from slackline.placement import Solver
 from slackline.sim.agenda import Agenda
 from slackline.sim.links import Direction, Link, Partition, Traffic
 from slackline.sim.records import Forwarded, Noticed, Ordered
@@ -22,6 +24,8 @@ from slackline.sim.station import Arrivals, HostMemory, Machine, Station
 
 #: Hosts try to make a broken link anew every so many seconds.
 RECONNECT = 1.0
+#: Seconds of a search between two looks at the time; so it repeats to the bit, and takes less time here.
+SEARCH_STEP = 0.01
 #: So often in a row a node may want to be called again at once.
 MOST_AT_ONCE = 1000
 
@@ -33,6 +37,8 @@ class UnsettledError(SlacklineError):
 class Network:
     """Nodes and links in virtual time. Add nodes, connect them, feed them, plan what befalls them, run.
 
+    ``solver`` does what nodes want to be searched for, instead of the one that they name.
+
     >>> from slackline.sim.links import Link
     >>> network = Network(seed=7)
     >>> network.at(2.5, lambda: print("virtual time", network.now))
@@ -40,8 +46,9 @@ class Network:
     virtual time 2.5
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, solver: Solver | None = None) -> None:
         self._seed = seed
+        self._solver = solver
         self._agenda = Agenda()
         self.stations: dict[str, Station] = {}
         self.notices: list[Noticed] = []
@@ -253,6 +260,8 @@ class Network:
             self._send(name, peer, data)
         for peer in actions.cut:
             self._close(name, peer)
+        if actions.search is not None:
+            self._search(station, actions.search)
         if machine.failed is not None or machine.is_gone:
             if machine.failed is not None:
                 self.notices.append(Noticed(self.now, name, Notice("error", machine.failed)))
@@ -261,6 +270,18 @@ class Network:
                 self._ends.pop((name, peer), None)
             station.crash()
             station.has_stopped = True
+
+    def _search(self, station: Station, search: Search) -> None:
+        """Carry out a search; the node hears of it when it has taken its time."""
+        machine, steps = station.machine, count()
+        solution = solved(search, lambda: next(steps) * SEARCH_STEP, self._solver)
+
+        def tell() -> None:
+            if machine is not None and station.machine is machine:
+                machine.found(search, solution, self.now)
+                self._step(station)
+
+        self._agenda.call(self.now + search.seconds, tell)
 
     # Links.
 
