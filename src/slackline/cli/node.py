@@ -132,6 +132,19 @@ def node(
             "Several times."
         ),
     ] = None,
+    optimise: Annotated[
+        Literal["master", "neighbours"] | None,
+        typer.Option(
+            help="Improve where detectors run: as the master of all nodes (of several that are willing, the first by "
+            "name), or each node for its own detectors, by what its neighbours say."
+        ),
+    ] = None,
+    limit: Annotated[
+        float, typer.Option(help="The share of a core that detectors may use here, when it is decided.", min=0.0)
+    ] = NodeSettings().limit,
+    stays: Annotated[
+        str, typer.Option(help="Detectors that are to run here and nowhere else, with commas between them.")
+    ] = "",
     until_end: Annotated[
         bool,
         typer.Option("--until-end", help="Stop when all that runs here has ended and everybody has got it."),
@@ -171,7 +184,12 @@ def node(
         speed=_speed(speed),
         per_second=_PER_SECOND[unit],
         folder=folder,
-        settings=NodeSettings(checkpoint_every=None if folder is None else checkpoint_every),
+        settings=NodeSettings(
+            checkpoint_every=None if folder is None else checkpoint_every,
+            optimise=optimise,
+            limit=limit,
+            stays=tuple(_chosen("stays", stays, hierarchy.names, False)),
+        ),
         engine=_options(engine or []),
         until_end=until_end,
     )

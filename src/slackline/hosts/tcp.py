@@ -14,7 +14,7 @@ from slackline.hosts.keeping import Keeping, Kept
 from slackline.hosts.links import LOOK, Links, Listener, logger
 from slackline.hosts.playback import Playback
 from slackline.nodes import Actions, Node, ProtocolError
-from slackline.nodes.actions import Search
+from slackline.nodes.actions import SearchOrder
 from slackline.nodes.searching import solved
 from slackline.placement import Solution
 
@@ -70,7 +70,7 @@ class TcpHost:
         self._look_at = 0.0
         self._behind_said = 0.0
         self._searches: set[asyncio.Task[None]] = set()
-        self._found: list[tuple[Search, Solution | str]] = []
+        self._found: list[tuple[SearchOrder, Solution | str]] = []
 
     async def run(self) -> None:
         """Until :meth:`stop`, or the end. A SlacklineError if the node cannot go on; what was kept is kept."""
@@ -211,7 +211,7 @@ class TcpHost:
             self._links.hang_up(link)
         self._call_at = actions.call_at
 
-    async def _search(self, search: Search) -> None:
+    async def _search(self, search: SearchOrder) -> None:
         """In a thread of its own, while the node goes on."""
         try:
             solution = await asyncio.to_thread(solved, search, time.monotonic)

@@ -4,7 +4,7 @@ It collects statistics, searches, and moves what is to be moved; then it rests. 
 
         +---------------------------------- every so many seconds ------------------------------------+
         v                                                                                              |
-    COLLECTING --(Search)--> SEARCHING --(found)--> is it worth it? --no--------------------------> RESTING
+    COLLECTING --(search)--> SEARCHING --(found)--> is it worth it? --no--------------------------> RESTING
                                                         | yes: a plan, in steps                        ^
                                                         v                                              |
                                                      MOVING --(answers)--> CHECKING --no step left-----+
@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from slackline.nodes.actions import Notice, Search
+from slackline.nodes.actions import Notice, SearchOrder
 from slackline.nodes.advice import Advice, Move
 from slackline.nodes.statistics import Statistics
 from slackline.placement import Problem, Solution
@@ -111,7 +111,7 @@ class Master:
         self._searched = self._found = self._step = None
         self._plan = []
 
-    def found(self, search: Search, solution: Solution | str) -> None:
+    def found(self, search: SearchOrder, solution: Solution | str) -> None:
         """What a search gave: a solution, or why there is none. It is looked at with the next beat."""
         if search.problem is self._searched:  # else nobody waits for it any more
             self._found = solution
@@ -154,7 +154,7 @@ class Master:
         self._search_at = now + self.every
         self._seed += 1
         self._searched = self._problem(statistics)
-        return Advice(search=Search(self._searched, self.seconds, self._seed, self.solver))
+        return Advice(search=SearchOrder(self._searched, self.seconds, self._seed, self.solver))
 
     def _problem(self, statistics: Statistics) -> Problem:
         left_alone = {name: statistics.runs[name] for name in self._stays if name in statistics.runs}
@@ -183,14 +183,15 @@ class Master:
         return self._go_on(fresh, now)
 
     def _go_on(self, problem: Problem, now: float) -> Advice:
-        """The next step, if it still makes things better."""
+        """The next step, unless it would make things worse by now."""
         if not self._plan:
             return Advice()
         moves = self._plan.pop(0)
         after = {**problem.now, **{move.detector: move.to for move in moves}}
-        if not _fits(problem, after) or not is_better(problem, after, problem.now):
+        if not _fits(problem, after) or is_better(problem, problem.now, after):
+            names = ", ".join(move.detector for step in (moves, *self._plan) for move in step)
             self._give_up(now)
-            return Advice()
+            return Advice(notices=[Notice("info", f"stays, as it would make things worse by now: {names}")])
         return self._start(moves, now)
 
     def _give_up(self, now: float) -> None:
@@ -239,7 +240,7 @@ class Master:
         return advice
 
     def _check(self, step: _Step, statistics: Statistics, now: float) -> Advice:
-        """Is it better than it was before the step? Then on with the plan."""
+        """Is it worse than it was before the step? If not, on with the plan."""
         self._step = None
         problem = self._problem(statistics)
         if step.back:
@@ -250,7 +251,7 @@ class Master:
         if not as_ordered or not _fits(problem, before):  # somebody else moves detectors, or a node has died
             self._give_up(now)
             return Advice()
-        if step.done and not is_better(problem, problem.now, before):
+        if is_better(problem, before, problem.now):
             return self._take_back(step, problem, before, now)
         if step.refused:
             self._give_up(now)

@@ -26,7 +26,7 @@ from slackline.core.outcome import News, Output
 from slackline.engine import Engine
 from slackline.nodes import messages as m
 from slackline.nodes import saving
-from slackline.nodes.actions import Actions, Notice, Search
+from slackline.nodes.actions import Actions, Notice, SearchOrder
 from slackline.nodes.beginning import Beginning
 from slackline.nodes.conversation import Card, Conversation
 from slackline.nodes.directory import Directory
@@ -158,7 +158,7 @@ class Node:
         self._errands.order(m.Order(detector, to, request), None, now)
         return request
 
-    def found(self, search: Search, solution: Solution | str, now: float) -> None:
+    def found(self, search: SearchOrder, solution: Solution | str, now: float) -> None:
         """What came of a search that was wanted (:class:`Actions`): a solution, or why there is none."""
         self._steering.found(search, solution)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from slackline.core.errors import SlacklineError
 from slackline.core.time import Now
-from slackline.nodes.actions import Search
+from slackline.nodes.actions import SearchOrder
 from slackline.placement import Solution, Solver
 
 
-def solved(search: Search, now: Now, solver: Solver | None = None) -> Solution | str:
+def solved(search: SearchOrder, now: Now, solver: Solver | None = None) -> Solution | str:
     """The solution, or why there is none. It takes as long as the search says, by ``now``.
 
     ``solver`` is taken instead of the one that the search names.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from slackline.nodes.actions import Search
+from slackline.nodes.actions import SearchOrder
 from slackline.nodes.advice import Advice, Adviser, Move
 from slackline.nodes.master import Master
 from slackline.nodes.settings import NodeSettings
@@ -39,7 +39,7 @@ class Steering:
         self._note = note
         # Moves that were ordered, by request, and who wanted them.
         self._ordered: dict[str, tuple[Adviser, Move]] = {}
-        self._search: Search | None = None
+        self._search: SearchOrder | None = None
         self._is_master = False
 
     def beat(self, overview: Callable[[], Mapping[str, Any]], now: float) -> None:
@@ -63,7 +63,7 @@ class Steering:
             self._note("info", f"{master} looks after where detectors run")
             self._master.stand_down()
 
-    def found(self, search: Search, solution: Solution | str) -> None:
+    def found(self, search: SearchOrder, solution: Solution | str) -> None:
         """What came of a search."""
         if self._master is not None:
             self._master.found(search, solution)
@@ -85,7 +85,7 @@ class Steering:
         for move in advice.moves:
             self._ordered[self._order(move.detector, move.to, now)] = adviser, move
 
-    def take_search(self) -> Search | None:
+    def take_search(self) -> SearchOrder | None:
         """What is to be searched for now, if anything."""
         taken, self._search = self._search, None
         return taken

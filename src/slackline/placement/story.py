@@ -38,7 +38,7 @@ class PlacementStory:
     ``before``     where the detectors ran, and ``after``: the placement that was found.
     ``changes``    what is to move from the one to the other, what each gains and why.
     ``courses``    by solver: its best objective over the seconds of its search.
-    ``solver``     the one whose placement ``after`` is; ``bound``: no placement has a lower objective, if that is known.
+    ``solver``     the one whose placement ``after`` is; ``bound``: no placement has a lower objective, if known.
     ``loads``      by node, over time.
     ``moves``      what was moved, in order of time; empty if nothing was to be (``--dry-run``).
     """

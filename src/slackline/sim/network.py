@@ -13,7 +13,7 @@ from itertools import count
 from random import Random
 
 from slackline.core.errors import ConfigError, SlacklineError
-from slackline.nodes.actions import Actions, Notice, Search
+from slackline.nodes.actions import Actions, Notice, SearchOrder
 from slackline.nodes.messages import Data, ProtocolError, decode
 from slackline.nodes.searching import solved
 from slackline.placement import Solver
@@ -271,7 +271,7 @@ class Network:
             station.crash()
             station.has_stopped = True
 
-    def _search(self, station: Station, search: Search) -> None:
+    def _search(self, station: Station, search: SearchOrder) -> None:
         """Carry out a search; the node hears of it when it has taken its time."""
         machine, steps = station.machine, count()
         solution = solved(search, lambda: next(steps) * SEARCH_STEP, self._solver)

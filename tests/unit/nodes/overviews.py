@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from slackline.nodes.actions import Search
+from slackline.nodes.actions import SearchOrder
 from slackline.nodes.advice import Advice, Move
 from slackline.nodes.searching import solved
 from slackline.nodes.survey import Survey
@@ -106,7 +106,7 @@ class Steered:
         self.survey = Survey()
         self.moves: list[Move] = []
         self.notices: list[str] = []
-        self.searches: list[Search] = []
+        self.searches: list[SearchOrder] = []
         self._search_ends = 0.0
         #: Asked before a move is carried out: why not, or nothing.
         self.refuses: Callable[[Move], str] = lambda move: ""
