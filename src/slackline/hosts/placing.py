@@ -17,7 +17,8 @@ from slackline.hosts.client import NoAnswerError, move, overview
 from slackline.hosts.secret import Credentials
 from slackline.nodes.actions import SearchOrder
 from slackline.nodes.advice import Advice, Move
-from slackline.nodes.master import PATIENCE, Decision, Master
+from slackline.nodes.master import Decision, Master
+from slackline.nodes.mover import PATIENCE
 from slackline.nodes.searching import solved
 from slackline.nodes.statistics import Statistics
 from slackline.nodes.survey import Survey

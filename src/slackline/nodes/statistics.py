@@ -60,6 +60,10 @@ class Statistics:
     arrived: frozenset[str]
     lacks: tuple[str, ...]
 
+    def latency(self, one: str, another: str) -> float | None:
+        """Seconds from a node to another; None if nobody has measured it."""
+        return 0.0 if one == another else self.latencies.get((one, another), self.latencies.get((another, one)))
+
     def subscriptions(self) -> tuple[Subscription, ...]:
         """Who gets how much from whom. A subscription over which nothing comes costs nothing, and is left out."""
         publisher = {kind: name for name, wiring in self.hierarchy.items() for kind in wiring.publishes}

@@ -14,6 +14,7 @@ from typing import Any
 from slackline.nodes.actions import SearchOrder
 from slackline.nodes.advice import Advice, Adviser, Move
 from slackline.nodes.master import Master
+from slackline.nodes.neighbours import Neighbours
 from slackline.nodes.settings import NodeSettings
 from slackline.nodes.survey import Survey
 from slackline.placement import Solution
@@ -35,6 +36,7 @@ class Steering:
                 every=settings.search_every, seconds=settings.search_seconds, solver=settings.solver,
                 together=settings.together,
             )  # fmt: skip
+        self._neighbours = Neighbours(name, settings.search_every) if settings.optimise == "neighbours" else None
         self._order = order
         self._note = note
         # Moves that were ordered, by request, and who wanted them.
@@ -44,7 +46,7 @@ class Steering:
 
     def beat(self, overview: Callable[[], Mapping[str, Any]], now: float) -> None:
         """A second has passed: look at the network, and let the advisers have their say."""
-        if not self.advisers and self._master is None:
+        if not self.advisers and self._master is None and self._neighbours is None:
             return
         seen = overview()
         self.survey.look(seen, now)
@@ -55,6 +57,9 @@ class Steering:
             self._elect(seen["master"])
             if self._is_master:
                 self._follow(self._master, self._master.beat(statistics, now), now)
+        if self._neighbours is not None:
+            around = self.survey.neighbourhood(self.name, now)
+            self._follow(self._neighbours, self._neighbours.beat(around, now), now)
 
     def _elect(self, master: str | None) -> None:
         assert self._master is not None

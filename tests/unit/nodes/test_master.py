@@ -7,7 +7,8 @@ from tests.unit.nodes.overviews import CHAIN, Steered, Told
 
 from slackline.core.errors import ConfigError
 from slackline.nodes.advice import Move
-from slackline.nodes.master import PATIENCE, STAYS, Master
+from slackline.nodes.master import Master
+from slackline.nodes.mover import PATIENCE, STAYS
 from slackline.placement import Problem, Solution, Subscription
 from slackline.placement.changes import changes, steps
 
