@@ -16,9 +16,10 @@ from slackline.core.errors import ConfigError, SlacklineError
 from slackline.nodes.actions import Actions, Notice
 from slackline.nodes.messages import Data, ProtocolError, decode
 from slackline.sim.agenda import Agenda
+from slackline.sim.cpu import Cpu
 from slackline.sim.links import Direction, Link, Partition, Traffic
 from slackline.sim.records import Forwarded, Noticed, Ordered
-from slackline.sim.station import Arrivals, HostMemory, Machine, Station
+from slackline.sim.station import Arrivals, HostMemory, Load, Machine, Station
 
 #: Hosts try to make a broken link anew every so many seconds.
 RECONNECT = 1.0
@@ -62,11 +63,11 @@ class Network:
 
     # What there is.
 
-    def add(self, name: str, make: Callable[[], Machine], load: Callable[[bytes], Machine] | None = None) -> None:
-        """A node: how it is made, and how it comes back from a checkpoint. It runs from now on."""
+    def add(self, name: str, make: Callable[[], Machine], load: Load | None = None, cpu: Cpu | None = None) -> None:
+        """A node: how it is made, how it comes back from a checkpoint, and its processor. It runs from now on."""
         if name in self.stations:
             raise ConfigError(f"there is a node {name!r} already; give each a name of its own.")
-        station = self.stations[name] = Station(name, make, load)
+        station = self.stations[name] = Station(name, make, load, cpu)
         self._agenda.call(self.now, lambda: self._step(station))
 
     def connect(self, one: str, another: str, link: Link, back: Link | None = None) -> None:
@@ -165,9 +166,8 @@ class Network:
             if station.machine is not None:
                 request = station.machine.order(detector, to, self.now)
                 self.orders.append(Ordered(self.now, by, detector, to, request))
-                self._step(station)
 
-        self.at(at, give)
+        self.at(at, lambda: self._give(station, give))
 
     def leave(self, name: str, at: float) -> None:
         """Have a node stop cleanly."""
@@ -176,9 +176,8 @@ class Network:
         def go() -> None:
             if station.machine is not None:
                 station.machine.leave(self.now)
-                self._step(station)
 
-        self.at(at, go)
+        self.at(at, lambda: self._give(station, go))
 
     # Going on.
 
@@ -212,14 +211,36 @@ class Network:
 
     def _step(self, station: Station) -> None:
         """Push what is due, let the node run, and do what it wants; until there is no more to push now."""
+        if station.is_working:
+            return  # it goes on when that is done
         station.push_due(self.now)
         while station.machine is not None:
-            self._act(station, station.machine.run(self.now))
+            actions, done = station.run(self.now)
+            if done > self.now:
+                return self._finish(station, actions, done)
+            self._act(station, actions)
             if not station.push_due(self.now):
                 break
         wanted = [at for at in (station.call_at, self._feed_at(station)) if at is not None]
         if station.machine is not None and wanted:
             self._wake(station, min(wanted))
+
+    def _give(self, station: Station, stimulus: Callable[[], None]) -> None:
+        """Let something come to a node, and let it run; while it works, later."""
+        if station.give(stimulus):
+            self._step(station)
+
+    def _finish(self, station: Station, actions: Actions, at: float) -> None:
+        """What came of a run leaves when the work is done, unless the node is lost before."""
+        machine = station.machine
+
+        def finish() -> None:
+            if station.machine is machine:
+                self._act(station, actions)
+                station.rest()
+                self._step(station)
+
+        self._agenda.call(at, finish)
 
     def _feed_at(self, station: Station) -> float | None:
         """When the feed goes on, if that is to come; what is held back waits for the node."""
@@ -295,12 +316,16 @@ class Network:
         station = self.stations[peer]
         if self._ends.get((peer, name)) != connection or station.machine is None:
             return
-        try:
-            station.machine.receive(name, data, self.now)
-        except ProtocolError as error:
-            self.notices.append(Noticed(self.now, peer, Notice("error", f"cut the link to {name}: {error}")))
-            self._close(peer, name)
-        self._step(station)
+        machine = station.machine
+
+        def hear() -> None:
+            try:
+                machine.receive(name, data, self.now)
+            except ProtocolError as error:
+                self.notices.append(Noticed(self.now, peer, Notice("error", f"cut the link to {name}: {error}")))
+                self._close(peer, name)
+
+        self._give(station, hear)
 
     def _connect(self, one: str, another: str) -> None:
         """Make a link, unless it is there. Where that cannot be now, it is tried again."""
@@ -316,18 +341,19 @@ class Network:
         for name, peer in ((one, another), (another, one)):
             self._drop(name, peer)
         for name, peer in ((one, another), (another, one)):
-            machine = self.stations[name].machine
+            station, machine = self.stations[name], self.stations[name].machine
             if machine is not None:
                 self._ends[name, peer] = connection
-                machine.link_up(peer, self.now)
+                station.give(lambda machine=machine, peer=peer: machine.link_up(peer, self.now))  # type: ignore[misc]
         for name in (one, another):
             self._step(self.stations[name])
 
     def _drop(self, name: str, peer: str) -> None:
         """A host sees that its link is broken."""
         station = self.stations[name]
-        if self._ends.pop((name, peer), None) is not None and station.machine is not None:
-            station.machine.link_down(peer, self.now)
+        machine = station.machine
+        if self._ends.pop((name, peer), None) is not None and machine is not None:
+            station.give(lambda: machine.link_down(peer, self.now))
             self._agenda.call(self.now, lambda: self._step(station))
 
     def _close(self, name: str, peer: str) -> None:
