@@ -37,6 +37,7 @@ class Errands:
         self.note = note
         #: By request: who carries it out, and who wants to know.
         self._waiting: dict[str, tuple[str, Client]] = {}
+        self._answers: list[tuple[str, str, dict[str, Any]]] = []
         self._offered: dict[str, tuple[str, float]] = {}
 
     def order(self, order: Order, link: str | None, now: float) -> None:
@@ -89,10 +90,17 @@ class Errands:
             self.membership.send(client.node, Answer(client.request, error, figures))
         if client.link is not None:
             self.membership.answer(client.link, Answer(client.request, error, figures))
+        if client.node is None and client.link is None:
+            self._answers.append((client.request, error, figures))
         if error:
             self.note("warning", f"{error}.")
         elif client.node is None or not client.request:
             self.note("info", _told(figures))
+
+    def take_answers(self) -> list[tuple[str, str, dict[str, Any]]]:
+        """What became of orders that were given here: request, error, figures."""
+        taken, self._answers = self._answers, []
+        return taken
 
     # Leaving.
 

@@ -224,10 +224,16 @@ class Declined(_Body, frozen=True):
 
 
 class Beat(_Body, frozen=True):
-    """We are there; ``load`` is the share of time that we work, ``figures`` what `slackline nodes` shows of us."""
+    """We are there; ``load`` is the share of time that we work, ``figures`` what `slackline nodes` shows of us.
+
+    ``at`` is when it was said, by our clock. ``echo`` is the ``at`` of your last one, and for how many seconds we have
+    had it: what is left of the time since then was spent on the way.
+    """
 
     load: float
     figures: dict[str, Any] = {}
+    at: float = 0.0
+    echo: tuple[float, float] | None = None
 
 
 class Query(_Body, frozen=True):
