@@ -108,14 +108,16 @@ class Node:
         self._directory = Directory(engine.hierarchy)
         self._exchange = Exchange(engine.hierarchy, settings, slack)
         self._handovers = self.handover_method(name, engine, self._exchange, self._directory, self._membership)
-        self._errands = Errands(name, self._handovers, self._membership, self._directory, self._note)
+        self._steering = Steering(name, settings, self.order, self._note)
+        self._errands = Errands(
+            name, self._handovers, self._membership, self._directory, self._note, self._steering.has_room
+        )  # fmt: skip
         card = Card(name, application, fingerprint(engine.hierarchy, options), address, ingress, slack)
         self._talk = Conversation(
             card, self._membership, self._directory, self._exchange, self._handovers, self._errands, self._note,
             self.overview,
         )  # fmt: skip
         self._beginning = Beginning(self._talk, settings.lost_after, self._note)
-        self._steering = Steering(name, settings, self.order, self._note)
         # Whether what enters here is judged by a time that others tell.
         self._told_time = options["policy"] in ("auto", "ready") and not set(engine.hierarchy.clock) <= set(ingress)
         self._arrivals: list[tuple[list[Event] | pa.Table, Any]] = []
@@ -150,11 +152,14 @@ class Node:
         """A message. A ProtocolError says that it is none; it has changed nothing."""
         self._talk.happen(self._membership.receive(link, data, now, self._talk.objection), now)
 
-    def order(self, detector: str, to: str, now: float) -> str:
-        """Have a detector moved to a node. The name of the request; a notice tells what became of it."""
+    def order(self, detector: str, to: str, now: float, if_room: bool = False) -> str:
+        """Have a detector moved to a node. The name of the request; a notice tells what became of it.
+
+        ``if_room``: that node may refuse, if it sheds, and would come above its limit.
+        """
         self._requests += 1
         request = f"{self.name}/{self._membership.incarnation}/{self._requests}"
-        self._errands.order(m.Order(detector, to, request), None, now)
+        self._errands.order(m.Order(detector, to, request, if_room), None, now)
         return request
 
     def leave(self, now: float) -> None:
@@ -326,6 +331,11 @@ class Node:
     def failed(self) -> str | None:
         """Why the network does not want this node; None if it does."""
         return self._membership.turned_away
+
+    @property
+    def runs(self) -> list[str]:
+        """The detectors that run here."""
+        return sorted(self._handovers.runs)
 
     def addresses(self) -> dict[str, str]:
         """Where other nodes are to be reached, by name, as far as they have said."""

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
-#: A line goes through so many looks: the fewest of which one may be wrong.
+#: A line goes through so many looks: the fewest of which one may be wrong. Before, it is level.
 LOOKS = 5
 
 
@@ -34,7 +34,7 @@ class Line(NamedTuple):
 
 
 def line(times: Sequence[float], values: Sequence[float]) -> Line:
-    """The line of Theil and Sen; level where there are less than three looks.
+    """The line of Theil and Sen; level where there are too few looks.
 
     >>> line([0, 1, 2, 3, 4], [1, 2, 99, 4, 5]).at(6)
     7.0
@@ -45,7 +45,7 @@ def line(times: Sequence[float], values: Sequence[float]) -> Line:
         for later in range(nth + 1, len(times))
         if times[later] > time
     ]
-    slope = median(slopes) if len(times) > 2 and slopes else 0.0
+    slope = median(slopes) if len(times) >= LOOKS else 0.0
     return Line(slope, median(value - slope * time for time, value in zip(times, values, strict=True)))
 
 
@@ -70,8 +70,10 @@ class Demand:
     def __init__(self) -> None:
         self._looks: deque[Look] = deque(maxlen=LOOKS)
 
-    def look(self, at: float, events: float, cost: float) -> None:
-        """One more look; one that is not later than the last is left out."""
+    def look(self, at: float, events: float, cost: float | None) -> None:
+        """One more look; one that is not later than the last is left out. Nothing processed has no cost: as before."""
+        if cost is None:
+            cost = self._looks[-1].cost if self._looks else 0.0
         if not self._looks or at > self._looks[-1].at:
             self._looks.append(Look(at, events, cost))
 
@@ -79,11 +81,6 @@ class Demand:
     def now(self) -> float:
         """The share of a core at the last look."""
         return self._looks[-1].events * self._looks[-1].cost if self._looks else 0.0
-
-    @property
-    def is_known(self) -> bool:
-        """Whether there are enough looks to tell a trend from noise."""
-        return len(self._looks) == LOOKS
 
     def at(self, time: float) -> float:
         """The share of a core at a later time, if both go on as they do. Never less than nothing."""
@@ -94,10 +91,3 @@ class Demand:
         rate = line(times, [look.events for look in self._looks]).at(time - start)
         cost = line(times, [look.cost for look in self._looks]).at(time - start)
         return max(0.0, rate) * max(0.0, cost)
-
-    def peak(self, until: float) -> float:
-        """The most that is needed between the last look and a time: what a node must have room for.
-
-        A line through looks lags where the load falls or has just jumped; what is needed now is needed in any case.
-        """
-        return max(self.now, self.at(until))

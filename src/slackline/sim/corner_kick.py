@@ -43,8 +43,8 @@ LENGTH, WIDTH, DEPTH, FROM_Y, TO_Y = 105.0, 68.0, 16.5, 13.84, 54.16
 #: Who has not been seen in an area for so long is not there, in microseconds.
 GONE = PER_SECOND // 2
 SIDES = ("left", "right")
-#: Each pushes on what it finds in an area, by what one event costs there for each player who is there, in seconds. The
-#: text names fouls, handball and intentions; the costs are ours, such that the right ones at a corner need more than a core.
+#: What is looked for in an area, and what one event costs there for each player who is there, in seconds. The text
+#: names fouls, handball and intentions; the costs are ours, so that at a corner one area needs more than a core.
 WATCHES = {"Foul": 70e-6, "Handball": 60e-6, "Marking": 55e-6, "Offside": 40e-6, "Intent": 95e-6, "Screen": 50e-6}
 #: What looks at all positions, and what one of them costs: a steady load, one for each host.
 STEADY = {"Speeds": 700e-6, "Distances": 700e-6, "Shape": 700e-6}
@@ -229,7 +229,7 @@ class Verdict(Costly):
         if kind in ("foul", "handball") and not lately("offside") and (kind == "handball" or lately("intent")):
             self.found += 1
             marked = lately("marking") or lately("screen")
-            yield event.derive(self.publishes[0], kind=kind, player=player, marked=marked, number=self.found)
+            yield event.derive(self.name.lower(), kind=kind, player=player, marked=marked, number=self.found)
 
 
 class Referee(Costly):
