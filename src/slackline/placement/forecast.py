@@ -8,7 +8,8 @@ more than it can, and would look as if all were well.
 
 A line is that of Theil and Sen: its slope is the median of those between any two looks, its height the median of what
 is left. It has no parameter but the number of looks, and that has a reason: of five, one bad look spoils four of ten
-slopes, and so not the median; of four it spoils three of six, and does.
+slopes, and so not the median; of four it spoils three of six, and does. A rise that has ended is seen in the last three
+first, while the five still promise more: what counts is the lower of the two forecasts.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from typing import NamedTuple
 
 #: A line goes through so many looks: the fewest of which one may be wrong. Before, it is level.
 LOOKS = 5
+#: Another goes through the last of them: the fewest with a median.
+LATEST = 3
 
 
 class Line(NamedTuple):
@@ -34,7 +37,7 @@ class Line(NamedTuple):
 
 
 def line(times: Sequence[float], values: Sequence[float]) -> Line:
-    """The line of Theil and Sen; level where there are too few looks.
+    """The line of Theil and Sen; level through a single look.
 
     >>> line([0, 1, 2, 3, 4], [1, 2, 99, 4, 5]).at(6)
     7.0
@@ -45,7 +48,7 @@ def line(times: Sequence[float], values: Sequence[float]) -> Line:
         for later in range(nth + 1, len(times))
         if times[later] > time
     ]
-    slope = median(slopes) if len(times) >= LOOKS else 0.0
+    slope = median(slopes) if slopes else 0.0
     return Line(slope, median(value - slope * time for time, value in zip(times, values, strict=True)))
 
 
@@ -84,10 +87,15 @@ class Demand:
 
     def at(self, time: float) -> float:
         """The share of a core at a later time, if both go on as they do. Never less than nothing."""
-        if not self._looks:
-            return 0.0
-        start = self._looks[0].at
-        times = [look.at - start for look in self._looks]
-        rate = line(times, [look.events for look in self._looks]).at(time - start)
-        cost = line(times, [look.cost for look in self._looks]).at(time - start)
-        return max(0.0, rate) * max(0.0, cost)
+        looks = list(self._looks)
+        if len(looks) < LOOKS:
+            return self.now
+        return min(_product(looks, time), _product(looks[-LATEST:], time))
+
+
+def _product(looks: list[Look], time: float) -> float:
+    """Where the lines through rate and cost are at a time, multiplied."""
+    times = [look.at - looks[0].at for look in looks]
+    rate = line(times, [look.events for look in looks]).at(time - looks[0].at)
+    cost = line(times, [look.cost for look in looks]).at(time - looks[0].at)
+    return max(0.0, rate) * max(0.0, cost)

@@ -29,9 +29,9 @@ from slackline.sim.delays import in_order
 Work = Callable[[float], None]
 Floats = npt.NDArray[np.float64]
 
-SECONDS = 70.0
-#: When the corner is given, when the last are there, when the ball is cleared, and when all are back.
-GIVEN, THERE, CLEARED, BACK = 25.0, 36.0, 48.0, 56.0
+#: Seconds of midfield play, and how long after it the last are there, the ball is cleared, all are back, it is over.
+QUIET = 25.0
+THERE, CLEARED, BACK, OVER = 11.0, 23.0, 31.0, 45.0
 #: Positions per second of each player and the ball, and microseconds in a second: time stamps are in those.
 RATE, PER_SECOND = 10, 1_000_000
 #: Numbers: the ball, 11 who attack to the right with their keeper, 11 others with theirs.
@@ -53,19 +53,21 @@ STEADY = {"Speeds": 700e-6, "Distances": 700e-6, "Shape": 700e-6}
 # Where players are.
 
 
-def positions(seed: int = 7, seconds: float = SECONDS) -> pa.Table:
+def positions(seed: int = 7, quiet: float = QUIET) -> pa.Table:
     """In arrival order: ``arrival`` and ``ts`` (microseconds), ``type``, ``source``, ``seq``, ``player``, ``x``, ``y``.
 
-    Positions take 5 to 45 ms, and overtake those of others.
+    The corner is given after ``quiet`` seconds. Positions take 5 to 45 ms, and overtake those of others.
     """
     rng = np.random.default_rng([seed, 13])
-    count = int(seconds * RATE)
+    count = int((quiet + OVER) * RATE)
+    turns = rng.permutation(PLAYERS + 1) / PLAYERS
     names = ("arrival", "ts", "seq", "player", "x", "y")
     parts: list[tuple[Any, ...]] = []
     for player in range(PLAYERS + 1):
         ts = np.arange(count, dtype=np.int64) * (PER_SECOND // RATE) + player * (PER_SECOND // RATE) // (PLAYERS + 1)
         arrival = in_order(ts, rng.integers(5_000, 45_000, count))
-        parts.append((arrival, ts, np.arange(count), np.full(count, player), *_way(rng, player, ts / PER_SECOND)))
+        way = _way(rng, player, turns[player], ts / PER_SECOND - quiet)
+        parts.append((arrival, ts, np.arange(count), np.full(count, player), *way))
     columns = dict(zip(names, (np.concatenate(each) for each in zip(*parts, strict=True)), strict=True))
     order = np.lexsort((columns["player"], columns["arrival"]))
     table = pa.table({name: values[order] for name, values in columns.items()})
@@ -73,16 +75,18 @@ def positions(seed: int = 7, seconds: float = SECONDS) -> pa.Table:
     return table.append_column("source", source).append_column("type", pa.array(["position"] * len(table)))
 
 
-def _way(rng: np.random.Generator, player: int, times: Floats) -> tuple[Floats, Floats]:
-    """One player's: about his place in midfield, during the corner about one in the right area, then back."""
+def _way(rng: np.random.Generator, player: int, turn: float, times: Floats) -> tuple[Floats, Floats]:
+    """One player's: about his place in midfield, then, from time 0 on, about one in the right area, and back.
+
+    Some are quick, others take their time: ``turn`` is 0 for the first, 1 for the last.
+    """
     home = (rng.uniform(35.0, 70.0), rng.uniform(15.0, 53.0))
     for end, keeper in zip((5.0, 100.0), KEEPERS, strict=True):
         if player == keeper or player in NEAR[keeper]:
             home = (end, WIDTH / 2) if player == keeper else (end + 10 * (end < 50) - 5, rng.uniform(24.0, 44.0))
     goes = player == BALL or (player not in KEEPERS and player not in NEAR[KEEPERS[0]])
     spot = (rng.uniform(91.0, 101.0), rng.uniform(24.0, 44.0)) if goes else home
-    # Some are quick and some are slow: the first is there at once, the last when all are.
-    there, back = rng.uniform(GIVEN + 3.0, THERE), rng.uniform(CLEARED + 3.0, BACK)
+    there, back = 4.0 + turn * (THERE - 4.0), CLEARED + 4.0 + turn * (BACK - CLEARED - 4.0)
     share = np.interp(times, [there - 4.0, there, back - 4.0, back], [0.0, 1.0, 1.0, 0.0])
     x, y = (home[axis] + share * (spot[axis] - home[axis]) for axis in (0, 1))
     for swing in (0.13, 0.31, 0.71):  # nobody stands still

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from slackline.sim.records import Noticed
 from slackline.sim.station import Arrivals
 
 #: Positions come in batches of so many seconds, from so many after the nodes have met.
-BATCH, START = 0.05, 3.0
+BATCH, START = 0.1, 3.0
 #: A local network.
 LINK = Link(latency=0.002, jitter=0.001)
 #: How often it is looked who runs what, in seconds.
@@ -88,7 +89,7 @@ def batches(table: pa.Table) -> Iterator[Arrivals]:
     number = table["arrival"].to_numpy() // int(BATCH * PER_SECOND)
     cuts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(table)]
     rows = table.drop_columns(["arrival"])
-    for first, last in zip(cuts, cuts[1:], strict=False):
+    for first, last in pairwise(cuts):
         yield Arrivals(float(number[first] + 1) * BATCH, rows.slice(first, last - first))
 
 
