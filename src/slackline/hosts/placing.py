@@ -148,7 +148,7 @@ class Placing:
         except SlacklineError as refused:
             error = str(refused)
         seconds = figures.get("seconds", self._now() - start)
-        self.moves.append(MoveMade(start - self._began, *wanted, seconds, error))
+        self.moves.append(MoveMade(start - self._began, wanted.detector, wanted.source, wanted.to, seconds, error))
         self._follow(self._master.answered(wanted, error, figures, self._now()))
 
     def _say_once(self, text: str) -> None:

@@ -11,11 +11,12 @@ from slackline.nodes.statistics import Statistics
 
 
 class Move(NamedTuple):
-    """A detector is to go from a node to another."""
+    """A detector is to go from a node to another; ``if_room``: only if that stays below its limit."""
 
     detector: str
     source: str
     to: str
+    if_room: bool = False
 
 
 @dataclass(slots=True)

@@ -214,8 +214,8 @@ class Conversation:
                 self.membership.on_beat(peer, body, now)
             case m.Goodbye():
                 self._left(peer)
-            case m.Take(detector, request):
-                self.errands.take(detector, peer, request, now)
+            case m.Take():
+                self.errands.take(body, peer, now)
             case m.Answer():
                 self.errands.on_answer(body)
             case m.Ask():

@@ -29,12 +29,14 @@ class Errands:
         membership: Membership,
         directory: Directory,
         note: Callable[[str, str], None],
+        has_room: Callable[[str, float], bool],
     ) -> None:
         self.name = name
         self.handovers = handovers
         self.membership = membership
         self.directory = directory
         self.note = note
+        self.has_room = has_room
         #: By request: who carries it out, and who wants to know.
         self._waiting: dict[str, tuple[str, Client]] = {}
         self._answers: list[tuple[str, str, dict[str, Any]]] = []
@@ -50,7 +52,7 @@ class Errands:
             self._begin(order.detector, client, now)
         else:
             self._waiting[order.request] = order.node, client
-            self.membership.send(order.node, Take(order.detector, order.request))
+            self.membership.send(order.node, Take(order.detector, order.request, order.if_room))
 
     def _objection(self, order: Order) -> str | None:
         names, there = self.directory.hierarchy.names, [self.name, *self.membership.there()]
@@ -60,10 +62,12 @@ class Errands:
             return f"there is no node {order.node!r}; there are {sorted(there)}"
         return None
 
-    def take(self, detector: str, peer: str, request: str, now: float) -> None:
+    def take(self, take: Take, peer: str, now: float) -> None:
         """Another node wants a detector to run here."""
-        client = Client(peer, None, request)
-        if detector not in self.directory.hierarchy.names:
+        detector, client = take.detector, Client(peer, None, take.answer_to)
+        if take.if_room and not self.has_room(detector, now):
+            self.answer(client, f"{self.name!r} has no room for {detector!r}", {})
+        elif detector not in self.directory.hierarchy.names:
             self.answer(client, f"there is no detector {detector!r}", {})
         else:
             self._begin(detector, client, now)

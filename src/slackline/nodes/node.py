@@ -36,7 +36,7 @@ from slackline.nodes.feed import Portion
 from slackline.nodes.fingerprint import fingerprint
 from slackline.nodes.handover import Handovers
 from slackline.nodes.membership import LONGEST_NAME, Membership
-from slackline.nodes.overview import figures_of, overview_of
+from slackline.nodes.overview import awaited, figures_of, overview_of
 from slackline.nodes.settings import NodeSettings
 from slackline.nodes.steering import Steering
 from slackline.placement import Solution
@@ -109,14 +109,16 @@ class Node:
         self._directory = Directory(engine.hierarchy)
         self._exchange = Exchange(engine.hierarchy, settings, slack)
         self._handovers = self.handover_method(name, engine, self._exchange, self._directory, self._membership)
-        self._errands = Errands(name, self._handovers, self._membership, self._directory, self._note)
+        self._steering = Steering(name, settings, self.order, self._note)
+        self._errands = Errands(
+            name, self._handovers, self._membership, self._directory, self._note, self._steering.has_room
+        )  # fmt: skip
         card = Card(name, application, fingerprint(engine.hierarchy, options), address, ingress, slack)
         self._talk = Conversation(
             card, self._membership, self._directory, self._exchange, self._handovers, self._errands, self._note,
             self.overview,
         )  # fmt: skip
         self._beginning = Beginning(self._talk, settings.lost_after, self._note)
-        self._steering = Steering(name, settings, self.order, self._note)
         # Whether what enters here is judged by a time that others tell.
         self._told_time = options["policy"] in ("auto", "ready") and not set(engine.hierarchy.clock) <= set(ingress)
         self._arrivals: list[tuple[list[Event] | pa.Table, Any]] = []
@@ -151,11 +153,14 @@ class Node:
         """A message. A ProtocolError says that it is none; it has changed nothing."""
         self._talk.happen(self._membership.receive(link, data, now, self._talk.objection), now)
 
-    def order(self, detector: str, to: str, now: float) -> str:
-        """Have a detector moved to a node. The name of the request; a notice tells what became of it."""
+    def order(self, detector: str, to: str, now: float, if_room: bool = False) -> str:
+        """Have a detector moved to a node. The name of the request; a notice tells what became of it.
+
+        ``if_room``: that node may refuse, if it sheds, and would come above its limit.
+        """
         self._requests += 1
         request = f"{self.name}/{self._membership.incarnation}/{self._requests}"
-        self._errands.order(m.Order(detector, to, request), None, now)
+        self._errands.order(m.Order(detector, to, request, if_room), None, now)
         return request
 
     def found(self, search: SearchOrder, solution: Solution | str, now: float) -> None:
@@ -213,7 +218,7 @@ class Node:
                 if self._ends and not self._has_ended:
                     self._has_ended = True
                     self._engines(lambda: self._engine.end(self._enters))
-                busy = self._hand_on(exchange.take(now, self._awaited() if self._is_choked else None))
+                busy = self._hand_on(exchange.take(now, awaited(self._engine) if self._is_choked else None))
             for news in self._engine.news():
                 self._talk.clk = max(self._talk.clk, news.clk)
                 handovers.record(exchange.publish(news))
@@ -260,11 +265,6 @@ class Node:
             if not self._is_choked:
                 self._note("warning", f"{full}")
             self._is_choked = True
-
-    def _awaited(self) -> set[str]:
-        """The types that hold up what waits."""
-        waits = [each["waits_for"] for each in self._engine.stats()["detectors"].values()]
-        return {wait["type"] for wait in waits if wait is not None}
 
     def _beat(self, now: float) -> None:
         beats = now >= self._beat_at
@@ -332,6 +332,11 @@ class Node:
     def failed(self) -> str | None:
         """Why the network does not want this node; None if it does."""
         return self._membership.turned_away
+
+    @property
+    def runs(self) -> list[str]:
+        """The detectors that run here."""
+        return sorted(self._handovers.runs)
 
     def addresses(self) -> dict[str, str]:
         """Where other nodes are to be reached, by name, as far as they have said."""

@@ -55,6 +55,12 @@ def figures_of(
     }
 
 
+def awaited(engine: Engine) -> set[str]:
+    """The types that hold up what waits."""
+    waits = [each["waits_for"] for each in engine.stats()["detectors"].values()]
+    return {wait["type"] for wait in waits if wait is not None}
+
+
 def overview_of(
     name: str,
     load: float,

@@ -38,6 +38,7 @@ class Statistics:
     ``runs``       by detector: its node. ``enters``: by sensor type. ``stays``: by detector, where it is to run.
     ``events``     per second, by type.
     ``cpu``        by detector, the share of a core that it takes, as far as that is measured.
+    ``processed``  by detector, the events per second that it has taken; fewer than were sent to it where it lags.
     ``latencies``  half the round trips, by pair.
     ``handovers``  by detector: how many seconds its last one took.
     ``moving``     detectors that are on their way, as far as one node knows.
@@ -54,6 +55,7 @@ class Statistics:
     stays: Mapping[str, str]
     events: Mapping[str, float]
     cpu: Mapping[str, float]
+    processed: Mapping[str, float]
     latencies: Mapping[tuple[str, str], float]
     handovers: Mapping[str, float]
     moving: frozenset[str]

@@ -16,11 +16,12 @@ from slackline.nodes.advice import Advice, Adviser, Move
 from slackline.nodes.master import Master
 from slackline.nodes.neighbours import Neighbours
 from slackline.nodes.settings import NodeSettings
+from slackline.nodes.shedding import Shedding
 from slackline.nodes.survey import Survey
 from slackline.placement import Solution
 
-#: Has a detector moved to a node, at a time; gives the name of the request.
-Order = Callable[[str, str, float], str]
+#: Has a detector moved to a node, at a time, perhaps only if it has room; gives the name of the request.
+Order = Callable[[str, str, float, bool], str]
 
 
 class Steering:
@@ -29,7 +30,6 @@ class Steering:
     def __init__(self, name: str, settings: NodeSettings, order: Order, note: Callable[[str, str], None]) -> None:
         self.name = name
         self.survey = Survey(settings.lost_after)
-        self.advisers: list[Adviser] = []
         self._master: Master | None = None
         if settings.optimise == "master":
             self._master = Master(
@@ -37,6 +37,8 @@ class Steering:
                 together=settings.together,
             )  # fmt: skip
         self._neighbours = Neighbours(name, settings.search_every) if settings.optimise == "neighbours" else None
+        self._shedding = Shedding(name, settings.beat) if settings.sheds else None
+        self.advisers: list[Adviser] = [] if self._shedding is None else [self._shedding]
         self._order = order
         self._note = note
         # Moves that were ordered, by request, and who wanted them.
@@ -82,13 +84,17 @@ class Steering:
             self.survey.moved(move.detector, float(figures.get("seconds", 0.0)))
         self._follow(adviser, adviser.answered(move, error, figures, now), now)
 
+    def has_room(self, detector: str, now: float) -> bool:
+        """Whether a detector that another node sheds may come here."""
+        return self._shedding is None or self._shedding.has_room(detector, now)
+
     def _follow(self, adviser: Adviser, advice: Advice, now: float) -> None:
         for notice in advice.notices:
             self._note(*notice)
         if advice.search is not None:
             self._search = advice.search
         for move in advice.moves:
-            self._ordered[self._order(move.detector, move.to, now)] = adviser, move
+            self._ordered[self._order(move.detector, move.to, now, move.if_room)] = adviser, move
 
     def take_search(self) -> SearchOrder | None:
         """What is to be searched for now, if anything."""

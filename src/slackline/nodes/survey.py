@@ -26,6 +26,7 @@ WINDOW = 2.0
 
 class _CpuSpent(msgspec.Struct, frozen=True):
     cpu: float | None = None
+    delivered: int = 0
 
 
 class _EventsSent(msgspec.Struct, frozen=True):
@@ -76,6 +77,7 @@ class Survey:
         # What was measured last, for types and detectors that have just moved; and how long their handovers took.
         self._events: dict[str, float] = {}
         self._cpu: dict[str, float] = {}
+        self._processed: dict[str, float] = {}
         self._handovers: dict[str, float] = {}
 
     def look(self, overview: Mapping[str, Any], now: float) -> None:
@@ -178,6 +180,7 @@ class Survey:
             stays=self._stays(there, runs),
             events={kind: self._events[kind] for kind in kinds if kind in self._events},
             cpu={name: self._cpu[name] for name in runs if name in self._cpu},
+            processed={name: self._processed[name] for name in runs if name in self._processed},
             latencies=latencies,
             handovers=dict(self._handovers),
             moving=self._moving,
@@ -236,10 +239,11 @@ class Survey:
         """Rates where detectors run and types enter now; of what has just come there, the last ones stay."""
         for detector, node in runs.items():
             samples = self._samples.get(node, [])
-            spent = [(each.at, each.shown.detectors.get(detector, _CpuSpent()).cpu) for each in samples]
-            share = _rate([(at, cpu) for at, cpu in spent if cpu is not None])
+            told = [(each.at, each.shown.detectors[detector]) for each in samples if detector in each.shown.detectors]
+            share = _rate([(at, spent.cpu) for at, spent in told if spent.cpu is not None])
             if share is not None:
                 self._cpu[detector] = share
+                self._processed[detector] = _rate([(at, spent.delivered) for at, spent in told]) or 0.0
             for kind in self._wiring[detector].publishes if detector in self._wiring else ():
                 self._count(kind, samples)
         for kind, node in enters.items():
