@@ -10,7 +10,8 @@ pattern, 6.27 ms in the other, and 30.8 ms with the placement that was there bef
   these a random placement has a mean of 30.7 ms.
 - That the root's input is a subscription, too, and enters at the first node. Then there are thirty subscriptions, and
   the two optima are the whole numbers 183 and 188 ms, over thirty.
-- The patterns: trees that were drawn at random until two had exactly these optima; the exact solver proves them.
+- The patterns: trees drawn at random until two had almost these optima; then two of the links were made 1 ms longer or
+  shorter so that they have exactly these. The exact solver proves them.
 - That each detector passes on each event that it gets, 50 per second; and what weighs how much (the defaults).
 """
 
@@ -30,13 +31,13 @@ LINKS: Mapping[tuple[str, str], float] = {
     ("n1", "n2"): 0.018,
     ("n2", "n3"): 0.024,
     ("n3", "n4"): 0.017,
-    ("n4", "n5"): 0.022,
-    ("n5", "n6"): 0.020,
+    ("n4", "n5"): 0.021,
+    ("n5", "n6"): 0.021,
     ("n6", "n1"): 0.019,
 }
 #: To whom each detector from 1 on listens.
-FIRST = (0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 5, 6, 7, 8, 8, 9, 10, 10, 11, 11, 14, 17, 18, 20, 22, 23, 27, 28)
-SECOND = (0, 0, 0, 0, 1, 2, 3, 4, 4, 5, 6, 6, 7, 8, 9, 10, 10, 11, 13, 15, 16, 16, 19, 19, 19, 19, 23, 24, 25)
+FIRST = (0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 4, 4, 5, 6, 7, 7, 10, 10, 11, 11, 12, 14, 15, 25, 26, 27, 27)
+SECOND = (0, 0, 0, 0, 1, 1, 2, 3, 4, 4, 4, 4, 5, 7, 7, 8, 8, 8, 8, 11, 12, 13, 14, 17, 17, 19, 19, 21, 23)
 #: The sensor type that the root listens to, and its events per second.
 FED, RATE = "fed", 50.0
 #: Detectors that a node may run.
