@@ -15,7 +15,7 @@ from rich.table import Table
 
 from slackline.cli.failure import FAILED, reports_errors
 from slackline.cli.reaching import At, SecretFile, TlsCa, TlsCert, TlsKey
-from slackline.core.errors import ConfigError
+from slackline.core.errors import ConfigError, SlacklineError
 from slackline.hosts.address import Address
 from slackline.hosts.placing import Placing
 from slackline.hosts.secret import Credentials
@@ -259,7 +259,7 @@ def _story(decision: Decision, solver: str, seconds: float, seed: int, placing: 
         if other != solver:
             try:
                 solution = solver_of(other).solve(problem, seconds=seconds, seed=seed, start=problem.now)
-            except ConfigError as error:  # not installed
+            except SlacklineError as error:  # not installed
                 _say(str(error))
                 continue
             courses[other] = solution.course
