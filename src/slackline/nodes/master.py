@@ -30,8 +30,13 @@ from slackline.nodes.actions import Notice, SearchOrder
 from slackline.nodes.advice import Advice, Move
 from slackline.nodes.mover import WORTH, Mover, fits
 from slackline.nodes.statistics import Statistics
+from slackline.nodes.survey import WINDOW
 from slackline.placement import Problem, Solution
 from slackline.placement.changes import score, steps
+
+
+#: Seconds within which most of what is not known passes by itself.
+PASSES = 2 * WINDOW
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +109,7 @@ class Master(Mover):
     def lack(self, statistics: Statistics, now: float) -> Advice:
         """Say what is not known, if that does not pass by itself."""
         since = self._lacking_since = now if self._lacking_since is None else self._lacking_since
-        if now - since < self.seconds:
+        if now - since < PASSES:
             return Advice()
         return self._warn("lacks", f"nothing is moved, as too little is known: {'; '.join(statistics.lacks)}.")
 
