@@ -96,7 +96,7 @@ def place(
     elif not watch:
         shown.end(placing.moves)
     if html is not None:
-        from slackline.report.placement import placement_page
+        from slackline.report.placement import placement_page  # which needs the extra 'report'
 
         placement_page(_story(decision, solver, seconds, seed, placing), html)
         _say(f"the page is in {html}")
