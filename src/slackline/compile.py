@@ -15,6 +15,8 @@ import pyarrow as pa
 import slackline as sl
 from slackline.ordering.compiled import say_nothing
 from slackline.ordering.constants import POLICIES
+from slackline.placement import Problem, Subscription
+from slackline.placement.solvers import solver_of
 
 #: More than a warm-up, so that events are released before the end.
 EVENTS = 100
@@ -69,11 +71,20 @@ def run_everything(policies: Iterable[str] = POLICIES) -> None:
     engine.push(_skewed())
 
 
+def run_a_search() -> None:
+    """Call every compiled function of the solver that nodes use."""
+    subscriptions = (Subscription("tick", "A", 1.0), Subscription("A", "B", 1.0))
+    nodes, ways = {"m": 1.0, "n": 1.0}, {("m", "n"): 0.01}
+    problem = Problem({"A": 0.1, "B": 0.1}, nodes, subscriptions, ways, {"tick": "m"}, now={"A": "n", "B": "m"})
+    solver_of().solve(problem, seconds=0.01, seed=0)
+
+
 def main() -> None:
     say_nothing()
     started = time.perf_counter()
     print("compiling for this machine ...", file=sys.stderr)
     run_everything()
+    run_a_search()
     print(f"done in {time.perf_counter() - started:.0f} s", file=sys.stderr)
 
 

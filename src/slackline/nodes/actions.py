@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from slackline.core.outcome import Late, Output, Quarantined
+from slackline.placement import Problem
 
 
 class Notice(NamedTuple):
@@ -13,6 +14,15 @@ class Notice(NamedTuple):
 
     level: str
     text: str
+
+
+class SearchOrder(NamedTuple):
+    """A placement to be looked for, for so many seconds, by a solver (None: by the usual one)."""
+
+    problem: Problem
+    seconds: float
+    seed: int
+    solver: str | None = None
 
 
 @dataclass(slots=True)
@@ -35,3 +45,5 @@ class Actions:
     call_at: float | None = None
     #: Links to close.
     cut: list[str] = field(default_factory=list)
+    #: To be carried out while everything goes on; then :meth:`~slackline.nodes.Node.found`.
+    search: SearchOrder | None = None

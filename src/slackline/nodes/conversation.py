@@ -210,12 +210,12 @@ class Conversation:
                     self.note("warning", f"events of type {kind!r} up to number {last} are lost: {peer} kept no more")
             case m.Announce(runs, enters):
                 self._learn(peer, runs, enters)
-            case m.Beat(load, figures):
-                self.membership.peers[peer].load, self.membership.peers[peer].figures = load, figures
+            case m.Beat():
+                self.membership.on_beat(peer, body, now)
             case m.Goodbye():
                 self._left(peer)
-            case m.Take(detector, request):
-                self.errands.take(detector, peer, request, now)
+            case m.Take():
+                self.errands.take(body, peer, now)
             case m.Answer():
                 self.errands.on_answer(body)
             case m.Ask():

@@ -29,14 +29,17 @@ class Errands:
         membership: Membership,
         directory: Directory,
         note: Callable[[str, str], None],
+        has_room: Callable[[str, float], bool],
     ) -> None:
         self.name = name
         self.handovers = handovers
         self.membership = membership
         self.directory = directory
         self.note = note
+        self.has_room = has_room
         #: By request: who carries it out, and who wants to know.
         self._waiting: dict[str, tuple[str, Client]] = {}
+        self._answers: list[tuple[str, str, dict[str, Any]]] = []
         self._offered: dict[str, tuple[str, float]] = {}
 
     def order(self, order: Order, link: str | None, now: float) -> None:
@@ -49,7 +52,7 @@ class Errands:
             self._begin(order.detector, client, now)
         else:
             self._waiting[order.request] = order.node, client
-            self.membership.send(order.node, Take(order.detector, order.request))
+            self.membership.send(order.node, Take(order.detector, order.request, order.if_room))
 
     def _objection(self, order: Order) -> str | None:
         names, there = self.directory.hierarchy.names, [self.name, *self.membership.there()]
@@ -59,10 +62,12 @@ class Errands:
             return f"there is no node {order.node!r}; there are {sorted(there)}"
         return None
 
-    def take(self, detector: str, peer: str, request: str, now: float) -> None:
+    def take(self, take: Take, peer: str, now: float) -> None:
         """Another node wants a detector to run here."""
-        client = Client(peer, None, request)
-        if detector not in self.directory.hierarchy.names:
+        detector, client = take.detector, Client(peer, None, take.answer_to)
+        if take.if_room and not self.has_room(detector, now):
+            self.answer(client, f"{self.name!r} has no room for {detector!r}", {})
+        elif detector not in self.directory.hierarchy.names:
             self.answer(client, f"there is no detector {detector!r}", {})
         else:
             self._begin(detector, client, now)
@@ -89,10 +94,17 @@ class Errands:
             self.membership.send(client.node, Answer(client.request, error, figures))
         if client.link is not None:
             self.membership.answer(client.link, Answer(client.request, error, figures))
+        if client.node is None and client.link is None:
+            self._answers.append((client.request, error, figures))
         if error:
             self.note("warning", f"{error}.")
         elif client.node is None or not client.request:
             self.note("info", _told(figures))
+
+    def take_answers(self) -> list[tuple[str, str, dict[str, Any]]]:
+        """What became of orders that were given here: request, error, figures."""
+        taken, self._answers = self._answers, []
+        return taken
 
     # Leaving.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from slackline.nodes import messages
-from slackline.nodes.messages import Body, Envelope, Hello, Order, Query, TurnedAway
+from slackline.nodes.messages import Beat, Body, Envelope, Hello, Order, Query, TurnedAway
 from slackline.nodes.session import Session
 
 #: Seconds after which something that was not answered is said again, at first.
@@ -38,6 +38,8 @@ class Peer:
     has_left: bool = False
     load: float = 0.0
     figures: dict[str, Any] = field(default_factory=dict)
+    #: When it said its last beat, by its clock, and when that was heard, by ours.
+    beat: tuple[float, float] | None = None
 
     @property
     def is_there(self) -> bool:
@@ -217,6 +219,24 @@ class Membership:
     def tell(self, peer: str, body: Body) -> None:
         """Say something that may get lost."""
         self.peers[peer].session.tell(body)
+
+    def beat(self, peer: str, figures: dict[str, Any], load: float, now: float) -> None:
+        """Say that we are there, and for how long we have had the peer's last beat."""
+        heard = self.peers[peer].beat
+        echo = None if heard is None else (heard[0], now - heard[1])
+        self.tell(peer, Beat(load, figures, now, echo))
+
+    def on_beat(self, peer: str, beat: Beat, now: float) -> None:
+        """A peer is there; what its beat did not spend there, it spent on the way."""
+        known = self.peers[peer]
+        known.load, known.figures, known.beat = beat.load, beat.figures, (beat.at, now)
+        if beat.echo is not None and 0 <= (trip := now - beat.echo[0] - beat.echo[1]) <= self.lost_after:
+            known.session.measured(trip)
+
+    def round_trips(self) -> dict[str, float]:
+        """Seconds to those who are there and back, as far as they were measured."""
+        trips = {name: self.peers[name].session.rtt for name in self.there()}
+        return {name: trip for name, trip in trips.items() if trip is not None}
 
     def answer(self, link: str, body: Body) -> None:
         """Answer somebody who is no node."""

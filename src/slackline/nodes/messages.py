@@ -148,10 +148,14 @@ class Gone(_Body, frozen=True):
 
 
 class Take(_Body, frozen=True):
-    """Take a detector over, please; ``answer_to`` wants to know the outcome (a request's name, empty: nobody)."""
+    """Take a detector over, please; ``answer_to`` wants to know the outcome (a request's name, empty: nobody).
+
+    ``if_room``: only if it does not bring you above your limit.
+    """
 
     detector: str
     answer_to: str = ""
+    if_room: bool = False
 
 
 class Ask(_Body, frozen=True):
@@ -224,10 +228,16 @@ class Declined(_Body, frozen=True):
 
 
 class Beat(_Body, frozen=True):
-    """We are there; ``load`` is the share of time that we work, ``figures`` what `slackline nodes` shows of us."""
+    """We are there; ``load`` is the share of time that we work, ``figures`` what `slackline nodes` shows of us.
+
+    ``at`` is when it was said, by our clock. ``echo`` is the ``at`` of your last one, and for how many seconds we have
+    had it: what is left of the time since then was spent on the way.
+    """
 
     load: float
     figures: dict[str, Any] = {}
+    at: float = 0.0
+    echo: tuple[float, float] | None = None
 
 
 class Query(_Body, frozen=True):
@@ -241,11 +251,12 @@ class Overview(_Body, frozen=True):
 
 
 class Order(_Body, frozen=True):
-    """Move a detector to a node, and say how it went; ``request`` comes back with the answer."""
+    """Move a detector to a node (``if_room``: as of Take), and say how it went by an Answer to ``request``."""
 
     detector: str
     node: str
     request: str
+    if_room: bool = False
 
 
 class Answer(_Body, frozen=True):

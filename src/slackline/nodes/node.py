@@ -26,7 +26,8 @@ from slackline.core.outcome import News, Output
 from slackline.engine import Engine
 from slackline.nodes import messages as m
 from slackline.nodes import saving
-from slackline.nodes.actions import Actions, Notice
+from slackline.nodes.actions import Actions, Notice, SearchOrder
+from slackline.nodes.beginning import Beginning
 from slackline.nodes.conversation import Card, Conversation
 from slackline.nodes.directory import Directory
 from slackline.nodes.errands import Errands
@@ -35,8 +36,10 @@ from slackline.nodes.feed import Portion
 from slackline.nodes.fingerprint import fingerprint
 from slackline.nodes.handover import Handovers
 from slackline.nodes.membership import LONGEST_NAME, Membership
-from slackline.nodes.overview import figures_of, overview_of
+from slackline.nodes.overview import awaited, figures_of, overview_of
 from slackline.nodes.settings import NodeSettings
+from slackline.nodes.steering import Steering
+from slackline.placement import Solution
 
 #: A checkpoint is made at the earliest so many times as long after the last as that took.
 SAVING = 5.0
@@ -91,6 +94,7 @@ class Node:
         address: str,
         settings: NodeSettings,
     ) -> None:
+        settings.check(engine.hierarchy)
         self.name = name
         self.settings = settings
         #: The share of time that the host works, and the seconds that it took to make and keep the last checkpoint.
@@ -105,19 +109,22 @@ class Node:
         self._directory = Directory(engine.hierarchy)
         self._exchange = Exchange(engine.hierarchy, settings, slack)
         self._handovers = self.handover_method(name, engine, self._exchange, self._directory, self._membership)
-        self._errands = Errands(name, self._handovers, self._membership, self._directory, self._note)
+        self._steering = Steering(name, settings, self.order, self._note)
+        self._errands = Errands(
+            name, self._handovers, self._membership, self._directory, self._note, self._steering.has_room
+        )  # fmt: skip
         card = Card(name, application, fingerprint(engine.hierarchy, options), address, ingress, slack)
         self._talk = Conversation(
             card, self._membership, self._directory, self._exchange, self._handovers, self._errands, self._note,
             self.overview,
         )  # fmt: skip
+        self._beginning = Beginning(self._talk, settings.lost_after, self._note)
         # Whether what enters here is judged by a time that others tell.
         self._told_time = options["policy"] in ("auto", "ready") and not set(engine.hierarchy.clock) <= set(ingress)
         self._arrivals: list[tuple[list[Event] | pa.Table, Any]] = []
         self._ends = self._has_ended = False
         self._actions = Actions()
-        self._is_ready = self._is_choked = self._leaves = self._has_complained = False
-        self._began: float | None = None
+        self._is_choked = self._leaves = False
         self._ran = 0.0  # when it last did
         self._beat_at = self._acknowledge_at = self._save_at = -math.inf
         self._requests = 0
@@ -146,12 +153,19 @@ class Node:
         """A message. A ProtocolError says that it is none; it has changed nothing."""
         self._talk.happen(self._membership.receive(link, data, now, self._talk.objection), now)
 
-    def order(self, detector: str, to: str, now: float) -> str:
-        """Have a detector moved to a node. The name of the request; a notice tells what became of it."""
+    def order(self, detector: str, to: str, now: float, if_room: bool = False) -> str:
+        """Have a detector moved to a node. The name of the request; a notice tells what became of it.
+
+        ``if_room``: that node may refuse, if it sheds, and would come above its limit.
+        """
         self._requests += 1
         request = f"{self.name}/{self._membership.incarnation}/{self._requests}"
-        self._errands.order(m.Order(detector, to, request), None, now)
+        self._errands.order(m.Order(detector, to, request, if_room), None, now)
         return request
+
+    def found(self, search: SearchOrder, solution: Solution | str, now: float) -> None:
+        """What came of a search that was wanted (:class:`Actions`): a solution, or why there is none."""
+        self._steering.found(search, solution)
 
     def leave(self, now: float) -> None:
         """Leave in order: the detectors go elsewhere first; then :attr:`is_gone`."""
@@ -161,18 +175,19 @@ class Node:
 
     def run(self, now: float) -> Actions:
         """Do what there is to do, and say what the host has to do. Call it after each of the above, or several."""
-        self._began, self._ran = now if self._began is None else self._began, now
+        self._ran = now
         self._talk.happen(self._membership.tick(now), now)
-        if self._has_started(now):
+        if self._beginning.has_started(now):
             self._work(now)
             self._talk.subscribe(now)
-            if not self._is_ready:
-                self._look_around(now)
+            self._beginning.look_around(now)
             for peer, again in self._exchange.gaps(now):
                 self._tell(peer, again)
         if self._leaves and not self.is_gone:
             self.is_gone = self._errands.go_elsewhere(now, self.settings.lost_after, self.is_through)
         self._beat(now)
+        for answer in self._errands.take_answers():
+            self._steering.answered(*answer, now)
         if self._handovers.changed:
             self._talk.announce()
         self._talk.forget_former_lives(now)
@@ -183,6 +198,7 @@ class Node:
         actions.outputs += self._talk.take_outputs()
         actions.messages += self._membership.due(now, lambda: self._talk.hello(now))
         actions.cut = self._membership.cut()
+        actions.search = self._steering.take_search()
         actions.call_at = self._call_at(now)
         return actions
 
@@ -202,7 +218,7 @@ class Node:
                 if self._ends and not self._has_ended:
                     self._has_ended = True
                     self._engines(lambda: self._engine.end(self._enters))
-                busy = self._hand_on(exchange.take(now, self._awaited() if self._is_choked else None))
+                busy = self._hand_on(exchange.take(now, awaited(self._engine) if self._is_choked else None))
             for news in self._engine.news():
                 self._talk.clk = max(self._talk.clk, news.clk)
                 handovers.record(exchange.publish(news))
@@ -250,11 +266,6 @@ class Node:
                 self._note("warning", f"{full}")
             self._is_choked = True
 
-    def _awaited(self) -> set[str]:
-        """The types that hold up what waits."""
-        waits = [each["waits_for"] for each in self._engine.stats()["detectors"].values()]
-        return {wait["type"] for wait in waits if wait is not None}
-
     def _beat(self, now: float) -> None:
         beats = now >= self._beat_at
         if beats or now >= self._acknowledge_at:
@@ -264,12 +275,18 @@ class Node:
         if not beats:
             return
         self._beat_at = now + self.settings.beat
-        figures = figures_of(self._engine, self._exchange, now)
+        figures = self._figures(now)
         for peer in self._membership.there():
-            self._membership.tell(peer, m.Beat(self.busy, figures))
+            self._membership.beat(peer, figures, self.busy, now)
             standings = self._exchange.standings(peer)
             if standings:
                 self._membership.tell(peer, m.Data(standings))
+        if self.is_ready and not self._leaves:
+            self._steering.beat(self.overview, now)
+
+    def _figures(self, now: float) -> dict[str, Any]:
+        willing = self.settings.optimise == "master" and not self._leaves
+        return figures_of(self._engine, self._exchange, self._membership, self.settings, willing, now)
 
     def _tell(self, peer: str, body: m.Body) -> None:
         if peer in self._membership.peers:
@@ -283,29 +300,6 @@ class Node:
             times.append(now + self.settings.reorder)
         return max(now, min(at for at in times if at is not None))
 
-    def _has_started(self, now: float) -> bool:
-        """Whether work goes on: after a crash, when those who were there have told what they run, or are gone."""
-        if self._waited(now):
-            self._talk.await_nobody()
-        return not self._talk.awaits and self.failed is None
-
-    def _waited(self, now: float) -> bool:
-        return self._began is not None and now - self._began >= self.settings.lost_after
-
-    def _look_around(self, now: float) -> None:
-        """Whether everybody is there who is needed to begin; if not for long, say who is not."""
-        detectors, kinds = self._directory.missing()
-        self._is_ready = self._exchange.has_begun or not (detectors or kinds)
-        if self._is_ready:
-            self._membership.ready_since = now
-        elif not self._has_complained and self._waited(now):
-            self._has_complained = True
-            lacks = [f"no node runs the detectors {detectors} (--run)"] if detectors else []
-            lacks += [f"the sensor types {kinds} enter nowhere (--ingress)"] if kinds else []
-            clock = sorted({*self._engine.hierarchy.clock} & {*kinds})
-            lacks += [f"without {clock}, stream time does not move"] if clock else []
-            self._note("warning", f"{self.name} waits to begin: {'; '.join(lacks)}.")
-
     def _published(self) -> list[str]:
         return [kind for name in self._handovers.runs for kind in self._engine.hierarchy.published(name)]
 
@@ -317,7 +311,7 @@ class Node:
     @property
     def is_ready(self) -> bool:
         """Whether everybody is there who is needed: before, nothing should be pushed."""
-        return self._is_ready and not self._talk.awaits
+        return self._beginning.is_ready
 
     @property
     def is_full(self) -> bool:
@@ -339,13 +333,18 @@ class Node:
         """Why the network does not want this node; None if it does."""
         return self._membership.turned_away
 
+    @property
+    def runs(self) -> list[str]:
+        """The detectors that run here."""
+        return sorted(self._handovers.runs)
+
     def addresses(self) -> dict[str, str]:
         """Where other nodes are to be reached, by name, as far as they have said."""
         return dict(self._membership.addresses)
 
     def overview(self) -> dict[str, Any]:
         """The network as it is seen here: plain values that JSON can hold."""
-        own = figures_of(self._engine, self._exchange, self._ran)
+        own = self._figures(self._ran)
         return overview_of(self.name, self.busy, own, self._membership, self._directory, self._handovers)
 
     # Checkpoints.

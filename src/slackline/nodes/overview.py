@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from slackline.engine import Engine
@@ -9,15 +10,28 @@ from slackline.nodes.directory import Directory
 from slackline.nodes.exchange import Exchange
 from slackline.nodes.handover import Handovers
 from slackline.nodes.membership import Membership
+from slackline.nodes.settings import NodeSettings
 
-_SHOWN = ("K", "horizon", "buffered", "delivered", "late", "published", "wait_mean")
+#: States of a node that is there.
+PRESENT = ("here", "there")
+
+_SHOWN = ("K", "horizon", "buffered", "delivered", "late", "published", "wait_mean", "cpu")
 
 
-def figures_of(engine: Engine, exchange: Exchange, now: float) -> dict[str, Any]:
-    """What a node tells others of its work; ``at`` is when that was, in seconds of its own clock."""
+def figures_of(
+    engine: Engine, exchange: Exchange, membership: Membership, settings: NodeSettings, willing: bool, now: float
+) -> dict[str, Any]:
+    """What a node tells others of its work; ``at`` is when that was, in seconds of its own clock.
+
+    ``willing``: whether it would be the master.
+    """
     stats = engine.stats()
     return {
         "at": now,
+        "limit": settings.limit,
+        "stays": list(settings.stays),
+        "master": willing,
+        "round_trips": membership.round_trips(),
         "clk": stats["clk"],
         "arrivals": stats["arrivals"],
         "detectors": {
@@ -41,6 +55,12 @@ def figures_of(engine: Engine, exchange: Exchange, now: float) -> dict[str, Any]
     }
 
 
+def awaited(engine: Engine) -> set[str]:
+    """The types that hold up what waits."""
+    waits = [each["waits_for"] for each in engine.stats()["detectors"].values()]
+    return {wait["type"] for wait in waits if wait is not None}
+
+
 def overview_of(
     name: str,
     load: float,
@@ -57,6 +77,26 @@ def overview_of(
     for node, shown in nodes.items():
         shown["runs"] = sorted(directory.runs.get(node, {}))
         shown["enters"] = list(directory.enters.get(node, ()))
+    hierarchy = directory.hierarchy
     moving = {each: "arriving" for each in handovers.arriving} | {each: "leaving" for each in handovers.leaving}
     detectors, kinds = directory.missing()
-    return {"seen_from": name, "nodes": nodes, "moving": moving, "missing": {"detectors": detectors, "types": kinds}}
+    return {
+        "seen_from": name,
+        "nodes": nodes,
+        "moving": moving,
+        "missing": {"detectors": detectors, "types": kinds},
+        "hierarchy": {
+            each: {"listens": list(hierarchy.listens[each]), "publishes": hierarchy.published(each)}
+            for each in hierarchy.names
+        },
+        "master": master_of(nodes),
+    }
+
+
+def master_of(nodes: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """Who optimises: of those who are there and willing, the one with the least name.
+
+    All nodes know what all nodes say, so nobody needs to be asked; when it dies, the next is it.
+    """
+    willing = (name for name, shown in nodes.items() if shown["state"] in PRESENT and shown.get("master") is True)
+    return min(willing, default=None)

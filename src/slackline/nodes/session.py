@@ -57,7 +57,7 @@ class Session:
         self.incarnation = incarnation
         #: The peer's life, 0 while we have not met.
         self.peer_incarnation = 0
-        #: Smoothed round trip, from acknowledgements of what was sent once; None while there was none.
+        #: Smoothed round trip, from acknowledgements of what was sent once and from beats; None while there was none.
         self.rtt: float | None = None
         self._resend_after = resend_after
         # Going out. Flights are numbered without a gap, and each is in _fresh until it has gone out once.
@@ -140,6 +140,10 @@ class Session:
         self._owes = False
         return envelopes
 
+    def measured(self, trip: float) -> None:
+        """A round trip has taken so many seconds."""
+        self.rtt = trip if self.rtt is None else self.rtt + (trip - self.rtt) / 8
+
     def check_invariants(self) -> None:
         """Raise AssertionError if the state contradicts itself."""
         first = self._sent - len(self._flights) + 1
@@ -169,8 +173,7 @@ class Session:
             return
         flights = [self._flights.pop(number) for number in range(first, heard + 1)]
         if all(flight.tries == 1 for flight in flights):  # of one that went out twice, which was acknowledged?
-            trip = now - flights[-1].first_at
-            self.rtt = trip if self.rtt is None else self.rtt + (trip - self.rtt) / 8
+            self.measured(now - flights[-1].first_at)
         self._fill()
 
     def _arrive(self, number: int, body: Body) -> list[Body]:

@@ -12,11 +12,16 @@ import pyarrow as pa
 from slackline.core.errors import ConfigError
 from slackline.core.event import Event
 from slackline.core.outcome import Late, Output, Quarantined
-from slackline.nodes.actions import Actions
+from slackline.nodes.actions import Actions, SearchOrder
+from slackline.placement import Solution
+from slackline.sim.cpu import Cpu
 
 
 class Machine(Protocol):
     """What the network drives: :class:`slackline.nodes.Node`, or anything with these."""
+
+    #: The share of time that its host works; where a host has a processor, it says so.
+    busy: float
 
     @property
     def is_ready(self) -> bool: ...
@@ -35,8 +40,13 @@ class Machine(Protocol):
     def receive(self, link: str, data: bytes, now: float) -> None: ...
     def order(self, detector: str, to_node: str, now: float) -> str: ...
     def leave(self, now: float) -> None: ...
+    def found(self, search: SearchOrder, solution: Solution | str, now: float) -> None: ...
     def run(self, now: float) -> Actions: ...
     def check_invariants(self) -> None: ...
+
+
+#: A node out of its checkpoint.
+Load = Callable[[bytes], Machine]
 
 
 class Arrivals(NamedTuple):
@@ -95,12 +105,18 @@ class Station:
     """A node, and what its host does for it.
 
     The feed is pushed in order, each part at its time or when the node is ready for it; nothing of it is dropped. After
-    a crash, results are cut to what was noted with the last checkpoint, and the feed goes on from there.
+    a crash, results are cut to what was noted with the last checkpoint, and the feed goes on from there. While its
+    processor works, what comes waits.
     """
 
-    def __init__(self, name: str, make: Callable[[], Machine], load: Callable[[bytes], Machine] | None) -> None:
+    def __init__(self, name: str, make: Callable[[], Machine], load: Load | None, cpu: Cpu | None = None) -> None:
         self.name = name
         self._make, self._load = make, load
+        #: The processor that its detectors charge; None: work takes no time.
+        self.cpu = cpu
+        #: Whether the processor works off what the last run took; and what has come in the meantime, in order.
+        self.is_working = False
+        self._waiting: list[Callable[[], None]] = []
         self.machine: Machine | None = make()
         self.kept = HostMemory()
         self.checkpoint = NONE_YET
@@ -156,6 +172,33 @@ class Station:
         self._fed += 1
         return True
 
+    def give(self, stimulus: Callable[[], None]) -> bool:
+        """Let something come to the node, now or when it has done its work; whether it was now."""
+        if self.is_working:
+            self._waiting.append(stimulus)
+            return False
+        stimulus()
+        return True
+
+    def run(self, now: float) -> tuple[Actions, float]:
+        """Let the node run, and say what came of it, and when all that is done."""
+        machine, cpu = self.machine, self.cpu
+        assert machine is not None and not self.is_working
+        if cpu is None:
+            return machine.run(now), now
+        share = cpu.share(now)
+        machine.busy = machine.busy if share is None else share
+        actions, done = machine.run(now), cpu.begin(now).stop
+        self.is_working = done > now
+        return actions, done
+
+    def rest(self) -> None:
+        """The work is done: what has come in the meantime comes to the node."""
+        self.is_working = False
+        waiting, self._waiting = self._waiting, []
+        for stimulus in waiting:
+            stimulus()
+
     def keep(self, actions: Actions, now: float) -> None:
         """Results first, then the checkpoint that rests on them; who sends messages does it afterwards."""
         self.kept.add(actions, now)
@@ -166,6 +209,7 @@ class Station:
     def crash(self) -> None:
         """The node is lost; what its host keeps is not."""
         self.machine = self.call_at = self.wake_at = None
+        self.is_working, self._waiting = False, []
 
     def come_back(self, forget: bool) -> None:
         """The node as it was at its last checkpoint; as new if there is none, or with ``forget``."""
@@ -183,6 +227,8 @@ class Station:
     def waits_for(self) -> str:
         """What the node waits for, in words; empty if nothing is left to do."""
         machine = self.machine
+        if self.is_working:
+            return f"{self.name} works"
         if self.has_stopped or (self.is_fed and machine is not None and machine.is_through):
             return ""
         if machine is None:
