@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from slackline.placement import Improvement, Placement, Problem
+from slackline.placement import Placement, Problem
+from slackline.placement.story import MoveMade, PlacementStory
 from slackline.report.page import (
     ACCENT,
     FAINT,
@@ -32,33 +32,6 @@ _COLORS = (_BLUE, ACCENT, "#2f8f5b", "#8a5fbf", "#b8860b", "#c2477f", "#4a90a4",
 MOST_NODES, MOST_DETECTORS = 12, 60
 #: With more nodes than that, latencies written beside links would cover each other.
 MOST_WRITTEN = 5
-
-
-class Shift(NamedTuple):
-    """A detector that moved, at a time of the story."""
-
-    at: float
-    detector: str
-    source: str
-    to: str
-
-
-@dataclass(frozen=True, slots=True)
-class PlacementStory:
-    """A placement that was changed, or would be.
-
-    ``problem``  as it was measured before.
-    ``courses``  by solver: the best objective over time.
-    ``loads``    by node: the share of time that it worked, over seconds; empty if nobody looked.
-    ``shifts``   what moved meanwhile.
-    """
-
-    problem: Problem
-    before: Placement
-    after: Placement
-    courses: Mapping[str, Sequence[Improvement]]
-    loads: Mapping[str, Sequence[tuple[float, float]]]
-    shifts: Sequence[Shift] = ()
 
 
 def placement_page(story: PlacementStory) -> str:
@@ -89,7 +62,7 @@ def placement_page(story: PlacementStory) -> str:
             paragraph(
                 "The best objective found so far, by solver: the cost of a placement, and what it costs to get there."
             ),
-            figure_card(_search(story.courses), 380),
+            figure_card(_search(story), 380),
         ]
     if any(story.loads.values()):
         body += [
@@ -292,11 +265,18 @@ def _matrices(story: PlacementStory) -> go.Figure:
 
 
 def _moves(story: PlacementStory) -> list[str]:
-    moved = _moved(story)
-    if not moved:
+    if not story.changes:
         return [paragraph("Nothing.")]
-    rows = [[name, story.before[name], story.after[name], share_text(story.problem.detectors[name])] for name in moved]
-    return [table_card(["detector", "from", "to", "CPU"], rows, numeric_from=3)]
+    made = {move.detector: _made(move) for move in story.moves}
+    rows = [
+        [each.detector, each.source, each.to, each.why, f"{each.gain:.3g}", made.get(each.detector, "-")]
+        for each in story.changes
+    ]
+    return [table_card(["detector", "from", "to", "why", "gain", "took"], rows, numeric_from=4)]
+
+
+def _made(move: MoveMade) -> str:
+    return move.error or _milliseconds(move.seconds)
 
 
 def _nodes(story: PlacementStory) -> str:
@@ -315,12 +295,15 @@ def _nodes(story: PlacementStory) -> str:
 # Over time.
 
 
-def _search(courses: Mapping[str, Sequence[Improvement]]) -> go.Figure:
+def _search(story: PlacementStory) -> go.Figure:
     figure = go.Figure()
-    for color, (solver, course) in zip(_COLORS, courses.items(), strict=False):
+    for color, (solver, course) in zip(_COLORS, story.courses.items(), strict=False):
         x, y = [each.seconds for each in course], [each.objective for each in course]
         line = {"color": color, "width": 2, "shape": "hv"}
         figure.add_trace(go.Scatter(x=x, y=y, name=solver, mode="lines+markers", line=line, marker={"size": 4}))
+    if story.bound is not None:
+        line = {"color": FAINT, "dash": "dash", "width": 1}
+        figure.add_hline(y=story.bound, line=line, annotation_text="no placement is below")
     figure.update_xaxes(title_text="seconds", type="log")
     figure.update_yaxes(title_text="objective")
     figure.update_layout(legend=LEGEND, margin={"l": 80, "r": 20, "t": 50, "b": 50})
@@ -331,10 +314,10 @@ def _loads(story: PlacementStory) -> go.Figure:
     figure = go.Figure()
     for nth, (node, series) in enumerate(story.loads.items()):
         color = _COLORS[nth % len(_COLORS)]
-        x, y = [at for at, _ in series], [100 * load for _, load in series]
+        x, y = [each.at for each in series], [100 * each.load for each in series]
         figure.add_trace(go.Scatter(x=x, y=y, name=node, mode="lines", line={"color": color, "width": 2}))
-    for shift in story.shifts:
-        figure.add_vline(x=shift.at, line={"color": FAINT, "dash": "dot", "width": 1})
+    for move in story.moves:
+        figure.add_vline(x=move.at, line={"color": FAINT, "dash": "dot", "width": 1})
     limit = max(story.problem.nodes.values(), default=1.0)
     figure.add_hline(y=100 * limit, line={"color": ACCENT, "dash": "dash", "width": 1}, annotation_text="limit")
     figure.update_xaxes(title_text="seconds")
