@@ -98,7 +98,7 @@ def place(
     if html is not None:
         from slackline.report.placement import placement_page  # which needs the extra 'report'
 
-        placement_page(_story(decision, solver, seconds, seed, placing), html)
+        html.write_text(placement_page(_story(decision, solver, seconds, seed, placing)), "utf-8")
         _say(f"the page is in {html}")
     if not watch and any(move.error for move in placing.moves):
         raise typer.Exit(FAILED)

@@ -34,7 +34,6 @@ from slackline.nodes.survey import WINDOW
 from slackline.placement import Problem, Solution
 from slackline.placement.changes import score, steps
 
-
 #: Seconds within which most of what is not known passes by itself.
 PASSES = 2 * WINDOW
 
