@@ -80,9 +80,14 @@ class Shedding:
         return Advice()
 
     def has_room(self, detector: str, now: float) -> bool:
-        """Whether a detector may come, as far as is known here; if so, it is reckoned with from now on."""
+        """Whether a detector may come, as far as is known here; if so, it is reckoned with from now on.
+
+        Who offers it has reckoned with all that is here, but not with what was promised to others since. So if there
+        is such, it must fit below the lower mark; else below the limit, for two do not measure quite the same.
+        """
         known = None if self._statistics is None else self._statistics.nodes.get(self.name)
-        if known is not None and self._load(self.name) + self._need(detector) > known.limit:
+        mark = math.inf if known is None else known.limit * (LOWER if self._coming else 1.0)
+        if self._load(self.name) + self._need(detector) > mark:
             return False
         self._coming[detector] = now
         return True
@@ -132,10 +137,10 @@ class Shedding:
 
     def _load(self, node: str) -> float:
         """The most that a node needs between now and then, with all that is on its way as if it were there."""
-        assert self._statistics is not None
-        where = {**self._statistics.runs, **{name: move.to for name, move in self._leaving.items()}}
+        runs = {} if self._statistics is None else self._statistics.runs
+        where = {**runs, **{name: move.to for name, move in self._leaving.items()}}
         where |= dict.fromkeys(self._coming, self.name)
-        demands = [self._demands[name] for name, runs in where.items() if runs == node and name in self._demands]
+        demands = [self._demands[name] for name, at in where.items() if at == node and name in self._demands]
         return max(sum(each.now for each in demands), sum(each.at(self._until) for each in demands))
 
     # What is to be done.
