@@ -20,6 +20,7 @@ from slackline.cli.failure import reports_errors
 from slackline.cli.migrate import migrate
 from slackline.cli.node import node
 from slackline.cli.nodes import nodes
+from slackline.cli.place import place
 from slackline.cli.study import study
 from slackline.cli.sync import sync
 
@@ -41,6 +42,7 @@ app.command()(calibrate)
 app.command()(node)
 app.command()(nodes)
 app.command()(migrate)
+app.command()(place)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(bench)
 
 del rich

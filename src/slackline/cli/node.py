@@ -9,6 +9,7 @@ import logging
 import secrets
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,6 +132,19 @@ def node(
             "Several times."
         ),
     ] = None,
+    optimise: Annotated[
+        Literal["master", "neighbours"] | None,
+        typer.Option(
+            help="Improve where detectors run: as the master of all nodes (of several that are willing, the first by "
+            "name), or each node for its own detectors, by what its neighbours say."
+        ),
+    ] = None,
+    limit: Annotated[
+        float, typer.Option(help="The share of a core that detectors may use here, when it is decided.", min=0.0)
+    ] = NodeSettings().limit,
+    stays: Annotated[
+        str, typer.Option(help="Detectors that are to run here and nowhere else, with commas between them.")
+    ] = "",
     until_end: Annotated[
         bool,
         typer.Option("--until-end", help="Stop when all that runs here has ended and everybody has got it."),
@@ -170,7 +184,12 @@ def node(
         speed=_speed(speed),
         per_second=_PER_SECOND[unit],
         folder=folder,
-        settings=NodeSettings(checkpoint_every=None if folder is None else checkpoint_every),
+        settings=NodeSettings(
+            checkpoint_every=None if folder is None else checkpoint_every,
+            optimise=optimise,
+            limit=limit,
+            stays=tuple(_chosen("stays", stays, hierarchy.names, False)),
+        ),
         engine=_options(engine or []),
         until_end=until_end,
     )
@@ -212,13 +231,17 @@ async def _run(plan: Plan) -> None:
 
 
 def _node(plan: Plan, address: str, kept: Kept | None) -> Node:
-    """A new node, or the one that was kept."""
+    """A new node, or the one that was kept.
+
+    What detectors need is measured as CPU time of the thread that they run in: others may use the machine, too.
+    """
+    engine = {"now": time.thread_time, **plan.engine}
     if kept is None:
         return Node(
             plan.name, plan.hierarchy, identity=secrets.randbits(63), ingress=plan.ingress, detectors=plan.detectors,
-            application=plan.application, address=address, settings=plan.settings, **plan.engine,
+            application=plan.application, address=address, settings=plan.settings, **engine,
         )  # fmt: skip
-    machine = Node.load(kept.node, plan.hierarchy, address=address, settings=plan.settings, **plan.engine)
+    machine = Node.load(kept.node, plan.hierarchy, address=address, settings=plan.settings, **engine)
     if machine.name != plan.name:
         raise ConfigError(
             f"the folder {plan.folder} holds node {machine.name!r}, not {plan.name!r}. Give --name {machine.name}, or "

@@ -14,6 +14,9 @@ from slackline.hosts.keeping import Keeping, Kept
 from slackline.hosts.links import LOOK, Links, Listener, logger
 from slackline.hosts.playback import Playback
 from slackline.nodes import Actions, Node, ProtocolError
+from slackline.nodes.actions import SearchOrder
+from slackline.nodes.searching import solved
+from slackline.placement import Solution
 
 #: Seconds that a node which leaves waits for others to take its detectors.
 LEAVING = 10.0
@@ -66,6 +69,8 @@ class TcpHost:
         self._since = now()
         self._look_at = 0.0
         self._behind_said = 0.0
+        self._searches: set[asyncio.Task[None]] = set()
+        self._found: list[tuple[SearchOrder, Solution | str]] = []
 
     async def run(self) -> None:
         """Until :meth:`stop`, or the end. A SlacklineError if the node cannot go on; what was kept is kept."""
@@ -134,6 +139,9 @@ class TcpHost:
             else:
                 node.link_down(heard.link, start)
         self._arrive(start)
+        for search, solution in self._found:
+            node.found(search, solution, start)
+        self._found.clear()
         actions = node.run(start)
         self._act(actions)
         if actions.checkpoint is not None:
@@ -193,11 +201,24 @@ class TcpHost:
         if actions.checkpoint is not None:
             self._keep(actions.checkpoint)
         self._links.send(actions.messages)
+        if actions.search is not None:
+            task = asyncio.create_task(self._search(actions.search))
+            self._searches.add(task)
+            task.add_done_callback(self._searches.discard)
         for notice in actions.notices:
             logger.log(_LEVELS.get(notice.level, logging.INFO), "%s", notice.text)
         for link in actions.cut:
             self._links.hang_up(link)
         self._call_at = actions.call_at
+
+    async def _search(self, search: SearchOrder) -> None:
+        """In a thread of its own, while the node goes on."""
+        try:
+            solution = await asyncio.to_thread(solved, search, time.monotonic)
+        except Exception as error:  # whatever a solver does, the node goes on
+            solution = f"the search has failed: {error!r}"
+        self._found.append((search, solution))
+        self._wake.set()
 
     def _keep(self, checkpoint: bytes) -> None:
         position = 0 if self._playback is None else self._playback.position

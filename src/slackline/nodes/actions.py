@@ -16,7 +16,7 @@ class Notice(NamedTuple):
     text: str
 
 
-class Search(NamedTuple):
+class SearchOrder(NamedTuple):
     """A placement to be looked for, for so many seconds, by a solver (None: by the usual one)."""
 
     problem: Problem
@@ -46,4 +46,4 @@ class Actions:
     #: Links to close.
     cut: list[str] = field(default_factory=list)
     #: To be carried out while everything goes on; then :meth:`~slackline.nodes.Node.found`.
-    search: Search | None = None
+    search: SearchOrder | None = None

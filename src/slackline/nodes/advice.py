@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from slackline.nodes.actions import Notice, Search
+from slackline.nodes.actions import Notice, SearchOrder
 from slackline.nodes.statistics import Statistics
 
 
@@ -26,7 +26,7 @@ class Advice:
     moves: list[Move] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
     #: To be carried out outside; what it found comes back.
-    search: Search | None = None
+    search: SearchOrder | None = None
 
 
 class Adviser(Protocol):

@@ -26,7 +26,7 @@ from slackline.core.outcome import News, Output
 from slackline.engine import Engine
 from slackline.nodes import messages as m
 from slackline.nodes import saving
-from slackline.nodes.actions import Actions, Notice
+from slackline.nodes.actions import Actions, Notice, SearchOrder
 from slackline.nodes.beginning import Beginning
 from slackline.nodes.conversation import Card, Conversation
 from slackline.nodes.directory import Directory
@@ -36,9 +36,10 @@ from slackline.nodes.feed import Portion
 from slackline.nodes.fingerprint import fingerprint
 from slackline.nodes.handover import Handovers
 from slackline.nodes.membership import LONGEST_NAME, Membership
-from slackline.nodes.overview import figures_of, overview_of
+from slackline.nodes.overview import awaited, figures_of, overview_of
 from slackline.nodes.settings import NodeSettings
 from slackline.nodes.steering import Steering
+from slackline.placement import Solution
 
 #: A checkpoint is made at the earliest so many times as long after the last as that took.
 SAVING = 5.0
@@ -162,6 +163,10 @@ class Node:
         self._errands.order(m.Order(detector, to, request, if_room), None, now)
         return request
 
+    def found(self, search: SearchOrder, solution: Solution | str, now: float) -> None:
+        """What came of a search that was wanted (:class:`Actions`): a solution, or why there is none."""
+        self._steering.found(search, solution)
+
     def leave(self, now: float) -> None:
         """Leave in order: the detectors go elsewhere first; then :attr:`is_gone`."""
         self._leaves = True
@@ -213,7 +218,7 @@ class Node:
                 if self._ends and not self._has_ended:
                     self._has_ended = True
                     self._engines(lambda: self._engine.end(self._enters))
-                busy = self._hand_on(exchange.take(now, self._awaited() if self._is_choked else None))
+                busy = self._hand_on(exchange.take(now, awaited(self._engine) if self._is_choked else None))
             for news in self._engine.news():
                 self._talk.clk = max(self._talk.clk, news.clk)
                 handovers.record(exchange.publish(news))
@@ -261,11 +266,6 @@ class Node:
                 self._note("warning", f"{full}")
             self._is_choked = True
 
-    def _awaited(self) -> set[str]:
-        """The types that hold up what waits."""
-        waits = [each["waits_for"] for each in self._engine.stats()["detectors"].values()]
-        return {wait["type"] for wait in waits if wait is not None}
-
     def _beat(self, now: float) -> None:
         beats = now >= self._beat_at
         if beats or now >= self._acknowledge_at:
@@ -285,7 +285,8 @@ class Node:
             self._steering.beat(self.overview, now)
 
     def _figures(self, now: float) -> dict[str, Any]:
-        return figures_of(self._engine, self._exchange, self._membership, self.settings, now)
+        willing = self.settings.optimise == "master" and not self._leaves
+        return figures_of(self._engine, self._exchange, self._membership, self.settings, willing, now)
 
     def _tell(self, peer: str, body: m.Body) -> None:
         if peer in self._membership.peers:

@@ -19,15 +19,18 @@ _SHOWN = ("K", "horizon", "buffered", "delivered", "late", "published", "wait_me
 
 
 def figures_of(
-    engine: Engine, exchange: Exchange, membership: Membership, settings: NodeSettings, now: float
+    engine: Engine, exchange: Exchange, membership: Membership, settings: NodeSettings, willing: bool, now: float
 ) -> dict[str, Any]:
-    """What a node tells others of its work; ``at`` is when that was, in seconds of its own clock."""
+    """What a node tells others of its work; ``at`` is when that was, in seconds of its own clock.
+
+    ``willing``: whether it would be the master.
+    """
     stats = engine.stats()
     return {
         "at": now,
         "limit": settings.limit,
         "stays": list(settings.stays),
-        "master": settings.optimise == "master",
+        "master": willing,
         "round_trips": membership.round_trips(),
         "clk": stats["clk"],
         "arrivals": stats["arrivals"],
@@ -50,6 +53,12 @@ def figures_of(
             if not feed.ticks
         },
     }
+
+
+def awaited(engine: Engine) -> set[str]:
+    """The types that hold up what waits."""
+    waits = [each["waits_for"] for each in engine.stats()["detectors"].values()]
+    return {wait["type"] for wait in waits if wait is not None}
 
 
 def overview_of(

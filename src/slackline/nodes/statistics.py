@@ -42,6 +42,7 @@ class Statistics:
     ``latencies``  half the round trips, by pair.
     ``handovers``  by detector: how many seconds its last one took.
     ``moving``     detectors that are on their way, as far as one node knows.
+    ``arrived``    those that have come so lately that they were not measured where they run; their figures are older.
     ``lacks``      in words, what is missing or too old; empty if all is known.
     """
 
@@ -58,7 +59,12 @@ class Statistics:
     latencies: Mapping[tuple[str, str], float]
     handovers: Mapping[str, float]
     moving: frozenset[str]
+    arrived: frozenset[str]
     lacks: tuple[str, ...]
+
+    def latency(self, one: str, another: str) -> float | None:
+        """Seconds from a node to another; None if nobody has measured it."""
+        return 0.0 if one == another else self.latencies.get((one, another), self.latencies.get((another, one)))
 
     def subscriptions(self) -> tuple[Subscription, ...]:
         """Who gets how much from whom. A subscription over which nothing comes costs nothing, and is left out."""

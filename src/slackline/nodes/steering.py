@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from slackline.nodes.actions import Search
+from slackline.nodes.actions import SearchOrder
 from slackline.nodes.advice import Advice, Adviser, Move
+from slackline.nodes.master import Master
+from slackline.nodes.neighbours import Neighbours
 from slackline.nodes.settings import NodeSettings
 from slackline.nodes.shedding import Shedding
 from slackline.nodes.survey import Survey
+from slackline.placement import Solution
 
 #: Has a detector moved to a node, at a time, perhaps only if it has room; gives the name of the request.
 Order = Callable[[str, str, float, bool], str]
@@ -27,22 +30,50 @@ class Steering:
     def __init__(self, name: str, settings: NodeSettings, order: Order, note: Callable[[str, str], None]) -> None:
         self.name = name
         self.survey = Survey(settings.lost_after)
+        self._master: Master | None = None
+        if settings.optimise == "master":
+            self._master = Master(
+                every=settings.search_every, seconds=settings.search_seconds, solver=settings.solver,
+                together=settings.together,
+            )  # fmt: skip
+        self._neighbours = Neighbours(name, settings.search_every) if settings.optimise == "neighbours" else None
         self._shedding = Shedding(name, settings.beat) if settings.sheds else None
         self.advisers: list[Adviser] = [] if self._shedding is None else [self._shedding]
         self._order = order
         self._note = note
         # Moves that were ordered, by request, and who wanted them.
         self._ordered: dict[str, tuple[Adviser, Move]] = {}
-        self._search: Search | None = None
+        self._search: SearchOrder | None = None
+        self._is_master = False
 
     def beat(self, overview: Callable[[], Mapping[str, Any]], now: float) -> None:
         """A second has passed: look at the network, and let the advisers have their say."""
-        if not self.advisers:
+        if not self.advisers and self._master is None and self._neighbours is None:
             return
-        self.survey.look(overview(), now)
+        seen = overview()
+        self.survey.look(seen, now)
         statistics = self.survey.statistics(now)
         for adviser in self.advisers:
             self._follow(adviser, adviser.beat(statistics, now), now)
+        if self._master is not None:
+            self._elect(seen["master"])
+            if self._is_master:
+                self._follow(self._master, self._master.beat(statistics, now), now)
+        if self._neighbours is not None:
+            around = self.survey.neighbourhood(self.name, now)
+            self._follow(self._neighbours, self._neighbours.beat(around, now), now)
+
+    def _elect(self, master: str | None) -> None:
+        assert self._master is not None
+        if self._is_master != (master == self.name):
+            self._is_master = master == self.name
+            self._note("info", f"{master} looks after where detectors run")
+            self._master.stand_down()
+
+    def found(self, search: SearchOrder, solution: Solution | str) -> None:
+        """What came of a search."""
+        if self._master is not None:
+            self._master.found(search, solution)
 
     def answered(self, request: str, error: str, figures: Mapping[str, Any], now: float) -> None:
         """An order was carried out, or not: ``error`` says why."""
@@ -65,7 +96,7 @@ class Steering:
         for move in advice.moves:
             self._ordered[self._order(move.detector, move.to, now, move.if_room)] = adviser, move
 
-    def take_search(self) -> Search | None:
+    def take_search(self) -> SearchOrder | None:
         """What is to be searched for now, if anything."""
         taken, self._search = self._search, None
         return taken

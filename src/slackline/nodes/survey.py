@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import msgspec
@@ -115,8 +116,44 @@ class Survey:
     def _is_there(self, name: str) -> bool:
         return name in self._shown and self._shown[name].state in PRESENT
 
+    def neighbourhood(self, name: str, now: float) -> Statistics:
+        """What a node knows of itself and of those that it is linked with, and that have said enough.
+
+        What comes from elsewhere does not count. Where two neighbours have not told how far they are from each other,
+        it is taken to be as far as by here.
+        """
+        whole = self.statistics(now)
+        there = [each for each in whole.nodes if not self._objection(each, now)]
+        away = {each: whole.latency(name, each) for each in there}
+        near = [each for each in there if away[each] is not None]
+        runs = {detector: node for detector, node in whole.runs.items() if node in near}
+        enters = {kind: node for kind, node in whole.enters.items() if node in near}
+        known = {*enters, *(kind for detector in runs for kind in whole.hierarchy[detector].publishes)} & {
+            *whole.events
+        }
+        latencies = {}
+        for nth, one in enumerate(near):
+            for another in near[nth + 1 :]:
+                told = whole.latency(one, another)
+                latencies[one, another] = (away[one] or 0.0) + (away[another] or 0.0) if told is None else told
+        return replace(
+            whole,
+            fresh=min((self._samples[each][-1].heard for each in near), default=-math.inf),
+            nodes={each: whole.nodes[each] for each in near},
+            hierarchy={
+                detector: wiring._replace(listens=tuple(kind for kind in wiring.listens if kind in known))
+                for detector, wiring in whole.hierarchy.items()
+                if detector in runs
+            },
+            runs=runs,
+            enters=enters,
+            stays={detector: node for detector, node in whole.stays.items() if detector in runs and node in near},
+            latencies=latencies,
+            lacks=() if name in near and runs else (self._objection(name, now) or "nothing runs here",),
+        )
+
     def statistics(self, now: float) -> Statistics:
-        """What is known now."""
+        """What is known now of all nodes."""
         there = sorted(name for name in self._shown if self._is_there(name))
         runs, twice = self._where((name, self._shown[name].runs) for name in there)
         enters, _ = self._where((name, self._shown[name].enters) for name in there)
@@ -147,8 +184,13 @@ class Survey:
             latencies=latencies,
             handovers=dict(self._handovers),
             moving=self._moving,
+            arrived=frozenset(name for name, node in runs.items() if self._has_just_come(name, node)),
             lacks=tuple(lacks),
         )
+
+    def _has_just_come(self, detector: str, node: str) -> bool:
+        samples = self._samples.get(node, [])
+        return sum(detector in each.shown.detectors for each in samples) < 2
 
     def _silent(self, there: list[str], now: float) -> list[str]:
         """Who has said nothing, or not lately, or not for long enough."""
@@ -157,15 +199,18 @@ class Survey:
             if name not in there and shown.state != "left" and (shown.runs or shown.enters):
                 has = ", ".join([*shown.runs, *(f"{kind} enters there" for kind in shown.enters)])
                 lacks.append(f"{name} is gone ({has})")
-        for name in there:
-            samples = self._samples.get(name)
-            if not samples:
-                lacks.append(f"{name} has not said yet how it goes")
-            elif now - samples[-1].heard > self._stale_after:
-                lacks.append(f"{name} has said nothing for {now - samples[-1].heard:.1f} s")
-            elif samples[-1].at - samples[0].at < 0.9 * WINDOW:  # life signs do not come to the millisecond
-                lacks.append(f"{name} was heard for {samples[-1].at - samples[0].at:.1f} of {WINDOW:g} s")
-        return lacks
+        return lacks + [said for name in there if (said := self._objection(name, now))]
+
+    def _objection(self, name: str, now: float) -> str:
+        """Why what a node has said does not count; empty if it does."""
+        samples = self._samples.get(name)
+        if not samples:
+            return f"{name} has not said yet how it goes"
+        if now - samples[-1].heard > self._stale_after:
+            return f"{name} has said nothing for {now - samples[-1].heard:.1f} s"
+        if samples[-1].at - samples[0].at < 0.9 * WINDOW:  # life signs do not come to the millisecond
+            return f"{name} was heard for {samples[-1].at - samples[0].at:.1f} of {WINDOW:g} s"
+        return ""
 
     def _sensor_types(self) -> list[str]:
         published = {kind for wiring in self._wiring.values() for kind in wiring.publishes}

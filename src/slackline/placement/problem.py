@@ -9,9 +9,11 @@ do not fit each other; what its words say, and what is computed here, is
 
     f = Σ over subscriptions on one node: c_t · events per second − φ
 
-so that f is higher where φ is lower. Sensor types enter at a node that is given. Each detector needs some CPU, each
-node has a limit, and placements beyond it are not allowed. Changing the placement costs, too: ``moving`` says how much
-for each detector that is not where it is ``now``, and solvers minimise φ and that together (:meth:`Problem.objective`).
+so f is what all events would count, less a φ in which c_t counts twice. Solvers minimise φ. A subscription over which
+nothing is sent counts nothing, in all of this: there is no event that its latency could delay. Sensor types enter at a
+node that is given. Each detector needs some CPU, each node has a limit, and placements beyond it are not allowed.
+Changing the placement costs, too: ``moving`` says how much for each detector that is not where it is ``now``, and
+solvers minimise φ and that together (:meth:`Problem.objective`).
 """
 
 from __future__ import annotations
@@ -164,10 +166,9 @@ class Problem:
         return self.cost(placement) + sum(self.moving.get(name, 0.0) for name in moved)
 
     def mean_latency(self, placement: Placement) -> float:
-        """The mean of the subscriptions' latencies, in seconds; those on one node have none."""
-        if not self.subscriptions:
-            return 0.0
-        return self._sent_and_took(self.places(placement))[1] / len(self.subscriptions)
+        """The mean of the subscriptions' latencies, in seconds: none on one node; empty ones do not count."""
+        took = self._sent_and_took(self.places(placement))[1]
+        return took / len(self.table.events) if len(self.table.events) else 0.0
 
     def loads(self, placement: Placement) -> dict[str, float]:
         """By node, the CPU that its detectors need."""
@@ -219,6 +220,7 @@ class Problem:
         detector = {name: nth for nth, name in enumerate(self.detectors)}
         node = {name: nth for nth, name in enumerate(self.nodes)}
         end = {**detector, **{name: len(detector) + nth for nth, name in enumerate(self.ingress)}}
+        full = [each for each in self.subscriptions if each.events > 0]
         latencies = np.zeros((len(node), len(node)))
         for given in (False, True):  # what was given wins over what was given for the other direction
             for (one, another), seconds in self.latencies.items():
@@ -228,9 +230,9 @@ class Problem:
         return Table(
             cpu=np.array([float(share) for share in self.detectors.values()]),
             limits=np.array([float(limit) for limit in self.nodes.values()]),
-            publishers=np.array([end[each.publisher] for each in self.subscriptions], dtype=np.int64),
-            subscribers=np.array([end[each.subscriber] for each in self.subscriptions], dtype=np.int64),
-            events=np.array([float(each.events) for each in self.subscriptions]),
+            publishers=np.array([end[each.publisher] for each in full], dtype=np.int64),
+            subscribers=np.array([end[each.subscriber] for each in full], dtype=np.int64),
+            events=np.array([float(each.events) for each in full]),
             latencies=latencies,
             entered=np.array([node[name] for name in self.ingress.values()], dtype=np.int64),
             pinned=np.array([node[self.pinned[n]] if n in self.pinned else -1 for n in detector], dtype=np.int64),
@@ -243,6 +245,7 @@ class Problem:
 class Table:
     """A problem as arrays: detectors, nodes and sensor types are numbers in the order in which they are given.
 
+    Subscriptions over which nothing is sent are left out.
     A publisher is a detector's number, or that of a sensor type plus the number of detectors. -1 in ``pinned`` and
     ``now`` is nowhere.
     """

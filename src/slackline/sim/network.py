@@ -7,22 +7,22 @@ What happens at one moment happens in the order in which it was brought about.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import count
 from random import Random
 
 from slackline.core.errors import ConfigError, SlacklineError
-from slackline.nodes.actions import Actions, Notice
-from slackline.nodes.messages import Data, ProtocolError, decode
-from slackline.sim.agenda import Agenda
+from slackline.nodes.actions import Actions, Notice, SearchOrder
+from slackline.nodes.searching import solved
+from slackline.placement import Solver
 from slackline.sim.cpu import Cpu
-from slackline.sim.links import Direction, Link, Partition, Traffic
-from slackline.sim.records import Forwarded, Noticed, Ordered
+from slackline.sim.links import Direction, Link, Partition
+from slackline.sim.records import Noticed, Ordered
 from slackline.sim.station import Arrivals, HostMemory, Load, Machine, Station
+from slackline.sim.wires import Wires
 
-#: Hosts try to make a broken link anew every so many seconds.
-RECONNECT = 1.0
+#: Seconds of a search between two looks at the time; so it repeats to the bit, and takes less time here.
+SEARCH_STEP = 0.01
 #: So often in a row a node may want to be called again at once.
 MOST_AT_ONCE = 1000
 
@@ -31,8 +31,10 @@ class UnsettledError(SlacklineError):
     """The simulated network had more to do than it was given time for; the message says who waits for what."""
 
 
-class Network:
+class Network(Wires):
     """Nodes and links in virtual time. Add nodes, connect them, feed them, plan what befalls them, run.
+
+    ``solver`` does what nodes want to be searched for, instead of the one that they name.
 
     >>> from slackline.sim.links import Link
     >>> network = Network(seed=7)
@@ -41,25 +43,11 @@ class Network:
     virtual time 2.5
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, solver: Solver | None = None) -> None:
+        super().__init__()
         self._seed = seed
-        self._agenda = Agenda()
-        self.stations: dict[str, Station] = {}
-        self.notices: list[Noticed] = []
-        self.forwarded: list[Forwarded] = []
+        self._solver = solver
         self.orders: list[Ordered] = []
-        self._directions: dict[tuple[str, str], Direction] = {}
-        # By node and peer, the number of the connection that its host believes in. A packet of another is dropped.
-        self._ends: dict[tuple[str, str], int] = {}
-        self._partitions: list[Partition] = []
-        self._connections = count(1)
-        # Packets under way, by class.
-        self._under_way: Counter[str] = Counter()
-
-    @property
-    def now(self) -> float:
-        """Virtual time, in seconds."""
-        return self._agenda.now
 
     # What there is.
 
@@ -274,6 +262,8 @@ class Network:
             self._send(name, peer, data)
         for peer in actions.cut:
             self._close(name, peer)
+        if actions.search is not None:
+            self._search(station, actions.search)
         if machine.failed is not None or machine.is_gone:
             if machine.failed is not None:
                 self.notices.append(Noticed(self.now, name, Notice("error", machine.failed)))
@@ -283,110 +273,23 @@ class Network:
             station.crash()
             station.has_stopped = True
 
-    # Links.
+    def _search(self, station: Station, search: SearchOrder) -> None:
+        """Carry out a search; the node hears of it when it has taken its time."""
+        machine, steps = station.machine, count()
+        solution = solved(search, lambda: next(steps) * SEARCH_STEP, self._solver)
 
-    def _peers(self, name: str) -> list[str]:
-        return [b for a, b in self._directions if a == name]
+        def tell() -> None:
+            if machine is not None and station.machine is machine:
+                machine.found(search, solution, self.now)
+                self._step(station)
 
-    def _is_separated(self, one: str, another: str) -> bool:
-        return any(each.holds(self.now) and each.separates(one, another) for each in self._partitions)
-
-    def _send(self, name: str, peer: str, data: bytes) -> None:
-        connection = self._ends.get((name, peer))
-        if connection is None:
-            return
-        body = decode(data).body
-        kind = type(body).__name__
-        if isinstance(body, Data) and body.forwarded:
-            events: Counter[str] = Counter()
-            for item in body.items:
-                events[item.type] += item.count
-            self.forwarded.append(Forwarded(self.now, name, peer, body.forwarded, dict(events), len(data)))
-        way = self._directions[name, peer]
-        times = way.arrivals(kind, len(data), self.now)
-        if times and self._is_separated(name, peer):
-            way.traffic.lost[kind] += 1
-            return
-        for at in times:
-            self._under_way[kind] += 1
-            self._agenda.call(at, lambda: self._deliver(name, peer, connection, kind, data))
-
-    def _deliver(self, name: str, peer: str, connection: int, kind: str, data: bytes) -> None:
-        self._under_way[kind] -= 1
-        station = self.stations[peer]
-        if self._ends.get((peer, name)) != connection or station.machine is None:
-            return
-        machine = station.machine
-
-        def hear() -> None:
-            try:
-                machine.receive(name, data, self.now)
-            except ProtocolError as error:
-                self.notices.append(Noticed(self.now, peer, Notice("error", f"cut the link to {name}: {error}")))
-                self._close(peer, name)
-
-        self._give(station, hear)
-
-    def _connect(self, one: str, another: str) -> None:
-        """Make a link, unless it is there. Where that cannot be now, it is tried again."""
-        if self.stations[one].machine is None or self.stations[another].machine is None:
-            return  # who comes back connects
-        ends = self._ends.get((one, another)), self._ends.get((another, one))
-        if ends[0] is not None and ends[0] == ends[1]:
-            return
-        if self._is_separated(one, another):
-            self._agenda.call(self.now + RECONNECT, lambda: self._connect(one, another))
-            return
-        connection = next(self._connections)
-        for name, peer in ((one, another), (another, one)):
-            self._drop(name, peer)
-        for name, peer in ((one, another), (another, one)):
-            station, machine = self.stations[name], self.stations[name].machine
-            if machine is not None:
-                self._ends[name, peer] = connection
-                station.give(lambda machine=machine, peer=peer: machine.link_up(peer, self.now))  # type: ignore[misc]
-        for name in (one, another):
-            self._step(self.stations[name])
-
-    def _drop(self, name: str, peer: str) -> None:
-        """A host sees that its link is broken."""
-        station = self.stations[name]
-        machine = station.machine
-        if self._ends.pop((name, peer), None) is not None and machine is not None:
-            station.give(lambda: machine.link_down(peer, self.now))
-            self._agenda.call(self.now, lambda: self._step(station))
-
-    def _close(self, name: str, peer: str) -> None:
-        """A host closes its link; it is made anew after a while."""
-        self._hang_up(name, peer)
-        self._drop(name, peer)
-        self._agenda.call(self.now + RECONNECT, lambda: self._connect(name, peer))
-
-    def _hang_up(self, name: str, peer: str) -> None:
-        """The other side sees the link break once it has what was sent before; not across a partition."""
-        connection = self._ends.get((name, peer))
-        if connection is None or self._is_separated(name, peer):
-            return
-        way = self._directions[name, peer]
-
-        def see() -> None:
-            if self._ends.get((peer, name)) == connection:
-                self._drop(peer, name)
-                self._agenda.call(self.now + RECONNECT, lambda: self._connect(name, peer))
-
-        self._agenda.call(max(self.now + way.link.latency, way.last_at), see)
+        self._agenda.call(self.now + search.seconds, tell)
 
     # What came of it.
 
     def kept(self, name: str) -> HostMemory:
         """What a node's host has kept: outputs with their times, late and quarantined events."""
         return self._station(name).kept
-
-    def traffic(self, sender: str, to: str) -> Traffic:
-        """What went over a link in one direction."""
-        if (sender, to) not in self._directions:
-            raise ConfigError(f"there is no link from {sender!r} to {to!r}; connect them.")
-        return self._directions[sender, to].traffic
 
     def check_invariants(self) -> None:
         """Those of all nodes that are up."""

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from typing import Any
+
+from slackline.nodes.actions import SearchOrder
+from slackline.nodes.advice import Advice, Move
+from slackline.nodes.searching import solved
+from slackline.nodes.survey import Survey
+from slackline.placement import Improvement, InfeasibleError, Problem, Solution
 
 #: A chain over one sensor type, and somebody who listens to both.
 CHAIN = {
@@ -71,3 +79,58 @@ class Told:
                 "sent": {kind: {"events": int(self.sent[kind]), "kept": 0} for kind in kinds},
             }  # fmt: skip
         return {"nodes": nodes, "hierarchy": self.hierarchy, "moving": self.moving, "master": self.master}
+
+
+class Exhaustive:
+    """A solver for small problems: looks at every placement there is."""
+
+    name = "exhaustive"
+
+    def solve(self, problem: Problem, *, seconds: float, seed: int, start: Any = None, now: Any = None) -> Solution:
+        every = itertools.product(range(len(problem.nodes)), repeat=len(problem.detectors))
+        placements = [problem.placement(places) for places in every]
+        allowed = [placement for placement in placements if not problem.objections(placement)]
+        if not allowed:
+            raise InfeasibleError("nothing is allowed.")
+        best = min(allowed, key=problem.objective)
+        objective = problem.objective(best)
+        return Solution(best, objective, seconds, (Improvement(seconds, objective),))
+
+
+class Steered:
+    """A network that tells of itself, and whoever decides where its detectors run: second by second."""
+
+    def __init__(self, told: Told, adviser: Any, solver: Any = None) -> None:
+        self.told, self.adviser = told, adviser
+        self.solver = solver or Exhaustive()
+        self.survey = Survey()
+        self.moves: list[Move] = []
+        self.notices: list[str] = []
+        self.searches: list[SearchOrder] = []
+        self._search_ends = 0.0
+        #: Asked before a move is carried out: why not, or nothing.
+        self.refuses: Callable[[Move], str] = lambda move: ""
+
+    def run(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.told.go_on()
+            if self.told.at == self._search_ends:
+                self.adviser.found(self.searches[-1], solved(self.searches[-1], lambda: 0.0, self.solver))
+            self.survey.look(self.told.overview(), self.told.at)
+            self._follow(self.adviser.beat(self.survey.statistics(self.told.at), self.told.at))
+
+    def _follow(self, advice: Advice) -> None:
+        self.notices += [notice.text for notice in advice.notices]
+        if advice.search is not None:
+            self.searches.append(advice.search)
+            self._search_ends = self.told.at + advice.search.seconds
+        for move in advice.moves:
+            self.moves.append(move)
+            error = self.refuses(move)
+            if not error:
+                self.told.move(move.detector, move.to)
+                self.survey.moved(move.detector, 0.05)
+            self._follow(self.adviser.answered(move, error, {"seconds": 0.05}, self.told.at))
+
+    def runs(self) -> dict[str, str]:
+        return {name: node for node, names in self.told.runs.items() for name in sorted(names)}

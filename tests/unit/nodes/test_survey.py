@@ -97,7 +97,7 @@ def test_what_is_not_known_yet_is_said() -> None:
     network, survey = told(), Survey()
     known = after(survey, network, 1)
     assert known.lacks[0] == "n1 was heard for 0.0 of 2 s"
-    with pytest.raises(LackingError, match="n1 was heard for 0.0 of 2 s; n2 was heard"):
+    with pytest.raises(LackingError, match=r"n1 was heard for 0\.0 of 2 s; n2 was heard"):
         known.problem(every=10.0)
 
 
