@@ -44,7 +44,9 @@ def best_of_trees(costs: CostTables) -> Ints | None:
     size, nodes = costs.alone.shape
     steps: list[list[Subtree]] = []
     for detector in range(size):
-        steps.append([Subtree(np.eye(nodes, dtype=np.int64), np.where(np.eye(nodes) > 0, costs.alone[detector], np.inf))])
+        steps.append(
+            [Subtree(np.eye(nodes, dtype=np.int64), np.where(np.eye(nodes) > 0, costs.alone[detector], np.inf))]
+        )
     # The roots hang under one more detector, which is everywhere and costs nothing.
     steps.append([Subtree(np.zeros((1, nodes), np.int64), np.zeros((1, nodes)))])
     for detector in order[::-1]:
@@ -106,9 +108,7 @@ def _between(costs: CostTables, parent: int, child: int) -> Floats:
     nodes = len(costs.limits)
     if parent == len(costs.cpu):
         return np.zeros((nodes, nodes))
-    (entry,) = costs.begin[parent] + np.flatnonzero(
-        costs.other[costs.begin[parent] : costs.begin[parent + 1]] == child
-    )
+    (entry,) = costs.begin[parent] + np.flatnonzero(costs.other[costs.begin[parent] : costs.begin[parent + 1]] == child)
     apart = costs.sent[entry] * (1 - np.eye(nodes))
     return apart + costs.there[entry] * costs.latencies + costs.back[entry] * costs.back_latencies
 

@@ -251,12 +251,15 @@ class Referee(Costly):
         yield event.derive("whistle", kind=event["kind"], player=event["player"], number=self.found)
 
 
-def hierarchy(work: Work) -> Hierarchy:
-    """All detectors; each tells ``work`` what it costs."""
+def hierarchy(work: Work, secure: bool = False) -> Hierarchy:
+    """All detectors; each tells ``work`` what it costs. ``secure``: nothing gets lost if a host is taken for dead."""
     watches = [Watch(name, side, work) for side in SIDES for name in WATCHES]
     steady = [Steady(name, work, cost) for name, cost in STEADY.items()]
     verdicts = [Verdict(side, work) for side in SIDES]
-    return Hierarchy([Areas(work), *steady, *watches, *verdicts, Referee(work)], clock="position")
+    detectors = [Areas(work), *steady, *watches, *verdicts, Referee(work)]
+    for detector in detectors if secure else ():
+        detector.secure = detector.listens  # type: ignore[misc]
+    return Hierarchy(detectors, clock="position")
 
 
 #: Where detectors run at first: a penalty area each for two hosts, and where positions enter the third.

@@ -50,7 +50,7 @@ class Hosts:
         """As a survey gives it: the means of the last two seconds. Who is above 1 processes what it can."""
         cpu, processed = {}, {}
         for name, curve in self.curves.items():
-            mean = sum(curve(self.now - 2 + (nth + 0.5) / 10) for nth in range(20)) / 20
+            mean = sum(curve(self.now - ago) for ago in (1.75, 1.25, 0.75, 0.25)) / 4
             mean *= 1 + self.noise * (2 * self.random.random() - 1)
             share = min(1.0, 1 / max(self.load(self.runs[name]), 1e-9))
             cpu[name], processed[name] = mean * share, RATE * share
@@ -60,7 +60,7 @@ class Hosts:
             nodes={name: NodeState(self.load(name), LIMIT) for name in self.nodes}, runs=dict(self.runs),
             enters={f"to_{name}": self.nodes[0] for name in self.curves}, stays=self.stays,
             events={f"to_{name}": RATE for name in self.curves}, cpu=cpu, processed=processed, latencies=pairs,
-            handovers={}, moving=frozenset(), lacks=self.lacks,
+            handovers={}, arrived=frozenset(), moving=frozenset(), lacks=self.lacks,
         )  # fmt: skip
 
     def beat(self) -> None:
@@ -184,14 +184,14 @@ def test_after_a_fall_it_may_begin_again() -> None:
     assert first and second and max(max(loads) for loads in hosts.loads.values()) <= LIMIT
 
 
-shapes = st.tuples(st.floats(0.0, 0.2), st.floats(0.0, 0.8), st.floats(5, 40), st.floats(2, 20), st.floats(0, 40)).map(
+shapes = st.tuples(st.floats(0.0, 0.2), st.floats(0.0, 0.8), st.floats(5, 20), st.floats(2, 10), st.floats(0, 15)).map(
     lambda shape: rises(shape[0], shape[0] + shape[1], shape[2], shape[3], shape[2] + shape[3] + shape[4])
 )
 
 
 @given(
     st.integers(2, 4).flatmap(
-        lambda n: st.tuples(st.just(n), st.lists(st.tuples(shapes, st.integers(0, n - 1)), min_size=2, max_size=10))
+        lambda n: st.tuples(st.just(n), st.lists(st.tuples(shapes, st.integers(0, n - 1)), min_size=2, max_size=6))
     ),
     st.sampled_from([0.0, 0.1, 0.3]),
 )
@@ -200,7 +200,7 @@ def test_in_a_rise_and_fall_no_detector_moves_more_than_twice_nor_back(world, no
     curves = {f"D{number}": curve for number, (curve, _) in enumerate(detectors)}
     runs = {f"D{number}": names(n)[at] for number, (_, at) in enumerate(detectors)}
     hosts = Hosts(curves, runs, names(n), noise=noise)
-    hosts.go(100 + 3 * REST)
+    hosts.go(60 + REST)
     # What lies between two moves that are further apart than a rest may have been two rises; what is not, was one.
     for moves in hosts.moved.values():
         spell = moves[:1]
