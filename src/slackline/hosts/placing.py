@@ -143,7 +143,7 @@ class Placing:
         error = ""
         try:
             figures = await move(self._address, self._credentials, wanted.detector, wanted.to, PATIENCE)
-            self._survey.moved(wanted.detector, float(figures["seconds"]))
+            self._survey.moved(wanted.detector, float(figures["stopped_seconds"]))
             self._say(f"{wanted.detector} runs on {wanted.to} now; it took {1000 * figures['seconds']:.0f} ms")
         except SlacklineError as refused:
             error = str(refused)

@@ -40,7 +40,7 @@ class Statistics:
     ``cpu``        by detector, the share of a core that it takes, as far as that is measured.
     ``processed``  by detector, the events per second that it has taken; fewer than were sent to it where it lags.
     ``latencies``  half the round trips, by pair.
-    ``handovers``  by detector: how many seconds its last one took.
+    ``handovers``  by detector: how many seconds it stood still at its last one, where it had come to.
     ``moving``     detectors that are on their way, as far as one node knows.
     ``arrived``    those that have come so lately that they were not measured where they run; their figures are older.
     ``lacks``      in words, what is missing or too old; empty if all is known.
@@ -86,20 +86,20 @@ class Statistics:
         ``pinned`` is beside what nodes want to keep. A LackingError if too little is known.
 
         Moving a detector costs something, too, once. φ counts how long an event is under way on each subscription. An
-        event that comes when a handover of s seconds has gone on for u waits for the s - u that are left; over
-        ``every`` seconds that is s² / (2 · every) per event, on all subscriptions of the detector, in and out. How much
-        is to be sent for it shows in s.
+        event that comes when a detector has stood still for u of s seconds waits for the s - u that are left; over
+        ``every`` seconds that is s² / (2 · every) per event, on all subscriptions of the detector, in and out. It
+        stands still while its state is under way, and until it has all inputs where it has come to; a great state
+        shows in that. Before and after, it runs.
         """
         if self.lacks:
             raise LackingError(f"{'; '.join(self.lacks)}.")
         subscriptions = self.subscriptions()
-        # At the first time: two round trips, to subscribe and to get the state.
-        unknown = 4 * max(self.latencies.values(), default=0.0)
+        farthest = max(self.latencies.values(), default=0.0)
         moving = {}
         for name in self.hierarchy:
             ends = sum((each.publisher == name) + (each.subscriber == name) for each in subscriptions)
-            seconds = self.handovers.get(name, unknown)
-            moving[name] = ends * seconds**2 / (2 * every)
+            still = farthest + self.handovers.get(name, 0.0)
+            moving[name] = ends * still**2 / (2 * every)
         return Problem(
             detectors={name: self.cpu.get(name, 0.0) for name in self.hierarchy},
             nodes={name: node.limit for name, node in self.nodes.items()},

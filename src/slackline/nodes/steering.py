@@ -81,7 +81,7 @@ class Steering:
         if adviser is None or move is None:
             return
         if not error:
-            self.survey.moved(move.detector, float(figures.get("seconds", 0.0)))
+            self.survey.moved(move.detector, float(figures.get("stopped_seconds", 0.0)))
         self._follow(adviser, adviser.answered(move, error, figures, now), now)
 
     def has_room(self, detector: str, now: float) -> bool:

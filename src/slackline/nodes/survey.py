@@ -100,7 +100,7 @@ class Survey:
             del self._samples[name]
 
     def moved(self, detector: str, seconds: float) -> None:
-        """A handover of a detector took so long."""
+        """A detector that has come stood still for so long at the end of its way."""
         if math.isfinite(seconds) and seconds >= 0:
             self._handovers[detector] = seconds
 

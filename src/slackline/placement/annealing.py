@@ -37,7 +37,7 @@ def descend(costs: CostTables, places: Ints, most: int) -> bool:
     loads = loads_of(costs, places)
     prices = np.empty(costs.alone.shape)
     fill_prices(costs, places, prices)
-    size, nodes = prices.shape
+    size, nodes = len(places), len(costs.limits)
     unchanged = 0
     for nth in range(most):
         one = nth % size
@@ -72,7 +72,7 @@ def typical_step(costs: CostTables, random: np.ndarray, places: Ints, tries: int
     """The mean of what a random move to another node would cost or save."""
     prices = np.empty(costs.alone.shape)
     fill_prices(costs, places, prices)
-    size, nodes = prices.shape
+    size, nodes = len(places), len(costs.limits)
     changes, known = 0.0, 0
     for _ in range(tries):
         one, to = below(random, size), below(random, nodes)
@@ -97,7 +97,7 @@ def exchange_gain(costs: CostTables, places: Ints, here: int, there: int, member
                 at = places[other]
                 if at == old:
                     continue  # both go, and stay together
-                sent, forth, back = costs.sent[entry], costs.there[entry], costs.back[entry]
+                forth, back = costs.there[entry], costs.back[entry]
                 if at != new:
                     change += forth * (costs.latencies[new, at] - costs.latencies[old, at])
                     change += back * (costs.latencies[at, new] - costs.latencies[at, old])
@@ -132,7 +132,7 @@ def anneal(
     with one that is there. Now and then two nodes exchange all they have. ``best`` is replaced by what is better;
     returns its objective.
     """
-    size, nodes = costs.alone.shape
+    size, nodes = len(places), len(costs.limits)
     loads = loads_of(costs, places)
     prices = np.empty(costs.alone.shape)
     fill_prices(costs, places, prices)

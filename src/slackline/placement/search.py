@@ -11,7 +11,7 @@ from slackline.core.check import number
 from slackline.core.errors import ConfigError
 from slackline.core.time import Now, whole
 from slackline.placement.costs import costs_of
-from slackline.placement.kernels import total
+from slackline.placement.kernels import keeps_limits, total
 from slackline.placement.packing import draw_placement, nothing_found, require_room
 from slackline.placement.problem import Ints, Placement, Problem
 from slackline.placement.solution import Improvement, Solution
@@ -43,8 +43,10 @@ class Search:
         self._start = self._allowed(start if start is not None else problem.now)
         self._now = now
         self._begun = math.nan
+        # Compiled now, before the clock is read.
         draw_placement(self.costs, self.random.copy(), self.best.copy())
         total(self.costs, self.best)
+        keeps_limits(self.costs, self.best)
 
     def _allowed(self, start: Placement) -> Ints | None:
         if set(start) != set(self.problem.detectors) or self.problem.objections(start):
@@ -90,15 +92,15 @@ class Search:
         return several, np.array([self.offer(places) for places in several])
 
     def offer(self, places: Ints) -> float:
-        """What a placement costs; it is kept if it is the best so far."""
-        value = float(total(self.costs, places))
+        """What a placement costs; it is kept if it is the best so far. Infinity if a node is overloaded."""
+        value = float(total(self.costs, places)) if keeps_limits(self.costs, places) else math.inf
         if value < self.value - LEAST * max(1.0, abs(value)):
             self.value = value
             self.best = places.copy()
             self._course.append(Improvement(self.elapsed(), value))
         return value
 
-    def solution(self) -> Solution:
+    def solution(self, bound: float | None = None) -> Solution:
         """The best that was found."""
         placement = self.problem.placement(self.best)
-        return Solution(placement, self.problem.objective(placement), self.elapsed(), tuple(self._course))
+        return Solution(placement, self.problem.objective(placement), self.elapsed(), tuple(self._course), bound)

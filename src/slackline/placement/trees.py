@@ -21,7 +21,7 @@ WAYS = 100_000
 
 
 class Subtree(NamedTuple):
-    """``least[w, k]``: what a subtree with its root on node k costs at least if it fills nodes as ``filled[w]`` says."""
+    """``least[w, k]``: what a subtree costs at least, its root on node k, if it fills nodes as ``filled[w]`` says."""
 
     filled: Ints
     least: Floats
@@ -52,8 +52,7 @@ def best_of_trees(costs: CostTables) -> Ints | None:
     for detector in order[::-1]:
         parent = parents[detector]
         hung = _hung(costs, parent, detector, steps[detector][-1])
-        merged = _merge(*steps[parent][-1], *hung, capacities)
-        steps[parent].append(Subtree(*merged))
+        steps[parent].append(Subtree(*_merge(steps[parent][-1], hung, capacities)))
     whole = steps[size][-1]
     if not len(whole.filled) or not np.isfinite(whole.least).any():
         return None
@@ -69,7 +68,7 @@ def best_of_trees(costs: CostTables) -> Ints | None:
             child = children[parent][nth - 1]
             before, after = steps[parent][nth - 1], steps[parent][nth]
             hung = _hung(costs, parent, child, steps[child][-1])
-            own, way = _split(*before, *hung, after.filled[way], after.least[way, places[parent]], places[parent])
+            own, way = _split(before, hung, after.filled[way], after.least[way, places[parent]], places[parent])
             ways[child] = way
             at = steps[child][-1].least[way] + _between(costs, parent, child)[places[parent]]
             places[child] = int(np.argmin(at))
@@ -120,7 +119,9 @@ def _hung(costs: CostTables, parent: int, child: int, subtree: Subtree) -> Subtr
 
 
 @njit(cache=True)
-def _merge(a_filled: Ints, a_least: Floats, b_filled: Ints, b_least: Floats, capacities: Ints) -> tuple[Ints, Floats]:
+def _merge(one: Subtree, another: Subtree, capacities: Ints) -> tuple[Ints, Floats]:
+    """Every way of the one with every way of the other, as far as both fit."""
+    a_filled, a_least, b_filled, b_least = one.filled, one.least, another.filled, another.least
     nodes = len(capacities)
     radix = np.ones(nodes, np.int64)
     for node in range(1, nodes):
@@ -158,10 +159,9 @@ def _merge(a_filled: Ints, a_least: Floats, b_filled: Ints, b_least: Floats, cap
 
 
 @njit(cache=True)
-def _split(
-    a_filled: Ints, a_least: Floats, b_filled: Ints, b_least: Floats, filled: Ints, least: float, node: int
-) -> tuple[int, int]:
+def _split(one: Subtree, another: Subtree, filled: Ints, least: float, node: int) -> tuple[int, int]:
     """The two ways that :func:`_merge` made one of."""
+    a_filled, a_least, b_filled, b_least = one.filled, one.least, another.filled, another.least
     found_a, found_b, nearest = -1, -1, np.inf
     for a in range(len(a_filled)):
         for b in range(len(b_filled)):

@@ -17,7 +17,7 @@ from slackline.nodes.searching import solved
 from slackline.placement import Solver
 from slackline.sim.cpu import Cpu
 from slackline.sim.links import Direction, Link, Partition
-from slackline.sim.records import Noticed, Ordered
+from slackline.sim.records import Noticed, Ordered, Searched
 from slackline.sim.station import Arrivals, HostMemory, Load, Machine, Station
 from slackline.sim.wires import Wires
 
@@ -48,6 +48,7 @@ class Network(Wires):
         self._seed = seed
         self._solver = solver
         self.orders: list[Ordered] = []
+        self.searches: list[Searched] = []
 
     # What there is.
 
@@ -276,6 +277,7 @@ class Network(Wires):
     def _search(self, station: Station, search: SearchOrder) -> None:
         """Carry out a search; the node hears of it when it has taken its time."""
         machine, steps = station.machine, count()
+        self.searches.append(Searched(self.now, station.name, search.problem))
         solution = solved(search, lambda: next(steps) * SEARCH_STEP, self._solver)
 
         def tell() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from slackline.nodes.actions import Notice
+from slackline.placement import Problem
 
 
 class Noticed(NamedTuple):
@@ -34,3 +35,11 @@ class Ordered(NamedTuple):
     detector: str
     to: str
     request: str
+
+
+class Searched(NamedTuple):
+    """A node wanted a better placement to be searched for, for this problem."""
+
+    at: float
+    by: str
+    problem: Problem

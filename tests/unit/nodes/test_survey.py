@@ -60,8 +60,8 @@ def test_moving_costs_what_a_handover_delays_until_the_next_search() -> None:
     survey.moved("High", 0.5)
     survey.moved("Top", math.inf)  # nobody can have measured that
     problem = survey.statistics(network.at).problem(every=10.0)
-    assert problem.moving["High"] == pytest.approx(2 * 0.5**2 / 20)
-    assert problem.moving["Top"] == pytest.approx(1 * 0.04**2 / 20)  # two round trips of 20 ms
+    assert problem.moving["High"] == pytest.approx(2 * (0.5 + 0.01) ** 2 / 20)
+    assert problem.moving["Top"] == pytest.approx(1 * 0.01**2 / 20)  # while its state is under way
 
 
 def test_the_window_forgets_what_was_before() -> None:
