@@ -142,6 +142,10 @@ def node(
     limit: Annotated[
         float, typer.Option(help="The share of a core that detectors may use here, when it is decided.", min=0.0)
     ] = NodeSettings().limit,
+    shed: Annotated[
+        bool,
+        typer.Option("--shed", help="Give detectors to others before those here need more than --limit."),
+    ] = False,
     stays: Annotated[
         str, typer.Option(help="Detectors that are to run here and nowhere else, with commas between them.")
     ] = "",
@@ -188,6 +192,7 @@ def node(
             checkpoint_every=None if folder is None else checkpoint_every,
             optimise=optimise,
             limit=limit,
+            sheds=shed,
             stays=tuple(_chosen("stays", stays, hierarchy.names, False)),
         ),
         engine=_options(engine or []),

@@ -44,6 +44,8 @@ class Shedding:
         self._every = beat
         self._demands: dict[str, Demand] = {}
         self._statistics: Statistics | None = None
+        # By detector, the CPU that it needs at the end of the forecast; when that is.
+        self._then: dict[str, float] = {}
         self._until = 0.0
         # What was ordered and not answered, and what was promised to others and has not come: by detector, since when.
         self._leaving: dict[str, Move] = {}
@@ -60,9 +62,9 @@ class Shedding:
     def beat(self, statistics: Statistics, now: float) -> Advice:
         """Look, and give something away if that is due."""
         self._watch(statistics, now)
-        self._learn(statistics)
         # What cannot be decided at the next beat, because its handover would come too late, is decided now.
         self._until = now + self._every + self._handover(statistics)
+        self._learn(statistics)
         self._settle()
         if statistics.lacks or self.name not in statistics.nodes:
             return Advice()
@@ -80,9 +82,14 @@ class Shedding:
         return Advice()
 
     def has_room(self, detector: str, now: float) -> bool:
-        """Whether a detector may come, as far as is known here; if so, it is reckoned with from now on."""
+        """Whether a detector may come, as far as is known here; if so, it is reckoned with from now on.
+
+        Who offers it has reckoned with all that is here, but not with what was promised to others since. So if there
+        is such, it must fit below the lower mark; else below the limit, for two do not measure quite the same.
+        """
         known = None if self._statistics is None else self._statistics.nodes.get(self.name)
-        if known is not None and self._load(self.name) + self._need(detector) > known.limit:
+        mark = math.inf if known is None else known.limit * (LOWER if self._coming else 1.0)
+        if self._load(self.name) + self._need(detector) > mark:
             return False
         self._coming[detector] = now
         return True
@@ -90,14 +97,18 @@ class Shedding:
     # What is known.
 
     def _learn(self, statistics: Statistics) -> None:
-        """One more look at every detector. Rates are means over a window, and so of its middle."""
+        """One more look at every detector. Rates are means over a window, and so of its middle.
+
+        Of who has just come there are only old figures; a look at those would end its trend.
+        """
         self._statistics = statistics
         for name in statistics.runs:
             cpu, processed = statistics.cpu.get(name), statistics.processed.get(name, 0.0)
-            if cpu is not None:
+            if cpu is not None and name not in statistics.arrived:
                 events = sum(statistics.events.get(kind, 0.0) for kind in set(statistics.hierarchy[name].listens))
                 cost = cpu / processed if processed > 0 else None
                 self._demands.setdefault(name, Demand()).look(statistics.at - WINDOW / 2, events, cost)
+        self._then = {name: demand.at(self._until) for name, demand in self._demands.items()}
 
     def _watch(self, statistics: Statistics, now: float) -> None:
         """Who has moved since the last look?"""
@@ -128,15 +139,15 @@ class Shedding:
 
     def _need(self, detector: str) -> float:
         demand = self._demands.get(detector)
-        return 0.0 if demand is None else max(demand.now, demand.at(self._until))
+        return 0.0 if demand is None else max(demand.now, self._then[detector])
 
     def _load(self, node: str) -> float:
         """The most that a node needs between now and then, with all that is on its way as if it were there."""
-        assert self._statistics is not None
-        where = {**self._statistics.runs, **{name: move.to for name, move in self._leaving.items()}}
+        runs = {} if self._statistics is None else self._statistics.runs
+        where = {**runs, **{name: move.to for name, move in self._leaving.items()}}
         where |= dict.fromkeys(self._coming, self.name)
-        demands = [self._demands[name] for name, runs in where.items() if runs == node and name in self._demands]
-        return max(sum(each.now for each in demands), sum(each.at(self._until) for each in demands))
+        here = [name for name, at in where.items() if at == node and name in self._demands]
+        return max(sum(self._demands[name].now for name in here), sum(self._then[name] for name in here))
 
     # What is to be done.
 

@@ -56,7 +56,8 @@ STEADY = {"Speeds": 700e-6, "Distances": 700e-6, "Shape": 700e-6}
 def positions(seed: int = 7, quiet: float = QUIET) -> pa.Table:
     """In arrival order: ``arrival`` and ``ts`` (microseconds), ``type``, ``source``, ``seq``, ``player``, ``x``, ``y``.
 
-    The corner is given after ``quiet`` seconds. Positions take 5 to 45 ms, and overtake those of others.
+    The corner is given after ``quiet`` seconds. Half of the players are located at once, then the other
+    half. Positions take 5 to 95 ms, and overtake those of others.
     """
     rng = np.random.default_rng([seed, 13])
     count = int((quiet + OVER) * RATE)
@@ -64,8 +65,8 @@ def positions(seed: int = 7, quiet: float = QUIET) -> pa.Table:
     names = ("arrival", "ts", "seq", "player", "x", "y")
     parts: list[tuple[Any, ...]] = []
     for player in range(PLAYERS + 1):
-        ts = np.arange(count, dtype=np.int64) * (PER_SECOND // RATE) + player * (PER_SECOND // RATE) // (PLAYERS + 1)
-        arrival = in_order(ts, rng.integers(5_000, 45_000, count))
+        ts = (2 * np.arange(count, dtype=np.int64) + player % 2) * (PER_SECOND // RATE // 2)
+        arrival = in_order(ts, rng.integers(5_000, 95_000, count))
         way = _way(rng, player, turns[player], ts / PER_SECOND - quiet)
         parts.append((arrival, ts, np.arange(count), np.full(count, player), *way))
     columns = dict(zip(names, (np.concatenate(each) for each in zip(*parts, strict=True)), strict=True))
@@ -251,12 +252,15 @@ class Referee(Costly):
         yield event.derive("whistle", kind=event["kind"], player=event["player"], number=self.found)
 
 
-def hierarchy(work: Work) -> Hierarchy:
-    """All detectors; each tells ``work`` what it costs."""
+def hierarchy(work: Work, secure: bool = False) -> Hierarchy:
+    """All detectors; each tells ``work`` what it costs. ``secure``: nothing gets lost if a host is taken for dead."""
     watches = [Watch(name, side, work) for side in SIDES for name in WATCHES]
     steady = [Steady(name, work, cost) for name, cost in STEADY.items()]
     verdicts = [Verdict(side, work) for side in SIDES]
-    return Hierarchy([Areas(work), *steady, *watches, *verdicts, Referee(work)], clock="position")
+    detectors = [Areas(work), *steady, *watches, *verdicts, Referee(work)]
+    for detector in detectors if secure else ():
+        detector.secure = detector.listens  # type: ignore[misc]
+    return Hierarchy(detectors, clock="position")
 
 
 #: Where detectors run at first: a penalty area each for two hosts, and where positions enter the third.

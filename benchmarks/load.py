@@ -1,0 +1,127 @@
+"""A corner kick: the load of one host of three rises well above what it can do, with and without shedding.
+
+    slackline bench load --json
+
+The story of [Thesis, 6.3], in the simulated network with simulated processors (``slackline.sim.corner_kick``): 25 s of
+play in midfield, then 17 players and the ball go into the penalty area that n1 watches. Six detectors there cost the
+more the more players there are, and need 1.4 of a core together with what else n1 does, for 12 s; n2 and n3 have little
+to do. Then it is over. Limit of each host: 0.8.
+
+An answer is **misdetected** if it is wrong, missing, or known more than a second (``deadline_s``) later than in a
+network with ample CPU: a flag or a camera that moves when the scene is over is of no use to anybody, and a second is
+far more than anything here takes while no host is behind (``longest_delay_with_s``). Answers are all that any detector
+finds. The figures are those of ``auto``, as users run it. There, order never breaks, and answers just come later and
+later; until the others take the host for dead, and keep nothing for it any more. ``slack`` has the same under the
+papers' policy, where K is measured, and events that come later than K are lost for who listens to them.
+
+``peak_load_*``       the greatest share of a second that any host has worked.
+``moves``             handovers that shedding has ordered; ``most_moves`` of one detector.
+``longest_above``     for how many seconds in a row a host was above its limit.
+``net_equal``         with shedding, all detectors find what one engine finds, in the same order.
+``rules``             whether the above is as it should be: 0 misdetections, above the limit for one second at most, no
+                      detector moved more than twice.
+
+``--live``: the same with three processes on this machine and detectors that burn CPU, see ``_live_load.py``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json as jsonlib
+import math
+from collections import Counter
+from itertools import groupby
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+
+from slackline.sim.corner_kick import QUIET, positions
+from slackline.sim.corner_play import Play, alone, play
+
+SEED, LIMIT = 7, 0.8
+DEADLINE = 1.0
+WAYS = ("ample", "without", "with")
+
+
+def plays(policy: str, seed: int = SEED, quiet: float = QUIET) -> dict[str, Play]:
+    """A corner kick with ample CPU, and without and with shedding: answers, load by second, moves with their times."""
+    table = positions(seed, quiet)
+    return {
+        way: play(table, policy=policy, sheds=way == "with", limit=LIMIT, speed=math.inf if way == "ample" else 1.0)
+        for way in WAYS
+    }
+
+
+def peak(shown: Play) -> float:
+    """The greatest load of any host."""
+    return max(max(loads) for loads in shown.loads.values())
+
+
+def longest_above(shown: Play, limit: float = LIMIT) -> int:
+    """For how many seconds in a row some host was above its limit."""
+    spells = [
+        sum(1 for _ in spell)
+        for loads in shown.loads.values()
+        for above, spell in groupby(loads, lambda x: x > limit)
+        if above
+    ]
+    return max(spells, default=0)
+
+
+def figures_of(shown: dict[str, Play]) -> dict[str, Any]:
+    """What came of a corner kick under one policy."""
+    ample, without, shed = (shown[way] for way in WAYS)
+    return {
+        "misdetections_without": without.misdetections(ample, DEADLINE),
+        "misdetections_with": shed.misdetections(ample, DEADLINE),
+        "peak_load_without": round(peak(without), 3),
+        "peak_load_with": round(peak(shed), 3),
+        "moves": len(shed.moves),
+        "most_moves": max(Counter(move.detector for move in shed.moves).values(), default=0),
+        "longest_above_without_s": longest_above(without),
+        "longest_above_with_s": longest_above(shed),
+        "longest_delay_without_s": round(max(without.delays(ample)), 3),
+        "longest_delay_with_s": round(max(shed.delays(ample)), 3),
+        "late_without": without.late,
+        "late_with": shed.late,
+    }
+
+
+def run(seed: int = SEED, quiet: float = QUIET, silent: bool = True) -> dict[str, Any]:
+    """Measure. Returns the figures."""
+    with Progress(console=Console(stderr=True), transient=True, disable=silent) as bar:
+        task = bar.add_task("one engine", total=3)
+        single = alone(positions(seed, quiet))
+        bar.update(task, advance=1, description="three hosts, auto")
+        auto = plays("auto", seed, quiet)
+        bar.update(task, advance=1, description="three hosts, slack")
+        slack = figures_of(plays("slack", seed, quiet))
+    figures = figures_of(auto)
+    return {
+        **figures,
+        "net_equal": auto["with"].found() == single,
+        "answers": len(auto["ample"].answers),
+        "limit": LIMIT,
+        "deadline_s": DEADLINE,
+        "rules": figures["misdetections_with"] == 0
+        and figures["longest_above_with_s"] <= 1
+        and figures["most_moves"] <= 2,
+        "slack": slack,
+    }
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="slackline bench load", description=__doc__.split("\n")[0])
+    parser.add_argument("--json", action="store_true", help="print one JSON object only")
+    parser.add_argument("--seed", type=int, default=SEED, help="which corner kick, 7 unless given")
+    given = parser.parse_args(argv)
+    figures = run(given.seed, silent=given.json)
+    print(jsonlib.dumps(figures) if given.json else "\n".join(f"{name:28} {value}" for name, value in figures.items()))
+    return 0
+
+
+if __name__ == "__main__":
+    import sys
+
+    raise SystemExit(main(sys.argv[1:]))
