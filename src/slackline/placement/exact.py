@@ -37,7 +37,7 @@ class Exact:
     it (beyond some 100 detectors on 12 nodes) get the bound of :mod:`slackline.placement.bounds`, and the placement
     that there was.
 
-    What is found in a given time may differ from one run to the next; an optimum that is proven does not, in its cost.
+    The bound is lowered by what rounding may have added. What is found in a given time may differ from one run to the next; an optimum that is proven does not, in its cost.
 
     >>> problem = Problem({"a": 1, "b": 1}, {"m": 2, "n": 2}, (("a", "b", 10),), {("m", "n"): 0.5}, pinned={"a": "n"})
     >>> solution = Exact().solve(problem, seconds=60, seed=1)
@@ -67,7 +67,7 @@ class Exact:
                 search.offer(search.another())
         if math.isinf(search.value):
             raise nothing_found(problem)
-        return search.solution(min(bound, search.value))
+        return search.solution(min(bound, search.value) * (1 - ROUNDING))
 
     @staticmethod
     def _cp_sat(search: Search, seed: int) -> float:
