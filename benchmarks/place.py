@@ -16,6 +16,10 @@ solver's: the optimum of the phases, by dynamic programming, and of 30x6, by CP-
 ``order`` has, for each solver of the thesis, its mean cost over the optimum of both phases: after 3 s, and after as
 many generations as in the thesis (35,000, 27,000 and 25,000; of the cuckoo search it says no number: 35,000), where the
 thesis' own figures, in its network and measured as mean latency, are beside.
+
+``phases`` has what running nodes make of a change of phase in a simulated network (``sim/phase_play.py``): a master,
+with all moves at once or step by step, and neighbours without one; over the optimum, before, after the first search
+that knows nothing of what was before, and at the end of the 60 s. Not with ``--quick``: it takes minutes.
 """
 
 from __future__ import annotations
@@ -38,6 +42,7 @@ from slackline.placement.genetic import Genetic
 from slackline.placement.solvers import OF_THE_THESIS
 from slackline.placement.swarm import Swarm
 from slackline.sim.hierarchies import generated_problem, thesis_phases
+from slackline.sim.phase_play import phase_rows
 
 SEED = 7
 #: How many seeds the default has, and how many each other solver has.
@@ -86,7 +91,7 @@ def run(quick: bool = False, quiet: bool = True) -> dict[str, Any]:
     todo = cases(quick)
     runs: list[dict[str, Any]] = []
     with Progress(console=Console(stderr=True), transient=True, disable=quiet) as bar:
-        task = bar.add_task("", total=sum(2 + case.seeds + len(OF_THE_THESIS) * case.others for case in todo) + 1)
+        task = bar.add_task("", total=sum(2 + case.seeds + len(OF_THE_THESIS) * case.others for case in todo) + 2)
 
         def step(what: str) -> None:
             bar.update(task, advance=1, description=what)
@@ -95,7 +100,9 @@ def run(quick: bool = False, quiet: bool = True) -> dict[str, Any]:
             runs += measured(case, step)
         step("the thesis' generations")
         order = in_order(runs, {case.name: case.problem for case in todo}, 500 if quick else None)
-    return {"default": DEFAULT, "runs": runs, "order": order}
+        step("nodes that decide by themselves")
+        changes = [] if quick else phases()
+    return {"default": DEFAULT, "runs": runs, "order": order, "phases": changes}
 
 
 def measured(case: Case, step: Callable[[str], None]) -> list[dict[str, Any]]:
@@ -148,6 +155,16 @@ def in_order(
     return found
 
 
+def phases() -> list[dict[str, Any]]:
+    """What nodes make of a change of phase, by themselves (``sim/phase_play.py``)."""
+    both = thesis_phases()
+    first, second = (
+        each.mean_latency(solver_of("exact").solve(each, seconds=PROOF, seed=0).placement)
+        for each in (both.first, both.second)
+    )
+    return phase_rows((first, second))
+
+
 def show(figures: dict[str, Any]) -> None:
     """Tables for people."""
     console = Console()
@@ -168,6 +185,27 @@ def show(figures: dict[str, Any]) -> None:
         table.add_column(title, justify="right")
     for name, order in figures["order"].items():
         table.add_row(name, *(f"{order[key]:.2f}" for key in ("by_time", "by_generations", "thesis")))
+    console.print(table)
+    if not figures["phases"]:
+        return
+    table = Table(title="running nodes after a change of phase, over the optimum", title_justify="left")
+    for title in (
+        "way",
+        "phase",
+        "before",
+        "after the first search",
+        "at the end",
+        "within 1.05 after",
+        "moves of all",
+    ):
+        table.add_column(title, justify="right")
+    for row in figures["phases"]:
+        searched, good = row["after_first_search"], row["good_after_s"]
+        table.add_row(
+            row["way"], str(row["phase"]), f"{row['first_ms'] / row['optimum_ms']:.2f}",
+            "" if searched is None else f"{searched:.3f}", f"{row['at_the_end']:.3f}",
+            "" if good is None else f"{good:.0f} s", str(row["moves"]),
+        )  # fmt: skip
     console.print(table)
 
 

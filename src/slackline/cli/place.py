@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -79,7 +80,12 @@ def place(
     """  # fmt: skip
     if dry_run and watch:
         raise ConfigError("--dry-run and --watch: one moves nothing, the other keeps moving; give one of them.")
-    solver_of(solver)  # wrong or not installed: say so before anything else
+    solver_of(solver)  # a wrong one is told before anything else, as is an extra that is missing
+    page: Callable[[PlacementStory], str] | None = None
+    if html is not None:
+        from slackline.report.placement import placement_page
+
+        page = placement_page
     credentials = Credentials.of(secret_file, tls_cert, tls_key, tls_ca)
     master = Master(every=every, seconds=seconds, seed=seed, solver=solver, together=together, pinned=_pins(pin or []))
     shown = _Shown(solver, dry_run, as_json, watch)
@@ -95,10 +101,8 @@ def place(
         typer.echo(json.dumps(_figures(decision, solver, placing.moves), indent=2))
     elif not watch:
         shown.end(placing.moves)
-    if html is not None:
-        from slackline.report.placement import placement_page  # which needs the extra 'report'
-
-        html.write_text(placement_page(_story(decision, solver, seconds, seed, placing)), "utf-8")
+    if html is not None and page is not None:
+        html.write_text(page(_story(decision, solver, seconds, seed, placing)), "utf-8")
         _say(f"the page is in {html}")
     if not watch and any(move.error for move in placing.moves):
         raise typer.Exit(FAILED)
