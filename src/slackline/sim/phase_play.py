@@ -79,12 +79,12 @@ def passing(cpu: Cpu) -> sl.Hierarchy:
 
 @dataclass
 class Course:
-    """Where the detectors were, look by look, when searches began, and how many moves there were."""
+    """Where the detectors were, look by look; when searches began, detectors had moved, and some had to go back."""
 
     seconds: list[tuple[float, dict[str, str]]]
     searches: list[float]
-    moves: int
-    taken_back: int
+    moves: list[float]
+    taken_back: list[float]
 
 
 def played(settings: NodeSettings, phases: int, seed: int, solver: Solver | None = None) -> Course:
@@ -121,13 +121,11 @@ def played(settings: NodeSettings, phases: int, seed: int, solver: Solver | None
     for nth in range(int(end / LOOK)):
         network.at(nth * LOOK, look)
     network.run(until=end)
-    said = [noticed.notice.text for noticed in network.notices]
-    return Course(
-        seconds,
-        [searched.at for searched in network.searches],
-        sum("has come from" in text for text in said),
-        sum("goes back" in text for text in said),
+    moves, taken_back = (
+        [noticed.at for noticed in network.notices if words in noticed.notice.text]
+        for words in ("has come from", "goes back")
     )
+    return Course(seconds, [searched.at for searched in network.searches], moves, taken_back)
 
 
 def _event(at: float) -> sl.Event:
@@ -171,8 +169,8 @@ def _rows(
             "at_the_end": ratios[-1][1],
             "good_after_s": next((at - start for at, ratio in ratios if ratio <= GOOD), None),
             "searches": len(searches),
-            "moves": course.moves,
-            "taken_back": course.taken_back,
+            "moves": sum(start <= at < end for at in course.moves),
+            "taken_back": sum(start <= at < end for at in course.taken_back),
         }
 
 
