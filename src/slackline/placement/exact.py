@@ -88,11 +88,11 @@ class Exact:
         solver.parameters.random_seed = seed % 2**31
         solver.parameters.linearization_level = 2
 
-        class Watch(cp_model.CpSolverSolutionCallback):
+        class FoundByCpSat(cp_model.CpSolverSolutionCallback):
             def on_solution_callback(self) -> None:
                 search.offer(_places(at, self.boolean_value))
 
-        status = solver.solve(model, Watch())
+        status = solver.solve(model, FoundByCpSat())
         if status == cp_model.INFEASIBLE:
             raise _proven(search.problem)
         return max(0.0, float(solver.best_objective_bound) * unit)
