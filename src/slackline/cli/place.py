@@ -22,7 +22,7 @@ from slackline.hosts.placing import Placing
 from slackline.hosts.secret import Credentials
 from slackline.nodes.master import Decision, Master
 from slackline.placement import Problem
-from slackline.placement.changes import Change, changes
+from slackline.placement.changes import PlacementChange, changes
 from slackline.placement.solvers import DEFAULT, SOLVERS, solver_of
 from slackline.placement.story import MoveMade, PlacementStory
 
@@ -88,7 +88,7 @@ def place(
         page = placement_page
     credentials = Credentials.of(secret_file, tls_cert, tls_key, tls_ca)
     master = Master(every=every, seconds=seconds, seed=seed, solver=solver, together=together, pinned=_pins(pin or []))
-    shown = _Shown(solver, dry_run, as_json, watch)
+    shown = _Printer(solver, dry_run, as_json, watch)
     placing = Placing(Address.of(at), credentials, master, say=_say, decided=shown.decided)
     try:
         asyncio.run(placing.watch() if watch else _once(placing, dry_run))
@@ -130,7 +130,7 @@ def _say(text: str) -> None:
     typer.echo(f"slackline: {text}", err=True)
 
 
-class _Shown:
+class _Printer:
     """Prints decisions."""
 
     def __init__(self, solver: str, dry_run: bool, as_json: bool, watch: bool) -> None:
@@ -176,7 +176,7 @@ def _count(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
-def _changes(decision: Decision) -> list[Change]:
+def _changes(decision: Decision) -> list[PlacementChange]:
     """What moves, the greatest gain first."""
     return changes(decision.problem, _after(decision))
 
@@ -186,7 +186,7 @@ def _after(decision: Decision) -> dict[str, str]:
     return {**decision.problem.now, **moved}
 
 
-def _table(found: list[Change]) -> Table:
+def _table(found: list[PlacementChange]) -> Table:
     table = Table(title="What moves", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in ("detector", "from", "to"):
         table.add_column(heading, overflow="fold")

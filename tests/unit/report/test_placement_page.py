@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from slackline.placement import Improvement, Problem, Subscription
-from slackline.placement.changes import Change
+from slackline.placement.changes import PlacementChange
 from slackline.placement.story import LoadSample, MoveMade, PlacementStory
 from slackline.report.placement import MOST_NODES, placement_page
 
@@ -22,7 +22,7 @@ STORY = PlacementStory(
     PROBLEM,
     before={"Low": "n2", "High": "n2"},
     after={"Low": "n1", "High": "n2"},
-    changes=(Change("Low", "n2", "n1", 0.01, "nearer to a"),),
+    changes=(PlacementChange("Low", "n2", "n1", 0.01, "nearer to a"),),
     courses={"local": (Improvement(0.01, 0.5),), "genetic": (Improvement(0.02, 0.7),)},
     solver="local",
     bound=0.4,
