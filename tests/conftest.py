@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -21,6 +22,18 @@ settings.register_profile("quick", settings.get_profile("default"), max_examples
 # While something is broken: the first failing world, not the smallest.
 settings.register_profile("first", settings.get_profile("default"), phases=[Phase.generate], report_multiple_bugs=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+#: Rooms whose tests start processes that wait for each other, or install packages.
+ALONE = ("hosts", "packaging")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What wants the machine for itself says so; the rest of the tests may run side by side."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.get_closest_marker("spark") or any(here / room in item.path.parents for room in ALONE):
+            item.add_marker(pytest.mark.alone)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -54,7 +54,7 @@ def test_order_of_fields_does_not_matter() -> None:
     ("value", "where"),
     [
         ({1, 2}, "hit.v is a builtins.set"),
-        (object(), "builtins.object"),
+        (..., "builtins.ellipsis"),
         ([1, {"w": 1j}], r"hit.v\[1\].w"),
         ("\ud800", "hit"),
     ],

@@ -78,7 +78,7 @@ def test_a_push_without_wall_times_keeps_the_last(form: str) -> None:
 
 
 BAD = [
-    True, -1, 2**62 + 1, 1.5, float("nan"), float("inf"), "70", b"70", {"now": 70}, {70}, object(),
+    True, -1, 2**62 + 1, 1.5, float("nan"), float("inf"), "70", b"70", {"now": 70}, {70}, ...,
     [1, 2], [1, 2, 3, 4], [1, True, 2], [1, -2, 3], [1, 2.5, 3], [1.0, float("nan"), 3.0], [1, "2", 3], [1, 2**63, 3],
     [1, 2**80, 3], ["a"] * 3, [[1], [2], [3]], np.zeros((3, 1), dtype=np.int64), np.array([1, 2, 3], dtype="M8[ms]"),
     np.array([1, 2, 2**63], dtype=np.uint64), pa.array([True, False, True]), pa.array([1, 2**62 + 1, 3]), pa.array([1]),
