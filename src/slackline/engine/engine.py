@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +25,7 @@ from slackline.engine.stepwise import Stepwise
 from slackline.engine.times import Ints, times_of
 from slackline.ordering import checked
 from slackline.ordering.constants import FOREVER, NEVER
+from slackline.running.pause import Pause
 from slackline.speculation.config import Speculation
 
 STATE_KIND = "engine"
@@ -62,6 +63,8 @@ class Engine(Assembly):
                      (:meth:`news`, :meth:`receive`, :meth:`detach`, :meth:`attach`).
     ``sensors``      the sensor types that enter here; all, unless some enter other engines and come by :meth:`receive`.
                      If given, an event is late where it enters, once for all detectors, if its type has gone on.
+    ``pause``        a :class:`~slackline.Pause`: under overload hold up detectors that can wait; it takes ``now``. An
+                     event is late where it enters then, once for all detectors, as if ``sensors`` were given.
     ``skew``         sources whose clocks are off: ``"report"`` them, or ``"correct"`` their time stamps; None: neither.
 
     >>> class Hits(Detector):
@@ -100,12 +103,13 @@ class Engine(Assembly):
         detectors: Iterable[str] | None = None,
         sensors: Iterable[str] | None = None,
         skew: str | None = None,
+        pause: Pause | None = None,
         calibration: CalibrationLike = None,
     ) -> None:
         options = Options(
             policy=policy, margin=margin, window=window, timeout=timeout, warmup=warmup, late=late, on_error=on_error,
             max_jump=max_jump, max_buffered=max_buffered, overflow=overflow, speculation=speculation,
-            late_target=late_target, skew=skew, calibration=calibration_of(calibration),
+            late_target=late_target, skew=skew, pause=pause, calibration=calibration_of(calibration),
         )  # fmt: skip
         self._start(hierarchy, options, now, detectors, sensors)
 
@@ -129,13 +133,7 @@ class Engine(Assembly):
         if self._limit.is_full:
             self._limit.refuse_unless_clock(arrivals)
         times = None if now is None else times_of(now, len(arrivals))
-        if not callable(self._now):
-            return self._push(arrivals, times)
-        start = self._now()
-        try:
-            return self._push(arrivals, times)
-        finally:
-            self._lookahead.worked(self._topology.parts, start, self._now())
+        return self._push(arrivals, times) if self._now is None else self._timed(lambda: self._push(arrivals, times))
 
     def worked(self, start: float, stop: float) -> float | None:
         """For a host that measures by itself (``now="host"``): its work went on from start to stop.
@@ -145,6 +143,21 @@ class Engine(Assembly):
         """
         return self._lookahead.worked(self._topology.parts, start, stop)
 
+    def _timed(self, work: Callable[[], list[Output]]) -> list[Output]:
+        """Do some work; how long it takes says how much may be done next."""
+        if not callable(self._now):
+            return work()
+        start = self._now()
+        if self._governor is not None:
+            self._governor.begin(start)
+        try:
+            return work()
+        finally:
+            stop = self._now()
+            self._lookahead.worked(self._topology.parts, start, stop)
+            if self._governor is not None:
+                self._governor.end(start, stop)
+
     def _push(self, arrivals: list[Event] | pa.Table, times: Ints | None) -> list[Output]:
         self._limit.count(len(arrivals))
         if isinstance(arrivals, pa.Table):
@@ -153,10 +166,14 @@ class Engine(Assembly):
         else:
             self._stepwise.push_all(arrivals, times)
         if times is not None and len(times) > len(arrivals):
-            way: Columnar | Stepwise = self._columnar if self._topology.has_rows else self._stepwise
-            way.wait_until(int(times[-1]))
+            self._way.wait_until(int(times[-1]))
             self._intake.pass_time(int(times[-1]), NEVER, self._intake.clk)
         return self._finish()
+
+    @property
+    def _way(self) -> Columnar | Stepwise:
+        """How to go on where nothing arrives."""
+        return self._columnar if self._topology.has_rows else self._stepwise
 
     @exclusive
     def close(self) -> list[Output]:
@@ -167,6 +184,8 @@ class Engine(Assembly):
         if self._closed:
             return []
         self._closed = True
+        if self._governor is not None:
+            self._governor.open()
         return self._flush()
 
     def _flush(self) -> list[Output]:
@@ -178,6 +197,11 @@ class Engine(Assembly):
         else:
             self._stepwise.flush()
         return self._finish()
+
+    @property
+    def held(self) -> int:
+        """How many events wait for detectors that are held up. ``push([])`` lets them go on, when there is time."""
+        return sum(len(part.backlog) for part in self._topology.parts)
 
     @exclusive
     def flush(self, reason: str) -> list[Output]:
@@ -193,6 +217,8 @@ class Engine(Assembly):
     def _finish(self) -> list[Output]:
         """Collect the outputs of a push; raise what went wrong in it."""
         topology, intake, limit = self._topology, self._intake, self._limit
+        if any([part.backlog and part.allowed for part in topology.parts]):
+            self._way.go_on()
         outputs = self._outbox.take()
         limit.count(len(outputs))
         if self._options.overflow == "release" and limit.is_passed():
@@ -225,7 +251,8 @@ class Engine(Assembly):
 
         Of each type, news must come in the order in which it was given, from whoever gave it, and once.
         """
-        return self._hear(telling.checked_news(self._topology, news))
+        heard = telling.checked_news(self._topology, news)
+        return self._hear(heard) if self._now is None else self._timed(lambda: self._hear(heard))
 
     def _hear(self, heard: telling.Heard) -> list[Output]:
         self._limit.count(sum(map(len, heard.rows)) + sum(len(item.events) for item in heard.items))
@@ -242,7 +269,8 @@ class Engine(Assembly):
 
         When all have ended, wherever they enter, everything that waits goes on.
         """
-        return self._end(telling.checked_entering(self._topology, types))
+        ended = telling.checked_entering(self._topology, types)
+        return self._end(ended) if self._now is None else self._timed(lambda: self._end(ended))
 
     def _end(self, types: Iterable[str]) -> list[Output]:
         clk = self._intake.clk
@@ -300,7 +328,7 @@ class Engine(Assembly):
         state = {
             "options": self._options.plain(),
             "hierarchy": list(self.hierarchy.names),
-            "sensors": self._topology.named,
+            "sensors": None if self._topology.alone else self._topology.named,
             "closed": self._closed,
             "topology": self._topology.state(),
             "intake": self._intake.state(),

@@ -48,6 +48,7 @@ class LookAhead:
         #: Per detector, by id: what was announced and is not final yet.
         self.early: dict[str, dict[str, Early]] = {}
         self.accounts: dict[str, Account] = {}
+        self._adaptive: set[str] = set()  # those whose α is set from load
         self.controller = Controller()
         self.load = Load()
 
@@ -55,11 +56,24 @@ class LookAhead:
         """A part may look ahead from now on."""
         if isinstance(part.runner, SpeculativeRunner):
             self.early.setdefault(part.name, {})
+            if isinstance(part.runner.options.alpha, str):
+                self._adaptive.add(part.name)
             self.accounts.setdefault(part.name, Account())
             part.runner.retraction.above = sum(part.name in below for below in self.hierarchy.below.values())
 
+    def rein_in(self) -> bool:
+        """There is too much to do: where α is set from load, look no further than what is certain.
+
+        Whether that is new; if not, it does not help.
+        """
+        if not self._adaptive or self.controller.alpha >= 1:
+            return False
+        self.controller.adapt(1.0)
+        return True
+
     def leave(self, name: str) -> None:
         """A part has gone."""
+        self._adaptive.discard(name)
         self.early.pop(name, None)
         self.accounts.pop(name, None)
 
@@ -103,9 +117,9 @@ class LookAhead:
             ahead: list[Event] = []
             gone: frozenset[str] = frozenset()
             if isinstance(runner, SpeculativeRunner):  # else it did once, and what it announced then is settled
-                limit = self.early_horizon(part, clk)
-                pieces = _pending(part.unit, limit, tentative, position)
-                part.timed(partial(runner.ahead, pieces, taken_back))
+                if not part.holds:  # else it is not even where its horizon is
+                    pieces = _pending(part.unit, self.early_horizon(part, clk), tentative, position)
+                    part.timed(partial(runner.ahead, pieces, taken_back))
                 gone = runner.settle([output.event for output in mine])
                 ahead = runner.tentative()
             for event in ahead:
