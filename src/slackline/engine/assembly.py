@@ -85,6 +85,7 @@ class Assembly:
             lookahead.join(part)
             if self._governor is not None:
                 self._governor.join(part)
+        self._may_be_behind = self._governor is not None or any(part.backlog for part in topology.parts)
         self._outbox.export(topology.told_elsewhere())
         self._stepwise.fall_behind()
         self._limit.look_again()

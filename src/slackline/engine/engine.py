@@ -57,8 +57,8 @@ class Engine(Assembly):
     ``speculation``  let detectors run ahead: a :class:`~slackline.Speculation` for all of them, or one per detector,
                      by name; detectors that are not named wait.
     ``calibration``  the delays to start from: the file that ``slackline calibrate`` wrote, or its content.
-    ``now``          wall time in seconds, by which ``Speculation(alpha="auto")`` learns how busy the process is:
-                     ``time.monotonic``, say; ``"host"`` if the caller tells by :meth:`worked`.
+    ``now``          wall time in seconds, by which ``Speculation(alpha="auto")`` and ``pause`` learn how busy the
+                     process is: ``time.monotonic``, say; ``"host"`` if the caller tells by :meth:`worked`.
     ``detectors``    which detectors of the hierarchy run here; all, unless others run in other engines
                      (:meth:`news`, :meth:`receive`, :meth:`detach`, :meth:`attach`).
     ``sensors``      the sensor types that enter here; all, unless some enter other engines and come by :meth:`receive`.
@@ -138,10 +138,13 @@ class Engine(Assembly):
     def worked(self, start: float, stop: float) -> float | None:
         """For a host that measures by itself (``now="host"``): its work went on from start to stop.
 
-        ``alpha="auto"`` is set from this, for the pushes to come. In seconds of a wall clock that outlives :meth:`save`
+        ``alpha="auto"`` and who is held up are set from this, for the pushes to come. In seconds of a wall clock that outlives :meth:`save`
         where the engine does. Returns the busy factor when an interval has passed, None otherwise.
         """
-        return self._lookahead.worked(self._topology.parts, start, stop)
+        busy = self._lookahead.worked(self._topology.parts, start, stop, self.held > 0)
+        if self._governor is not None:
+            self._governor.worked(start, stop)
+        return busy
 
     def _timed(self, work: Callable[[], list[Output]]) -> list[Output]:
         """Do some work; how long it takes says how much may be done next."""
@@ -154,7 +157,7 @@ class Engine(Assembly):
             return work()
         finally:
             stop = self._now()
-            self._lookahead.worked(self._topology.parts, start, stop)
+            self._lookahead.worked(self._topology.parts, start, stop, self._governor is not None and self.held > 0)
             if self._governor is not None:
                 self._governor.end(start, stop)
 
@@ -185,7 +188,7 @@ class Engine(Assembly):
             return []
         self._closed = True
         if self._governor is not None:
-            self._governor.open()
+            self._governor.let_go(for_good=True)
         return self._flush()
 
     def _flush(self) -> list[Output]:
@@ -211,13 +214,15 @@ class Engine(Assembly):
         """
         if self._closed:
             raise ClosedError("flush after close(): the stream has ended, and nothing waits.")
+        if self._governor is not None:
+            self._governor.let_go()
         self._stepwise.release_all(text("reason", reason))
         return self._finish()
 
     def _finish(self) -> list[Output]:
         """Collect the outputs of a push; raise what went wrong in it."""
         topology, intake, limit = self._topology, self._intake, self._limit
-        if any([part.backlog and part.allowed for part in topology.parts]):
+        if self._may_be_behind and any(part.backlog and part.allowed for part in topology.parts):
             self._way.go_on()
         outputs = self._outbox.take()
         limit.count(len(outputs))
@@ -334,6 +339,7 @@ class Engine(Assembly):
             "intake": self._intake.state(),
             "outbox": self._outbox.state(),
             "lookahead": self._lookahead.state(),
+            "pause": None if self._governor is None else self._governor.state(),
         }
         return codec.dump(STATE_KIND, STATE_VERSION, state, where="engine")
 
@@ -374,7 +380,10 @@ class Engine(Assembly):
         engine._lookahead.restore(state["lookahead"])
         if callable(now):
             engine._lookahead.forget_time()  # seconds of another process's clock
+        if engine._governor is not None and state.get("pause") is not None:
+            engine._governor.restore(state["pause"], now == "host")
         engine._closed = state["closed"] is True
+        engine._rewired()
         if not engine._closed:
             engine._limit.check()
         engine._changed = saved.differences(options)

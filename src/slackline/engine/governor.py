@@ -1,30 +1,42 @@
 """Who works now, and who is held up, when there is more to do than time [Thesis, 7.3].
 
-The engine may work for a share of the time. What it has not used is its credit, at most ``BURST`` seconds of work.
-While there is credit, everybody works. When it is used up, α goes to 1 first, where it is set from load; if that does
-not help, detectors are held up: the least urgent first, among equals those whose answers wait longest above anyway, and
-so many that what the others need fits into the share. What they are due waits in their backlogs, and their progress
-stands still. As soon as there is credit again, the most urgent of those who are behind goes on while the credit lasts.
+The engine may work for a share of the time. ``busy`` is how long it has worked without the rest that belongs to it: work
+adds to it, and a rest makes up for as much work as the share allows. When it has grown to a few ordinary pushes,
+more comes than can be done. Then, one after the other, until it rests again:
 
-So, by construction: whoever is never held up waits for one push of the others and ``BURST`` at most; and all together
-work for no longer than the share of the time and ``BURST``, as far as holding up can do it.
+- where α is set from load, it goes to 1;
+- detectors are held up, the least urgent first, among equals those whose answers wait longest above anyway, until half
+  of the work is left; then half of that, and so on. How much too much comes nobody can know, since it waits outside.
+
+The most urgent are never held up, nor all of them. What is due to the others waits in their backlogs, and their progress
+stands still. When the engine is rested, they go on, the most urgent first, for as long as an ordinary push takes, and
+for as long as the rest would have allowed. So who is urgent waits for an ordinary push at most, if the host pushes
+what has arrived first, and ``push([])`` in between.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from slackline.engine.topology import Topology
+from slackline.ordering import checked
 from slackline.running.backlog import UNLIMITED
 from slackline.running.part import Part
 from slackline.running.pause import Pause
 from slackline.speculation.lookahead import LookAhead
 
-#: Seconds of work that may come at once: less than anybody notices, more than one push of a live stream takes.
-BURST = 0.1
+#: How long it may work without a rest before anybody is held up: in ordinary pushes, and in seconds at least. Short, as
+#: urgent events wait meanwhile; but bursts of arrivals are no overload.
+PUSHES, LEAST = 3, 0.02
 
-#: Seconds over which it is measured how much each detector has to do.
+#: An ordinary push is the median of so many.
+MEMORY = 16
+
+#: Seconds over which it is measured at least how much each detector has to do.
 INTERVAL = 0.5
 
 
@@ -32,61 +44,85 @@ INTERVAL = 0.5
 class Effort:
     """What a detector had to do: rows that were due, rows that it has processed, and the time that these took."""
 
-    due: int = 0
-    done: int = 0
-    spent: float = 0.0
+    due: int
+    done: int
+    spent: float
 
-    def since(self, before: Effort) -> Effort:
-        return Effort(self.due - before.due, self.done - before.done, self.spent - before.spent)
+    @classmethod
+    def of(cls, part: Part) -> Effort:
+        due = part.unit.delivered
+        return cls(due, due - len(part.backlog), part.spent)
+
+    def load_since(self, before: Effort | None) -> float:
+        """The time that it takes to do what has become due since then."""
+        due, done, spent = self.due, self.done, self.spent
+        if before is not None and before.done < done:
+            done, spent = done - before.done, spent - before.spent
+        return (due - (before.due if before else 0)) * spent / max(1, done)
 
 
 class Governor:
-    """Decides before each piece of work, by wall time, how far each detector may go."""
+    """Decides before each piece of work how far each detector may go."""
 
     def __init__(self, pause: Pause, topology: Topology, lookahead: LookAhead, most: int) -> None:
         self.pause = pause
         self.topology = topology
         self.lookahead = lookahead
         self._most = most // 2  # events that may wait for those who are not held up, and starve
-        self.credit = BURST
-        #: Seconds during which somebody was held up.
-        self.held_for = 0.0
+        #: Seconds of work without the rest that belongs to it; those that an ordinary push takes; and those during
+        #: which somebody was held up.
+        self.busy = self.usual = self.held_for = 0.0
+        self._pushes: deque[float] = deque(maxlen=MEMORY)
+        self._stopped: float | None = None
+        self._rest = 0.0  # the last one
+        self._done: dict[str, int] = {}  # rows processed, by part, at the last end
+        self._measured = float("-inf")
+        self._before: dict[str, Effort] = {}  # what had been done one to two intervals ago
+        self._lately: dict[str, Effort] = {}
         self._is_open = False
-        self._began: float | None = None
-        self._measured: float | None = None
-        self._before: dict[str, Effort] = {}
-        self._loads: dict[str, float] = {}
+
+    @property
+    def held(self) -> list[Part]:
+        """Those who are held up, or still behind."""
+        return [part for part in self.topology.parts if part.holds]
 
     # Around each piece of work.
 
     def begin(self, now: float) -> None:
         """Work begins: say who may do how much."""
-        elapsed = 0.0 if self._began is None else max(0.0, now - self._began)
-        self._began = now
-        self.credit = min(BURST, self.credit + self.pause.share * elapsed)
-        behind = [part for part in self.topology.parts if part.holds]
-        if behind:
-            self.held_for += elapsed
-        self._measure(now)
-        if self._is_open or (self.credit >= 0 and not behind):
-            self._let_go()
-        elif self.credit >= 0:
-            self._catch_up(behind)
-        elif not self.lookahead.rein_in():
-            self._hold()
-        else:
-            self.credit = 0.0  # looking ahead less may be enough
+        self._wake(now)
+        self._decide(self.busy == 0)
 
     def end(self, start: float, stop: float) -> None:
-        """Work has taken so long."""
-        self.credit = max(self.credit - max(0.0, stop - start), -BURST)
+        """Work has gone on from start to stop."""
+        took, self._stopped = max(0.0, stop - start), stop
+        self.busy += took
+        done = {part.name: Effort.of(part).done for part in self.topology.parts}
+        worked = done != self._done
+        self._done = done
+        if self.held:
+            self.held_for += took
+        elif worked:
+            self._pushes.append(took)
+            self.usual = sorted(self._pushes)[len(self._pushes) // 2]
 
-    def open(self) -> None:
-        """The stream ends: nobody is held up any more."""
-        self._is_open = True
-        self._let_go()
+    def worked(self, start: float, stop: float) -> None:
+        """For a host that measures by itself: work has gone on; say who may do how much next time.
 
-    def _let_go(self) -> None:
+        Nobody knows which detector took how long, so each row counts the same.
+        """
+        before = self._done
+        self._wake(start)
+        is_rested = self.busy == 0
+        self.end(start, stop)
+        rows = {name: max(0, done - before.get(name, 0)) for name, done in self._done.items()}
+        for part in self.topology.parts:
+            part.spent += (stop - start) * rows[part.name] / max(1, sum(rows.values()))
+        self._decide(is_rested)
+
+    def let_go(self, for_good: bool = False) -> None:
+        """Nobody is held up in what comes next; ``for_good`` if the stream ends."""
+        self._is_open |= for_good
         for part in self.topology.parts:
             part.allowed = UNLIMITED
 
@@ -94,60 +130,82 @@ class Governor:
         """A part may be held up from now on."""
         part.backlog.memory, part.backlog.folder = self.pause.memory, self.pause.folder
 
-    # How much there is to do.
+    def _wake(self, now: float) -> None:
+        self._rest = 0.0 if self._stopped is None else max(0.0, now - self._stopped)
+        self.busy = max(0.0, self.busy - self._rest * self.pause.share / (1 - self.pause.share))
+        if self.held:
+            self.held_for += self._rest
+        if not now - self._measured < INTERVAL:
+            efforts = {part.name: Effort.of(part) for part in self.topology.parts}
+            self._before, self._lately, self._measured = self._lately, efforts, now
 
-    def _measure(self, now: float) -> None:
-        if self._measured is not None and now - self._measured < INTERVAL:
+    # Who may do how much.
+
+    def _decide(self, is_rested: bool) -> None:
+        if self._is_open:
             return
-        work = {part.name: _work(part) for part in self.topology.parts}
-        if self._measured is not None:
-            seconds = now - self._measured
-            for name, each in work.items():
-                lately = each.since(self._before.get(name, Effort()))
-                cost = lately.spent / lately.done if lately.done else each.spent / max(1, each.done)
-                self._loads[name] = cost * lately.due / seconds
-        self._before, self._measured = work, now
-
-    def _hold(self) -> None:
-        """Hold up the least important parts, until what the others need fits into the share."""
-        parts = self.topology.parts
-        self._let_go()
-        if any(len(part.backlog) > self.pause.keep or part.unit.buffered > self._most for part in parts):
-            return  # to hold up more would take too much memory
-        *order, first = self._least_important_first()
-        needed = self.topology.hierarchy.below[first.name]
-        idle: set[Part] = set()
-        for part in [part for part in parts if part.backlog] + [part for part in order if part.name not in needed]:
-            left = sum(self._loads.get(other.name, 0.0) for other in parts if other not in idle)
-            if not part.backlog and (part in idle or (self._loads and left <= self.pause.share)):
-                continue
+        held = self.held
+        for part in held:
             part.allowed = 0
-            idle |= {part, *self._above(part)}
+        if self.busy > max(PUSHES * self.usual, LEAST):
+            self.busy = 0.0
+            if not self.lookahead.rein_in():
+                self._hold(held)
+        elif held and is_rested:
+            self._catch_up(held)
+        if held:
+            self._make_room(held)
 
-    def _catch_up(self, behind: list[Part]) -> None:
-        """Let those who are behind go on while the credit lasts, the most important first."""
-        left = self.credit
-        for part in reversed(self._least_important_first()):
-            if part not in behind:
-                continue
-            rows, done = len(part.backlog), _work(part).done
-            # A row of this one leads to work above.
-            cost = (part.spent + sum(above.spent for above in self._above(part))) / max(1, done)
-            if not done:
-                rows = min(rows, 1)  # nobody knows what it costs
-            part.allowed = rows if cost * rows <= left else max(int(left / cost), int(left >= BURST))
-            left -= cost * part.allowed
-            if part.allowed >= len(part.backlog) and left > 0:
-                part.allowed = UNLIMITED
+    def _hold(self, held: list[Part]) -> None:
+        """Hold up the least important of those who work, until half of the work is left."""
+        parts, urgency = self.topology.parts, self.topology.hierarchy.urgency
+        highest = max(urgency[part.name] for part in parts)
+        equal = all(urgency[part.name] == highest for part in parts)
+        loads = self._loads()
+        idle = set[Part]().union(*(self._with_above(part) for part in held))
+        left = sum(loads[part] for part in parts if part not in idle)
+        half = left / 2
+        for part in self._least_important_first(loads):
+            also = self._with_above(part) - idle
+            saved = sum(loads[other] for other in also)
+            may_wait = part in also and (equal or urgency[part.name] < highest) and len(idle | also) < len(parts)
+            if left > half and saved > 0 and may_wait:
+                part.allowed = 0
+                idle |= also
+                left -= saved
 
-    def _above(self, part: Part) -> set[Part]:
-        return {above for channel in part.publishes for above in self.topology.above[channel.name]}
+    def _catch_up(self, held: list[Part]) -> None:
+        """Let those who are behind go on, the most important first."""
+        left = self.usual + self.pause.share * self._rest
+        for part in reversed(self._least_important_first(self._loads())):
+            if part in held and left > 0:
+                rows, done = len(part.backlog), Effort.of(part).done
+                # A row of this one leads to work above. If nobody knows what it costs, try one.
+                cost = sum(other.spent for other in self._with_above(part)) / done if done else left
+                part.allowed = min(rows, max(1, int(left / cost))) if cost else rows
+                left -= cost * part.allowed
+                if part.allowed == rows and left >= 0:
+                    part.allowed = UNLIMITED
 
-    def _least_important_first(self) -> list[Part]:
-        urgency = self.topology.hierarchy.urgency
+    def _make_room(self, held: list[Part]) -> None:
+        """Who has more to wait for it than may be kept goes on, and so do those for whom too much waits above."""
+        full = [part.name for part in self.topology.parts if part.unit.buffered > self._most]
+        starving = {name for part in full for name in self.topology.hierarchy.below[part]}
+        for part in held:
+            too_many = len(part.backlog) if part.name in starving else len(part.backlog) - self.pause.keep
+            part.allowed = max(part.allowed, too_many)
 
+    def _loads(self) -> dict[Part, float]:
+        return {part: Effort.of(part).load_since(self._before.get(part.name)) for part in self.topology.parts}
+
+    def _with_above(self, part: Part) -> set[Part]:
+        """The part, and those who have nothing to do while it has not."""
+        return {part, *(above for channel in part.publishes for above in self.topology.above[channel.name])}
+
+    def _least_important_first(self, loads: dict[Part, float]) -> list[Part]:
         def importance(part: Part) -> tuple[float, int, float]:
-            return urgency[part.name], -self._waits_above(part), -self._loads.get(part.name, 0.0)
+            saved = sum(loads[other] for other in self._with_above(part))
+            return self.topology.hierarchy.urgency[part.name], -self._waits_above(part), -saved
 
         return sorted(self.topology.parts, key=importance)
 
@@ -160,13 +218,28 @@ class Governor:
         ]
         return max(0, min(behind, default=0))
 
+    # What is known, and checkpoints.
+
     def stats(self) -> dict[str, Any]:
-        return {
-            "credit": self.credit,
-            "seconds": self.held_for,
-            "held": [p.name for p in self.topology.parts if p.holds],
-        }
+        return {"held": [part.name for part in self.held], "seconds": self.held_for}
 
+    def state(self) -> dict[str, Any]:
+        allowed = {part.name: part.allowed for part in self.topology.parts if part.allowed < UNLIMITED}
+        stopped = [] if self._stopped is None else [self._stopped]
+        return {"allowed": allowed, "seconds": np.array([self.busy, self.usual, self.held_for, *stopped])}
 
-def _work(part: Part) -> Effort:
-    return Effort(part.unit.delivered, part.unit.delivered - len(part.backlog), part.spent)
+    def restore(self, state: dict[str, Any], keeps_time: bool) -> None:
+        """Go on from what ``state`` gave; seconds are those of the same clock if it ``keeps_time``."""
+        what = "pause"
+        seconds = checked.floats(state, what, "seconds", 3 + (len(state["seconds"]) > 3)).tolist()
+        self.busy, self.usual, self.held_for = seconds[:3]
+        self._pushes.append(self.usual)
+        if keeps_time:
+            self._stopped = seconds[3] if len(seconds) > 3 else None
+        else:
+            self.busy = 0.0
+        allowed = checked.mapping(checked.entry(state, what, "allowed"), what)
+        for part in self.topology.parts:
+            if part.name in allowed:
+                part.allowed = checked.number(allowed, what, part.name, 0, UNLIMITED)
+        self._done = {part.name: Effort.of(part).done for part in self.topology.parts}

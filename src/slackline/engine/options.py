@@ -145,11 +145,8 @@ class Options:
             self.calibration.check(hierarchy)
         if now is not None and now != "host" and not callable(now):
             raise ConfigError(f"now={now!r} is not valid; pass a function that gives seconds, such as time.monotonic.")
-        if self.pause is not None and not callable(now):
-            raise ConfigError(
-                f"pause goes by how long detectors work, which takes a wall clock: pass now=time.monotonic; "
-                f"now={now!r} was given."
-            )
+        if self.pause is not None and now is None:
+            raise ConfigError("pause goes by how busy the process is, which takes a wall clock: pass now=time.monotonic.")
         if self._adapts and now is None:
             raise ConfigError(
                 "speculation with alpha='auto' is set from how busy the process is, which takes a wall clock: pass "

@@ -131,10 +131,13 @@ class LookAhead:
 
     # How busy we are.
 
-    def worked(self, parts: Sequence[Part], start: float, stop: float) -> float | None:
-        """A push took from ``start`` to ``stop``: adapt α when it is time. The busy factor, if it was."""
+    def worked(self, parts: Sequence[Part], start: float, stop: float, some_wait: bool = False) -> float | None:
+        """A push took from ``start`` to ``stop``: adapt α when it is time. The busy factor, if it was.
+
+        While ``some_wait``, held up because there is too much to do, there is no time to look ahead.
+        """
         busy = self.load.worked(start, stop)
-        if busy is not None:
+        if busy is not None and not some_wait:
             self.controller.adapt(busy)
             for part in parts:
                 if isinstance(part.runner, SpeculativeRunner):

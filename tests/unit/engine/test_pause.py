@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 import slackline as sl
-from slackline.engine.governor import BURST
 
 
 class Processor:
@@ -72,8 +71,11 @@ def test_the_urgent_one_is_in_time_and_the_others_find_the_same_later() -> None:
     arrivals = QUIET + PEAK + AFTER
     engine = engine_of(processor)
     found = live(engine, processor, arrivals)
-    late = [at - arrivals[output.event["of"] + 1] for at, output in found if output.detector == "Quick"][:-1]
-    assert len(late) == len(arrivals) - 1 and max(late) < 2 * BURST
+    quick = [(at, output.event["of"] + 1) for at, output in found if output.detector == "Quick"]
+    late = [at - arrivals[nth] for at, nth in quick if nth < len(arrivals)]  # each is certain with the next arrival
+    assert len(late) == len(arrivals) - 1
+    print(sorted(late)[::100], max(late))
+    assert max(late) < 0.05
     plain = sl.Engine(sl.Hierarchy(workers(Processor()), clock="a"), policy="ordered")
     expected = plain.push([sl.Event("a", ts=ts) for ts in range(len(arrivals))]) + plain.close()
     assert sorted((output.id, str(output.event)) for _, output in found) == sorted(
@@ -137,7 +139,7 @@ def test_of_equals_those_are_held_up_whose_answers_wait_above() -> None:
         Worker("Asked", ("a",), 0.01, processor),
         Worker("Top", ("waited", "b"), 0.0, processor),
     ]
-    engine = sl.Engine(sl.Hierarchy(detectors, clock="a"), policy="ready", warmup=0, pause=sl.Pause(), now=processor)
+    engine = sl.Engine(sl.Hierarchy(detectors, clock="a"), policy="ready", timeout=1000, warmup=0, pause=sl.Pause(), now=processor)
     engine.push([sl.Event("b", ts=0, source="b"), sl.Event("a", ts=0, source="a")])
     for ts in range(1, 100):  # b owes an event all the time, so Top waits
         engine.push([sl.Event("a", ts=ts, source="a")])
@@ -169,7 +171,6 @@ def test_a_full_waiting_room_ends_the_pause() -> None:
     [
         ({"pause": 0.5}, "pass slackline.Pause"),
         ({"now": None}, "pass now=time.monotonic"),
-        ({"now": "host"}, "pass now=time.monotonic"),
         ({"policy": "slack"}, "'auto', 'ready' or 'ordered'"),
         ({"late": "deliver"}, "divert"),
     ],
@@ -179,7 +180,7 @@ def test_what_cannot_be_is_refused(options: dict[str, object], says: str) -> Non
         engine_of(Processor(), **options)
 
 
-@pytest.mark.parametrize("options", [{"share": 0}, {"share": 2}, {"memory": -1}, {"keep": 0}, {"folder": ""}])
+@pytest.mark.parametrize("options", [{"share": 0}, {"share": 1}, {"memory": -1}, {"keep": 0}, {"folder": ""}])
 def test_a_pause_has_sensible_numbers(options: dict[str, object]) -> None:
     with pytest.raises(sl.ConfigError, match="not valid"):
         sl.Pause(**options)
