@@ -1,10 +1,10 @@
 """Who works now, and who is held up, when there is more to do than time [Thesis, 7.3].
 
 The engine may work for a share of the time. ``busy`` is how long it has worked without the rest that belongs to it: work
-adds to it, and a rest makes up for as much work as the share allows. When it has grown to a few ordinary pushes,
-more comes than can be done. Then, one after the other, until it rests again:
+adds to it, and a rest makes up for as much work as the share allows. When it has grown beyond an ordinary
+push or two, more comes than can be done. Then, one after the other, until it rests again:
 
-- where α is set from load, it goes to 1;
+- where α is set from load, it is 1 until the engine is rested;
 - detectors are held up, the least urgent first, among equals those whose answers wait longest above anyway, until half
   of the work is left; then half of that, and so on. How much too much comes nobody can know, since it waits outside.
 
@@ -29,9 +29,9 @@ from slackline.running.part import Part
 from slackline.running.pause import Pause
 from slackline.speculation.lookahead import LookAhead
 
-#: How long it may work without a rest before anybody is held up: in ordinary pushes, and in seconds at least. Short, as
-#: urgent events wait meanwhile; but bursts of arrivals are no overload.
-PUSHES, LEAST = 3, 0.02
+#: How long it may work without a rest before anybody is held up: in ordinary pushes, so the second in succession is the
+#: last, and in seconds at least. Urgent events wait meanwhile; a false alarm costs little, as a rest ends it.
+PUSHES, LEAST = 1.5, 0.02
 
 #: An ordinary push is the median of so many.
 MEMORY = 16
@@ -151,8 +151,10 @@ class Governor:
             self.busy = 0.0
             if not self.lookahead.rein_in():
                 self._hold(held)
-        elif held and is_rested:
+        elif is_rested and held:
             self._catch_up(held)
+        elif is_rested:
+            self.lookahead.is_reined = False
         if held:
             self._make_room(held)
 
@@ -226,7 +228,8 @@ class Governor:
     def state(self) -> dict[str, Any]:
         allowed = {part.name: part.allowed for part in self.topology.parts if part.allowed < UNLIMITED}
         stopped = [] if self._stopped is None else [self._stopped]
-        return {"allowed": allowed, "seconds": np.array([self.busy, self.usual, self.held_for, *stopped])}
+        reined = self.lookahead.is_reined
+        return {"allowed": allowed, "reined": reined, "seconds": np.array([self.busy, self.usual, self.held_for, *stopped])}
 
     def restore(self, state: dict[str, Any], keeps_time: bool) -> None:
         """Go on from what ``state`` gave; seconds are those of the same clock if it ``keeps_time``."""
@@ -238,6 +241,7 @@ class Governor:
             self._stopped = seconds[3] if len(seconds) > 3 else None
         else:
             self.busy = 0.0
+        self.lookahead.is_reined = state["reined"] is True
         allowed = checked.mapping(checked.entry(state, what, "allowed"), what)
         for part in self.topology.parts:
             if part.name in allowed:

@@ -49,6 +49,8 @@ class LookAhead:
         self.early: dict[str, dict[str, Early]] = {}
         self.accounts: dict[str, Account] = {}
         self._adaptive: set[str] = set()  # those whose α is set from load
+        #: Whether there is too much to do just now to look further than what is certain, where α is set from load.
+        self.is_reined = False
         self.controller = Controller()
         self.load = Load()
 
@@ -62,13 +64,13 @@ class LookAhead:
             part.runner.retraction.above = sum(part.name in below for below in self.hierarchy.below.values())
 
     def rein_in(self) -> bool:
-        """There is too much to do: where α is set from load, look no further than what is certain.
+        """There is too much to do: where α is set from load, it is 1 for now.
 
         Whether that is new; if not, it does not help.
         """
-        if not self._adaptive or self.controller.alpha >= 1:
+        if not self._adaptive or self.is_reined or self.controller.alpha >= 1:
             return False
-        self.controller.adapt(1.0)
+        self.is_reined = True
         return True
 
     def leave(self, name: str) -> None:
@@ -81,7 +83,9 @@ class LookAhead:
         if not isinstance(part.runner, SpeculativeRunner):
             return 1.0
         alpha = part.runner.options.alpha
-        return self.accounts[part.name].alpha(self.controller.alpha) if isinstance(alpha, str) else float(alpha)
+        if not isinstance(alpha, str):
+            return float(alpha)
+        return 1.0 if self.is_reined else self.accounts[part.name].alpha(self.controller.alpha)
 
     def stats(self, parts: Sequence[Part]) -> dict[str, Any]:
         """What users may want to know of each detector."""
