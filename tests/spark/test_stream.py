@@ -15,7 +15,7 @@ from slackline.spark import detect
 
 pytestmark = pytest.mark.spark
 
-OUTPUT = ["key", "op", "id", "type", "ts", "detected_at", "detector", "final", "payload", "kind", "change", "flushed"]
+OUTPUT = ["key", "op", "id", "type", "ts", "detected_at", "detector", "final", "payload", "kind", "change", "flushed", "delayed"]
 
 
 @pytest.fixture(scope="module")
