@@ -9,8 +9,11 @@ import dataclasses
 from typing import Any
 
 from hypothesis import assume, given
+from hypothesis import settings as profile
 from hypothesis import strategies as st
+from tests.laws.nets import play
 from tests.laws.test_law_5 import Book, Hands, speculations
+from tests.laws.test_law_7_nodes import exact, spread_worlds
 from tests.laws.worlds import Result, World, ended, push_piece, settings, worlds
 
 import slackline as sl
@@ -125,3 +128,14 @@ def test_who_is_held_up_may_move(world: World, options: dict[str, Any], data: An
     assert {name: sorted(each, key=str) for name, each in found.items()} == {
         name: sorted(each, key=str) for name, each in wanted.items()
     }
+
+
+@profile(max_examples=max(3, profile().max_examples // 8))
+@given(data=st.data(), options=settings())
+def test_nodes_may_hold_up_detectors(data: Any, options: dict[str, Any]) -> None:
+    net = data.draw(spread_worlds(data.draw(st.sampled_from([(), ("loss",)])), spread=False))
+    options = {**exact(options), "skew": None}
+    plain = play(net.network(options), net.once)
+    held = play(net.network({**options, "pause": sl.Pause(share=data.draw(shares)), "now": Hands(7)}), net.once)
+    assert held.found == plain.found and held.seen == plain.seen
+    assert (held.late, held.quarantined) == (plain.late, plain.quarantined)

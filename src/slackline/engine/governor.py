@@ -161,7 +161,7 @@ class Governor:
     def _hold(self, held: list[Part]) -> None:
         """Hold up the least important of those who work, until half of the work is left."""
         parts, urgency = self.topology.parts, self.topology.hierarchy.urgency
-        highest = max(urgency[part.name] for part in parts)
+        highest = max([urgency[part.name] for part in parts], default=0)
         equal = all(urgency[part.name] == highest for part in parts)
         loads = self._loads()
         idle = set[Part]().union(*(self._with_above(part) for part in held))

@@ -35,11 +35,14 @@ from slackline.nodes.feed import Portion
 from slackline.nodes.fingerprint import fingerprint
 from slackline.nodes.handover import Handovers
 from slackline.nodes.membership import LONGEST_NAME, Membership
-from slackline.nodes.overview import figures_of, overview_of
+from slackline.nodes.overview import awaited_by, figures_of, overview_of
 from slackline.nodes.settings import NodeSettings
 
 #: A checkpoint is made at the earliest so many times as long after the last as that took.
 SAVING = 5.0
+
+#: So many seconds later those who are behind go on, if nothing comes.
+CATCH_UP = 0.001
 
 
 class Node:
@@ -50,7 +53,7 @@ class Node:
     ``detectors``   those that run here at first.
     ``application`` where every node has the application from, such as ``my_app:hierarchy``.
     ``address``     where others may reach the host, which tells it to them.
-    Whatever else is given goes to the engine. ``now`` is seconds of any clock that does not go back.
+    Whatever else is given goes to the engine. Here ``now`` is seconds of any clock that does not go back.
     """
 
     #: How detectors change hands; studies have others, to compare with (``sim.baselines``).
@@ -190,6 +193,7 @@ class Node:
         """Let the engine have everything that is there for it, and detectors come and go."""
         exchange, handovers = self._exchange, self._handovers
         patience = self.settings.lost_after
+        has_time = not self._arrivals
         busy = True
         while busy:
             busy = False
@@ -202,7 +206,10 @@ class Node:
                 if self._ends and not self._has_ended:
                     self._has_ended = True
                     self._engines(lambda: self._engine.end(self._enters))
-                busy = self._hand_on(exchange.take(now, self._awaited() if self._is_choked else None))
+                busy = self._hand_on(exchange.take(now, awaited_by(self._engine) if self._is_choked else None))
+            if has_time and not busy and self._engine.held:  # once: what comes goes first
+                self._engines(lambda: self._engine.push([]))
+            has_time = False
             for news in self._engine.news():
                 self._talk.clk = max(self._talk.clk, news.clk)
                 handovers.record(exchange.publish(news))
@@ -250,11 +257,6 @@ class Node:
                 self._note("warning", f"{full}")
             self._is_choked = True
 
-    def _awaited(self) -> set[str]:
-        """The types that hold up what waits."""
-        waits = [each["waits_for"] for each in self._engine.stats()["detectors"].values()]
-        return {wait["type"] for wait in waits if wait is not None}
-
     def _beat(self, now: float) -> None:
         beats = now >= self._beat_at
         if beats or now >= self._acknowledge_at:
@@ -281,6 +283,8 @@ class Node:
             times.append(self._acknowledge_at)
         if self._handovers.arriving:
             times.append(now + self.settings.reorder)
+        if self._engine.held:
+            times.append(now + CATCH_UP)
         return max(now, min(at for at in times if at is not None))
 
     def _has_started(self, now: float) -> bool:
@@ -294,16 +298,12 @@ class Node:
 
     def _look_around(self, now: float) -> None:
         """Whether everybody is there who is needed to begin; if not for long, say who is not."""
-        detectors, kinds = self._directory.missing()
-        self._is_ready = self._exchange.has_begun or not (detectors or kinds)
+        lacks = self._directory.lacks()
+        self._is_ready = self._exchange.has_begun or not lacks
         if self._is_ready:
             self._membership.ready_since = now
         elif not self._has_complained and self._waited(now):
             self._has_complained = True
-            lacks = [f"no node runs the detectors {detectors} (--run)"] if detectors else []
-            lacks += [f"the sensor types {kinds} enter nowhere (--ingress)"] if kinds else []
-            clock = sorted({*self._engine.hierarchy.clock} & {*kinds})
-            lacks += [f"without {clock}, stream time does not move"] if clock else []
             self._note("warning", f"{self.name} waits to begin: {'; '.join(lacks)}.")
 
     def _published(self) -> list[str]:

@@ -13,6 +13,12 @@ from slackline.nodes.membership import Membership
 _SHOWN = ("K", "horizon", "buffered", "delivered", "late", "published", "wait_mean")
 
 
+def awaited_by(engine: Engine) -> set[str]:
+    """The types that hold up what waits."""
+    waits = [each["waits_for"] for each in engine.stats()["detectors"].values()]
+    return {wait["type"] for wait in waits if wait is not None}
+
+
 def figures_of(engine: Engine, exchange: Exchange, now: float) -> dict[str, Any]:
     """What a node tells others of its work; ``at`` is when that was, in seconds of its own clock."""
     stats = engine.stats()
