@@ -194,8 +194,9 @@ class Governor:
         full = [part.name for part in self.topology.parts if part.unit.buffered > self._most]
         starving = {name for part in full for name in self.topology.hierarchy.below[part]}
         for part in held:
-            too_many = len(part.backlog) if part.name in starving else len(part.backlog) - self.pause.keep
-            part.allowed = max(part.allowed, too_many)
+            on_disk = part.backlog.memory <= self.pause.memory  # else there is none that takes anything
+            keep = 0 if part.name in starving else self.pause.keep if on_disk else self.pause.memory
+            part.allowed = max(part.allowed, len(part.backlog) - keep)
 
     def _loads(self) -> dict[Part, float]:
         return {part: Effort.of(part).load_since(self._before.get(part.name)) for part in self.topology.parts}

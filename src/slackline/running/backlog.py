@@ -5,6 +5,7 @@ The rows are in the order in which the detector will see them. So whatever waits
 
 from __future__ import annotations
 
+import logging
 import struct
 import tempfile
 from collections import deque
@@ -30,6 +31,8 @@ Ints = npt.NDArray[np.int64]
 UNLIMITED = 2**62
 
 _LENGTH = struct.Struct(">Q")
+
+_LOGGER = logging.getLogger("slackline")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,8 @@ def ts_of(rows: Batch | Sequence[Event], row: int) -> int:
 
 class Backlog:
     """A queue of rows. Beyond ``memory`` of them they are kept on disk, in a file that has no name.
+
+    Where that cannot be, on a full disk or for a payload that is no data, they stay in memory, and nothing is lost.
 
     >>> backlog = Backlog()
     >>> backlog.put(Due([Event("a", ts=4), Event("a", ts=6)], None, NEVER, 9))
@@ -138,17 +143,21 @@ class Backlog:
 
     def _write(self) -> None:
         """Bring the last ones to disk."""
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115, it lives as long as we need it
-        self._file.seek(self._written)
-        while self._last:
-            try:
+        try:
+            if self._file is None:
+                # Unbuffered: what could not be written is known at once.
+                self._file = tempfile.TemporaryFile(buffering=0, dir=self.folder)  # noqa: SIM115
+            self._file.seek(self._written)
+            while self._last:
                 data = encode(_plain(self._last[0]), "backlog")
-            except UnsupportedStateError:  # a payload that is no data: it stays in memory, and so does what follows
-                self.memory = UNLIMITED
-                return
-            self._written += self._file.write(_LENGTH.pack(len(data)) + data)
-            self._in_memory -= len(self._last.popleft())
+                data = _LENGTH.pack(len(data)) + data
+                if self._file.write(data) < len(data):
+                    raise OSError("the disk is full")
+                self._written += len(data)
+                self._in_memory -= len(self._last.popleft())
+        except (OSError, UnsupportedStateError) as error:
+            self.memory = UNLIMITED
+            _LOGGER.warning("what detectors that are held up are behind with stays in memory: %s", error)
 
     def _read(self) -> Due:
         assert self._file is not None

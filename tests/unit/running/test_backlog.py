@@ -65,6 +65,36 @@ def test_what_is_no_data_stays_in_memory() -> None:
     assert stamps(backlog.take(9)) == [0, 1, 2]
 
 
+def test_a_disk_that_takes_nothing_loses_nothing(tmp_path, caplog) -> None:
+    backlog = Backlog()
+    backlog.memory, backlog.folder = 3, str(tmp_path / "nowhere")
+    for start in range(0, 30, 3):
+        backlog.put(due(*range(start, start + 3)))
+    assert [record.message for record in caplog.records if "stays in memory" in record.message]
+    assert len(caplog.records) == 1
+    assert stamps(backlog.take(UNLIMITED)) == list(range(30))
+
+
+def test_a_disk_that_is_full_in_the_middle_loses_nothing(monkeypatch) -> None:
+    backlog = Backlog()
+    backlog.memory = 3
+    backlog.put(due(0, 1, 2, 3))
+    assert backlog._in_memory == 0
+    file = backlog._file
+
+    class Full:
+        def __getattr__(self, name):
+            return getattr(file, name)
+
+        def write(self, data):
+            return file.write(data[:5])
+
+    backlog._file = Full()
+    for start in range(4, 30, 2):
+        backlog.put(due(start, start + 1))
+    assert backlog.state() and stamps(backlog.take(UNLIMITED)) == list(range(30))
+
+
 def test_progress_stops_at_the_horizon_of_rows_that_are_not_in_order() -> None:
     backlog = Backlog()
     backlog.put(due(3, least=51))
