@@ -96,10 +96,15 @@ class Stream:
 
 @dataclass(frozen=True)
 class Run:
-    """The outputs with the time at which each was there, and for how long somebody was held up."""
+    """The outputs with the time at which each was there, those of the stream's end, and for how long somebody was held up."""
 
     found: list[tuple[float, sl.Output]]
+    at_end: list[sl.Output]
     paused: float
+
+    @property
+    def outputs(self) -> list[sl.Output]:
+        return [output for _, output in self.found] + self.at_end
 
 
 def run(stream: Stream, host: Processor | Core, policy: str, pause: sl.Pause | None) -> Run:
@@ -122,8 +127,7 @@ def run(stream: Stream, host: Processor | Core, policy: str, pause: sl.Pause | N
         host.wait(0.001)
         push()
     paused = engine.stats()["pause"]["seconds"] if pause else 0.0
-    found += [(host.now() - begin, output) for output in engine.close()]
-    return Run(found, paused)
+    return Run(found, engine.close(), paused)
 
 
 def plain(stream: Stream, policy: str) -> list[sl.Output]:
@@ -131,6 +135,10 @@ def plain(stream: Stream, policy: str) -> list[sl.Output]:
     made = hierarchy(lambda seconds: None)
     engine = sl.Engine(made, policy=policy, sensors=made.sensor_types)
     return engine.push(stream.events) + engine.close()
+
+
+def said(outputs: list[sl.Output]) -> list[tuple[str, str]]:
+    return sorted((output.id, str(output.event)) for output in outputs)
 
 
 def _figures(seconds: list[float]) -> dict[str, float]:
@@ -161,11 +169,10 @@ def pausing(
     result = run(stream, Core() if live else Processor(), policy, sl.Pause())
     before, during = urgent_latencies(stream, result, bool(delay))
     without = urgent_latencies(stream, run(stream, Processor(), policy, None), bool(delay))[1]
-    found = sorted((output.id, str(output.event)) for _, output in result.found)
     return {
         "paused_seconds": result.paused,
-        "net_equal": found == sorted((output.id, str(output.event)) for output in plain(stream, policy)),
-        "most_delayed": max(output.delayed for _, output in result.found) / PER_SECOND,
+        "net_equal": said(result.outputs) == said(plain(stream, policy)),
+        "most_delayed": max(output.delayed for output in result.outputs) / PER_SECOND,
         "urgent_quiet": before,
         "urgent_peak": during,
         "urgent_peak_without": without,
