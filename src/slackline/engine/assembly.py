@@ -81,11 +81,12 @@ class Assembly:
         """Parts have come or gone: whoever keeps something about them follows."""
         topology, lookahead = self._topology, self._lookahead
         lookahead.hierarchy = topology.hierarchy
+        self._may_wait = self._governor is not None or any(part.backlog for part in topology.parts)
         for part in topology.parts:
             lookahead.join(part)
+            part.may_wait = self._may_wait
             if self._governor is not None:
                 self._governor.join(part)
-        self._may_be_behind = self._governor is not None or any(part.backlog for part in topology.parts)
         self._outbox.export(topology.told_elsewhere())
         self._stepwise.fall_behind()
         self._limit.look_again()

@@ -222,7 +222,7 @@ class Engine(Assembly):
     def _finish(self) -> list[Output]:
         """Collect the outputs of a push; raise what went wrong in it."""
         topology, intake, limit = self._topology, self._intake, self._limit
-        if self._may_be_behind and any(part.backlog and part.allowed for part in topology.parts):
+        if self._may_wait and any(part.backlog and part.allowed for part in topology.parts):
             self._way.go_on()
         outputs = self._outbox.take()
         limit.count(len(outputs))

@@ -302,7 +302,7 @@ class Stepwise:
         released = unit.release(horizon)
         if released:
             self._feed(part, [entry.event for entry in released], NEVER, position, clk)
-        if part.backlog:
+        if part.may_wait and part.backlog:
             for due in part.go_on():
                 self._work(part, due.rows, due.keys, due.least, position, clk, part.delay(clk - due.clk, clk))
 

@@ -27,8 +27,8 @@ class Part:
     """
 
     __slots__ = (
-        "alarm", "allowed", "always", "as_of", "backlog", "below", "delayed", "follows", "publishes", "rank", "runner",
-        "spent", "unit", "wall",
+        "alarm", "allowed", "always", "as_of", "backlog", "below", "delayed", "follows", "may_wait", "publishes", "rank",
+        "runner", "spent", "unit", "wall",
     )  # fmt: skip
 
     def __init__(self, runner: Runner, inputs: list[Channel], publishes: list[DerivedChannel], now: Now | None) -> None:
@@ -38,7 +38,8 @@ class Part:
         self.spent = 0.0
         self.unit = Unit(runner.name, inputs, frozenset(type_names(runner.detector.unsorted)))
         self.publishes = publishes
-        #: What the detector is due, while it is held up; and how much of it may go on now.
+        #: Whether detectors of this engine may be held up. What this one is due, while it is; how much may go on now.
+        self.may_wait = False
         self.backlog = Backlog()
         self.allowed = UNLIMITED
         #: Stream time when something was processed last, and for how long that was held up, here or below.
@@ -64,12 +65,12 @@ class Part:
     @property
     def horizon(self) -> int:
         """Up to where the detector has processed everything: behind the unit's horizon while it is held up."""
-        return self.backlog.reached(self.unit.horizon) if self.backlog else self.unit.horizon
+        return self.backlog.reached(self.unit.horizon) if self.may_wait else self.unit.horizon
 
     @property
     def holds(self) -> bool:
         """Whether what is due goes to the backlog first."""
-        return self.allowed < UNLIMITED or bool(self.backlog)
+        return self.may_wait and (self.allowed < UNLIMITED or len(self.backlog) > 0)
 
     def go_on(self) -> list[Due]:
         """What the detector may work on now of what it is behind with."""
@@ -80,6 +81,8 @@ class Part:
 
     def delay(self, own: int, clk: int) -> int:
         """For how long what is processed now was held up: here, and below."""
+        if not self.may_wait:
+            return 0
         below = max([delay for at, delay in [part.delayed for part in self.below] if at == clk], default=0)
         self.delayed = clk, own + below
         return own + below
@@ -148,6 +151,7 @@ class Part:
     def restore_backlog(self, state: Any) -> None:
         """Go on with what the detector was behind with."""
         self.backlog.restore(state, frozenset(channel.name for channel in self.unit.inputs))
+        self.may_wait |= len(self.backlog) > 0
 
     def waiting(self) -> list[Event]:
         """The events that wait, in the order in which they will be seen."""
