@@ -20,6 +20,8 @@ from slackline.spark.rows import OutputRows
 from slackline.spark.silence import Silence
 from slackline.spark.site import Recipe, Site
 
+pytestmark = pytest.mark.spark
+
 IDLE = 30_000
 
 

@@ -15,7 +15,7 @@ from slackline.spark import detect
 
 pytestmark = pytest.mark.spark
 
-OUTPUT = ["key", "op", "id", "type", "ts", "detected_at", "detector", "final", "payload", "kind", "change", "flushed", "delayed"]
+OUTPUT = "key op id type ts detected_at detector final payload kind change flushed delayed".split()
 
 
 @pytest.fixture(scope="module")

@@ -230,7 +230,11 @@ class Governor:
         allowed = {part.name: part.allowed for part in self.topology.parts if part.allowed < UNLIMITED}
         stopped = [] if self._stopped is None else [self._stopped]
         reined = self.lookahead.is_reined
-        return {"allowed": allowed, "reined": reined, "seconds": np.array([self.busy, self.usual, self.held_for, *stopped])}
+        return {
+            "allowed": allowed,
+            "reined": reined,
+            "seconds": np.array([self.busy, self.usual, self.held_for, *stopped]),
+        }
 
     def restore(self, state: dict[str, Any], keeps_time: bool) -> None:
         """Go on from what ``state`` gave; seconds are those of the same clock if it ``keeps_time``."""

@@ -146,7 +146,9 @@ class Options:
         if now is not None and now != "host" and not callable(now):
             raise ConfigError(f"now={now!r} is not valid; pass a function that gives seconds, such as time.monotonic.")
         if self.pause is not None and now is None:
-            raise ConfigError("pause goes by how busy the process is, which takes a wall clock: pass now=time.monotonic.")
+            raise ConfigError(
+                "pause goes by how busy the process is, which takes a wall clock: pass now=time.monotonic."
+            )
         if self._adapts and now is None:
             raise ConfigError(
                 "speculation with alpha='auto' is set from how busy the process is, which takes a wall clock: pass "

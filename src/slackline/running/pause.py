@@ -26,7 +26,9 @@ class Pause:
     def __post_init__(self) -> None:
         positive("share", self.share, 1)
         if self.share == 1:
-            raise ConfigError("share=1 is not valid: who may work all the time has never too much to do. Take 0.9, say.")
+            raise ConfigError(
+                "share=1 is not valid: who may work all the time has never too much to do. Take 0.9, say."
+            )
         whole_number("memory", self.memory, 0)
         whole_number("keep", self.keep, 1)
         if self.folder is not None:

@@ -122,7 +122,9 @@ def detect(
 
 def _check_pause(streaming: bool, shards: int | None, idle: str | None) -> None:
     if shards is not None:
-        raise ConfigError("pause and shards: a shard delivers what is late to its keys, so nobody in it can be held up.")
+        raise ConfigError(
+            "pause and shards: a shard delivers what is late to its keys, so nobody in it can be held up."
+        )
     if streaming and idle is None:
         raise ConfigError(
             "pause takes idle='30 seconds', say: of a key without further rows, what is held up goes on then."

@@ -55,7 +55,8 @@ class Recipe:
         """
         # What is late for the shard need not be late for its key: the detectors decide.
         options = {**self.options, "late": "deliver"} if self.sharded else dict(self.options)
-        if isinstance(pause := options.get("pause"), Pause):  # what waits is in the state: an executor's disk is no place
+        pause = options.get("pause")
+        if isinstance(pause, Pause):  # what waits is in the state; an executor's disk is no place for it
             options["pause"] = replace(pause, keep=min(pause.keep, pause.memory or 1), memory=UNLIMITED)
         if saved is None:
             return Engine(self.hierarchy, now="host", **options)

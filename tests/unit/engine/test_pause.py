@@ -177,7 +177,9 @@ def test_of_equals_those_are_held_up_whose_answers_wait_above() -> None:
         Worker("Asked", ("a",), 0.01, processor),
         Worker("Top", ("waited", "b"), 0.0, processor),
     ]
-    engine = sl.Engine(sl.Hierarchy(detectors, clock="a"), policy="ready", timeout=1000, warmup=0, pause=sl.Pause(), now=processor)
+    engine = sl.Engine(
+        sl.Hierarchy(detectors, clock="a"), policy="ready", timeout=1000, warmup=0, pause=sl.Pause(), now=processor
+    )
     engine.push([sl.Event("b", ts=0, source="b"), sl.Event("a", ts=0, source="a")])
     for ts in range(1, 100):  # b owes an event all the time, so Top waits
         engine.push([sl.Event("a", ts=ts, source="a")])
