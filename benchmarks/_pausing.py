@@ -1,7 +1,7 @@
 """One engine under twice its capacity: urgent detectors are in time, the others find the same later [Thesis, 7.3].
 
-All detectors together need twice the time there is, the urgent one a fifth of it. Half the capacity comes before, to compare with.
-The host is as simple as can be: what has arrived is pushed, one by one; if nothing has, ``push([])``.
+All detectors together need twice the time there is, the urgent one two ninths of it. Half the capacity comes before,
+to compare with. The host is as simple as can be: what has arrived is pushed, one by one; if nothing has, ``push([])``.
 
 In virtual time the detectors move the clock, so each run gives the same. Live they keep a core busy.
 """
@@ -96,7 +96,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Run:
-    """The outputs with the time at which each was there, those of the stream's end, and for how long somebody was held up."""
+    """The outputs, each with the time at which it was there, those of the end, and how long somebody was held up."""
 
     found: list[tuple[float, sl.Output]]
     at_end: list[sl.Output]
@@ -161,8 +161,10 @@ def urgent_latencies(stream: Stream, result: Run, ordered: bool) -> tuple[dict[s
 def pausing(
     live: bool = False, quiet: float = 5.0, peak: float = 10.0, evenly: bool = False, delay: float = 0.0, seed: int = 1
 ) -> dict[str, Any]:
-    """The figures of one run. Latencies are in seconds: without ``delay`` from the arrival by which an answer is certain,
-    the next one in a stream in order; with it, from the occurrence of its event, which contains the wait for order.
+    """The figures of one run, with latencies in seconds.
+
+    Without ``delay``, latency begins with the arrival by which an answer is certain: the next, in a stream in order.
+    With it, it begins with the occurrence of the event, so it contains the wait for order.
     """
     stream = Stream.made(quiet, peak, evenly, delay, seed)
     policy = "auto" if delay else "ordered"

@@ -138,8 +138,8 @@ class Engine(Assembly):
     def worked(self, start: float, stop: float) -> float | None:
         """For a host that measures by itself (``now="host"``): its work went on from start to stop.
 
-        ``alpha="auto"`` and who is held up are set from this, for the pushes to come. In seconds of a wall clock that outlives :meth:`save`
-        where the engine does. Returns the busy factor when an interval has passed, None otherwise.
+        ``alpha="auto"`` and who is held up are set from this, for the pushes to come. In seconds of a wall clock that
+        outlives :meth:`save` where the engine does. Returns the busy factor when an interval has passed, else None.
         """
         busy = self._lookahead.worked(self._topology.parts, start, stop, self.held > 0)
         if self._governor is not None:

@@ -1,17 +1,17 @@
 """Who works now, and who is held up, when there is more to do than time [Thesis, 7.3].
 
-The engine may work for a share of the time. ``busy`` is how long it has worked without the rest that belongs to it: work
-adds to it, and a rest makes up for as much work as the share allows. When it has grown beyond an ordinary
-push or two, more comes than can be done. Then, one after the other, until it rests again:
+The engine may work for a share of the time. ``busy`` is how long it has worked without the rest that belongs to it:
+work adds to it, and a rest makes up for as much work as the share allows. When it has grown beyond an ordinary push or
+two, more comes than can be done. Then, one after the other, until it rests again:
 
 - where α is set from load, it is 1 until the engine is rested;
 - detectors are held up, the least urgent first, among equals those whose answers wait longest above anyway, until half
   of the work is left; then half of that, and so on. How much too much comes nobody can know, since it waits outside.
 
-The most urgent are never held up, nor all of them. What is due to the others waits in their backlogs, and their progress
-stands still. When the engine is rested, they go on, the most urgent first, for as long as an ordinary push takes, and
-for as long as the rest would have allowed. So who is urgent waits for an ordinary push at most, if the host pushes
-what has arrived first, and ``push([])`` in between.
+The most urgent are never held up, nor all of them. What is due to the others waits in their backlogs, and their
+progress stands still. When the engine is rested, they go on, the most urgent first, for as long as an ordinary push
+takes, and for as long as the rest would have allowed. So who is urgent waits for an ordinary push at most, if the host
+pushes what has arrived first, and ``push([])`` in between.
 """
 
 from __future__ import annotations

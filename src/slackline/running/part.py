@@ -27,8 +27,8 @@ class Part:
     """
 
     __slots__ = (
-        "alarm", "allowed", "always", "as_of", "backlog", "below", "delayed", "follows", "may_wait", "publishes", "rank",
-        "runner", "spent", "unit", "wall",
+        "alarm", "allowed", "always", "as_of", "backlog", "below", "delayed", "follows", "may_wait", "publishes",
+        "rank", "runner", "spent", "unit", "wall",
     )  # fmt: skip
 
     def __init__(self, runner: Runner, inputs: list[Channel], publishes: list[DerivedChannel], now: Now | None) -> None:

@@ -84,11 +84,12 @@ def detect(
     With ``pause``, detectors that are held up in one micro-batch go on in later ones, or when the key is ``idle``.
 
     The result has the columns ``key, op, id, type, ts, detected_at, detector, final, payload, kind, change, flushed,
-    delayed``. ``kind`` is ``event``, ``late``, ``quarantine`` or ``stats``; ``payload`` is JSON; ``change`` counts a key's events;
-    ``(key, id, change)`` identifies a row, however often it is computed; ``flushed`` is ``idle`` or ``forget`` for
-    what was released by that, null for what was complete; ``delayed`` is how much later it is, in stream time, because
-    of ``pause``. With ``speculation`` the events are a changelog: see :func:`~slackline.spark.current`. A batch DataFrame gives what the stream gives after its end, with
-    the engine closed; there is nothing to be early for, so it does not speculate.
+    delayed``. ``kind`` is ``event``, ``late``, ``quarantine`` or ``stats``; ``payload`` is JSON; ``change`` counts a
+    key's events; ``(key, id, change)`` identifies a row, however often it is computed; ``flushed`` is ``idle`` or
+    ``forget`` for what was released by that, null for what was complete; ``delayed`` is how much later it is, in stream
+    time, because of ``pause``. With ``speculation`` the events are a changelog: see :func:`~slackline.spark.current`. A
+    batch DataFrame gives what the stream gives after its end, with the engine closed; there is nothing to be early for,
+    so it does not speculate.
     """
     streaming = df.isStreaming
     check(df.sparkSession, streaming=streaming)
