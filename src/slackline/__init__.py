@@ -25,6 +25,7 @@ from slackline.core.types import EventType
 
 if TYPE_CHECKING:
     from slackline.engine import Engine
+    from slackline.running.pause import Pause
     from slackline.speculation import Speculation
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "Late",
     "News",
     "Output",
+    "Pause",
     "Quarantined",
     "SchemaError",
     "SlacklineError",
@@ -49,4 +51,6 @@ __all__ = [
 ]
 
 # The compiler takes most of the time to import all this; who only defines detectors does without.
-__getattr__ = lazy(__name__, {"Engine": "slackline.engine", "Speculation": "slackline.speculation"})
+__getattr__ = lazy(
+    __name__, {"Engine": "slackline.engine", "Pause": "slackline.running.pause", "Speculation": "slackline.speculation"}
+)

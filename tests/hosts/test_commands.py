@@ -41,6 +41,14 @@ def test_a_node_alone_prints_what_it_finds_if_it_has_no_folder(recording):
     assert "listens at 127.0.0.1:" in err and "has stopped" in err
 
 
+def test_a_node_that_may_hardly_work_finds_the_same_later(recording):
+    code, out, err = finished("node", SMALL, str(recording), "--name", "n1", "--until-end", "--pause", "0.3")
+    assert code == 0, err
+    assert len({json.loads(line)["id"] for line in out.splitlines()}) == ROWS
+    code, _, err = finished("node", SMALL, str(recording), "--name", "n1", "--pause", "1")
+    assert code == 2 and "share=1 is not valid" in err
+
+
 def test_nodes_shows_who_runs_what_and_migrate_moves_it(network, recording):
     first, _ = two(network, recording, "--speed", "1", "--unit", "ms")
     at = first.address()

@@ -15,7 +15,8 @@ from slackline.spark import detect
 
 pytestmark = pytest.mark.spark
 
-OUTPUT = ["key", "op", "id", "type", "ts", "detected_at", "detector", "final", "payload", "kind", "change", "flushed"]
+OUTPUT = ["key", "op", "id", "type", "ts", "detected_at", "detector", "final", "payload", "kind"]
+OUTPUT += ["change", "flushed", "delayed"]
 
 
 @pytest.fixture(scope="module")

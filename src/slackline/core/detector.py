@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from slackline.core.types import EventType
 
 #: Attributes that are set up once, not state.
-CONNECTIONS = frozenset({"listens", "publishes", "unsorted", "secure", "fixed", "sets_back", "name"})
+CONNECTIONS = frozenset({"listens", "publishes", "unsorted", "secure", "fixed", "sets_back", "urgency", "name"})
 
 Published = Iterable[Event] | None
 PublishedRows = Iterable[tuple[int, Event]] | None
@@ -31,6 +31,8 @@ class Detector:
     attributes that never change after ``__init__`` (tables, thresholds): they are no state, so nobody copies or saves
     them. ``sets_back`` is how far the detector may set its events back, if that is known: the levels above wait so
     much longer from the start. Otherwise it is measured, and the first event that is set back comes too late for them.
+    ``urgency`` says who goes first when there is too much to do and detectors may be held up
+    (:class:`~slackline.Pause`): the higher, the later; what an urgent detector rests on is as urgent.
 
     >>> class Twice(Detector):
     ...     listens, publishes = ("a",), ("b",)
@@ -46,6 +48,7 @@ class Detector:
     secure: ClassVar[tuple[str | EventType, ...]] = ()
     fixed: ClassVar[tuple[str, ...]] = ()
     sets_back: int = 0
+    urgency: float = 0
 
     #: How the detector is called in outputs, statistics and errors; the class name unless set.
     name: str = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+import math
 from collections.abc import Iterable
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
@@ -69,6 +70,11 @@ class Hierarchy:
         self.sets_back = {name: detector.sets_back for name, detector in order}
         #: For each detector those whose events lead to it, through others too.
         self.below = self._below()
+        #: How urgent each detector is: as much as the most urgent of all that rest on it.
+        self.urgency = {
+            name: max(each.urgency for other, each in order if name == other or name in self.below[other])
+            for name in self.names
+        }
         self.levels = self._levels()
         published = set(self.publisher)
         wanted = {kind for _, detector in order for kind in type_names(detector.listens)}
@@ -146,6 +152,9 @@ class Hierarchy:
                 f"{name}.sets_back is a length of time in the unit of the time stamps, a whole number; "
                 f"got {sets_back!r}."
             )
+        urgency: Any = detector.urgency
+        if not isinstance(urgency, int | float) or not math.isfinite(urgency):
+            raise HierarchyError(f"{name}.urgency is a number, the higher the more urgent; got {urgency!r}.")
         if not detector.listens:
             raise HierarchyError(f"detector {name!r} listens to nothing; set `listens` to the event types it needs.")
         if not (detector.takes_events or detector.takes_batches):

@@ -24,6 +24,7 @@ class Output(NamedTuple):
     ``op`` is ``insert``; with speculation also ``retract`` (an early answer is taken back) and ``final`` (an early
     answer is certain now). ``detected_at`` is stream time. ``flushed`` is the reason given to
     :meth:`~slackline.Engine.flush`, if it was that which let the detector go on; None for what was complete.
+    ``delayed`` is how much later it is, in stream time, because detectors were held up (:class:`~slackline.Pause`).
     """
 
     op: str
@@ -33,6 +34,7 @@ class Output(NamedTuple):
     detected_at: int
     detector: str
     flushed: str | None = None
+    delayed: int = 0
 
 
 class Late(NamedTuple):

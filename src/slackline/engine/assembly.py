@@ -13,6 +13,7 @@ from slackline.core.outcome import Late, Quarantined
 from slackline.engine.columnar import Columnar
 from slackline.engine.entered import Entered
 from slackline.engine.exclusive import exclusive
+from slackline.engine.governor import Governor
 from slackline.engine.intake import Intake
 from slackline.engine.limit import Limit
 from slackline.engine.options import Options, WallTime
@@ -36,7 +37,9 @@ class Assembly:
         sensors: Iterable[str] | None,
     ) -> None:
         options.check(hierarchy, now)
-        named = None if sensors is None else sorted(set(sensors))
+        # Where detectors may be held up, what is late must not depend on how far they are: it is decided at the door.
+        alone = sensors is None and options.pause is not None
+        named = sorted(hierarchy.sensor_types) if alone else None if sensors is None else sorted(set(sensors))
         strange = sorted(set(named or ()) - set(hierarchy.sensor_types))
         if strange:
             raise ConfigError(f"sensors={strange} are not sensor types of the hierarchy: {hierarchy.sensor_types}.")
@@ -49,8 +52,10 @@ class Assembly:
         self._now = now
         self._idle: list[None] = [None]
         self._outbox = Outbox()
-        self._topology = Topology(hierarchy, options.evidence, options.targets, named, now if callable(now) else None)
-        if named is not None:
+        self._topology = Topology(
+            hierarchy, options.evidence, options.targets, named, now if callable(now) else None, alone
+        )
+        if named is not None and not alone:
             self._outbox.entered = Entered(self._topology.entering, hierarchy.types)
         self._intake = Intake(self._topology, self._outbox, options.jump, options.lags)
         ways = (self._topology, self._intake, self._outbox, options.late == "deliver")
@@ -58,6 +63,9 @@ class Assembly:
         self._lookahead = LookAhead(hierarchy)
         self._closed = False
         self._limit = Limit(options.max_buffered, self._topology, self._intake, self._outbox)
+        self._governor: Governor | None = None
+        if options.pause is not None:
+            self._governor = Governor(options.pause, self._topology, self._lookahead, options.max_buffered)
         taken = hierarchy.take_detectors() if detectors is None else {name: hierarchy.fresh(name) for name in names}
         self._topology.add(*(self._topology.make(self._runner(name, taken[name])) for name in taken))
         self._topology.start_from(options.calibration)
@@ -73,8 +81,12 @@ class Assembly:
         """Parts have come or gone: whoever keeps something about them follows."""
         topology, lookahead = self._topology, self._lookahead
         lookahead.hierarchy = topology.hierarchy
+        self._may_wait = self._governor is not None or any(part.backlog for part in topology.parts)
         for part in topology.parts:
             lookahead.join(part)
+            part.may_wait = self._may_wait
+            if self._governor is not None:
+                self._governor.join(part)
         self._outbox.export(topology.told_elsewhere())
         self._stepwise.fall_behind()
         self._limit.look_again()
@@ -120,6 +132,7 @@ class Assembly:
             "quarantined": dict(self._outbox.reasons),
             "flushed": dict(self._outbox.flushed),
             "detectors": self._lookahead.stats(self._topology.parts),
+            **({} if self._governor is None else {"pause": self._governor.stats()}),
             "options": self._options.plain(),
             "changed": self._changed,
         }

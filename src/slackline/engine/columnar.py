@@ -10,17 +10,15 @@ caused it, where the next level takes it up.
 from __future__ import annotations
 
 from functools import reduce
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from slackline.core.batch import Batch
 from slackline.core.event import Event
 from slackline.core.outcome import News
-from slackline.engine.chunk import Chunk
-from slackline.engine.due import take_overdue, take_waiting
+from slackline.engine.chunk import Chunk, run_in_pieces
+from slackline.engine.due import hold, take_overdue, take_waiting
 from slackline.engine.intake import Intake
 from slackline.engine.outbox import Outbox
 from slackline.engine.tables import Lot, read
@@ -31,6 +29,7 @@ from slackline.ordering.constants import FOREVER, NEVER, SLACK
 from slackline.ordering.frontier import release_positions, rises
 from slackline.ordering.store import late_rows
 from slackline.ordering.unit import Unit
+from slackline.running.backlog import ts_of
 from slackline.running.part import Part
 from slackline.running.segments import IN_ORDER, UNSORTED, Segment, merged, segment_of
 
@@ -71,10 +70,14 @@ class Columnar:
         topology.settle(intake.position - 1, intake.clk)  # before anything is due
         if not intake.wait_until(now) or intake.position == 0:
             return
-        hearing, clk = topology.hearing, np.array([intake.clk], dtype=np.int64)
+        self._through(self._nothing())
+
+    def _nothing(self) -> Chunk:
+        """A chunk in which nothing arrives."""
+        hearing, clk = self.topology.hearing, np.array([self.intake.clk], dtype=np.int64)
         far, since, reached = (np.array([n], dtype=np.int64) for n in (hearing.far, hearing.since, hearing.reached))
-        chunk = Chunk(intake.position - 1, intake.clk, clk, {}, np.empty(0, dtype=np.int64), (far, since), reached)
-        self._through(chunk)
+        first = max(0, self.intake.position - 1)
+        return Chunk(first, self.intake.clk, clk, {}, np.empty(0, dtype=np.int64), (far, since), reached)
 
     def receive(self, heard: Heard) -> None:
         """Take news: rows at positions of their own, all else with the last of them, or with the last arrival."""
@@ -125,7 +128,7 @@ class Columnar:
         rows, slots, ts = (lot.rows, lot.slots, lot.ts) if lot else (empty, empty, empty)
         before = channel.frontier
         if lot and lot.anew is not None:
-            frontier, slack = self._run_in_pieces(channel, lot, lot.anew, chunk)
+            frontier, slack = run_in_pieces(channel, lot, lot.anew, chunk)
         else:
             frontier, slack = channel.run(
                 rows, slots, ts, chunk.first, chunk.before, chunk.clk, chunk.heard, chunk.elapsed
@@ -151,26 +154,6 @@ class Columnar:
             lot.keep(~late)
         if len(lot.rows):
             self.outbox.entered.add(lot.batch())
-
-    @staticmethod
-    def _run_in_pieces(channel: SensorChannel, lot: Lot, anew: Ints, chunk: Chunk) -> tuple[Ints, Ints]:
-        """The frontier and K after each position, where the time stamps of sources become others on the way."""
-        frontiers, slacks = [], []
-        cuts = [0, *lot.rows[anew].tolist(), len(chunk.clk)]
-        for nth, (start, stop) in enumerate(pairwise(cuts)):
-            if nth:
-                channel.begin_anew(int(lot.slots[anew[nth - 1]]))
-            if start < stop:
-                mine = slice(*np.searchsorted(lot.rows, (start, stop)).tolist())
-                before = int(chunk.clk[start - 1]) if start else chunk.before
-                heard = None if chunk.heard is None else (chunk.heard[0][start:stop], chunk.heard[1][start:stop])
-                frontier, slack = channel.run(
-                    lot.rows[mine] - start, lot.slots[mine], lot.ts[mine], chunk.first + start, before,
-                    chunk.clk[start:stop], heard, None if chunk.elapsed is None else chunk.elapsed[start:stop],
-                )  # fmt: skip
-                frontiers.append(frontier)
-                slacks.append(slack)
-        return np.concatenate(frontiers), np.concatenate(slacks)
 
     @staticmethod
     def _elsewhere(channel: DerivedChannel, chunk: Chunk, item: News | None = None) -> None:
@@ -203,7 +186,11 @@ class Columnar:
         horizon = np.maximum.accumulate(horizon)
         np.maximum(horizon, unit.horizon, out=horizon)
         previous = np.concatenate(([unit.horizon], horizon[:-1]))
+        reached, holds = part.horizon, part.holds
         backs = self._run(part, horizon, previous, chunk)
+        if holds:  # what it has processed is known at the chunk's end
+            horizon = np.full(len(horizon), reached)
+            horizon[-1] = part.horizon
         for derived in part.publishes:
             self._derive(derived, backs[derived.name], horizon, slack, rises(slack, unit.K), chunk)
         unit.K = int(slack[-1])
@@ -222,6 +209,11 @@ class Columnar:
         backs = {channel.name: [(-1, channel.back)] for channel in part.publishes}
         for segment in segments:
             self._count(part.unit, segment, chunk)
+        if part.holds:
+            hold(part, segments, previous, chunk)
+            self._catch_up(part, chunk, backs)
+            return backs
+        part.delay(0, int(chunk.clk[-1]))
         for segment, start, stop in merged(segments):
             self._feed(part, segment, start, stop, previous, chunk, backs)
         return backs
@@ -315,14 +307,9 @@ class Columnar:
         chunk: Chunk,
         backs: dict[str, list[tuple[int, int]]],
     ) -> None:
-        runner = part.runner
-        rows, keys = segment.rows, segment.keys
-        if stop - start != len(rows):
-            rows = rows.slice(start, stop) if isinstance(rows, Batch) else rows[start:stop]
-            keys = None if keys is None else keys[start:stop]
-        found = part.feed(rows, keys)
-        if runner.failures:
-            self.outbox.fail(part, runner.take_failures(), segment.at[start:stop] + chunk.first)
+        found = part.feed(*segment.part(start, stop))
+        if part.runner.failures:
+            self.outbox.fail(part, part.runner.take_failures(), segment.at[start:stop] + chunk.first)
         for row, event in found:
             position = int(segment.at[start + row])
             trigger = int(segment.ts[start + row])
@@ -330,11 +317,42 @@ class Columnar:
                 trigger = max(trigger, int(previous[position]) + 1)
             channel = self.topology.derived[event.type]
             channel.published(event, trigger)
-            self.outbox.insert(part, event, chunk.first + position, int(chunk.clk[position]))
-            if channel.back > backs[channel.name][-1][1]:
-                backs[channel.name].append((position, channel.back))
-            if self.topology.readers[channel.name]:
-                chunk.published.setdefault(channel.name, []).append((position, event))
+            self._publish(part, event, channel, position, chunk, backs)
+
+    def _publish(
+        self,
+        part: Part,
+        event: Event,
+        channel: DerivedChannel,
+        position: int,
+        chunk: Chunk,
+        backs: dict[str, list[tuple[int, int]]],
+    ) -> None:
+        self.outbox.insert(part, event, chunk.first + position, int(chunk.clk[position]), part.delayed[1])
+        if channel.back > backs[channel.name][-1][1]:
+            backs[channel.name].append((position, channel.back))
+        if self.topology.readers[channel.name]:
+            chunk.published.setdefault(channel.name, []).append((position, event))
+
+    # Detectors that are held up.
+
+    def _catch_up(self, part: Part, chunk: Chunk, backs: dict[str, list[tuple[int, int]]]) -> None:
+        """Let the detector work on its backlog as far as it may, at the chunk's last position."""
+        last = len(chunk.clk) - 1
+        for due in part.go_on():
+            part.delay(int(chunk.clk[last]) - due.clk, int(chunk.clk[last]))
+            found = part.feed(due.rows, due.keys)
+            if part.runner.failures:
+                self.outbox.fail(part, part.runner.take_failures(), [chunk.first + last] * len(due))
+            for row, event in found:
+                channel = self.topology.derived[event.type]
+                channel.published(event, max(ts_of(due.rows, row), due.least))
+                self._publish(part, event, channel, last, chunk, backs)
+
+    def go_on(self) -> None:
+        """Let those who are behind go on as far as they may, and with them those above."""
+        self.topology.settle(self.intake.position - 1, self.intake.clk)
+        self._through(self._nothing())
 
     @staticmethod
     def _count(unit: Unit, segment: Segment, chunk: Chunk) -> None:

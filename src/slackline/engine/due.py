@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from slackline.engine.chunk import Chunk, Ints
-from slackline.ordering.constants import FOREVER
+from slackline.ordering.constants import FOREVER, NEVER
 from slackline.ordering.frontier import release_positions
 from slackline.ordering.unit import Entry, Unit
-from slackline.running.segments import IN_ORDER, OVERDUE, Segment
+from slackline.running.backlog import Due
+from slackline.running.part import Part
+from slackline.running.segments import IN_ORDER, OVERDUE, Segment, merged
 
 
 def take_waiting(unit: Unit, horizon: Ints, chunk: Chunk, segments: list[Segment]) -> None:
@@ -41,3 +43,13 @@ def take_overdue(unit: Unit, horizon: Ints, chunk: Chunk, segments: list[Segment
         ranks = np.array(unit.ranks_of([entry for _, entry in due]), dtype=np.int64)
         at = np.array([position for position, _ in due], dtype=np.int64)
         segments.append(Segment(OVERDUE, [entry.event for _, entry in due], ts, at, ranks, ts))
+
+
+def hold(part: Part, segments: list[Segment], previous: Ints, chunk: Chunk) -> None:
+    """Let the rows that are due wait in the detector's backlog."""
+    for segment, start, stop in merged(segments):
+        step = stop - start if segment.kind == IN_ORDER else 1  # for others the horizon of their moment counts
+        for first in range(start, stop, step):
+            at = int(segment.at[first])
+            least = NEVER if segment.kind == IN_ORDER else int(previous[at]) + 1
+            part.backlog.put(Due(*segment.part(first, first + step), least, int(chunk.clk[at])))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +25,7 @@ from slackline.engine.stepwise import Stepwise
 from slackline.engine.times import Ints, times_of
 from slackline.ordering import checked
 from slackline.ordering.constants import FOREVER, NEVER
+from slackline.running.pause import Pause
 from slackline.speculation.config import Speculation
 
 STATE_KIND = "engine"
@@ -56,12 +57,14 @@ class Engine(Assembly):
     ``speculation``  let detectors run ahead: a :class:`~slackline.Speculation` for all of them, or one per detector,
                      by name; detectors that are not named wait.
     ``calibration``  the delays to start from: the file that ``slackline calibrate`` wrote, or its content.
-    ``now``          wall time in seconds, by which ``Speculation(alpha="auto")`` learns how busy the process is:
-                     ``time.monotonic``, say; ``"host"`` if the caller tells by :meth:`worked`.
+    ``now``          wall time in seconds, by which ``Speculation(alpha="auto")`` and ``pause`` learn how busy the
+                     process is: ``time.monotonic``, say; ``"host"`` if the caller tells by :meth:`worked`.
     ``detectors``    which detectors of the hierarchy run here; all, unless others run in other engines
                      (:meth:`news`, :meth:`receive`, :meth:`detach`, :meth:`attach`).
     ``sensors``      the sensor types that enter here; all, unless some enter other engines and come by :meth:`receive`.
                      If given, an event is late where it enters, once for all detectors, if its type has gone on.
+    ``pause``        a :class:`~slackline.Pause`: under overload hold up detectors that can wait; it takes ``now``. An
+                     event is late where it enters then, once for all detectors, as if ``sensors`` were given.
     ``skew``         sources whose clocks are off: ``"report"`` them, or ``"correct"`` their time stamps; None: neither.
 
     >>> class Hits(Detector):
@@ -100,12 +103,13 @@ class Engine(Assembly):
         detectors: Iterable[str] | None = None,
         sensors: Iterable[str] | None = None,
         skew: str | None = None,
+        pause: Pause | None = None,
         calibration: CalibrationLike = None,
     ) -> None:
         options = Options(
             policy=policy, margin=margin, window=window, timeout=timeout, warmup=warmup, late=late, on_error=on_error,
             max_jump=max_jump, max_buffered=max_buffered, overflow=overflow, speculation=speculation,
-            late_target=late_target, skew=skew, calibration=calibration_of(calibration),
+            late_target=late_target, skew=skew, pause=pause, calibration=calibration_of(calibration),
         )  # fmt: skip
         self._start(hierarchy, options, now, detectors, sensors)
 
@@ -129,21 +133,33 @@ class Engine(Assembly):
         if self._limit.is_full:
             self._limit.refuse_unless_clock(arrivals)
         times = None if now is None else times_of(now, len(arrivals))
-        if not callable(self._now):
-            return self._push(arrivals, times)
-        start = self._now()
-        try:
-            return self._push(arrivals, times)
-        finally:
-            self._lookahead.worked(self._topology.parts, start, self._now())
+        return self._push(arrivals, times) if self._now is None else self._timed(lambda: self._push(arrivals, times))
 
     def worked(self, start: float, stop: float) -> float | None:
         """For a host that measures by itself (``now="host"``): its work went on from start to stop.
 
-        ``alpha="auto"`` is set from this, for the pushes to come. In seconds of a wall clock that outlives :meth:`save`
-        where the engine does. Returns the busy factor when an interval has passed, None otherwise.
+        ``alpha="auto"`` and who is held up are set from this, for the pushes to come. In seconds of a wall clock that
+        outlives :meth:`save` where the engine does. Returns the busy factor when an interval has passed, else None.
         """
-        return self._lookahead.worked(self._topology.parts, start, stop)
+        busy = self._lookahead.worked(self._topology.parts, start, stop, self.held > 0)
+        if self._governor is not None:
+            self._governor.worked(start, stop)
+        return busy
+
+    def _timed(self, work: Callable[[], list[Output]]) -> list[Output]:
+        """Do some work; how long it takes says how much may be done next."""
+        if not callable(self._now):
+            return work()
+        start = self._now()
+        if self._governor is not None:
+            self._governor.begin(start)
+        try:
+            return work()
+        finally:
+            stop = self._now()
+            self._lookahead.worked(self._topology.parts, start, stop, self._governor is not None and self.held > 0)
+            if self._governor is not None:
+                self._governor.end(start, stop)
 
     def _push(self, arrivals: list[Event] | pa.Table, times: Ints | None) -> list[Output]:
         self._limit.count(len(arrivals))
@@ -153,10 +169,14 @@ class Engine(Assembly):
         else:
             self._stepwise.push_all(arrivals, times)
         if times is not None and len(times) > len(arrivals):
-            way: Columnar | Stepwise = self._columnar if self._topology.has_rows else self._stepwise
-            way.wait_until(int(times[-1]))
+            self._way.wait_until(int(times[-1]))
             self._intake.pass_time(int(times[-1]), NEVER, self._intake.clk)
         return self._finish()
+
+    @property
+    def _way(self) -> Columnar | Stepwise:
+        """How to go on where nothing arrives."""
+        return self._columnar if self._topology.has_rows else self._stepwise
 
     @exclusive
     def close(self) -> list[Output]:
@@ -167,6 +187,8 @@ class Engine(Assembly):
         if self._closed:
             return []
         self._closed = True
+        if self._governor is not None:
+            self._governor.let_go(for_good=True)
         return self._flush()
 
     def _flush(self) -> list[Output]:
@@ -179,6 +201,11 @@ class Engine(Assembly):
             self._stepwise.flush()
         return self._finish()
 
+    @property
+    def held(self) -> int:
+        """How many events wait for detectors that are held up. ``push([])`` lets them go on, when there is time."""
+        return sum(len(part.backlog) for part in self._topology.parts)
+
     @exclusive
     def flush(self, reason: str) -> list[Output]:
         """Let everything that waits go on, as :meth:`close` does, and go on with the stream. Returns what was detected.
@@ -187,12 +214,16 @@ class Engine(Assembly):
         """
         if self._closed:
             raise ClosedError("flush after close(): the stream has ended, and nothing waits.")
+        if self._governor is not None:
+            self._governor.let_go()
         self._stepwise.release_all(text("reason", reason))
         return self._finish()
 
     def _finish(self) -> list[Output]:
         """Collect the outputs of a push; raise what went wrong in it."""
         topology, intake, limit = self._topology, self._intake, self._limit
+        if self._may_wait and any(part.backlog and part.allowed for part in topology.parts):
+            self._way.go_on()
         outputs = self._outbox.take()
         limit.count(len(outputs))
         if self._options.overflow == "release" and limit.is_passed():
@@ -225,7 +256,8 @@ class Engine(Assembly):
 
         Of each type, news must come in the order in which it was given, from whoever gave it, and once.
         """
-        return self._hear(telling.checked_news(self._topology, news))
+        heard = telling.checked_news(self._topology, news)
+        return self._hear(heard) if self._now is None else self._timed(lambda: self._hear(heard))
 
     def _hear(self, heard: telling.Heard) -> list[Output]:
         self._limit.count(sum(map(len, heard.rows)) + sum(len(item.events) for item in heard.items))
@@ -242,7 +274,8 @@ class Engine(Assembly):
 
         When all have ended, wherever they enter, everything that waits goes on.
         """
-        return self._end(telling.checked_entering(self._topology, types))
+        ended = telling.checked_entering(self._topology, types)
+        return self._end(ended) if self._now is None else self._timed(lambda: self._end(ended))
 
     def _end(self, types: Iterable[str]) -> list[Output]:
         clk = self._intake.clk
@@ -300,12 +333,13 @@ class Engine(Assembly):
         state = {
             "options": self._options.plain(),
             "hierarchy": list(self.hierarchy.names),
-            "sensors": self._topology.named,
+            "sensors": None if self._topology.alone else self._topology.named,
             "closed": self._closed,
             "topology": self._topology.state(),
             "intake": self._intake.state(),
             "outbox": self._outbox.state(),
             "lookahead": self._lookahead.state(),
+            "pause": None if self._governor is None else self._governor.state(),
         }
         return codec.dump(STATE_KIND, STATE_VERSION, state, where="engine")
 
@@ -346,7 +380,10 @@ class Engine(Assembly):
         engine._lookahead.restore(state["lookahead"])
         if callable(now):
             engine._lookahead.forget_time()  # seconds of another process's clock
+        if engine._governor is not None and state.get("pause") is not None:
+            engine._governor.restore(state["pause"], now == "host")
         engine._closed = state["closed"] is True
+        engine._rewired()
         if not engine._closed:
             engine._limit.check()
         engine._changed = saved.differences(options)

@@ -31,9 +31,10 @@ class Entered:
         self.rows = 0
 
     def add(self, rows: Batch | Event) -> None:
-        """Keep what was let in."""
-        self._kept[rows.type].append(rows)
-        self.rows += len(rows) if isinstance(rows, Batch) else 1
+        """Keep what was let in, if anybody is to be told."""
+        if rows.type in self._kept:
+            self._kept[rows.type].append(rows)
+            self.rows += len(rows) if isinstance(rows, Batch) else 1
 
     def take(self, name: str) -> Batch:
         """What has entered of a type since the last call."""

@@ -54,6 +54,7 @@ def packed(topology: Topology, outbox: Outbox, lookahead: LookAhead, intake: Int
         "name": name,
         "unit": part.unit.state(part.unit.row_entries()),
         "runner": part.runner.state(),
+        "backlog": part.backlog.state(),
         "early": lookahead.state_of(name) if isinstance(part.runner, SpeculativeRunner) else None,
         "inputs": {channel.name: _knowledge(channel) for channel in inputs},
         "publishes": {channel.name: _knowledge(channel) for channel in part.publishes},
@@ -113,7 +114,7 @@ def unpack(
     topology.add(part)
     if early is not None:
         lookahead.early[part.name], lookahead.accounts[part.name] = early
-    horizon, back = part.unit.horizon, {kind: topology.derived[kind].back for kind in unsent}
+    horizon, back = part.horizon, {kind: topology.derived[kind].back for kind in unsent}
     news = [News(kind, tuple(e), tuple(w), horizon, back[kind], clk) for kind, (e, w) in unsent.items()]
     if topology.named is None and not events:
         return news, clk, None
@@ -157,6 +158,7 @@ def _part(topology: Topology, state: dict[str, Any], runner_of: Callable[[str, D
     part = topology.make(runner_of(name, topology.hierarchy.fresh(name)))
     part.unit.restore(state["unit"], checked.number(state, "detector", "arrivals"))
     part.runner.restore(state["runner"])
+    part.restore_backlog(state.get("backlog", []))
     return part
 
 

@@ -15,6 +15,7 @@ from slackline.ordering.channel import Evidence
 from slackline.ordering.clock import JUMP_AUTO, JUMP_OFF
 from slackline.ordering.constants import LATE_TARGET, POLICIES, WARMUP
 from slackline.ordering.frontier import NO_TIMEOUT
+from slackline.running.pause import Pause
 from slackline.speculation.config import Speculation
 
 #: What K without a target is made of, unless given: λ, and the measurements it rests on.
@@ -41,6 +42,7 @@ class Options:
     speculation: Speculation | Mapping[str, Speculation] | None = None
     late_target: float | Mapping[str, float] | None = None
     skew: str | None = None
+    pause: Pause | None = None
     #: Only for the start: what an engine has learnt since is saved, this is not.
     calibration: Calibration | None = None
 
@@ -88,6 +90,22 @@ class Options:
                 f"speculation={given!r} is not valid; pass slackline.Speculation(...), or a dict of them by detector."
             )
 
+        self._check_pause()
+
+    def _check_pause(self) -> None:
+        given: Any = self.pause
+        if given is None:
+            return
+        if not isinstance(given, Pause):
+            raise ConfigError(f"pause={given!r} is not valid; pass slackline.Pause(...).")
+        if self.policy == "slack":
+            raise ConfigError(
+                "pause means nothing good under policy='slack': detectors above would go on by the clock, without what "
+                "is held up. Choose 'auto', 'ready' or 'ordered'."
+            )
+        if self.late == "deliver":
+            raise ConfigError("with pause, late='deliver' would make what is found depend on who is held up; divert.")
+
     def _check_target(self, target: Any) -> None:
         number("late_target", target, 0)
         if not target < 1:
@@ -127,6 +145,10 @@ class Options:
             self.calibration.check(hierarchy)
         if now is not None and now != "host" and not callable(now):
             raise ConfigError(f"now={now!r} is not valid; pass a function that gives seconds, such as time.monotonic.")
+        if self.pause is not None and now is None:
+            raise ConfigError(
+                "pause goes by how busy the process is, which takes a wall clock: pass now=time.monotonic."
+            )
         if self._adapts and now is None:
             raise ConfigError(
                 "speculation with alpha='auto' is set from how busy the process is, which takes a wall clock: pass "
@@ -192,6 +214,8 @@ class Options:
             values["speculation"] = {"by_detector": {name: asdict(one) for name, one in told.items()}}
         elif told is not None:
             values["speculation"] = asdict(told)
+        if self.pause is not None:
+            values["pause"] = asdict(self.pause)
         return values
 
     def differences(self, other: Options) -> dict[str, list[Any]]:
@@ -210,6 +234,8 @@ class Options:
                 values["speculation"] = (
                     Speculation(**told) if by is None else {name: Speculation(**one) for name, one in by.items()}
                 )
+            if values.get("pause") is not None:
+                values["pause"] = Pause(**values["pause"])
             return cls(**values)
         except ConfigError as error:
             raise StateError(f"the checkpoint is damaged: {error} Restore an older one.") from error

@@ -44,10 +44,10 @@ class Outbox:
 
     # In.
 
-    def insert(self, part: Part, event: Event, position: int, clk: int) -> None:
-        """A detector has found something that is certain."""
+    def insert(self, part: Part, event: Event, position: int, clk: int, delayed: int) -> None:
+        """A detector has found something that is certain, so much later than it would have, had nobody been held up."""
         detected_at = event.ts if clk == NEVER else clk
-        output = Output("insert", id_of(event), event, True, detected_at, part.name, self.flushing)
+        output = Output("insert", id_of(event), event, True, detected_at, part.name, self.flushing, delayed)
         self._found.append((position, part.rank, output))
         if event.type in self._unsent:
             self._unsent[event.type][0].append(event)

@@ -17,6 +17,7 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from slackline.core.batch import Batch
 from slackline.core.event import Event
 from slackline.core.outcome import News
 from slackline.engine.intake import Intake
@@ -26,6 +27,7 @@ from slackline.engine.topology import Topology
 from slackline.ordering.channel import Channel, DerivedChannel, SensorChannel
 from slackline.ordering.constants import FOREVER, NEVER
 from slackline.ordering.frontier import turning_points
+from slackline.running.backlog import Due, ts_of
 from slackline.running.part import Part
 
 
@@ -300,22 +302,50 @@ class Stepwise:
         released = unit.release(horizon)
         if released:
             self._feed(part, [entry.event for entry in released], NEVER, position, clk)
+        if part.may_wait and part.backlog:
+            for due in part.go_on():
+                self._work(part, due.rows, due.keys, due.least, position, clk, part.delay(clk - due.clk, clk))
 
     def _feed(self, part: Part, events: list[Event], least: int, position: int, clk: int) -> None:
         waits = [max(0, clk - event.ts) for event in events]
         part.unit.count_wait(sum(waits), max(waits), len(events))
+        if part.holds:
+            part.backlog.put(Due(events, None, least, clk))
+        else:
+            self._work(part, events, None, least, position, clk, part.delay(0, clk))
+
+    def _work(
+        self,
+        part: Part,
+        rows: Batch | Sequence[Event],
+        keys: Ints | None,
+        least: int,
+        position: int,
+        clk: int,
+        delayed: int,
+    ) -> None:
+        """Run the detector on rows, and pass on what it published, which is ``delayed``."""
         runner = part.runner
-        found = part.feed(events)
+        found = part.feed(rows, keys)
         if runner.failures:
-            self.outbox.fail(part, runner.take_failures(), [position] * len(events))
+            self.outbox.fail(part, runner.take_failures(), [position] * len(rows))
         for row, event in found:
             channel = self.topology.derived[event.type]
-            channel.published(event, max(events[row].ts, least))
-            self.outbox.insert(part, event, position, clk)
+            channel.published(event, max(ts_of(rows, row), least))
+            self.outbox.insert(part, event, position, clk, delayed)
             if self.topology.readers[channel.name]:
                 channel.note(event.ts, clk)
                 self._unmeasured[channel.name] = channel
                 self._offer(event, channel, position)
+
+    def go_on(self) -> None:
+        """Let those who are behind go on as far as they may, and with them those above."""
+        if not self._in_step:
+            self._catch_up()
+        behind = [part for part in self.topology.parts if part.backlog and part.allowed]
+        above = [part for lower in behind for channel in lower.publishes for part in self.topology.above[channel.name]]
+        position = max(0, self.intake.position - (not self._ended))
+        self._evaluate(sorted({*behind, *above}), position, self.intake.clk, False)
 
     # Without evidence.
 

@@ -44,14 +44,14 @@ def news(topology: Topology, outbox: Outbox, clk: int) -> list[News]:
     """
     told = []
     far = topology.hearing.sure
-    for name, sensor in topology.entering.items() if topology.named is not None else ():
+    for name, sensor in topology.entering.items() if topology.tells else ():
         told.append(News(name, outbox.entered.take(name), (), max(sensor.frontier, NEVER), 0, clk, sensor.K, far))
     for part in topology.parts:
         for channel in part.publishes:
             if channel.name in outbox.exported:
                 events, warnings = outbox.take_news(channel.name)
-                told.append(News(channel.name, events, warnings, part.unit.horizon, channel.back, clk, part.unit.K))
-    return told if topology.named is None else [item for item in told if outbox.is_new(item)]
+                told.append(News(channel.name, events, warnings, part.horizon, channel.back, clk, part.unit.K))
+    return told if not topology.tells else [item for item in told if outbox.is_new(item)]
 
 
 class Heard(NamedTuple):

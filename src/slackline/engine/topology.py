@@ -35,6 +35,7 @@ class Topology:
         targets: Mapping[str, float] | None = None,
         sensors: Collection[str] | None = None,
         now: Now | None = None,
+        alone: bool = False,
     ) -> None:
         self.evidence = evidence
         self._now = now
@@ -46,6 +47,8 @@ class Topology:
         #: Which of them enter here: all, unless some are named; others come as news.
         self.named = sensors
         self.entering = self.sensors if sensors is None else {}
+        #: Whether all sensor types enter here, though they are named, so that what is late is late for all detectors.
+        self.alone = alone
         #: Which of those have ended.
         self.ended: set[str] = set()
         self.derived: dict[str, DerivedChannel] = {}
@@ -72,6 +75,8 @@ class Topology:
                 sensor = self.sensors[name] = SensorChannel(name, rank, evidence, is_clock, self.hearing)
                 if name in hierarchy.clock_aids:
                     sensor.role = AIDS + hierarchy.clock_aids.index(name)
+                if self.alone:
+                    self.named = sorted({*(self.named or ()), name})
                 if self.named is not None:
                     self._find_frontier_once(sensor, name in self.named)
 
@@ -84,6 +89,11 @@ class Topology:
             sensor.told = None if enters else NEVER
         if enters and self.own_time and not set(self.hierarchy.clock) <= set(self.named or ()):
             sensor.role = SETS
+
+    @property
+    def tells(self) -> bool:
+        """Whether other engines are to be told of all that enters or is published here."""
+        return self.named is not None and not self.alone
 
     @property
     def own_time(self) -> bool:
@@ -182,7 +192,7 @@ class Topology:
 
     def told_elsewhere(self) -> list[str]:
         """The types published here to which detectors listen that run elsewhere; all, where sensor types are named."""
-        if self.named is not None:
+        if self.tells:
             return [channel.name for part in self.parts for channel in part.publishes]
         here = {part.name for part in self.parts}
         wanted = {kind for name, kinds in self.hierarchy.listens.items() if name not in here for kind in kinds}
@@ -232,6 +242,7 @@ class Topology:
             "units": {part.name: part.unit.state() for part in self.parts},
             "runners": {part.name: part.runner.state() for part in self.parts},
             "hearing": self.hearing.state(),
+            "backlogs": {part.name: part.backlog.state() for part in self.parts if part.backlog},
         }
 
     def check_types(self, state: dict[str, Any]) -> None:
@@ -254,6 +265,7 @@ class Topology:
         for part in self.parts:
             part.unit.restore(state["units"][part.name], arrivals)
             part.runner.restore(state["runners"][part.name])
+            part.restore_backlog(state.get("backlogs", {}).get(part.name, []))
 
     def check_invariants(self) -> None:
         """What must hold between any two pushes; tests call it."""

@@ -174,6 +174,8 @@ def output_line(output: Output) -> str:
     found = {**output._asdict(), "event": _event(output.event)}
     if output.flushed is None:
         del found["flushed"]
+    if not output.delayed:
+        del found["delayed"]
     return to_json(found, output.id)
 
 

@@ -37,14 +37,10 @@ class Beginning:
         if self._is_complete:
             return
         talk = self._talk
-        detectors, kinds = talk.directory.missing()
-        self._is_complete = talk.exchange.has_begun or not (detectors or kinds)
+        lacks = talk.directory.lacks()
+        self._is_complete = talk.exchange.has_begun or not lacks
         if self._is_complete:
             talk.membership.ready_since = now
         elif not self._has_complained and self._has_waited(now):
             self._has_complained = True
-            lacks = [f"no node runs the detectors {detectors} (--run)"] if detectors else []
-            lacks += [f"the sensor types {kinds} enter nowhere (--ingress)"] if kinds else []
-            clock = sorted({*talk.directory.hierarchy.clock} & {*kinds})
-            lacks += [f"without {clock}, stream time does not move"] if clock else []
             self._note("warning", f"{talk.card.name} waits to begin: {'; '.join(lacks)}.")

@@ -60,6 +60,14 @@ class Directory:
         detectors = [name for name in self.hierarchy.names if self.host(name) is None]
         return detectors, [kind for kind in self.hierarchy.sensor_types if self.publisher(kind) is None]
 
+    def lacks(self) -> list[str]:
+        """What must be there before anything can begin, in words."""
+        detectors, kinds = self.missing()
+        lacks = [f"no node runs the detectors {detectors} (--run)"] if detectors else []
+        lacks += [f"the sensor types {kinds} enter nowhere (--ingress)"] if kinds else []
+        clock = sorted({*self.hierarchy.clock} & {*kinds})
+        return lacks + ([f"without {clock}, stream time does not move"] if clock else [])
+
     def objection(self, node: str, runs: Mapping[str, int], enters: Iterable[str], there: Iterable[str]) -> str | None:
         """Why a node cannot be in a network with those who are there, by what it runs and lets in; None if it can.
 

@@ -34,7 +34,8 @@ def fingerprint(hierarchy: Hierarchy, options: Mapping[str, Any]) -> str:
             ]
             for name, kind in detectors.items()
         },
-        "options": {name: repr(value) for name, value in sorted(options.items())},
+        # Who is held up is each node's own affair.
+        "options": {name: repr(value) for name, value in sorted(options.items()) if name != "pause"},
     }  # fmt: skip
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 

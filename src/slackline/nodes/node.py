@@ -44,6 +44,9 @@ from slackline.placement import Solution
 #: A checkpoint is made at the earliest so many times as long after the last as that took.
 SAVING = 5.0
 
+#: So many seconds later those who are behind go on, if nothing comes.
+CATCH_UP = 0.001
+
 
 class Node:
     """Some detectors of a hierarchy, and what it takes to run them together with those of other nodes.
@@ -53,7 +56,7 @@ class Node:
     ``detectors``   those that run here at first.
     ``application`` where every node has the application from, such as ``my_app:hierarchy``.
     ``address``     where others may reach the host, which tells it to them.
-    Whatever else is given goes to the engine. ``now`` is seconds of any clock that does not go back.
+    Whatever else is given goes to the engine. Here ``now`` is seconds of any clock that does not go back.
     """
 
     #: How detectors change hands; studies have others, to compare with (``sim.baselines``).
@@ -206,6 +209,7 @@ class Node:
         """Let the engine have everything that is there for it, and detectors come and go."""
         exchange, handovers = self._exchange, self._handovers
         patience = self.settings.lost_after
+        has_time = not self._arrivals
         busy = True
         while busy:
             busy = False
@@ -219,6 +223,9 @@ class Node:
                     self._has_ended = True
                     self._engines(lambda: self._engine.end(self._enters))
                 busy = self._hand_on(exchange.take(now, awaited(self._engine) if self._is_choked else None))
+            if has_time and not busy and self._engine.held:  # once: what comes goes first
+                self._engines(lambda: self._engine.push([]))
+            has_time = False
             for news in self._engine.news():
                 self._talk.clk = max(self._talk.clk, news.clk)
                 handovers.record(exchange.publish(news))
@@ -298,6 +305,8 @@ class Node:
             times.append(self._acknowledge_at)
         if self._handovers.arriving:
             times.append(now + self.settings.reorder)
+        if self._engine.held:
+            times.append(now + CATCH_UP)
         return max(now, min(at for at in times if at is not None))
 
     def _published(self) -> list[str]:

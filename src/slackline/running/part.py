@@ -13,6 +13,7 @@ from slackline.ordering.channel import Channel, DerivedChannel, SensorChannel
 from slackline.ordering.constants import FOREVER, NEVER
 from slackline.ordering.senders import total_order
 from slackline.ordering.unit import Unit
+from slackline.running.backlog import UNLIMITED, Backlog, Due
 from slackline.running.runner import Found, Keys, Runner
 
 T = TypeVar("T")
@@ -25,15 +26,24 @@ class Part:
     it, that makes no difference to anybody, and so many detectors cost no more than few.
     """
 
-    __slots__ = ("alarm", "always", "as_of", "below", "follows", "now", "publishes", "rank", "runner", "spent", "unit")
+    __slots__ = (
+        "alarm", "allowed", "always", "as_of", "backlog", "below", "delayed", "follows", "may_wait", "publishes",
+        "rank", "runner", "spent", "unit", "wall",
+    )  # fmt: skip
 
     def __init__(self, runner: Runner, inputs: list[Channel], publishes: list[DerivedChannel], now: Now | None) -> None:
         self.runner = runner
         #: Wall time in seconds, if somebody tells it; and how much of it the detector has taken so far.
-        self.now = now
+        self.wall = now
         self.spent = 0.0
         self.unit = Unit(runner.name, inputs, frozenset(type_names(runner.detector.unsorted)))
         self.publishes = publishes
+        #: Whether detectors of this engine may be held up. What this one is due, while it is; how much may go on now.
+        self.may_wait = False
+        self.backlog = Backlog()
+        self.allowed = UNLIMITED
+        #: Stream time when something was processed last, and for how long that was held up, here or below.
+        self.delayed = NEVER, 0
         #: The place in the hierarchy's order, wherever the others run.
         self.rank = 0
         #: Of the awaited inputs: the parts that publish them, and the channels that follow the clock by themselves.
@@ -51,6 +61,31 @@ class Part:
     @property
     def name(self) -> str:
         return self.runner.name
+
+    @property
+    def horizon(self) -> int:
+        """Up to where the detector has processed everything: behind the unit's horizon while it is held up."""
+        return self.backlog.reached(self.unit.horizon) if self.may_wait else self.unit.horizon
+
+    @property
+    def holds(self) -> bool:
+        """Whether what is due goes to the backlog first."""
+        return self.may_wait and (self.allowed < UNLIMITED or len(self.backlog) > 0)
+
+    def go_on(self) -> list[Due]:
+        """What the detector may work on now of what it is behind with."""
+        taken = self.backlog.take(self.allowed)
+        if self.allowed < UNLIMITED:
+            self.allowed -= sum(map(len, taken))
+        return taken
+
+    def delay(self, own: int, clk: int) -> int:
+        """For how long what is processed now was held up: here, and below."""
+        if not self.may_wait:
+            return 0
+        below = max([delay for at, delay in [part.delayed for part in self.below] if at == clk], default=0)
+        self.delayed = clk, own + below
+        return own + below
 
     def connect(self, publisher: dict[str, Part]) -> None:
         """Know the parts of this engine by the types they publish."""
@@ -74,22 +109,22 @@ class Part:
 
     def feed(self, rows: Batch | Sequence[Event], keys: Keys | None = None) -> Found:
         """What the detector publishes for rows (:meth:`Runner.feed`)."""
-        return self.runner.feed(rows, keys) if self.now is None else self.timed(lambda: self.runner.feed(rows, keys))
+        return self.runner.feed(rows, keys) if self.wall is None else self.timed(lambda: self.runner.feed(rows, keys))
 
     def timed(self, work: Callable[[], T]) -> T:
         """Let the detector work, and measure the time that takes, where there is a clock."""
-        if self.now is None:
+        if self.wall is None:
             return work()
-        start = self.now()
+        start = self.wall()
         done = work()
-        self.spent += self.now() - start
+        self.spent += self.wall() - start
         return done
 
     def tell(self, clk: int) -> None:
         """Announce to those who listen that everything up to the horizon was processed."""
         self.as_of = clk
         for channel in self.publishes:
-            channel.progress(self.unit.horizon, clk)
+            channel.progress(self.horizon, clk)
 
     def due(self, ts: int, clk: int) -> int:
         """The clock at which the horizon may reach ``ts``, if nothing arrives meanwhile; never too late."""
@@ -113,6 +148,11 @@ class Part:
             self.alarm = max(clk + 1, self.due(unit.heap[0].ts, clk))
         return self.alarm != before
 
+    def restore_backlog(self, state: Any) -> None:
+        """Go on with what the detector was behind with."""
+        self.backlog.restore(state, frozenset(channel.name for channel in self.unit.inputs))
+        self.may_wait |= len(self.backlog) > 0
+
     def waiting(self) -> list[Event]:
         """The events that wait, in the order in which they will be seen."""
         events = [entry.event for entry in sorted([*self.unit.heap, *self.unit.overdue])]
@@ -121,5 +161,5 @@ class Part:
         return sorted(events, key=total_order)
 
     def stats(self) -> dict[str, Any]:
-        cpu = None if self.now is None else self.spent
-        return {**self.unit.stats(), **self.runner.stats(), "cpu": cpu}
+        cpu = None if self.wall is None else self.spent
+        return {**self.unit.stats(), **self.runner.stats(), "cpu": cpu, "held": len(self.backlog)}

@@ -28,6 +28,13 @@ class Segment:
     order: Ints
     keys: Ints | None = None  # arrival positions of stored rows
 
+    def part(self, start: int, stop: int) -> tuple[Batch | list[Event], Ints | None]:
+        """Some of the rows, and their keys."""
+        if stop - start == len(self.rows):
+            return self.rows, self.keys
+        rows = self.rows.slice(start, stop) if isinstance(self.rows, Batch) else self.rows[start:stop]
+        return rows, None if self.keys is None else self.keys[start:stop]
+
 
 def segment_of(
     kind: int, rows: Batch | list[Event], rank: int, ts: Ints, at: Ints, keys: Ints | None = None

@@ -81,17 +81,22 @@ def detect(
       the end of the stream.
     - ``forget``: after so much, such as ``"1 day"``, the key's state is dropped.
 
-    The result has the columns ``key, op, id, type, ts, detected_at, detector, final, payload, kind, change, flushed``.
-    ``kind`` is ``event``, ``late``, ``quarantine`` or ``stats``; ``payload`` is JSON; ``change`` counts a key's events;
-    ``(key, id, change)`` identifies a row, however often it is computed; ``flushed`` is ``idle`` or ``forget`` for
-    what was released by that, null for what was complete. With ``speculation`` the events are a
-    changelog: see :func:`~slackline.spark.current`. A batch DataFrame gives what the stream gives after its end, with
-    the engine closed; there is nothing to be early for, so it does not speculate.
+    With ``pause``, detectors that are held up in one micro-batch go on in later ones, or when the key is ``idle``.
+
+    The result has the columns ``key, op, id, type, ts, detected_at, detector, final, payload, kind, change, flushed,
+    delayed``. ``kind`` is ``event``, ``late``, ``quarantine`` or ``stats``; ``payload`` is JSON; ``change`` counts a
+    key's events; ``(key, id, change)`` identifies a row, however often it is computed; ``flushed`` is ``idle`` or
+    ``forget`` for what was released by that, null for what was complete; ``delayed`` is how much later it is, in stream
+    time, because of ``pause``. With ``speculation`` the events are a changelog: see :func:`~slackline.spark.current`. A
+    batch DataFrame gives what the stream gives after its end, with the engine closed; there is nothing to be early for,
+    so it does not speculate.
     """
     streaming = df.isStreaming
     check(df.sparkSession, streaming=streaming)
     columns = EventColumns(key=key, ts=ts, type=type, arrival=arrival, source=source, seq=seq)
     silence = Silence.of(idle, forget)
+    if engine_options.get("pause") is not None:
+        _check_pause(streaming, shards, idle)
     if shards is not None:
         whole_number("shards", shards, 1)
         hierarchy = keyed(hierarchy, df.columns, engine_options.get("late", "divert"))
@@ -114,6 +119,17 @@ def detect(
     else:
         rows = whole(prepared, dictionaries, runner(recipe), SCHEMA)
     return rows.withColumn("key", key_back(F.col("key"), columns.key_type(df)))
+
+
+def _check_pause(streaming: bool, shards: int | None, idle: str | None) -> None:
+    if shards is not None:
+        raise ConfigError(
+            "pause and shards: a shard delivers what is late to its keys, so nobody in it can be held up."
+        )
+    if streaming and idle is None:
+        raise ConfigError(
+            "pause takes idle='30 seconds', say: of a key without further rows, what is held up goes on then."
+        )
 
 
 def typed(df: DataFrame, event_type: str | EventType, schema: str | StructType | None = None) -> DataFrame:

@@ -30,6 +30,7 @@ FIELDS: tuple[tuple[str, Any, pa.DataType], ...] = (
     ("kind", StringType(), pa.string()),
     ("change", LongType(), pa.int64()),
     ("flushed", StringType(), pa.string()),
+    ("delayed", LongType(), pa.int64()),
 )
 SCHEMA = StructType([StructField(name, kind) for name, kind, _ in FIELDS])
 #: Many rows as one, a list per column: Spark makes rows of Python's objects slowly, and lists fast.
@@ -84,7 +85,7 @@ class OutputRows:
             self._rows.append(
                 (
                     key, out.op, out.id + self._life, event.type, event.ts, out.detected_at, out.detector, out.final,
-                    text, "event", change, out.flushed,
+                    text, "event", change, out.flushed, out.delayed,
                 )
             )  # fmt: skip
             change += 1
@@ -145,7 +146,8 @@ class OutputRows:
         if number is not None and number not in _INT64:
             number = None
         type = None if type is None else str(type)
-        self._rows.append((key, None, id + self._life, type, number, None, detector, None, payload, kind, None, None))
+        row = (key, None, id + self._life, type, number, None, detector, None, payload, kind, None, None, None)
+        self._rows.append(row)
 
 
 def _beside(payload: Mapping[str, Any], **ours: Any) -> dict[str, Any]:

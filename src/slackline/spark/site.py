@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +15,8 @@ from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import Output
 from slackline.engine import Engine
 from slackline.engine.options import Options
+from slackline.running.backlog import UNLIMITED
+from slackline.running.pause import Pause
 from slackline.spark.codec import ARRIVAL, NO_ARRIVAL, NO_KEY, NULL_SITE, placed, pushes
 from slackline.spark.rows import OutputRows
 from slackline.spark.sharded import Keyed, joined_sources, told_apart
@@ -52,7 +54,10 @@ class Recipe:
         It does not measure time: see :meth:`Site.worked`.
         """
         # What is late for the shard need not be late for its key: the detectors decide.
-        options = {**self.options, "late": "deliver"} if self.sharded else self.options
+        options = {**self.options, "late": "deliver"} if self.sharded else dict(self.options)
+        pause = options.get("pause")
+        if isinstance(pause, Pause):  # what waits is in the state; an executor's disk is no place for it
+            options["pause"] = replace(pause, keep=min(pause.keep, pause.memory or 1), memory=UNLIMITED)
         if saved is None:
             return Engine(self.hierarchy, now="host", **options)
         return Engine.load(bytes(saved), self.hierarchy, now="host", **(_DEFAULTS | options))

@@ -48,6 +48,9 @@ class LookAhead:
         #: Per detector, by id: what was announced and is not final yet.
         self.early: dict[str, dict[str, Early]] = {}
         self.accounts: dict[str, Account] = {}
+        self._adaptive: set[str] = set()  # those whose α is set from load
+        #: Whether there is too much to do just now to look further than what is certain, where α is set from load.
+        self.is_reined = False
         self.controller = Controller()
         self.load = Load()
 
@@ -55,11 +58,24 @@ class LookAhead:
         """A part may look ahead from now on."""
         if isinstance(part.runner, SpeculativeRunner):
             self.early.setdefault(part.name, {})
+            if isinstance(part.runner.options.alpha, str):
+                self._adaptive.add(part.name)
             self.accounts.setdefault(part.name, Account())
             part.runner.retraction.above = sum(part.name in below for below in self.hierarchy.below.values())
 
+    def rein_in(self) -> bool:
+        """There is too much to do: where α is set from load, it is 1 for now.
+
+        Whether that is new; if not, it does not help.
+        """
+        if not self._adaptive or self.is_reined or self.controller.alpha >= 1:
+            return False
+        self.is_reined = True
+        return True
+
     def leave(self, name: str) -> None:
         """A part has gone."""
+        self._adaptive.discard(name)
         self.early.pop(name, None)
         self.accounts.pop(name, None)
 
@@ -67,7 +83,9 @@ class LookAhead:
         if not isinstance(part.runner, SpeculativeRunner):
             return 1.0
         alpha = part.runner.options.alpha
-        return self.accounts[part.name].alpha(self.controller.alpha) if isinstance(alpha, str) else float(alpha)
+        if not isinstance(alpha, str):
+            return float(alpha)
+        return 1.0 if self.is_reined else self.accounts[part.name].alpha(self.controller.alpha)
 
     def stats(self, parts: Sequence[Part]) -> dict[str, Any]:
         """What users may want to know of each detector."""
@@ -103,9 +121,9 @@ class LookAhead:
             ahead: list[Event] = []
             gone: frozenset[str] = frozenset()
             if isinstance(runner, SpeculativeRunner):  # else it did once, and what it announced then is settled
-                limit = self.early_horizon(part, clk)
-                pieces = _pending(part.unit, limit, tentative, position)
-                part.timed(partial(runner.ahead, pieces, taken_back))
+                if not part.holds:  # else it is not even where its horizon is
+                    pieces = _pending(part.unit, self.early_horizon(part, clk), tentative, position)
+                    part.timed(partial(runner.ahead, pieces, taken_back))
                 gone = runner.settle([output.event for output in mine])
                 ahead = runner.tentative()
             for event in ahead:
@@ -117,10 +135,13 @@ class LookAhead:
 
     # How busy we are.
 
-    def worked(self, parts: Sequence[Part], start: float, stop: float) -> float | None:
-        """A push took from ``start`` to ``stop``: adapt α when it is time. The busy factor, if it was."""
+    def worked(self, parts: Sequence[Part], start: float, stop: float, some_wait: bool = False) -> float | None:
+        """A push took from ``start`` to ``stop``: adapt α when it is time. The busy factor, if it was.
+
+        While ``some_wait``, held up because there is too much to do, there is no time to look ahead.
+        """
         busy = self.load.worked(start, stop)
-        if busy is not None:
+        if busy is not None and not some_wait:
             self.controller.adapt(busy)
             for part in parts:
                 if isinstance(part.runner, SpeculativeRunner):
