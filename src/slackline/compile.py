@@ -1,7 +1,8 @@
 """``python -m slackline.compile``: compile ahead, so that no push has to wait for it.
 
-Runs a little of everything that is compiled: each policy, events and tables, several levels, early answers. Numba keeps
-the results on disk, so once per environment is enough: after an installation, or while an image is built.
+Runs a little of everything that is compiled: each policy, events and tables, several levels, early answers; and the
+default solver of placement. Numba keeps the results on disk, so once per environment is enough: after an installation,
+or while an image is built.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pyarrow as pa
 import slackline as sl
 from slackline.ordering.compiled import say_nothing
 from slackline.ordering.constants import POLICIES
+from slackline.placement import Problem, Subscription, solver_of
 
 #: More than a warm-up, so that events are released before the end.
 EVENTS = 100
@@ -69,11 +71,19 @@ def run_everything(policies: Iterable[str] = POLICIES) -> None:
     engine.push(_skewed())
 
 
+def run_solver() -> None:
+    """Call every compiled function of the solver that places detectors unless another is asked for."""
+    latencies = {("m", "n"): 0.01}
+    problem = Problem({"a": 1.0, "b": 1.0}, {"m": 1.0, "n": 1.0}, (Subscription("a", "b", 1.0),), latencies)
+    solver_of().solve(problem, seconds=0.0, seed=0)
+
+
 def main() -> None:
     say_nothing()
     started = time.perf_counter()
     print("compiling for this machine ...", file=sys.stderr)
     run_everything()
+    run_solver()
     print(f"done in {time.perf_counter() - started:.0f} s", file=sys.stderr)
 
 

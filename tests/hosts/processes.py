@@ -25,6 +25,7 @@ from slackline.hosts.secret import Credentials
 LIMIT = 120.0
 HERE = Path(__file__).parent
 NOBODY = Credentials()
+SMALL = "match_app:small"
 
 
 def wait_for(condition: Callable[[], Any], what: str, limit: float = LIMIT) -> Any:

@@ -4,28 +4,13 @@ import json
 import signal
 
 import pytest
-from tests.hosts.processes import Network, finished, wait_for
+from tests.hosts.processes import SMALL, Network, finished, wait_for
 
 from slackline.hosts.secret import Credentials
 
 pytestmark = pytest.mark.slow
 
 ROWS = 4_000
-SMALL = "match_app:small"
-
-
-@pytest.fixture
-def recording(tmp_path):
-    """Events of one type, 100 per second."""
-    path = tmp_path / "a.csv"
-    path.write_text("ts,source\n" + "".join(f"{10 * i},s{i % 2}\n" for i in range(ROWS)))
-    return path
-
-
-@pytest.fixture
-def network(tmp_path):
-    with Network(tmp_path, SMALL) as network:
-        yield network
 
 
 def two(network, recording, *pace):

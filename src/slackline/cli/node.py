@@ -22,7 +22,7 @@ from slackline.cli.failure import reports_errors
 from slackline.cli.hierarchies import load_application
 from slackline.cli.reaching import SecretFile, TlsCa, TlsCert, TlsKey
 from slackline.cli.recordings import read_recording
-from slackline.compile import run_everything
+from slackline.compile import run_everything, run_solver
 from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import PER_SECOND
@@ -203,6 +203,8 @@ def node(
     for address in (plan.listen, *plan.join):
         plan.credentials.check(address)
     run_everything([plan.engine.get("policy", "auto")])  # who compiles while others wait is taken for dead
+    if optimise == "master":
+        run_solver()
     _say_on_stderr(name)
     asyncio.run(_run(plan))
 

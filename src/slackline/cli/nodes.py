@@ -66,6 +66,8 @@ def _print(before: dict[str, Any], after: dict[str, Any]) -> None:
     console.print(table)
     for detector, way in after["moving"].items():
         console.print(f"{escape(detector)} is on its way ({way}).", highlight=False)
+    if after["master"] is not None:
+        console.print(f"{escape(after['master'])} looks after where detectors run.", highlight=False)
     missing = after["missing"]
     if missing["detectors"] or missing["types"]:
         parts = [f"{what} {', '.join(missing[what])}" for what in ("detectors", "types") if missing[what]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,13 +16,13 @@ from rich.table import Table
 
 from slackline.cli.failure import FAILED, reports_errors
 from slackline.cli.reaching import At, SecretFile, TlsCa, TlsCert, TlsKey
-from slackline.core.errors import ConfigError
+from slackline.core.errors import ConfigError, SlacklineError
 from slackline.hosts.address import Address
 from slackline.hosts.placing import Placing
 from slackline.hosts.secret import Credentials
 from slackline.nodes.master import Decision, Master
 from slackline.placement import Problem
-from slackline.placement.changes import Change, changes
+from slackline.placement.changes import PlacementChange, changes
 from slackline.placement.solvers import DEFAULT, SOLVERS, solver_of
 from slackline.placement.story import MoveMade, PlacementStory
 
@@ -79,10 +80,15 @@ def place(
     """  # fmt: skip
     if dry_run and watch:
         raise ConfigError("--dry-run and --watch: one moves nothing, the other keeps moving; give one of them.")
-    solver_of(solver)  # wrong or not installed: say so before anything else
+    solver_of(solver)  # a wrong one is told before anything else, as is an extra that is missing
+    page: Callable[[PlacementStory], str] | None = None
+    if html is not None:
+        from slackline.report.placement import placement_page
+
+        page = placement_page
     credentials = Credentials.of(secret_file, tls_cert, tls_key, tls_ca)
     master = Master(every=every, seconds=seconds, seed=seed, solver=solver, together=together, pinned=_pins(pin or []))
-    shown = _Shown(solver, dry_run, as_json, watch)
+    shown = _Printer(solver, dry_run, as_json, watch)
     placing = Placing(Address.of(at), credentials, master, say=_say, decided=shown.decided)
     try:
         asyncio.run(placing.watch() if watch else _once(placing, dry_run))
@@ -95,10 +101,8 @@ def place(
         typer.echo(json.dumps(_figures(decision, solver, placing.moves), indent=2))
     elif not watch:
         shown.end(placing.moves)
-    if html is not None:
-        from slackline.report.placement import placement_page
-
-        placement_page(_story(decision, solver, seconds, seed, placing), html)
+    if html is not None and page is not None:
+        html.write_text(page(_story(decision, solver, seconds, seed, placing)), "utf-8")
         _say(f"the page is in {html}")
     if not watch and any(move.error for move in placing.moves):
         raise typer.Exit(FAILED)
@@ -126,7 +130,7 @@ def _say(text: str) -> None:
     typer.echo(f"slackline: {text}", err=True)
 
 
-class _Shown:
+class _Printer:
     """Prints decisions."""
 
     def __init__(self, solver: str, dry_run: bool, as_json: bool, watch: bool) -> None:
@@ -172,7 +176,7 @@ def _count(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
-def _changes(decision: Decision) -> list[Change]:
+def _changes(decision: Decision) -> list[PlacementChange]:
     """What moves, the greatest gain first."""
     return changes(decision.problem, _after(decision))
 
@@ -182,7 +186,7 @@ def _after(decision: Decision) -> dict[str, str]:
     return {**decision.problem.now, **moved}
 
 
-def _table(found: list[Change]) -> Table:
+def _table(found: list[PlacementChange]) -> Table:
     table = Table(title="What moves", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in ("detector", "from", "to"):
         table.add_column(heading, overflow="fold")
@@ -259,7 +263,7 @@ def _story(decision: Decision, solver: str, seconds: float, seed: int, placing: 
         if other != solver:
             try:
                 solution = solver_of(other).solve(problem, seconds=seconds, seed=seed, start=problem.now)
-            except ConfigError as error:  # not installed
+            except SlacklineError as error:  # not installed
                 _say(str(error))
                 continue
             courses[other] = solution.course

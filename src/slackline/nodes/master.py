@@ -30,8 +30,12 @@ from slackline.nodes.actions import Notice, SearchOrder
 from slackline.nodes.advice import Advice, Move
 from slackline.nodes.mover import WORTH, Mover, fits
 from slackline.nodes.statistics import Statistics
+from slackline.nodes.survey import WINDOW
 from slackline.placement import Problem, Solution
 from slackline.placement.changes import score, steps
+
+#: Seconds within which most of what is not known passes by itself.
+PASSES = 2 * WINDOW
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ class Master(Mover):
         self._found: Solution | str | None = None
         self._again = False  # whether the last search was for a network that has changed meanwhile
         self._lacking_since: float | None = None
-        self._said: str | None = None
+        self._trouble: str | None = None  # what has been said, and not passed yet
 
     @property
     def is_resting(self) -> bool:
@@ -104,19 +108,20 @@ class Master(Mover):
     def lack(self, statistics: Statistics, now: float) -> Advice:
         """Say what is not known, if that does not pass by itself."""
         since = self._lacking_since = now if self._lacking_since is None else self._lacking_since
-        if now - since < self.seconds:
+        if now - since < PASSES:
             return Advice()
-        return self._warn(f"nothing is moved, as too little is known: {'; '.join(statistics.lacks)}.")
+        return self._warn("lacks", f"nothing is moved, as too little is known: {'; '.join(statistics.lacks)}.")
 
-    def _warn(self, text: str) -> Advice:
-        """A warning, unless it was the last one."""
-        notices = [] if text == self._said else [Notice("warning", text)]
-        self._said = text
+    def _warn(self, trouble: str, text: str) -> Advice:
+        """A warning, once until that has passed; the figures in it may change."""
+        notices = [] if trouble == self._trouble else [Notice("warning", text)]
+        self._trouble = trouble
         return Advice(notices=notices)
 
     def decide(self, statistics: Statistics, now: float) -> Advice:
         """Look at what was found, or search, if it is time."""
         self._lacking_since = None
+        self._trouble = None if self._trouble == "lacks" else self._trouble
         if self._found is not None:
             return self._judge(statistics, now)
         if self._searched is None and now >= self._search_at:
@@ -134,13 +139,13 @@ class Master(Mover):
         assert searched is not None and found is not None
         self._searched = self._found = None
         if isinstance(found, str):
-            return self._warn(f"there is no better placement: {found}")
+            return self._warn("search", f"there is no better placement: {found}")
         fresh = self.problem(statistics)
         if not fits(fresh, found.placement) or (_subscribed(fresh) != _subscribed(searched) and not self._again):
             # The network has become another. Rare events may make it look like that, so look again once only.
             self._again = True
             return self._search(statistics, now)
-        self._again, self._said = False, None
+        self._again, self._trouble = False, None
         plan = []
         if all(_is_worth(problem, found.placement) for problem in (searched, fresh)):
             plan = self._plan_of(fresh, found.placement)

@@ -1,7 +1,8 @@
 """Without a master: each node improves where its own detectors run, by what it and its neighbours say [Thesis, 7.3].
 
 With every beat a node knows what those that it is linked with run and send. So it can tell what would be gained if one
-of its detectors went to one of them, or changed places with one of theirs (where all are full, nothing else goes).
+of its detectors went to one of them, or some that talk to each other (none of them would go alone), or if one changed
+places with one of theirs (where all are full, nothing else goes).
 
 **Taking turns.** If two ends of a subscription went to each other at once, they would change places for ever. So out of
 all the changes that a node can see, its own and those of its neighbours, it makes one of its own only if none that has
@@ -72,17 +73,32 @@ class _View:
                 self._of[end].append(each)
 
     def exchanges(self) -> Iterator[_Exchange]:
-        """All changes of one detector, or of two that change places, that are worth it."""
+        """All changes that are worth it: one detector, some that talk to each other, or two that change places."""
         now, pinned = self.problem.now, self.problem.pinned
         free = [name for name in self.problem.detectors if name not in pinned]
-        for nth, one in enumerate(free):
+        for group in [*([name] for name in free), *self._groups(free)]:
+            source = now[group[0]]
             for node in self.problem.nodes:
-                if node != now[one]:
-                    yield from self._worth(now[one], (Move(one, now[one], node),))
+                if node != source:
+                    yield from self._worth(source, tuple(Move(name, source, node) for name in group))
+        for nth, one in enumerate(free):
             for other in free[nth + 1 :]:
                 if now[one] != now[other]:
                     moves = (Move(one, now[one], now[other]), Move(other, now[other], now[one]))
                     yield from self._worth(min(now[one], now[other]), moves)
+
+    def _groups(self, free: list[str]) -> list[list[str]]:
+        """Detectors of one node that talk to each other, through others there, too; two of them or more."""
+        now, left, groups = self.problem.now, list(free), []
+        while left:
+            group = [left.pop(0)]
+            for name in group:  # which grows meanwhile
+                ends = {end for each in self._of[name] for end in (each.publisher, each.subscriber)}
+                more = [other for other in left if other in ends and now[other] == now[name]]
+                left = [other for other in left if other not in more]
+                group += more
+            groups.append(group)
+        return [group for group in groups if len(group) > 1]
 
     def _worth(self, by: str, moves: tuple[Move, ...]) -> Iterator[_Exchange]:
         if not self._has_room(moves):

@@ -96,7 +96,13 @@ def overview_of(
 def master_of(nodes: Mapping[str, Mapping[str, Any]]) -> str | None:
     """Who optimises: of those who are there and willing, the one with the least name.
 
-    All nodes know what all nodes say, so nobody needs to be asked; when it dies, the next is it.
+    All nodes know what all nodes say, so nobody needs to be asked; when it dies, the next is it. While one that would
+    come before has not said yet whether it is willing, nobody is.
     """
-    willing = (name for name, shown in nodes.items() if shown["state"] in PRESENT and shown.get("master") is True)
-    return min(willing, default=None)
+    there = {name: shown for name, shown in nodes.items() if shown["state"] in PRESENT}
+    for name in sorted(there):
+        if "at" not in there[name]:
+            return None
+        if there[name].get("master") is True:
+            return name
+    return None

@@ -6,6 +6,7 @@ from slackline.core.errors import SlacklineError
 from slackline.core.time import Now
 from slackline.nodes.actions import SearchOrder
 from slackline.placement import Solution, Solver
+from slackline.placement.solvers import DEFAULT, solver_of
 
 
 def solved(search: SearchOrder, now: Now, solver: Solver | None = None) -> Solution | str:
@@ -14,10 +15,7 @@ def solved(search: SearchOrder, now: Now, solver: Solver | None = None) -> Solut
     ``solver`` is taken instead of the one that the search names.
     """
     try:
-        if solver is None:
-            from slackline.placement.solvers import DEFAULT, solver_of
-
-            solver = solver_of(search.solver or DEFAULT)
+        solver = solver or solver_of(search.solver or DEFAULT)
         return solver.solve(search.problem, seconds=search.seconds, seed=search.seed, start=search.problem.now, now=now)
     except SlacklineError as error:
         return str(error)

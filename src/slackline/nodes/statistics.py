@@ -14,7 +14,7 @@ class LackingError(SlacklineError):
     """Too little is known of a network to decide anything; the message says what."""
 
 
-class Wiring(NamedTuple):
+class Ports(NamedTuple):
     """What a detector listens to and publishes."""
 
     listens: tuple[str, ...]
@@ -48,7 +48,7 @@ class Statistics:
 
     at: float
     fresh: float
-    hierarchy: Mapping[str, Wiring]
+    hierarchy: Mapping[str, Ports]
     nodes: Mapping[str, NodeState]
     runs: Mapping[str, str]
     enters: Mapping[str, str]

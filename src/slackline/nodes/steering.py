@@ -67,8 +67,9 @@ class Steering:
         assert self._master is not None
         if self._is_master != (master == self.name):
             self._is_master = master == self.name
-            self._note("info", f"{master} looks after where detectors run")
             self._master.stand_down()
+            if self._is_master:
+                self._note("info", f"{self.name} looks after where detectors run")
 
     def found(self, search: SearchOrder, solution: Solution | str) -> None:
         """What came of a search."""

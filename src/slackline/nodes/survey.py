@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from slackline.nodes.overview import PRESENT
-from slackline.nodes.statistics import NodeState, Statistics, Wiring
+from slackline.nodes.statistics import NodeState, Ports, Statistics
 
 #: Seconds over which rates are measured, at least.
 WINDOW = 2.0
@@ -33,7 +33,7 @@ class _EventsSent(msgspec.Struct, frozen=True):
     events: int
 
 
-class _Shown(msgspec.Struct, frozen=True):
+class _Told(msgspec.Struct, frozen=True):
     """What is read of a node's part of an overview."""
 
     state: str
@@ -61,7 +61,7 @@ class _Sample(NamedTuple):
 
     heard: float
     at: float
-    shown: _Shown
+    shown: _Told
 
 
 class Survey:
@@ -69,10 +69,10 @@ class Survey:
 
     def __init__(self, stale_after: float = 5.0) -> None:
         self._stale_after = stale_after
-        self._shown: dict[str, _Shown] = {}
+        self._shown: dict[str, _Told] = {}
         self._samples: dict[str, list[_Sample]] = {}
         self._unreadable: list[str] = []
-        self._wiring: dict[str, Wiring] = {}
+        self._wiring: dict[str, Ports] = {}
         self._moving: frozenset[str] = frozenset()
         # What was measured last, for types and detectors that have just moved; and how long their handovers took.
         self._events: dict[str, float] = {}
@@ -83,14 +83,14 @@ class Survey:
     def look(self, overview: Mapping[str, Any], now: float) -> None:
         """Take what a node knows of the network now."""
         self._wiring = {
-            name: Wiring(tuple(each["listens"]), tuple(each["publishes"]))
+            name: Ports(tuple(each["listens"]), tuple(each["publishes"]))
             for name, each in overview["hierarchy"].items()
         }
         self._moving = frozenset(overview["moving"])
         self._shown, self._unreadable = {}, []
         for name, said in overview["nodes"].items():
             try:
-                self._shown[name] = shown = msgspec.convert(said, _Shown)
+                self._shown[name] = shown = msgspec.convert(said, _Told)
             except msgspec.ValidationError as error:
                 self._unreadable.append(f"{name} says what cannot be read ({error})")
                 continue

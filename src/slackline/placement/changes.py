@@ -64,7 +64,7 @@ def steps(problem: Problem, after: Placement) -> list[list[str]]:
     return found
 
 
-class Change(NamedTuple):
+class PlacementChange(NamedTuple):
     """A detector that is to move, what φ would be higher by if it stayed, and why it moves."""
 
     detector: str
@@ -74,13 +74,13 @@ class Change(NamedTuple):
     why: str
 
 
-def changes(problem: Problem, after: Placement) -> list[Change]:
+def changes(problem: Problem, after: Placement) -> list[PlacementChange]:
     """All that moves, the greatest gain first."""
     found = []
     for name, source in problem.now.items():
         if after[name] != source:
             gain = problem.cost({**after, name: source}) - problem.cost(after)
-            found.append(Change(name, source, after[name], gain, _reason(problem, name, after)))
+            found.append(PlacementChange(name, source, after[name], gain, _reason(problem, name, after)))
     return sorted(found, key=lambda change: (-change.gain, change.detector))
 
 

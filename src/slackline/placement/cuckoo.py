@@ -3,61 +3,51 @@
 from __future__ import annotations
 
 import math
-import time
 
 import numpy as np
 from numba import njit
 
-from slackline.core.time import Now
 from slackline.placement.costs import CostTables
+from slackline.placement.evolution import Evolution, Step
 from slackline.placement.genetic import sort_nearly_sorted
 from slackline.placement.kernels import below, keeps_limits, total, uniform
 from slackline.placement.packing import draw_placement
-from slackline.placement.problem import Floats, Ints, Placement, Problem
+from slackline.placement.problem import Floats, Ints
 from slackline.placement.search import Search
-from slackline.placement.solution import Solution
 
 #: As [Thesis, 5.2.6] found best: nests, α, and the share of detectors that a flight shifts (dim).
 NESTS, ALPHA, DIMENSIONS = 15, 1.5, 0.3
 #: The share of nests that is abandoned in each generation. The text calls it small and not significant: one of them.
 UNFIT = 0.1
-#: Detectors looked at between two readings of the clock.
-BLOCK = 500_000
 
 
-class Cuckoo:
+class Cuckoo(Evolution):
     """A cuckoo that lays eggs into nests, each made by a Lévy flight from the egg of another nest.
 
     A flight shifts three in ten detectors, each by 1, 2, ... nodes up or down, mostly few; the first node comes after
     the last. (Of the step the text says that it is heavy-tailed with parameter α: here P(step ≥ s) = s^-α. Its factor c
     is 1.) An egg that overloads a node is discarded; one that is better than that of a nest, taken at random, replaces
-    it. Then the worst nest is abandoned for a random one. Ends after so many ``generations`` if they are given, or when
-    the time is up.
+    it. Then the worst nest is abandoned for a random one.
 
+    >>> from slackline.placement import Problem
     >>> problem = Problem({"a": 1, "b": 1}, {"m": 2, "n": 2}, (("a", "b", 10),), {("m", "n"): 0.5}, pinned={"a": "n"})
     >>> Cuckoo(generations=1000).solve(problem, seconds=60, seed=1).placement
     {'a': 'n', 'b': 'n'}
     """
 
     name = "cuckoo"
+    looked_at = 2
 
-    def __init__(self, generations: int | None = None) -> None:
-        self.generations = generations
-
-    def solve(
-        self, problem: Problem, *, seconds: float, seed: int, start: Placement | None = None, now: Now = time.monotonic
-    ) -> Solution:
-        search = Search(problem, seconds, seed, start, now)
-        size = len(problem.detectors)
-        lay(search.costs, search.random, np.zeros((1, size), np.int64), np.zeros(1), np.zeros(1, np.int64), 1, 1, 0)
-        search.begin()
+    def begin(self, search: Search) -> Step:
         nests, values = search.population(NESTS)
         order = np.argsort(values)
-        shifted, unfit = max(1, round(DIMENSIONS * size)), max(1, math.floor(UNFIT * NESTS))
-        for rounds in search.blocks(max(1, BLOCK // (4 * size)), self.generations):
+        shifted, unfit = max(1, round(DIMENSIONS * len(search.best))), max(1, math.floor(UNFIT * NESTS))
+
+        def step(rounds: int) -> tuple[Ints, ...]:
             lay(search.costs, search.random, nests, values, order, shifted, unfit, rounds)
-            search.offer(nests[order[0]])
-        return search.solution()
+            return (nests[order[0]],)
+
+        return step
 
 
 @njit(cache=True)

@@ -3,62 +3,50 @@
 from __future__ import annotations
 
 import math
-import time
 
 import numpy as np
 from numba import njit
 
-from slackline.core.time import Now
 from slackline.placement.costs import CostTables
 from slackline.placement.cuckoo import DIMENSIONS, NESTS, UNFIT, abandon, fly
+from slackline.placement.evolution import Evolution, Step
 from slackline.placement.kernels import below, keeps_limits, total
-from slackline.placement.problem import Floats, Ints, Placement, Problem
+from slackline.placement.problem import Floats, Ints
 from slackline.placement.search import Search
-from slackline.placement.solution import Solution
-from slackline.placement.swarm import BLOCK, PARTICLES, flock_once
+from slackline.placement.swarm import PARTICLES, flock_once
 
 
-class CuckooSwarm:
+class CuckooSwarm(Evolution):
     """A swarm of cuckoos: they move as a swarm does, and in each generation one of them flies on its own, too.
 
     What it finds takes its place if it is better, and that of the egg in a nest, taken at random. (So the nests only
     remember; nothing leads from them back to the swarm.) The parameters are those of the two, as [Thesis, 5.2.6] says
-    without numbers of its own. Ends after so many ``generations`` if they are given, or when the time is up.
+    without numbers of its own.
 
+    >>> from slackline.placement import Problem
     >>> problem = Problem({"a": 1, "b": 1}, {"m": 2, "n": 2}, (("a", "b", 10),), {("m", "n"): 0.5}, pinned={"a": "n"})
     >>> CuckooSwarm(generations=100).solve(problem, seconds=60, seed=1).placement
     {'a': 'n', 'b': 'n'}
     """
 
     name = "cuckoo_swarm"
+    looked_at = PARTICLES
 
-    def __init__(self, generations: int | None = None) -> None:
-        self.generations = generations
-
-    def solve(
-        self, problem: Problem, *, seconds: float, seed: int, start: Placement | None = None, now: Now = time.monotonic
-    ) -> Solution:
-        search = Search(problem, seconds, seed, start, now)
-        size = len(problem.detectors)
-        none, nothing = np.zeros((1, size), np.int64), np.zeros(1)
-        hunt(
-            search.costs, search.random, none, nothing, np.zeros(1, np.int64), none, np.zeros((1, size)), none, nothing,
-            none[0].copy(), 1, 1, 0,
-        )  # fmt: skip
-        search.begin()
+    def begin(self, search: Search) -> Step:
         particles, values = search.population(PARTICLES)
         nests, nest_values = search.population(NESTS)
         velocities, own, best = np.zeros(particles.shape), particles.copy(), particles[np.argmin(values)].copy()
         order = np.argsort(nest_values)
-        shifted, unfit = max(1, round(DIMENSIONS * size)), max(1, math.floor(UNFIT * NESTS))
-        for rounds in search.blocks(max(1, BLOCK // (PARTICLES * size)), self.generations):
+        shifted, unfit = max(1, round(DIMENSIONS * len(search.best))), max(1, math.floor(UNFIT * NESTS))
+
+        def step(rounds: int) -> tuple[Ints, ...]:
             hunt(
                 search.costs, search.random, nests, nest_values, order, particles, velocities, own, values, best,
                 shifted, unfit, rounds,
             )  # fmt: skip
-            search.offer(best)
-            search.offer(nests[order[0]])
-        return search.solution()
+            return best, nests[order[0]]
+
+        return step
 
 
 @njit(cache=True)

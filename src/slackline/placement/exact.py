@@ -19,7 +19,7 @@ from slackline.placement.packing import nothing_found
 from slackline.placement.problem import ROUNDING, InfeasibleError, Ints, Placement, Problem
 from slackline.placement.search import Search
 from slackline.placement.solution import Solution
-from slackline.placement.trees import best_of_trees, fit_for_trees
+from slackline.placement.trees import A_TREE, best_of_trees, fit_for_trees
 
 #: Variables for two detectors on one node; with more of them the model is too large to be of use.
 LARGEST = 60_000
@@ -37,7 +37,8 @@ class Exact:
     it (beyond some 100 detectors on 12 nodes) get the bound of :mod:`slackline.placement.bounds`, and the placement
     that there was.
 
-    What is found in a given time may differ from one run to the next; an optimum that is proven does not, in its cost.
+    The bound is lowered by what rounding may have added. The time limit is CP-SAT's; to build its model, and to solve a
+    tree, takes seconds that are not cut short. What CP-SAT finds in a given time may differ from run to run.
 
     >>> problem = Problem({"a": 1, "b": 1}, {"m": 2, "n": 2}, (("a", "b", 10),), {("m", "n"): 0.5}, pinned={"a": "n"})
     >>> solution = Exact().solve(problem, seconds=60, seed=1)
@@ -52,6 +53,7 @@ class Exact:
     ) -> Solution:
         search = Search(problem, seconds, seed, start, now)
         costs = search.costs
+        best_of_trees(A_TREE)  # compiled now, before the clock is read
         search.begin()
         if fit_for_trees(costs):
             places = best_of_trees(costs)
@@ -67,7 +69,7 @@ class Exact:
                 search.offer(search.another())
         if math.isinf(search.value):
             raise nothing_found(problem)
-        return search.solution(min(bound, search.value))
+        return search.solution(min(bound, search.value) * (1 - ROUNDING))
 
     @staticmethod
     def _cp_sat(search: Search, seed: int) -> float:
@@ -86,11 +88,11 @@ class Exact:
         solver.parameters.random_seed = seed % 2**31
         solver.parameters.linearization_level = 2
 
-        class Watch(cp_model.CpSolverSolutionCallback):
+        class FoundByCpSat(cp_model.CpSolverSolutionCallback):
             def on_solution_callback(self) -> None:
                 search.offer(_places(at, self.boolean_value))
 
-        status = solver.solve(model, Watch())
+        status = solver.solve(model, FoundByCpSat())
         if status == cp_model.INFEASIBLE:
             raise _proven(search.problem)
         return max(0.0, float(solver.best_objective_bound) * unit)

@@ -2,58 +2,46 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 from numba import njit
 
-from slackline.core.time import Now
 from slackline.placement.costs import CostTables
+from slackline.placement.evolution import Evolution, Step
 from slackline.placement.kernels import below, keeps_limits, total
-from slackline.placement.problem import ROUNDING, Floats, Ints, Placement, Problem
+from slackline.placement.packing import put_where_room_is
+from slackline.placement.problem import ROUNDING, Floats, Ints
 from slackline.placement.search import Search
-from slackline.placement.solution import Solution
 
 #: As [Thesis, 5.2.6] found best: placements, the share of them that cross (p), the share of a placement that does (s).
 POPULATION, FITTEST, SUBSEQUENCE = 80, 0.2, 0.2
-#: Detectors looked at between two readings of the clock.
-BLOCK = 500_000
 
 
-class Genetic:
+class Genetic(Evolution):
     """A population in which the fittest cross, and any may mutate.
 
     In each generation two of the fittest fifth exchange a fifth of their sequence of detectors; and one of all gets a
     fifth of it at random. What is better than what it was made of takes its place. What overloads a node is discarded,
-    and a mutation draws among nodes with room. Ends after so many ``generations`` if they are given, or when the time
-    is up.
+    and a mutation draws among nodes with room.
 
+    >>> from slackline.placement import Problem
     >>> problem = Problem({"a": 1, "b": 1}, {"m": 2, "n": 2}, (("a", "b", 10),), {("m", "n"): 0.5}, pinned={"a": "n"})
     >>> Genetic(generations=1000).solve(problem, seconds=60, seed=1).placement
     {'a': 'n', 'b': 'n'}
     """
 
     name = "genetic"
+    looked_at = 4
 
-    def __init__(self, generations: int | None = None) -> None:
-        self.generations = generations
-
-    def solve(
-        self, problem: Problem, *, seconds: float, seed: int, start: Placement | None = None, now: Now = time.monotonic
-    ) -> Solution:
-        search = Search(problem, seconds, seed, start, now)
-        size = len(problem.detectors)
-        breed(search.costs, search.random, np.zeros((1, size), np.int64), np.zeros(1), np.zeros(1, np.int64), 1, 1, 0)
-        search.begin()
+    def begin(self, search: Search) -> Step:
         population, values = search.population(POPULATION)
         order = np.argsort(values)
-        length = max(1, round(SUBSEQUENCE * size))
-        for rounds in search.blocks(max(1, BLOCK // (4 * size)), self.generations):
-            breed(
-                search.costs, search.random, population, values, order, round(FITTEST * POPULATION), length, rounds
-            )  # fmt: skip
-            search.offer(population[order[0]])
-        return search.solution()
+        fittest, length = round(FITTEST * POPULATION), max(1, round(SUBSEQUENCE * len(search.best)))
+
+        def step(rounds: int) -> tuple[Ints, ...]:
+            breed(search.costs, search.random, population, values, order, fittest, length, rounds)
+            return (population[order[0]],)
+
+        return step
 
 
 @njit(cache=True)
@@ -96,17 +84,9 @@ def mutate(costs: CostTables, random: np.ndarray, places: Ints, begin: int, leng
     for detector in range(len(places)):
         if not begin <= detector < begin + length:
             room[places[detector]] -= costs.cpu[detector]
-    fit = np.empty(len(room), np.int64)
-    for detector in range(begin, begin + length):
-        fits = 0
-        for node in range(len(room)):
-            if room[node] >= costs.cpu[detector] and costs.alone[detector, node] < np.inf:
-                fit[fits] = node
-                fits += 1
-        if fits == 0:
+    for detector in range(begin, begin + length):  # noqa: SIM110
+        if not put_where_room_is(costs, random, places, room, detector):
             return False
-        places[detector] = fit[below(random, fits)]
-        room[places[detector]] -= costs.cpu[detector]
     return True
 
 

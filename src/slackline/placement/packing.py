@@ -78,9 +78,23 @@ def draw_placement(costs: CostTables, random: np.ndarray, places: Ints) -> bool:
 
 
 @njit(cache=True)
+def put_where_room_is(costs: CostTables, random: np.ndarray, places: Ints, room: np.ndarray, detector: int) -> bool:
+    """Put a detector on any node that has room for it; False if none has."""
+    chosen, fits = -1, 0
+    for node in range(len(room)):
+        if room[node] >= costs.cpu[detector] and costs.alone[detector, node] < np.inf:
+            fits += 1
+            if below(random, fits) == 0:  # each of them in the end as likely as any other
+                chosen = node
+    if chosen >= 0:
+        places[detector] = chosen
+        room[chosen] -= costs.cpu[detector]
+    return chosen >= 0
+
+
+@njit(cache=True)
 def _put_anywhere(costs: CostTables, random: np.ndarray, places: Ints, order: Ints) -> bool:
     room = costs.limits + ROUNDING
-    fit = np.empty(len(room), np.int64)
     for pinned_ones in (True, False):
         for detector in order:
             allowed = 0
@@ -89,16 +103,8 @@ def _put_anywhere(costs: CostTables, random: np.ndarray, places: Ints, order: In
                     allowed += 1
             if (allowed < len(room)) != pinned_ones:
                 continue
-            fits = 0
-            for node in range(len(room)):
-                if room[node] >= costs.cpu[detector] and costs.alone[detector, node] < np.inf:
-                    fit[fits] = node
-                    fits += 1
-            if fits == 0:
+            if not put_where_room_is(costs, random, places, room, detector):
                 return False
-            node = fit[below(random, fits)]
-            places[detector] = node
-            room[node] -= costs.cpu[detector]
     return True
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from slackline.placement.changes import Change
+from slackline.placement.changes import PlacementChange
 from slackline.placement.problem import Placement, Problem
 from slackline.placement.solution import Improvement
 
@@ -46,7 +46,7 @@ class PlacementStory:
     problem: Problem
     before: Placement
     after: Placement
-    changes: tuple[Change, ...]
+    changes: tuple[PlacementChange, ...]
     courses: Mapping[str, tuple[Improvement, ...]]
     solver: str
     bound: float | None

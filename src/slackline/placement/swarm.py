@@ -3,59 +3,48 @@
 from __future__ import annotations
 
 import math
-import time
 
 import numpy as np
 from numba import njit
 
-from slackline.core.time import Now
 from slackline.placement.costs import CostTables
+from slackline.placement.evolution import Evolution, Step
 from slackline.placement.kernels import shuffle, total, uniform
-from slackline.placement.problem import ROUNDING, Floats, Ints, Placement, Problem
+from slackline.placement.problem import ROUNDING, Floats, Ints
 from slackline.placement.search import Search
-from slackline.placement.solution import Solution
 
 #: As [Thesis, 5.2.6] found best: particles, and what a particle's own best (c_1) and the swarm's (c_2) weigh.
 PARTICLES, OWN, SWARM = 80, 2.0, 2.0
 #: The constriction coefficient K that the two give.
 CONSTRICTION = 2 / abs(2 - (OWN + SWARM) - math.sqrt((OWN + SWARM) ** 2 - 4 * (OWN + SWARM)))
-#: Detectors looked at between two readings of the clock.
-BLOCK = 200_000
 
 
-class Swarm:
+class Swarm(Evolution):
     """Particles that fly on, towards the best place that each has seen and the best that any has seen.
 
     The number of a detector's node is its coordinate. Positions are rounded, and made valid as follows, which the text
     asks for and does not say how: detectors, in random order, go where their coordinate says, or else to the next node,
     by number, that has room; if one finds none, the particle stays. Velocities begin with 0 and are no greater than the
-    number of nodes, since with these weights K is 1 and nothing else slows them. Ends after so many ``generations`` if
-    they are given, or when the time is up.
+    number of nodes, since with these weights K is 1 and nothing else slows them.
 
+    >>> from slackline.placement import Problem
     >>> problem = Problem({"a": 1, "b": 1}, {"m": 2, "n": 2}, (("a", "b", 10),), {("m", "n"): 0.5}, pinned={"a": "n"})
     >>> Swarm(generations=100).solve(problem, seconds=60, seed=1).placement
     {'a': 'n', 'b': 'n'}
     """
 
     name = "swarm"
+    looked_at = PARTICLES
 
-    def __init__(self, generations: int | None = None) -> None:
-        self.generations = generations
-
-    def solve(
-        self, problem: Problem, *, seconds: float, seed: int, start: Placement | None = None, now: Now = time.monotonic
-    ) -> Solution:
-        search = Search(problem, seconds, seed, start, now)
-        size = len(problem.detectors)
-        none = np.zeros((1, size), np.int64)
-        flock(search.costs, search.random, none, np.zeros((1, size)), none, np.zeros(1), none[0].copy(), 0)
-        search.begin()
+    def begin(self, search: Search) -> Step:
         particles, values = search.population(PARTICLES)
         velocities, own, best = np.zeros(particles.shape), particles.copy(), particles[np.argmin(values)].copy()
-        for rounds in search.blocks(max(1, BLOCK // (PARTICLES * size)), self.generations):
+
+        def step(rounds: int) -> tuple[Ints, ...]:
             flock(search.costs, search.random, particles, velocities, own, values, best, rounds)
-            search.offer(best)
-        return search.solution()
+            return (best,)
+
+        return step
 
 
 @njit(cache=True)

@@ -13,11 +13,17 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from slackline.placement.costs import CostTables
+from slackline.placement.costs import CostTables, with_pairs
 from slackline.placement.problem import ROUNDING, Floats, Ints
 
 #: More ways than these to fill all nodes take too long.
-WAYS = 100_000
+WAYS = 50_000
+
+
+#: The smallest there is: two detectors on two nodes.
+A_TREE = with_pairs(
+    np.ones(2), np.full(2, 2.0), np.zeros((2, 2)), {(0, 1): [0.0, 1.0, 0.0], (1, 0): [0.0, 0.0, 1.0]}, np.zeros((2, 2))
+)
 
 
 class Subtree(NamedTuple):

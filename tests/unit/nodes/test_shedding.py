@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from slackline.nodes.advice import Move
 from slackline.nodes.shedding import LOWER, REST, Shedding
-from slackline.nodes.statistics import NodeState, Statistics, Wiring
+from slackline.nodes.statistics import NodeState, Ports, Statistics
 
 LIMIT = 0.8
 RATE = 100.0
@@ -56,7 +56,7 @@ class Hosts:
             cpu[name], processed[name] = mean * share, RATE * share
         pairs = {(a, b): 0.005 for i, a in enumerate(self.nodes) for b in self.nodes[i + 1 :]}
         return Statistics(
-            at=self.now, fresh=self.now, hierarchy={name: Wiring((f"to_{name}",), ()) for name in self.curves},
+            at=self.now, fresh=self.now, hierarchy={name: Ports((f"to_{name}",), ()) for name in self.curves},
             nodes={name: NodeState(self.load(name), LIMIT) for name in self.nodes}, runs=dict(self.runs),
             enters={f"to_{name}": self.nodes[0] for name in self.curves}, stays=self.stays,
             events={f"to_{name}": RATE for name in self.curves}, cpu=cpu, processed=processed, latencies=pairs,

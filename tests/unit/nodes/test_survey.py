@@ -172,13 +172,19 @@ def test_detectors_stay_where_a_node_wants_them_and_where_they_run_if_two_do() -
 
 def test_the_master_is_the_willing_node_with_the_least_name_that_is_there() -> None:
     nodes = {
-        "n1": {"state": "lost", "master": True},
-        "n2": {"state": "there", "master": False},
-        "n4": {"state": "here", "master": True},
-        "n3": {"state": "there", "master": True},
+        "n1": {"state": "lost", "master": True, "at": 1.0},
+        "n2": {"state": "there", "master": False, "at": 1.0},
+        "n4": {"state": "here", "master": True, "at": 1.0},
+        "n3": {"state": "there", "master": True, "at": 1.0},
     }
     assert master_of(nodes) == "n3"
     assert master_of({"n2": nodes["n2"]}) is None
+
+
+def test_nobody_is_the_master_while_one_that_comes_before_has_not_said_whether_it_would_be() -> None:
+    silent, willing = {"state": "there"}, {"state": "here", "master": True, "at": 1.0}
+    assert master_of({"n1": silent, "n2": willing}) is None
+    assert master_of({"n3": silent, "n2": willing}) == "n2"
 
 
 def test_nodes_tell_each_other_what_a_survey_needs() -> None:

@@ -72,7 +72,12 @@ def test_the_objections_name_the_limit_and_the_pin():
     ],
 )
 def test_what_cannot_be_a_problem_is_refused(change, said):
-    given = {"detectors": {"a": 1, "b": 1}, "nodes": {"m": 2, "n": 2}, "subscriptions": (), "latencies": {("m", "n"): 1}}
+    given = {
+        "detectors": {"a": 1, "b": 1},
+        "nodes": {"m": 2, "n": 2},
+        "subscriptions": (),
+        "latencies": {("m", "n"): 1},
+    }
     with pytest.raises(ConfigError, match=said):
         Problem(**{**given, **change})
 

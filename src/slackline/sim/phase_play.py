@@ -11,19 +11,20 @@ hundredths off, and five may run on a node.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from random import Random
 from typing import Any
 
 import slackline as sl
 from slackline.nodes import Node, NodeSettings
 from slackline.nodes.survey import WINDOW
-from slackline.placement import Problem, Solver
-from slackline.sim import Arrivals, Link, Network
+from slackline.placement import Solver
 from slackline.sim.cpu import Cpu
 from slackline.sim.hierarchies import FED, PER_NODE, thesis_phases
+from slackline.sim.links import Link
+from slackline.sim.network import Network
+from slackline.sim.station import Arrivals
 
 #: Events per second that are fed to the root. What a detector needs does not depend on it here.
 RATE = 10
@@ -38,6 +39,14 @@ PER_SECOND = 1000
 GOOD = 1.05
 #: A search so long after a change knows nothing of what was before: two seconds, and a beat.
 COLLECTED = WINDOW + 1.0
+
+
+#: How it may be decided where detectors run.
+WAYS: Mapping[str, NodeSettings] = {
+    "master, together": NodeSettings(limit=LIMIT, optimise="master", together=True),
+    "master, step by step": NodeSettings(limit=LIMIT, optimise="master"),
+    "neighbours": NodeSettings(limit=LIMIT, optimise="neighbours"),
+}
 
 
 class Passing(sl.Detector):
@@ -70,12 +79,12 @@ def passing(cpu: Cpu) -> sl.Hierarchy:
 
 @dataclass
 class Course:
-    """Where the detectors were, second by second, and when a search began."""
+    """Where the detectors were, look by look; when searches began, detectors had moved, and some had to go back."""
 
     seconds: list[tuple[float, dict[str, str]]]
     searches: list[float]
-    moves: int
-    taken_back: int
+    moves: list[float]
+    taken_back: list[float]
 
 
 def played(settings: NodeSettings, phases: int, seed: int, solver: Solver | None = None) -> Course:
@@ -112,13 +121,11 @@ def played(settings: NodeSettings, phases: int, seed: int, solver: Solver | None
     for nth in range(int(end / LOOK)):
         network.at(nth * LOOK, look)
     network.run(until=end)
-    said = [noticed.notice.text for noticed in network.notices]
-    return Course(
-        seconds,
-        [searched.at for searched in network.searches],
-        sum("has come from" in text for text in said),
-        sum("goes back" in text for text in said),
+    moves, taken_back = (
+        [noticed.at for noticed in network.notices if words in noticed.notice.text]
+        for words in ("has come from", "goes back")
     )
+    return Course(seconds, [searched.at for searched in network.searches], moves, taken_back)
 
 
 def _event(at: float) -> sl.Event:
@@ -127,7 +134,11 @@ def _event(at: float) -> sl.Event:
 
 
 def phase_rows(
-    optimum: tuple[float, float], phases: int = 3, seed: int = 1, solver: Solver | None = None
+    optimum: tuple[float, float],
+    phases: int = 3,
+    seed: int = 1,
+    solver: Solver | None = None,
+    ways: Mapping[str, NodeSettings] | None = None,
 ) -> list[dict[str, Any]]:
     """A row for each way to decide and each phase; ``optimum``: the least mean latency of both patterns, in seconds.
 
@@ -135,12 +146,8 @@ def phase_rows(
     first search has been carried out whose statistics are all of this phase; ``good_after_s``: how many seconds after
     the change it was within 1.05 of the optimum.
     """
-    ways = {
-        "master, together": NodeSettings(limit=LIMIT, optimise="master", together=True),
-        "master, step by step": NodeSettings(limit=LIMIT, optimise="master"),
-        "neighbours": NodeSettings(limit=LIMIT, optimise="neighbours"),
-    }
-    return [row for name, settings in ways.items() for row in _rows(name, settings, optimum, phases, seed, solver)]
+    chosen = WAYS if ways is None else ways
+    return [row for name, settings in chosen.items() for row in _rows(name, settings, optimum, phases, seed, solver)]
 
 
 def _rows(
@@ -150,25 +157,21 @@ def _rows(
     both = thesis_phases().first, thesis_phases().second
     for number in range(phases):
         start, end = START + number * PHASE, START + (number + 1) * PHASE
-        latency = partial(_latency, both[number % 2])
-        ratios = [(at, latency(runs) / optimum[number % 2]) for at, runs in course.seconds if start <= at < end]
+        problem, best = both[number % 2], optimum[number % 2]
+        ratios = [(at, problem.mean_latency(runs) / best) for at, runs in course.seconds if start <= at < end]
         searches = [at for at in course.searches if start + COLLECTED <= at < end]
         yield {
             "way": name,
             "phase": number + 1,
-            "optimum_ms": 1000 * optimum[number % 2],
-            "first_ms": 1000 * optimum[number % 2] * ratios[0][1],
+            "optimum_ms": 1000 * best,
+            "first_ms": 1000 * best * ratios[0][1],
             "after_first_search": _at(ratios, searches[1] if len(searches) > 1 else end) if searches else None,
             "at_the_end": ratios[-1][1],
             "good_after_s": next((at - start for at, ratio in ratios if ratio <= GOOD), None),
             "searches": len(searches),
-            "moves": course.moves,
-            "taken_back": course.taken_back,
+            "moves": sum(start <= at < end for at in course.moves),
+            "taken_back": sum(start <= at < end for at in course.taken_back),
         }
-
-
-def _latency(problem: Problem, runs: dict[str, str]) -> float:
-    return problem.mean_latency(runs)
 
 
 def _at(ratios: list[tuple[float, float]], time: float) -> float:

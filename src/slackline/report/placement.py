@@ -1,0 +1,326 @@
+"""A page about where detectors run: nodes, links and detectors before and after, the search, and the load meanwhile."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from slackline.placement import Placement, Problem
+from slackline.placement.story import MoveMade, PlacementStory
+from slackline.report.page import (
+    ACCENT,
+    FAINT,
+    GRID,
+    INK,
+    LEGEND,
+    facts,
+    figure_card,
+    heading,
+    html_page,
+    paragraph,
+    table_card,
+)
+from slackline.report.scale import number_text, share_text
+
+_BLUE = "#1f5fa8"
+_COLORS = (_BLUE, ACCENT, "#2f8f5b", "#8a5fbf", "#b8860b", "#c2477f", "#4a90a4", "#6b7785")
+#: With more nodes or detectors than that, circles with names in them are no picture any more.
+MOST_NODES, MOST_DETECTORS = 12, 60
+#: With more nodes than that, latencies written beside links would cover each other.
+MOST_WRITTEN = 5
+
+
+def placement_page(story: PlacementStory) -> str:
+    """The whole page, one file that fetches nothing."""
+    problem = story.problem
+    title = "Where detectors run"
+    body = [
+        heading(title, 1),
+        paragraph(_verdict(story), "verdict"),
+        facts(
+            [
+                (_milliseconds(problem.mean_latency(story.before)), "mean latency of a subscription, before"),
+                (_milliseconds(problem.mean_latency(story.after)), "after"),
+                (f"{number_text(_sent(problem, story.before))}/s", "events between nodes, before"),
+                (f"{number_text(_sent(problem, story.after))}/s", "after"),
+            ]
+        ),
+        heading("Before and after"),
+        *_network(story),
+        heading("What moves"),
+        *_moves(story),
+        heading("Nodes"),
+        _nodes(story),
+    ]
+    if story.courses:
+        body += [
+            heading("The search"),
+            paragraph(
+                "The best objective found so far, by solver: the cost of a placement, and what it costs to get there."
+            ),
+            figure_card(_search(story), 380),
+        ]
+    if any(story.loads.values()):
+        body += [
+            heading("Load"),
+            paragraph("The share of time that each node works. A dotted line is a detector that moved."),
+            figure_card(_loads(story), 380),
+        ]
+    return html_page(title, [*body, paragraph("slackline place --html FILE makes this page.", "note")])
+
+
+def _moved(story: PlacementStory) -> list[str]:
+    return [name for name in story.problem.detectors if story.before[name] != story.after[name]]
+
+
+def _verdict(story: PlacementStory) -> str:
+    moved, problem = _moved(story), story.problem
+    if not moved:
+        return "The detectors run where they should: nothing that was found is better by more than moving costs."
+    before, after = problem.cost(story.before), problem.cost(story.after)
+    detectors = "One detector moves" if len(moved) == 1 else f"{len(moved)} detectors move"
+    was = problem.objections(story.before)
+    kept = f" Before, {was[0]}." if was and not problem.objections(story.after) else ""
+    change = f"{number_text(100 * (1 - after / before))} % less" if before and after <= before else "more"
+    return f"{detectors}; the cost φ goes from {before:.4g} to {after:.4g}, {change}.{kept}"
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{number_text(1000 * seconds)} ms"
+
+
+def _sent(problem: Problem, placement: Placement) -> float:
+    """Events per second between nodes."""
+    return sum(rate for pair, rate in _between(problem, placement).items() if pair[0] != pair[1])
+
+
+def _between(problem: Problem, placement: Placement) -> dict[tuple[str, str], float]:
+    """Events per second from node to node."""
+    at = {**problem.ingress, **placement}
+    sums: dict[tuple[str, str], float] = {}
+    for publisher, subscriber, events in problem.subscriptions:
+        pair = at[publisher], at[subscriber]
+        sums[pair] = sums.get(pair, 0.0) + events
+    return sums
+
+
+# The picture.
+
+
+def _network(story: PlacementStory) -> list[str]:
+    problem = story.problem
+    if len(problem.nodes) > MOST_NODES or len(problem.detectors) > MOST_DETECTORS:
+        return [
+            paragraph("Events per second from node to node; what stays on a node is left out."),
+            figure_card(_matrices(story), 520),
+        ]
+    return [
+        paragraph(
+            "A circle is a node, a dot a detector (a square is a sensor type, where it enters), a line a subscription: "
+            "grey on one node, blue between nodes, the wider the more events. What moves is orange. Dotted lines are "
+            "links, with their latencies."
+        ),
+        figure_card(_circles(story), 600),
+    ]
+
+
+def _circles(story: PlacementStory) -> go.Figure:
+    figure = make_subplots(rows=1, cols=2, subplot_titles=("before", "after"), horizontal_spacing=0.02)
+    moved = set(_moved(story))
+    for column, placement in enumerate((story.before, story.after), start=1):
+        for trace in _drawn(story.problem, placement, moved):
+            figure.add_trace(trace, row=1, col=column)
+    span = {"range": [-1.5, 1.5], "visible": False}
+    figure.update_xaxes(**span)
+    figure.update_yaxes(**span, scaleanchor="x")
+    figure.update_layout(showlegend=False, margin={"l": 10, "r": 10, "t": 40, "b": 10})
+    return figure
+
+
+def _drawn(problem: Problem, placement: Placement, moved: set[str]) -> list[go.Scatter]:
+    """One of the two pictures."""
+    centres = {name: _around(nth, len(problem.nodes), 1.0) for nth, name in enumerate(problem.nodes)}
+    radius = min(0.42, 0.9 * math.sin(math.pi / max(2, len(problem.nodes))))
+    at = {**problem.ingress, **placement}
+    spots = {}
+    for node, (x, y) in centres.items():
+        here = [name for name, where in at.items() if where == node]
+        for nth, name in enumerate(here):
+            dx, dy = _around(nth, len(here), 0.62 * radius) if len(here) > 1 else (0.0, 0.0)
+            spots[name] = x + dx, y + dy
+    sensors = list(problem.ingress)
+    names = [name for name in spots if name in problem.detectors]
+    return [
+        *_links(problem, centres),
+        *(_circle(node, centres[node], radius, problem, placement) for node in problem.nodes),
+        *_lines(problem, at, spots),
+        _dots(sensors, spots, FAINT, "square", [f"{name}, a sensor type" for name in sensors]),
+        _dots(
+            names, spots, [ACCENT if name in moved else INK for name in names], "circle",
+            [f"{name}, {share_text(problem.detectors[name])} of a core" for name in names],
+        ),
+        _labels(centres, radius, problem, placement),
+    ]  # fmt: skip
+
+
+def _around(nth: int, count: int, radius: float) -> tuple[float, float]:
+    angle = math.pi / 2 - 2 * math.pi * nth / max(1, count)
+    return radius * math.cos(angle), radius * math.sin(angle)
+
+
+def _links(problem: Problem, centres: Mapping[str, tuple[float, float]]) -> list[go.Scatter]:
+    """How long it takes from node to node; of many nodes, only on pointing at a link."""
+    written = len(centres) <= MOST_WRITTEN
+    links = []
+    for (one, another), seconds in problem.latencies.items():
+        if one != another and {one, another} <= centres.keys():
+            (x1, y1), (x2, y2) = centres[one], centres[another]
+            # Not in the middle, where links cross.
+            x, y = 0.6 * x1 + 0.4 * x2, 0.6 * y1 + 0.4 * y2
+            links.append(
+                go.Scatter(
+                    x=[x1, x, x2], y=[y1, y, y2], mode="lines+text" if written else "lines",
+                    text=["", _milliseconds(seconds), ""], textfont={"size": 11, "color": FAINT},
+                    hovertext=f"{one} to {another}: {_milliseconds(seconds)}", hoverinfo="text",
+                    line={"color": "#cfd6dd", "width": 1, "dash": "dot"},
+                )
+            )  # fmt: skip
+    return links
+
+
+def _circle(
+    node: str, centre: tuple[float, float], radius: float, problem: Problem, placement: Placement
+) -> go.Scatter:
+    edge = [_around(nth, 60, radius) for nth in range(61)]
+    over = problem.loads(placement)[node] > problem.nodes[node]
+    return go.Scatter(
+        x=[centre[0] + x for x, _ in edge], y=[centre[1] + y for _, y in edge], mode="lines", fill="toself",
+        fillcolor="#fdf1ea" if over else "#f5f7f9", line={"color": ACCENT if over else GRID, "width": 2},
+        hoverinfo="skip",
+    )  # fmt: skip
+
+
+def _lines(problem: Problem, at: Mapping[str, str], spots: Mapping[str, tuple[float, float]]) -> list[go.Scatter]:
+    most = max((each.events for each in problem.subscriptions), default=0.0)
+    lines = []
+    for publisher, subscriber, events in problem.subscriptions:
+        (x1, y1), (x2, y2) = spots[publisher], spots[subscriber]
+        local = at[publisher] == at[subscriber]
+        width = 1 + 4 * math.log1p(events) / math.log1p(most) if most > 0 else 1
+        lines.append(
+            go.Scatter(
+                x=[x1, (x1 + x2) / 2, x2], y=[y1, (y1 + y2) / 2, y2], mode="lines", hoverinfo="text", opacity=0.55,
+                text=f"{publisher} to {subscriber}: {number_text(events)} events/s",
+                line={"color": "#b6c0ca" if local else _BLUE, "width": width},
+            )
+        )  # fmt: skip
+    return lines
+
+
+def _dots(
+    names: Sequence[str],
+    spots: Mapping[str, tuple[float, float]],
+    color: Any,
+    symbol: str,
+    texts: Sequence[str],
+) -> go.Scatter:
+    return go.Scatter(
+        x=[spots[name][0] for name in names], y=[spots[name][1] for name in names],
+        mode="markers+text", text=names, textposition="top center",
+        textfont={"size": 11}, hovertext=texts, hoverinfo="text", marker={"color": color, "size": 9, "symbol": symbol},
+    )  # fmt: skip
+
+
+def _labels(
+    centres: Mapping[str, tuple[float, float]], radius: float, problem: Problem, placement: Placement
+) -> go.Scatter:
+    loads = problem.loads(placement)
+    texts = [f"<b>{node}</b> {100 * loads[node]:.0f} of {100 * problem.nodes[node]:.0f} %" for node in centres]
+    return go.Scatter(
+        x=[x for x, _ in centres.values()], y=[y - radius - 0.07 for _, y in centres.values()], mode="text", text=texts,
+        hoverinfo="skip",
+    )  # fmt: skip
+
+
+def _matrices(story: PlacementStory) -> go.Figure:
+    figure = make_subplots(rows=1, cols=2, subplot_titles=("before", "after"), horizontal_spacing=0.1)
+    names = list(story.problem.nodes)
+    for column, placement in enumerate((story.before, story.after), start=1):
+        between = _between(story.problem, placement)
+        events = [[None if a == b else between.get((a, b)) for b in names] for a in names]
+        figure.add_trace(
+            go.Heatmap(x=names, y=names, z=events, coloraxis="coloraxis", hovertemplate="%{y} to %{x}: %{z}/s"),
+            row=1, col=column,
+        )  # fmt: skip
+    figure.update_yaxes(autorange="reversed")
+    figure.update_layout(coloraxis={"colorscale": [[0, "#f5f7f9"], [1, _BLUE]]}, margin={"l": 70, "r": 20, "t": 50})
+    return figure
+
+
+# The tables.
+
+
+def _moves(story: PlacementStory) -> list[str]:
+    if not story.changes:
+        return [paragraph("Nothing.")]
+    made = {move.detector: _made(move) for move in story.moves}
+    rows = [
+        [each.detector, each.source, each.to, each.why, f"{each.gain:.3g}", made.get(each.detector, "-")]
+        for each in story.changes
+    ]
+    return [table_card(["detector", "from", "to", "why", "gain", "took"], rows, numeric_from=4)]
+
+
+def _made(move: MoveMade) -> str:
+    return move.error or _milliseconds(move.seconds)
+
+
+def _nodes(story: PlacementStory) -> str:
+    problem = story.problem
+    loads = [problem.loads(placement) for placement in (story.before, story.after)]
+    rows = []
+    for node, limit in problem.nodes.items():
+        latencies = [
+            seconds for (a, b), seconds in problem.latencies.items() if node in (a, b) and {a, b} <= set(problem.nodes)
+        ]
+        nearest = _milliseconds(min(latencies)) if latencies else "-"
+        rows.append([node, nearest, share_text(limit), *(share_text(load[node]) for load in loads)])
+    return table_card(["node", "latency to the nearest", "limit", "CPU needed before", "after"], rows)
+
+
+# Over time.
+
+
+def _search(story: PlacementStory) -> go.Figure:
+    figure = go.Figure()
+    for color, (solver, course) in zip(_COLORS, story.courses.items(), strict=False):
+        x, y = [each.seconds for each in course], [each.objective for each in course]
+        line = {"color": color, "width": 2, "shape": "hv"}
+        figure.add_trace(go.Scatter(x=x, y=y, name=solver, mode="lines+markers", line=line, marker={"size": 4}))
+    if story.bound is not None:
+        line = {"color": FAINT, "dash": "dash", "width": 1}
+        figure.add_hline(y=story.bound, line=line, annotation_text="no placement is below")
+    figure.update_xaxes(title_text="seconds", type="log")
+    figure.update_yaxes(title_text="objective")
+    figure.update_layout(legend=LEGEND, margin={"l": 80, "r": 20, "t": 50, "b": 50})
+    return figure
+
+
+def _loads(story: PlacementStory) -> go.Figure:
+    figure = go.Figure()
+    for nth, (node, series) in enumerate(story.loads.items()):
+        color = _COLORS[nth % len(_COLORS)]
+        x, y = [each.at for each in series], [100 * each.load for each in series]
+        figure.add_trace(go.Scatter(x=x, y=y, name=node, mode="lines", line={"color": color, "width": 2}))
+    for move in story.moves:
+        figure.add_vline(x=move.at, line={"color": FAINT, "dash": "dot", "width": 1})
+    limit = max(story.problem.nodes.values(), default=1.0)
+    figure.add_hline(y=100 * limit, line={"color": ACCENT, "dash": "dash", "width": 1}, annotation_text="limit")
+    figure.update_xaxes(title_text="seconds")
+    figure.update_yaxes(title_text="load, %", rangemode="tozero")
+    figure.update_layout(legend=LEGEND, margin={"l": 70, "r": 20, "t": 50, "b": 50})
+    return figure
