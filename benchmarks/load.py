@@ -55,14 +55,14 @@ from slackline.hosts.secret import Credentials
 from slackline.nodes.survey import Survey
 from slackline.sim import corner_live
 from slackline.sim.corner_kick import ENTERS, PLACES, QUIET, hierarchy, positions
-from slackline.sim.corner_play import Play, alone, play
+from slackline.sim.corner_play import CornerPlay, alone, play
 
 SEED, LIMIT = 7, 0.8
 DEADLINE = 1.0
 WAYS = ("ample", "without", "with")
 
 
-def plays(policy: str, seed: int = SEED, quiet: float = QUIET) -> dict[str, Play]:
+def plays(policy: str, seed: int = SEED, quiet: float = QUIET) -> dict[str, CornerPlay]:
     """A corner kick with ample CPU, and without and with shedding: answers, load by second, moves with their times."""
     table = positions(seed, quiet)
     return {
@@ -71,12 +71,12 @@ def plays(policy: str, seed: int = SEED, quiet: float = QUIET) -> dict[str, Play
     }
 
 
-def peak(shown: Play) -> float:
+def peak(shown: CornerPlay) -> float:
     """The greatest load of any host."""
     return max(max(loads) for loads in shown.loads.values())
 
 
-def longest_above(shown: Play, limit: float = LIMIT) -> int:
+def longest_above(shown: CornerPlay, limit: float = LIMIT) -> int:
     """For how many seconds in a row some host was above its limit."""
     spells = [
         sum(1 for _ in spell)
@@ -87,7 +87,7 @@ def longest_above(shown: Play, limit: float = LIMIT) -> int:
     return max(spells, default=0)
 
 
-def figures_of(shown: dict[str, Play]) -> dict[str, Any]:
+def figures_of(shown: dict[str, CornerPlay]) -> dict[str, Any]:
     """What came of a corner kick under one policy."""
     ample, without, shed = (shown[way] for way in WAYS)
     return {

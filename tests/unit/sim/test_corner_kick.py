@@ -9,7 +9,7 @@ import pytest
 
 import slackline as sl
 from slackline.sim.corner_kick import BACK, CLEARED, DEPTH, FROM_Y, LENGTH, PLACES, THERE, TO_Y, hierarchy, positions
-from slackline.sim.corner_play import Known, Play, alone, play
+from slackline.sim.corner_play import Known, CornerPlay, alone, play
 
 QUIET = 8.0
 
@@ -39,10 +39,10 @@ def test_all_detectors_have_a_place() -> None:
     assert sorted(name for names in PLACES.values() for name in names) == sorted(hierarchy(lambda cost: None).names)
 
 
-def answers(**known: tuple[int, float]) -> Play:
+def answers(**known: tuple[int, float]) -> CornerPlay:
     """By id: what was found, and when."""
     found = {id: Known("D", sl.Event("d", ts=1, n=n), at) for id, (n, at) in known.items()}
-    return Play(found, 0, {}, [], [])
+    return CornerPlay(found, 0, {}, [], [])
 
 
 def test_a_misdetection_is_what_is_wrong_missing_too_much_or_too_late() -> None:
