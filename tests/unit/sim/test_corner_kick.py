@@ -9,7 +9,7 @@ import pytest
 
 import slackline as sl
 from slackline.sim.corner_kick import BACK, CLEARED, DEPTH, FROM_Y, LENGTH, PLACES, THERE, TO_Y, hierarchy, positions
-from slackline.sim.corner_play import Known, CornerPlay, alone, play
+from slackline.sim.corner_play import CornerPlay, Known, alone, play
 
 QUIET = 8.0
 
