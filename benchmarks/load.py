@@ -21,30 +21,48 @@ papers' policy, where K is measured, and events that come later than K are lost 
 ``rules``             whether the above is as it should be: 0 misdetections, above the limit for one second at most, no
                       detector moved more than twice.
 
-``--live``: the same with three processes on this machine and detectors that burn CPU, see ``_live_load.py``.
+``--live``: with three processes on this machine and detectors that really burn CPU, an eighth of what they say.
+``peak_load_*`` is then the share of a core that detectors take on each, by the processes' CPU time.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json as jsonlib
 import math
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
 from collections import Counter
+from collections.abc import Iterable
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 from rich.console import Console
 from rich.progress import Progress
 
-from slackline.sim.corner_kick import QUIET, positions
-from slackline.sim.corner_play import Play, alone, play
+import slackline as sl
+from slackline.hosts import client
+from slackline.hosts.address import Address
+from slackline.hosts.keeping import OUTPUTS, output_line
+from slackline.hosts.secret import Credentials
+from slackline.nodes.survey import Survey
+from slackline.sim import corner_live
+from slackline.sim.corner_kick import ENTERS, PLACES, QUIET, hierarchy, positions
+from slackline.sim.corner_play import CornerPlay, alone, play
 
 SEED, LIMIT = 7, 0.8
 DEADLINE = 1.0
 WAYS = ("ample", "without", "with")
 
 
-def plays(policy: str, seed: int = SEED, quiet: float = QUIET) -> dict[str, Play]:
+def plays(policy: str, seed: int = SEED, quiet: float = QUIET) -> dict[str, CornerPlay]:
     """A corner kick with ample CPU, and without and with shedding: answers, load by second, moves with their times."""
     table = positions(seed, quiet)
     return {
@@ -53,12 +71,12 @@ def plays(policy: str, seed: int = SEED, quiet: float = QUIET) -> dict[str, Play
     }
 
 
-def peak(shown: Play) -> float:
+def peak(shown: CornerPlay) -> float:
     """The greatest load of any host."""
     return max(max(loads) for loads in shown.loads.values())
 
 
-def longest_above(shown: Play, limit: float = LIMIT) -> int:
+def longest_above(shown: CornerPlay, limit: float = LIMIT) -> int:
     """For how many seconds in a row some host was above its limit."""
     spells = [
         sum(1 for _ in spell)
@@ -69,7 +87,7 @@ def longest_above(shown: Play, limit: float = LIMIT) -> int:
     return max(spells, default=0)
 
 
-def figures_of(shown: dict[str, Play]) -> dict[str, Any]:
+def figures_of(shown: dict[str, CornerPlay]) -> dict[str, Any]:
     """What came of a corner kick under one policy."""
     ample, without, shed = (shown[way] for way in WAYS)
     return {
@@ -111,17 +129,91 @@ def run(seed: int = SEED, quiet: float = QUIET, silent: bool = True) -> dict[str
     }
 
 
+class LiveNode:
+    """`slackline node …`: its folder, and what it says."""
+
+    def __init__(self, folder: Path, name: str, arguments: list[str]) -> None:
+        self.folder, self.log = folder / name, folder / f"{name}.log"
+        source = str(Path(sl.__file__).parents[1])
+        line = [sys.executable, "-m", "slackline", "node", "slackline.sim.corner_live:recorded", *arguments]
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [*line, "--name", name, "--folder", str(self.folder)],
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": source},
+            )
+
+    def when(self, pattern: str, seconds: float = 120.0) -> re.Match[str]:
+        """What it says, as soon as it has."""
+        stop = time.monotonic() + seconds
+        while time.monotonic() < stop and self.process.poll() is None:
+            if match := re.search(pattern, self.log.read_text()):
+                return match
+            time.sleep(0.05)
+        raise RuntimeError(f"{self.folder.name} never said {pattern!r}:\n{self.log.read_text()[-4000:]}")
+
+
+def live(seed: int = SEED, quiet: float = 8.0, until: float = 33.0) -> dict[str, Any]:
+    """In three processes: the greatest share of a core that detectors take on each, the moves, and what is found."""
+    figures: dict[str, Any] = {"limit": corner_live.LIMIT}
+    for way in ("without", "with"):
+        with tempfile.TemporaryDirectory() as folder:
+            recording = Path(folder) / "corner.parquet"
+            corner_live.save(recording, quiet, until, seed)
+            peaks, outputs, said = _live_play(Path(folder), recording, shed=way == "with")
+            engine = sl.Engine(hierarchy(lambda seconds: None), sensors=["position"])
+            found = engine.push(pq.read_table(recording)) + engine.end(["position"])
+        figures[f"peak_load_{way}"] = peaks
+        figures[f"moves_{way}"] = re.findall(r"(\S+) n\d: detector '(\w+)' has come from", said.partition("leaves;")[0])
+        figures[f"net_equal_{way}"] = _told(outputs) == _told(map(output_line, found))
+    return figures
+
+
+def _told(lines: Iterable[str]) -> set[tuple[str, str]]:
+    """What is the same wherever and whenever it was found."""
+    outputs = map(jsonlib.loads, lines)
+    return {(output["id"], jsonlib.dumps(output["event"], sort_keys=True)) for output in outputs}
+
+
+def _live_play(folder: Path, recording: Path, shed: bool) -> tuple[dict[str, float], set[str], str]:
+    nodes: dict[str, LiveNode] = {}
+    peaks: dict[str, float] = dict.fromkeys(PLACES, 0.0)
+    try:
+        for name, runs in PLACES.items():
+            arguments = [str(recording), "--speed", "1", "--until-end", "--limit", str(corner_live.LIMIT)]
+            arguments += ["--run", ",".join(runs), "--ingress", "position" if name == ENTERS else ""]
+            arguments += ["--shed"] if shed else []
+            arguments += ["--join", nodes["n1"].when(r"listens at (\S+);")[1]] if nodes else []
+            nodes[name] = LiveNode(folder, name, arguments)
+        nodes[ENTERS].when("plays its recording")
+        survey = Survey()
+        while "its recording has ended" not in nodes[ENTERS].log.read_text():
+            seen = asyncio.run(client.overview(Address.of(nodes["n1"].when(r"listens at (\S+);")[1]), Credentials()))
+            survey.look(seen, time.monotonic())
+            known = survey.statistics(time.monotonic())
+            for name in peaks:
+                share = sum(known.cpu.get(each, 0.0) for each, at in known.runs.items() if at == name)
+                peaks[name] = round(max(peaks[name], share), 3)
+            time.sleep(0.5)
+        for node in nodes.values():
+            node.process.wait(120)
+        outputs = {line for node in nodes.values() for line in (node.folder / OUTPUTS).read_text().splitlines()}
+        return peaks, outputs, "".join(node.log.read_text() for node in nodes.values())
+    finally:
+        for node in nodes.values():
+            node.process.kill()
+
+
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="slackline bench load", description=__doc__.split("\n")[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object only")
     parser.add_argument("--seed", type=int, default=SEED, help="which corner kick, 7 unless given")
+    parser.add_argument("--live", action="store_true", help="with three processes instead of three simulated hosts")
     given = parser.parse_args(argv)
-    figures = run(given.seed, silent=given.json)
+    figures = live(given.seed) if given.live else run(given.seed, silent=given.json)
     print(jsonlib.dumps(figures) if given.json else "\n".join(f"{name:28} {value}" for name, value in figures.items()))
     return 0
 
 
 if __name__ == "__main__":
-    import sys
-
     raise SystemExit(main(sys.argv[1:]))

@@ -12,14 +12,12 @@ from tests.hosts.test_three_processes import comparable
 import slackline as sl
 from slackline.hosts.keeping import output_line
 from slackline.sim.corner_kick import ENTERS, PLACES, hierarchy
-from slackline.sim.corner_live import save
+from slackline.sim.corner_live import LIMIT, save
 
 pytestmark = pytest.mark.slow
 
 #: Seconds of midfield play, and of all. All processes share one machine, with whatever else runs there.
-QUIET, UNTIL = 7.0, 22.0
-#: Above what each needs in midfield, and below what n1 needs at the corner (0.4); small enough for all to share a core.
-LIMIT = "0.25"
+QUIET, UNTIL = 6.0, 20.0
 
 
 def alone(path):
@@ -27,7 +25,7 @@ def alone(path):
     made = hierarchy(lambda seconds: None)
     engine = sl.Engine(made, sensors=made.sensor_types)
     found = engine.push(pq.read_table(path)) + engine.end(made.sensor_types)
-    return sorted(comparable(json.loads(output_line(output))) for output in found)
+    return {comparable(json.loads(output_line(output))) for output in found}
 
 
 def test_a_process_that_nears_its_limit_gives_detectors_away_and_nothing_changes(tmp_path):
@@ -36,7 +34,7 @@ def test_a_process_that_nears_its_limit_gives_detectors_away_and_nothing_changes
     with Network(tmp_path, "slackline.sim.corner_live:recorded", str(recording)) as network:
         for name, runs in PLACES.items():
             ingress = "position" if name == ENTERS else ""
-            pace = ("--speed", "1", "--until-end", "--shed", "--limit", LIMIT)
+            pace = ("--speed", "1", "--until-end", "--shed", "--limit", str(LIMIT))
             network.add(name, "--run", ",".join(runs), "--ingress", ingress, *pace)
         n1 = network.nodes["n1"]
         assert [node.wait() for node in network.nodes.values()] == [0, 0, 0], n1.said()
@@ -44,4 +42,5 @@ def test_a_process_that_nears_its_limit_gives_detectors_away_and_nothing_changes
         moved = Counter(re.findall(r"detector '(\w+)' has come from", said.partition("leaves;")[0]))
         assert set(moved) & set(PLACES["n1"]), f"nothing has moved: {n1.said()}"
         assert max(moved.values()) <= 2
-        assert sorted(map(comparable, network.outputs())) == alone(recording)
+        # On a busy machine one may be taken for dead, and what it runs found twice: the same then, as law 7 has it.
+        assert set(map(comparable, network.outputs())) == alone(recording)

@@ -25,7 +25,7 @@ LOOKS = 5
 LATEST = 3
 
 
-class Line(NamedTuple):
+class TrendLine(NamedTuple):
     """A straight line through looks."""
 
     slope: float
@@ -36,7 +36,7 @@ class Line(NamedTuple):
         return self.height + self.slope * time
 
 
-def line(times: Sequence[float], values: Sequence[float]) -> Line:
+def line(times: Sequence[float], values: Sequence[float]) -> TrendLine:
     """The line of Theil and Sen; level through a single look.
 
     >>> line([0, 1, 2, 3, 4], [1, 2, 99, 4, 5]).at(6)
@@ -49,10 +49,10 @@ def line(times: Sequence[float], values: Sequence[float]) -> Line:
         if times[later] > time
     ]
     slope = median(slopes) if slopes else 0.0
-    return Line(slope, median(value - slope * time for time, value in zip(times, values, strict=True)))
+    return TrendLine(slope, median(value - slope * time for time, value in zip(times, values, strict=True)))
 
 
-class Look(NamedTuple):
+class Measured(NamedTuple):
     """What a detector got and took at a time: events per second, and CPU seconds per event."""
 
     at: float
@@ -71,14 +71,14 @@ class Demand:
     """
 
     def __init__(self) -> None:
-        self._looks: deque[Look] = deque(maxlen=LOOKS)
+        self._looks: deque[Measured] = deque(maxlen=LOOKS)
 
     def look(self, at: float, events: float, cost: float | None) -> None:
         """One more look; one that is not later than the last is left out. Nothing processed has no cost: as before."""
         if cost is None:
             cost = self._looks[-1].cost if self._looks else 0.0
         if not self._looks or at > self._looks[-1].at:
-            self._looks.append(Look(at, events, cost))
+            self._looks.append(Measured(at, events, cost))
 
     @property
     def now(self) -> float:
@@ -93,7 +93,7 @@ class Demand:
         return min(_product(looks, time), _product(looks[-LATEST:], time))
 
 
-def _product(looks: list[Look], time: float) -> float:
+def _product(looks: list[Measured], time: float) -> float:
     """Where the lines through rate and cost are at a time, multiplied."""
     times = [look.at - looks[0].at for look in looks]
     rate = line(times, [look.events for look in looks]).at(time - looks[0].at)

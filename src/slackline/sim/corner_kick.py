@@ -160,7 +160,7 @@ def _opponents(one: int, other: int) -> bool:
     return BALL not in (one, other) and (one <= 11) != (other <= 11)
 
 
-class Watch(Costly):
+class AreaWatch(Costly):
     """Watches one area. Each event is compared with everybody who is there, which is what it costs.
 
     What is found is numbered: who misses one finds all that follow with other numbers.
@@ -213,7 +213,7 @@ class Watch(Costly):
                 return apart > 0 and fast > 2.0 and apart < 6.0 and towards > 0.95 * fast * apart
 
 
-class Verdict(Costly):
+class AreaVerdict(Costly):
     """A penalty: a foul of somebody who meant it, or a handball, in the last two seconds and not offside."""
 
     def __init__(self, side: str, work: Work) -> None:
@@ -254,9 +254,9 @@ class Referee(Costly):
 
 def hierarchy(work: Work, secure: bool = False) -> Hierarchy:
     """All detectors; each tells ``work`` what it costs. ``secure``: nothing gets lost if a host is taken for dead."""
-    watches = [Watch(name, side, work) for side in SIDES for name in WATCHES]
+    watches = [AreaWatch(name, side, work) for side in SIDES for name in WATCHES]
     steady = [Steady(name, work, cost) for name, cost in STEADY.items()]
-    verdicts = [Verdict(side, work) for side in SIDES]
+    verdicts = [AreaVerdict(side, work) for side in SIDES]
     detectors = [Areas(work), *steady, *watches, *verdicts, Referee(work)]
     for detector in detectors if secure else ():
         detector.secure = detector.listens  # type: ignore[misc]

@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 from slackline.core.hierarchy import Hierarchy
 from slackline.sim.corner_kick import hierarchy, positions
 
-#: All hosts are on one machine, so detectors cost this share of what they say: 0.6 of a core at most, all together.
-SCALE = 0.3
+#: All hosts are on one machine, with whatever else runs there, so detectors cost this share of what they say: a quarter
+#: of a core at most, all together. And so is the limit of a host, a little more: measuring costs something, too.
+SCALE, LIMIT = 0.12, 0.12
 
 
 def burn(seconds: float) -> None:

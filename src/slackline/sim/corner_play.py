@@ -48,7 +48,7 @@ class Moved(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Play:
+class CornerPlay:
     """What came of a corner kick. Times are virtual; positions begin at :data:`START`.
 
     ``answers``  by id. ``late``: events that were set aside because they came too late.
@@ -69,7 +69,7 @@ class Play:
             found.setdefault(answer.detector, []).append((id, answer.event))
         return found
 
-    def misdetections(self, ample: Play, deadline: float) -> int:
+    def misdetections(self, ample: CornerPlay, deadline: float) -> int:
         """Answers that are wrong, missing, or known more than ``deadline`` seconds later than with ample CPU."""
         right = sum(
             id in self.answers
@@ -79,7 +79,7 @@ class Play:
         )
         return len(self.answers.keys() | ample.answers.keys()) - right
 
-    def delays(self, ample: Play) -> list[float]:
+    def delays(self, ample: CornerPlay) -> list[float]:
         """How much later than with ample CPU each answer is known, where both have it."""
         return [self.answers[id].at - answer.at for id, answer in ample.answers.items() if id in self.answers]
 
@@ -94,7 +94,7 @@ def batches(table: pa.Table) -> Iterator[Arrivals]:
 
 
 def alone(table: pa.Table) -> dict[str, list[tuple[str, Event]]]:
-    """What one engine finds, as :meth:`Play.found` gives it."""
+    """What one engine finds, as :meth:`CornerPlay.found` gives it."""
     engine = Engine(hierarchy(lambda seconds: None))
     outputs: list[Output] = [output for batch in batches(table) for output in engine.push(batch.rows)]
     found: dict[str, list[tuple[str, Event]]] = {}
@@ -105,7 +105,7 @@ def alone(table: pa.Table) -> dict[str, list[tuple[str, Event]]]:
 
 def play(
     table: pa.Table, *, policy: str = "auto", sheds: bool = False, limit: float = 0.8, speed: float = 1.0, seed: int = 7
-) -> Play:
+) -> CornerPlay:
     """Positions through three hosts; ``speed`` as of :class:`Cpu`, infinite for ample CPU."""
     network = Network(seed)
     cpus = {name: Cpu(speed) for name in PLACES}
@@ -132,7 +132,7 @@ def play(
     }
     loads = {name: cpu.loads(math.ceil(network.now)) for name, cpu in cpus.items()}
     late = sum(len(network.kept(name).late) for name in PLACES)
-    return Play(answers, late, loads, moves, network.notices)
+    return CornerPlay(answers, late, loads, moves, network.notices)
 
 
 def _watch(network: Network, until: float) -> list[Moved]:

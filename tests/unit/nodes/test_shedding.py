@@ -11,7 +11,9 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.nodes.joined import texts, three
 
+from slackline.nodes import NodeSettings
 from slackline.nodes.advice import Move
 from slackline.nodes.shedding import LOWER, REST, Shedding
 from slackline.nodes.statistics import NodeState, Ports, Statistics
@@ -237,3 +239,16 @@ def test_a_promise_that_is_not_kept_is_forgotten(beats: int) -> None:
     assert shedding.has_room("B", hosts.now) and not shedding.has_room("C", hosts.now)
     hosts.go(beats)
     assert shedding.has_room("C", hosts.now) == (beats > REST)
+
+
+def test_a_node_without_room_refuses_what_is_shed_but_not_what_it_is_told_to_take() -> None:
+    net = three(settings=NodeSettings(sheds=True))
+    net.nodes["n3"]._errands.has_room = lambda detector, now: False
+    net.nodes["n2"].order("High", "n3", net.now, if_room=True)
+    net.settle(1.0)
+    assert net.nodes["n2"].runs == ["High"]
+    assert "'n3' has no room for 'High'." in texts(net)
+    net.nodes["n2"].order("High", "n3", net.now)
+    net.settle(1.0)
+    assert net.nodes["n3"].runs == ["High", "Top"]
+    net.check()
