@@ -73,6 +73,16 @@ class Handovers(Departures):
             if source in self.membership.peers:
                 self.membership.send(source, Enough(detector, kind, number))
 
+    def go_on(self, now: float, patience: float) -> list[tuple[Any, str, dict[str, Any]]]:
+        """Give what others have asked for, and ask; the requests that are done, why not if not, and figures."""
+        for peer, ask in self.asks:
+            self.give(peer, ask)
+        self.asks = []
+        self.tidy()
+        self.ask(now, patience)
+        done, self.done = self.done, []
+        return done
+
     def ask(self, now: float, patience: float) -> None:
         """Ask for the detectors whose inputs come, or have not begun to come for too long."""
         for arriving in self.arriving.values():

@@ -209,8 +209,7 @@ class Node:
         """Let the engine have everything that is there for it, and detectors come and go."""
         exchange, handovers = self._exchange, self._handovers
         patience = self.settings.lost_after
-        has_time = not self._arrivals
-        busy = True
+        has_time, busy = not self._arrivals, True
         while busy:
             busy = False
             if not exchange.is_full:
@@ -232,35 +231,28 @@ class Node:
             for arriving in handovers.complete(now, patience)[:1]:  # what it publishes is news for the next
                 busy = True
                 self._actions.outputs += handovers.finish(arriving, now)
-        for peer, ask in handovers.asks:
-            handovers.give(peer, ask)
-        handovers.asks = []
-        handovers.tidy()
-        handovers.ask(now, min(1.0, patience))
-        for request, error, figures in handovers.done:
+        for request, error, figures in handovers.go_on(now, min(1.0, patience)):
             self._errands.answer(request, error, figures)
-        handovers.done = []
 
     def _hand_on(self, portions: list[Portion]) -> bool:
         """Give the engine what has come, in the order of numbers; whether there was something."""
         for portion in portions:
             self._handovers.record(portion)
             self._talk.clk = max(self._talk.clk, portion.news.clk)
-        news = [portion.news for portion in portions]
-        try:
-            if news:
-                self._engines(lambda: self._engine.receive(news))
-        except ConfigError:
-            for one in news:
-                self._try(one)
-        return bool(news)
+        if portions:
+            self._take([portion.news for portion in portions])
+        return bool(portions)
 
-    def _try(self, news: News) -> None:
-        """Give the engine something that it may not take; nothing else is harmed."""
+    def _take(self, news: list[News]) -> None:
+        """Give the engine news. What it cannot take harms nothing else."""
         try:
-            self._engines(lambda: self._engine.receive([news]))
+            self._engines(lambda: self._engine.receive(news))
         except ConfigError as error:
-            self._note("error", f"{len(news.events)} events of type {news.type!r} cannot be taken: {error}")
+            if len(news) == 1:
+                lost = f"{len(news[0].events)} events of type {news[0].type!r}"
+                self._note("error", f"{lost} cannot be taken: {error}")
+            for one in news if len(news) > 1 else ():
+                self._take([one])
 
     def _engines(self, call: Callable[[], list[Output]]) -> None:
         """Collect what the engine finds. Where too much waits, only that is handed on for which it waits."""
