@@ -13,8 +13,9 @@ from slackline.placement.problem import Ints, Placement, Problem
 from slackline.placement.search import Search
 from slackline.placement.solution import Solution
 
-#: An annealing begins and ends with these shares of what a random move typically changes.
-HOT, COLD = 0.3, 0.01
+#: An annealing of a new start begins hot, one of the best so far warm, so that some of it stays; both end cold. These
+#: are shares of what a random move typically changes.
+HOT, WARM, COLD = 1.0, 0.3, 0.01
 #: Steps per detector of the shortest annealing, and steps between two readings of the clock.
 SHORTEST, BLOCK = 1000, 20_000
 
@@ -48,10 +49,10 @@ class Local:
         anneal(search.costs, search.random, places, places, 1.0, 1.0, 0.0, 1.0, 0)
         search.begin()
         for nth, length in enumerate(luby()):
-            places = self._start(search) if nth % 2 == 0 else search.best.copy()
-            if search.elapsed() >= search.seconds / 2 or not self._anneal(search, places, length):
+            places, heat = (self._start(search), HOT) if nth % 2 == 0 else (search.best.copy(), WARM)
+            if search.elapsed() >= search.seconds / 2 or not self._anneal(search, places, heat, length):
                 break
-        self._anneal(search, search.best.copy(), None)
+        self._anneal(search, search.best.copy(), WARM, None)
         return search.solution()
 
     @staticmethod
@@ -65,7 +66,7 @@ class Local:
         return places
 
     @staticmethod
-    def _anneal(search: Search, places: Ints, length: int | None) -> bool:
+    def _anneal(search: Search, places: Ints, heat: float, length: int | None) -> bool:
         """One annealing: so many times the shortest, or as long as there is time. False if there is nothing to do."""
         costs, random = search.costs, search.random
         typical = typical_step(costs, random, places, 1000)
@@ -81,7 +82,7 @@ class Local:
             gone = (search.elapsed() - begun) / max(search.seconds - begun, 1e-9)
             ahead = min(1.0, 2 * gone - way if length is None else done / steps)
             way = gone if length is None else way
-            anneal(costs, random, places, best, HOT * typical, COLD * typical, way, ahead, block)
+            anneal(costs, random, places, best, heat * typical, COLD * typical, way, ahead, block)
             way = way if length is None else ahead
             search.offer(best)
         while not search.over() and not descend(costs, best, len(best)):
