@@ -17,7 +17,11 @@ papers' policy, where K is measured, and events that come later than K are lost 
 ``peak_load_*``       the greatest share of a second that any host has worked.
 ``moves``             handovers that shedding has ordered; ``most_moves`` of one detector.
 ``longest_above``     for how many seconds in a row a host was above its limit.
-``net_equal``         with shedding, all detectors find what one engine finds, in the same order.
+``net_equal``         with shedding, all detectors find what one engine finds, in the same order; and an engine that
+                      holds detectors up finds what one finds that does not.
+``paused_seconds``    for how long detectors were held up on a single engine that gets twice what it can do for 10 s
+                      (``slackline.sim.peak_play``); ``urgent_ratio``: how much later urgent answers come then than
+                      before, in events that arrive evenly.
 ``rules``             whether the above is as it should be: 0 misdetections, above the limit for one second at most, no
                       detector moved more than twice.
 
@@ -56,6 +60,7 @@ from slackline.nodes.survey import Survey
 from slackline.sim import corner_live
 from slackline.sim.corner_kick import ENTERS, PLACES, QUIET, hierarchy, positions
 from slackline.sim.corner_play import CornerPlay, alone, play
+from slackline.sim.peak_play import pausing
 
 SEED, LIMIT = 7, 0.8
 DEADLINE = 1.0
@@ -115,10 +120,12 @@ def run(seed: int = SEED, quiet: float = QUIET, silent: bool = True) -> dict[str
         auto = plays("auto", seed, quiet)
         bar.update(task, advance=1, description="three hosts, slack")
         slack = figures_of(plays("slack", seed, quiet))
-    figures = figures_of(auto)
+    figures, paused = figures_of(auto), pausing(evenly=True)
     return {
         **figures,
-        "net_equal": auto["with"].found() == single,
+        "paused_seconds": round(paused["paused_seconds"], 1),
+        "urgent_ratio": {name: round(ratio, 3) for name, ratio in paused["ratio"].items()},
+        "net_equal": auto["with"].found() == single and paused["net_equal"],
         "answers": len(auto["ample"].answers),
         "limit": LIMIT,
         "deadline_s": DEADLINE,
@@ -166,6 +173,9 @@ def live(seed: int = SEED, quiet: float = 8.0, until: float = 33.0) -> dict[str,
         figures[f"peak_load_{way}"] = peaks
         figures[f"moves_{way}"] = re.findall(r"(\S+) n\d: detector '(\w+)' has come from", said.partition("leaves;")[0])
         figures[f"net_equal_{way}"] = _told(outputs) == _told(map(output_line, found))
+    paused = pausing(live=True)
+    figures["urgent_ratio"] = {name: round(ratio, 3) for name, ratio in paused["ratio"].items()}
+    figures["net_equal_paused"] = paused["net_equal"]
     return figures
 
 

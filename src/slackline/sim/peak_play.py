@@ -27,7 +27,7 @@ PER_SECOND = 1_000_000
 LEARNT = 2.0
 
 
-class Processor:
+class VirtualCore:
     """Virtual time, which whoever works or waits moves on."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Processor:
     wait = spend
 
 
-class Core:
+class BusyCore:
     """Real time."""
 
     now = staticmethod(time.perf_counter)
@@ -59,7 +59,7 @@ class Worker(sl.Detector):
     fixed = ("spend",)
 
     def __init__(self, name: str, listens: str, spend: Callable[[float], None]) -> None:
-        self.name, self.listens, self.publishes = name, (listens,), (name.lower(),)
+        self.name, self.listens, self.publishes = name, (listens,), (name.lower(),)  # type: ignore[misc]
         self.spend, self.urgency = spend, float(name == "Urgent")
 
     def on_event(self, event: sl.Event) -> Iterator[sl.Event]:
@@ -74,7 +74,7 @@ def hierarchy(spend: Callable[[float], None]) -> sl.Hierarchy:
 
 
 @dataclass(frozen=True)
-class Stream:
+class PeakStream:
     """Events with their arrivals, in seconds, in the order of these; and when the peak begins."""
 
     events: list[sl.Event]
@@ -82,7 +82,7 @@ class Stream:
     peak: float
 
     @classmethod
-    def made(cls, quiet: float, peak: float, evenly: bool, delay: float, seed: int) -> Stream:
+    def made(cls, quiet: float, peak: float, evenly: bool, delay: float, seed: int) -> PeakStream:
         """At half the capacity for some seconds, then at twice of it; each event up to ``delay`` seconds on its way."""
         rng = random.Random(seed)
         at, made = 0.0, []
@@ -95,7 +95,7 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class Run:
+class PeakRun:
     """The outputs, each with the time at which it was there, those of the end, and how long somebody was held up."""
 
     found: list[tuple[float, sl.Output]]
@@ -107,7 +107,7 @@ class Run:
         return [output for _, output in self.found] + self.at_end
 
 
-def run(stream: Stream, host: Processor | Core, policy: str, pause: sl.Pause | None) -> Run:
+def run(stream: PeakStream, host: VirtualCore | BusyCore, policy: str, pause: sl.Pause | None) -> PeakRun:
     """The stream through an engine, as it comes; then until nobody is behind."""
     engine = sl.Engine(hierarchy(host.spend), policy=policy, pause=pause, now=host.now)
     found: list[tuple[float, sl.Output]] = []
@@ -127,10 +127,10 @@ def run(stream: Stream, host: Processor | Core, policy: str, pause: sl.Pause | N
         host.wait(0.001)
         push()
     paused = engine.stats()["pause"]["seconds"] if pause else 0.0
-    return Run(found, engine.close(), paused)
+    return PeakRun(found, engine.close(), paused)
 
 
-def plain(stream: Stream, policy: str) -> list[sl.Output]:
+def plain(stream: PeakStream, policy: str) -> list[sl.Output]:
     """What an engine finds that holds nobody up."""
     made = hierarchy(lambda seconds: None)
     engine = sl.Engine(made, policy=policy, sensors=made.sensor_types)
@@ -146,10 +146,11 @@ def _figures(seconds: list[float]) -> dict[str, float]:
     return {"p50": ordered[len(ordered) // 2], "p99": ordered[int(0.99 * len(ordered))], "max": ordered[-1]}
 
 
-def urgent_latencies(stream: Stream, result: Run, ordered: bool) -> tuple[dict[str, float], dict[str, float]]:
+def urgent_latencies(stream: PeakStream, result: PeakRun, ordered: bool) -> tuple[dict[str, float], dict[str, float]]:
     """In quiet times, when it has learnt how long to wait, and at the peak."""
     following = dict(zip([event.ts for event in stream.events], stream.arrivals[1:], strict=False))
-    quiet, peak = [], []
+    quiet: list[float] = []
+    peak: list[float] = []
     for at, output in result.found:
         if output.detector == "Urgent" and output.event.ts in following:
             since = output.event.ts / PER_SECOND if ordered else following[output.event.ts]
@@ -166,11 +167,11 @@ def pausing(
     Without ``delay``, latency begins with the arrival by which an answer is certain: the next, in a stream in order.
     With it, it begins with the occurrence of the event, so it contains the wait for order.
     """
-    stream = Stream.made(quiet, peak, evenly, delay, seed)
+    stream = PeakStream.made(quiet, peak, evenly, delay, seed)
     policy = "auto" if delay else "ordered"
-    result = run(stream, Core() if live else Processor(), policy, sl.Pause())
+    result = run(stream, BusyCore() if live else VirtualCore(), policy, sl.Pause())
     before, during = urgent_latencies(stream, result, bool(delay))
-    without = urgent_latencies(stream, run(stream, Processor(), policy, None), bool(delay))[1]
+    without = urgent_latencies(stream, run(stream, VirtualCore(), policy, None), bool(delay))[1]
     return {
         "paused_seconds": result.paused,
         "net_equal": said(result.outputs) == said(plain(stream, policy)),
@@ -180,14 +181,3 @@ def pausing(
         "urgent_peak_without": without,
         "ratio": {name: during[name] / before[name] for name in before},
     }
-
-
-if __name__ == "__main__":
-    for title, options in {
-        "virtual, evenly": {"evenly": True},
-        "virtual, at random": {},
-        "virtual, up to 100 ms on the way": {"delay": 0.1},
-        "live, at random": {"live": True},
-        "live, up to 100 ms on the way": {"live": True, "delay": 0.1},
-    }.items():
-        print(title, pausing(**options))
