@@ -72,7 +72,7 @@ class Tally:
         self._target = Options.of(options).target
         self._waits: deque[int] = deque(maxlen=RECENT)
         self._figures: dict[Any, tuple[Figures, ...]] = {}
-        self._sums = [[0, 0, 0] for _ in detectors]
+        self._sums = [(0, 0, 0) for _ in detectors]  # delivered, late and buffered, of all keys
 
     def found(self, outputs: Sequence[Output]) -> None:
         """Count what came out."""
@@ -84,9 +84,11 @@ class Tally:
         """The figures of a key's engine, detector by detector; they take the place of older ones."""
         new = tuple(figures)
         old = self._figures.get(key, (Figures(),) * len(new))
-        for total, before, after in zip(self._sums, old, new, strict=True):
-            for at in range(3):
-                total[at] += after[at] - before[at]
+        for at, (before, after) in enumerate(zip(old, new, strict=True)):
+            delivered, late, buffered = self._sums[at]
+            delivered += after.delivered - before.delivered
+            late += after.late - before.late
+            self._sums[at] = delivered, late, buffered + after.buffered - before.buffered
         self._figures[key] = new
 
     def of(self, key: Any) -> tuple[Figures, ...]:
@@ -100,7 +102,8 @@ class Tally:
             each = [figures[at] for figures in self._figures.values()]
             alphas = [one.alpha for one in each if one.alpha is not None]
             most = max((one.K for one in each), default=0)
-            by_detector[name] = Figures(*self._sums[at], most, max(alphas, default=None))
+            delivered, late, buffered = self._sums[at]
+            by_detector[name] = Figures(delivered, late, buffered, most, max(alphas, default=None))
         alphas = [one.alpha for one in by_detector.values() if one.alpha is not None]
         p50, p99 = (float(p) for p in np.percentile(self._waits, (50, 99))) if self._waits else (None, None)
         return Numbers(

@@ -34,7 +34,7 @@ from slackline.engine.options import DEFAULTS
 from slackline.hosts.numbers import Figures, Numbers, Tally
 
 Key = str | int | None
-Arrivals = Iterable[Event] | Event | pa.Table | pa.RecordBatch
+Arrivals = Any  # events, a table or a batch of records, as an engine takes them
 
 #: So many engines are awake at once.
 AWAKE = 4096
