@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from slackline.core.outcome import Output
-from slackline.engine.options import Options
 
 #: Waits are those of so many events that were found last.
 RECENT = 4096
@@ -65,11 +64,11 @@ class Numbers:
 class Tally:
     """Adds up what passes through, and the figures of engines, some of which are looked at now and some later."""
 
-    def __init__(self, detectors: Sequence[str], options: Mapping[str, Any]) -> None:
+    def __init__(self, detectors: Sequence[str], late_target: float | None) -> None:
         self.arrivals = self.outputs = self.late = 0
         self.reasons: Counter[str] = Counter()
-        self._detectors = tuple(detectors)
-        self._target = Options.of(options).target
+        self.detectors = tuple(detectors)
+        self._target = late_target
         self._waits: deque[int] = deque(maxlen=RECENT)
         self._figures: dict[Any, tuple[Figures, ...]] = {}
         self._sums = [(0, 0, 0) for _ in detectors]  # delivered, late and buffered, of all keys
@@ -98,7 +97,7 @@ class Tally:
     def numbers(self, keys: int) -> Numbers:
         """All of it."""
         by_detector = {}
-        for at, name in enumerate(self._detectors):
+        for at, name in enumerate(self.detectors):
             each = [figures[at] for figures in self._figures.values()]
             alphas = [one.alpha for one in each if one.alpha is not None]
             most = max((one.K for one in each), default=0)

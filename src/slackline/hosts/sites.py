@@ -30,7 +30,7 @@ from slackline.core.outcome import NO_KEY, Late, Output, Quarantined
 from slackline.engine import Engine
 from slackline.engine.arrivals import rows_of
 from slackline.engine.arrow import split
-from slackline.engine.options import DEFAULTS
+from slackline.engine.options import DEFAULTS, Options
 from slackline.hosts.numbers import Figures, Numbers, Tally
 
 Key = str | int | None
@@ -82,7 +82,7 @@ class Sites:
         self._pushed: list[Key] = []  # in the last push
         self._set_aside: tuple[list[tuple[Key, Late]], list[tuple[Key, Quarantined]]] = ([], [])
         first = Engine(hierarchy, now="host", **given)  # whatever is wrong with the options shows now
-        self._tally = Tally(hierarchy.names, first.stats()["options"])
+        self._tally = Tally(hierarchy.names, Options(**given).target)
         if not keyed:
             self._awake[None] = first
 
