@@ -1,8 +1,8 @@
 """An application as the command line names it: ``module:name``, ``file.py:name``, or ``file.py``.
 
-The name is, ``hierarchy`` unless given, a :class:`~slackline.Hierarchy`, or a function without arguments that makes one. An application that reads
-its own recordings names a function of a recording's path; it gives the hierarchy for that one, and a function that
-gives its arrivals, table by table, from the start: ``slackline_soccer:recorded``.
+The name, ``hierarchy`` unless given, is a :class:`~slackline.Hierarchy`, or a function without arguments that makes
+one. An application that reads its own recordings names a function of a recording's path; it gives the hierarchy for
+that one, and a function that gives its arrivals, table by table, from the start: ``slackline_soccer:recorded``.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def families(vitals: Vitals) -> Iterator[Any]:
     )
     for quantile, wait in (("0.5", numbers.wait_p50), ("0.99", numbers.wait_p99)):
         if wait is not None:
-            waits.add_metric([quantile], vitals.seconds(wait))
+            waits.add_metric([quantile], wait / vitals.per_second)
     yield waits
     yield from _by_detector(vitals)
 
@@ -69,7 +69,7 @@ def _by_detector(vitals: Vitals) -> Iterator[Any]:
     for name, figures in vitals.numbers.detectors.items():
         delivered.add_metric([name], figures.delivered)
         late.add_metric([name], figures.late)
-        slack.add_metric([name], vitals.seconds(figures.K))
+        slack.add_metric([name], figures.K / vitals.per_second)
         buffered.add_metric([name], figures.buffered)
     yield from (delivered, late, slack, buffered)
 

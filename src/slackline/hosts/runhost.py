@@ -63,8 +63,9 @@ class RunHost:
         self._watch = watch
         self._now = now
         self._wall = wall
-        #: Wall time is evidence where all that comes, comes when it happens.
+        #: Wall time is evidence where all that comes, comes when it happens: not while we catch up with what lay there.
         self._timed = all(source.live for source in sources)
+        self._caught_up = False
         self._arrived: deque[tuple[Source, int, Event]] = deque()
         self._something, self._room = asyncio.Event(), asyncio.Event()
         self._room.set()
@@ -127,6 +128,7 @@ class RunHost:
             self._arrived.append(item)
             self._something.set()
             if len(self._arrived) >= ROOM:
+                self._caught_up = False
                 self._room.clear()
                 await self._room.wait()
             elif len(self._arrived) % MOST == 0:
@@ -153,7 +155,7 @@ class RunHost:
                 await self._give()
                 await self._tell()
                 await asyncio.sleep(0)  # signals and streams have their turn
-            if self._timed and self._now() - self._looked_at >= LOOK:
+            if self._timed and self._caught_up and self._now() - self._looked_at >= LOOK:
                 self._looked_at = self._now()
                 self._results.outputs += self._sites.wait(self._wall_time())
             await self._give()
@@ -172,7 +174,7 @@ class RunHost:
                 async with asyncio.timeout(LOOK):
                     await self._something.wait()
             except TimeoutError:
-                pass
+                self._caught_up = True
         self._something.clear()
 
     def _push(self, events: list[Event]) -> None:
@@ -184,7 +186,7 @@ class RunHost:
                 "none of %s events has a field %r for its key; they are set aside", len(keys), self._roles.key
             )
         start = self._now()
-        now = self._wall_time() if self._timed else None
+        now = self._wall_time() if self._timed and self._caught_up else None
         self._results.outputs += self._sites.push([event for event, _ in placed], keys, now)
         self._sites.worked(start, self._now())
 

@@ -221,9 +221,10 @@ class TcpHost:
     def _act(self, actions: Actions) -> None:
         if actions.outputs or actions.late or actions.quarantined:
             self._keeping.write(actions.outputs, actions.late, actions.quarantined)
-            self._tally.found(actions.outputs)
-            self._tally.late += len(actions.late)
-            self._tally.reasons.update(item.reason for item in actions.quarantined)
+            if self._watch is not None:
+                self._tally.found(actions.outputs)
+                self._tally.late += len(actions.late)
+                self._tally.reasons.update(item.reason for item in actions.quarantined)
         if actions.checkpoint is not None:
             self._keep(actions.checkpoint)
         self._links.send(actions.messages)
