@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import logging
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -146,7 +147,9 @@ def run(
     if settings.on == "spark":
         from slackline.spark.files import run_files
 
-        counts = run_files(hierarchy, Path(settings.sources[0]), Path(settings.to), roles, settings.engine)
+        file = Path(settings.app.partition(":")[0])
+        ships = sys.modules[file.stem] if file.suffix == ".py" else None
+        counts = run_files(hierarchy, Path(settings.sources[0]), Path(settings.to), roles, settings.engine, ships)
         logger.info("wrote %s: %s", settings.to, ", ".join(f"{n:,} {kind}" for kind, n in counts.items()) or "nothing")
         return
     with _watched(settings) as watch:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol
 
+from pyspark import cloudpickle
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -36,13 +38,22 @@ class ColumnRoles(Protocol):
 
 
 def run_files(
-    hierarchy: Hierarchy, path: Path, to: Path, roles: ColumnRoles, options: Mapping[str, Any]
+    hierarchy: Hierarchy,
+    path: Path,
+    to: Path,
+    roles: ColumnRoles,
+    options: Mapping[str, Any],
+    ships: ModuleType | None = None,
 ) -> dict[str, int]:
     """Run a hierarchy over a file, or over the files of a folder as one stream, older ones first.
 
     Results are JSON lines in the folder ``to``, below ``kind=event``, ``kind=late`` and ``kind=quarantine``, in the
-    columns of :func:`~slackline.spark.detect`. Returns how many there are of each.
+    columns of :func:`~slackline.spark.detect`. Returns how many there are of each. ``ships`` is a module that workers
+    cannot import: its code is sent to them.
     """
+    if ships is not None:
+        cloudpickle.register_pickle_by_value(ships)
+    ours = SparkSession.getActiveSession() is None
     spark = session()
     try:
         df = _read(spark, path)
@@ -58,7 +69,8 @@ def run_files(
         written = spark.read.json(str(to)).groupBy("kind").count().collect() if any(to.glob("kind=*")) else []
         return {row["kind"]: row["count"] for row in sorted(written, key=lambda row: str(row["kind"]))}
     finally:
-        spark.stop()
+        if ours:
+            spark.stop()
 
 
 def _read(spark: SparkSession, path: Path) -> DataFrame:
