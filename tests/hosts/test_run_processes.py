@@ -160,23 +160,54 @@ def test_results_are_posted_and_a_server_in_trouble_is_asked_again(tmp_path: Pat
     assert code == 1 and "answered 403" in said
 
 
-def test_metrics_are_there_while_it_runs(tmp_path: Path) -> None:
-    file = write_records(tmp_path / "in.jsonl", records(500))
+def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        return int(free.getsockname()[1])
 
-    def scraped() -> str | None:
+
+def scraped(port: int, wanted: str) -> str:
+    """What is served at a port, as soon as it says what is wanted."""
+
+    def look() -> str | None:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
                 text = str(answer.read().decode())
         except OSError:
             return None
-        return text if "slackline_events_total 500.0" in text else None
+        return text if wanted in text else None
 
-    line = [APP, "--from", str(file), "--follow", "--to", str(tmp_path / "out"), "--metrics", str(port)]
+    return str(wait_for(look, wanted))
+
+
+def test_metrics_are_there_while_it_runs(tmp_path: Path) -> None:
+    file = write_records(tmp_path / "in.jsonl", records(500))
+    port = str(free_port())
+    line = [APP, "--from", str(file), "--follow", "--to", str(tmp_path / "out"), "--metrics", port]
     with running(*line, stderr=subprocess.PIPE) as process:
-        text = wait_for(scraped, "the figures")
+        text = scraped(int(port), "slackline_events_total 500.0")
         ended_in_order(process)
     assert 'slackline_detector_events_total{detector="Steps"}' in text
     assert "slackline_checkpoint_bytes" in text
+
+
+def test_a_node_serves_the_same_figures_and_logs_json(tmp_path: Path) -> None:
+    file = tmp_path / "in.csv"
+    file.write_text("type,ts,source\n" + "".join(f"a,{n},s\n" for n in range(500)))
+    port = free_port()
+    line = ["node", "match_app:small", str(file), "--name", "n1", "--metrics", str(port), "--log", "json"]
+    process = started([*line, "--folder", str(tmp_path / "n1")], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        text = scraped(port, "slackline_events_total 500.0")
+        assert 'slackline_detector_events_total{detector="Low"}' in text
+        assert "slackline_checkpoint_age_seconds" in text and "slackline_found_total" in text
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGTERM)  # there is nobody to take its detectors
+        assert process.wait(LIMIT) == 0
+        assert process.stderr is not None
+        told = [json.loads(each) for each in process.stderr.read().splitlines() if each.startswith("{")]
+        assert any(each["name"] == "n1" and "listens at" in each["message"] for each in told)
+    finally:
+        process.kill()
+        process.wait(LIMIT)

@@ -29,7 +29,7 @@ from slackline.engine.options import Options
 from slackline.hosts.address import Address
 from slackline.hosts.keeping import Folder, Kept, Printed
 from slackline.hosts.links import Listener
-from slackline.hosts.numbers import Tally
+from slackline.hosts.numbers import RunTotals
 from slackline.hosts.playback import Playback
 from slackline.hosts.secret import Credentials
 from slackline.hosts.tcp import TcpHost
@@ -205,7 +205,7 @@ async def _run(plan: Plan) -> None:
         host = TcpHost(
             machine, listener, folder or Printed(sys.stdout), playback, join=plan.join,
             known={} if kept is None else kept.addresses, until_end=plan.until_end, watch=metrics,
-            tally=Tally(plan.hierarchy.names, Options(**plan.engine).target), per_second=plan.per_second,
+            tally=RunTotals(plan.hierarchy.names, Options(**plan.engine).target), per_second=plan.per_second,
         )  # fmt: skip
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, host.stop)

@@ -61,7 +61,7 @@ class Numbers:
     detectors: Mapping[str, Figures] = field(default_factory=dict)
 
 
-class Tally:
+class RunTotals:
     """Adds up what passes through, and the figures of engines, some of which are looked at now and some later."""
 
     def __init__(self, detectors: Sequence[str], late_target: float | None) -> None:
@@ -89,6 +89,11 @@ class Tally:
             late += after.late - before.late
             self._sums[at] = delivered, late, buffered + after.buffered - before.buffered
         self._figures[key] = new
+
+    def forget(self, key: Any) -> None:
+        """What waits in a key's engine, and its K, are somebody else's now; its counts stay."""
+        if key in self._figures:
+            self.note(key, (figures._replace(buffered=0, K=0, alpha=None) for figures in self._figures[key]))
 
     def of(self, key: Any) -> tuple[Figures, ...]:
         """The figures of a key that were noted last."""

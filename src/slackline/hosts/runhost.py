@@ -15,7 +15,7 @@ from slackline.core.time import Now
 from slackline.hosts.keeping import Kept
 from slackline.hosts.roles import Roles
 from slackline.hosts.sites import Sites
-from slackline.hosts.sources import Place, Source, merged
+from slackline.hosts.sources import ReadPlace, Source, merged
 from slackline.hosts.targets import Results, Target
 from slackline.hosts.vitals import INTERVAL, Pace, Vitals, Watcher
 
@@ -244,7 +244,7 @@ class RunHost:
         if missing:
             raise StateError(f"{', '.join(missing)} was read before and is not given now. Give it, or another folder.")
         for source in self._sources:
-            said = source.go_on(Place(*places[source.url])) if source.url in places else None
+            said = source.go_on(ReadPlace(*places[source.url])) if source.url in places else None
             if said is not None:
                 logger.warning("%s", said)
         self._pace = Pace(self._now, self._sites.numbers().arrivals, self._sites.numbers().outputs)

@@ -33,7 +33,7 @@ AnyStream = FileStream | HttpStream | MqttStream | LinesStream
 ENDINGS = (".csv", ".jsonl", ".ndjson", ".jsonlines", ".csv.gz", ".jsonl.gz", ".ndjson.gz", ".parquet", ".pq")
 
 
-class Place(NamedTuple):
+class ReadPlace(NamedTuple):
     """How far a source was read: events and rejected records; and the file, so that another one is noticed."""
 
     taken: int = 0
@@ -55,8 +55,8 @@ class Source:
         self.says = says
         self.live = live
         self.path = path
-        self._place = Place()
-        self._skip = Place()
+        self._place = ReadPlace()
+        self._skip = ReadPlace()
         self._rejected: list[Rejected] = []  # nobody was told of these yet
         adapter.tell_rejected(lambda record: self._rejected.append(record))  # the list is another one each time
         self._lives = 0  # how often the file was replaced or cut short, as far as its events were taken
@@ -95,11 +95,11 @@ class Source:
         return news[known:]
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ReadPlace:
         """How far it was taken."""
         return self._place._replace(mark=self._mark())
 
-    def go_on(self, place: Place) -> str | None:
+    def go_on(self, place: ReadPlace) -> str | None:
         """Go on behind a place of a life before. What there is to say about it, if anything."""
         if self.path is None:
             return None

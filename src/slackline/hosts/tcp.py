@@ -12,7 +12,7 @@ from slackline.core.time import Now
 from slackline.hosts.address import Address
 from slackline.hosts.keeping import Keeping, Kept
 from slackline.hosts.links import LOOK, Links, Listener, logger
-from slackline.hosts.numbers import Figures, Tally
+from slackline.hosts.numbers import Figures, RunTotals
 from slackline.hosts.playback import Playback
 from slackline.hosts.vitals import Pace, Vitals, Watcher
 from slackline.nodes import Actions, Node, ProtocolError
@@ -51,7 +51,7 @@ class TcpHost:
         known: Mapping[str, str] | None = None,
         until_end: bool = False,
         watch: Watcher | None = None,
-        tally: Tally | None = None,
+        tally: RunTotals | None = None,
         per_second: int = 1_000_000,
         now: Now = time.monotonic,
     ) -> None:
@@ -75,7 +75,7 @@ class TcpHost:
         self._behind_said = 0.0
         self._watch = watch
         self._per_second = per_second
-        self._tally = tally or Tally((), None)
+        self._tally = tally or RunTotals((), None)
         self._pace = Pace(now)
         self._kept: tuple[int, float] | None = None  # bytes of the last checkpoint, and when it was made
 

@@ -12,7 +12,7 @@ from tests.unit.hosts.steps_app import records, steps, write_records
 from slackline import Detector, Event, Hierarchy
 from slackline.core.errors import ConfigError
 from slackline.hosts.roles import Roles
-from slackline.hosts.sources import Place, Source, merged, open_sources
+from slackline.hosts.sources import ReadPlace, Source, merged, open_sources
 
 
 def read(sources: list[Source]) -> list[Event]:
@@ -42,7 +42,7 @@ def test_what_was_taken_before_is_left_out(tmp_path: Path) -> None:
     path = str(write_records(tmp_path / "a.jsonl", records(50)))
     whole = read(opened(path))
     (again,) = opened(path)
-    assert again.go_on(Place(20, 0, (10,))) is None
+    assert again.go_on(ReadPlace(20, 0, (10,))) is None
     assert read([again]) == whole[20:]
     assert again.place.taken == 20  # nobody has said that more were taken
 
