@@ -8,6 +8,9 @@ from typing import NamedTuple
 from slackline.core.batch import Batch
 from slackline.core.event import Event
 
+#: Why an event without a key is set aside where each key has an engine of its own: the reason and the detail.
+NO_KEY = "no key", "the key is null: the event belongs to no site"
+
 
 def id_of(event: Event) -> str:
     """What identifies a published event: its type, its detector and the detector's count.

@@ -7,7 +7,7 @@ microseconds and pandas, which may be there or not, must make no difference.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -179,3 +179,16 @@ def encoded_sources(column: pa.ChunkedArray) -> tuple[Ints, Sequence[Any]]:
         if numbers.min() >= 0 and numbers.max() < SMALL:
             return numbers.astype(np.int64, copy=False), range(int(numbers.max()) + 1)
     return encoded(column)
+
+
+def split(rows: Any, groups: pa.DictionaryArray) -> Iterator[tuple[Any, Any]]:
+    """The rows of each group, in the order they had."""
+    values = groups.dictionary.to_pylist()
+    if len(values) == 1:
+        yield values[0], rows
+        return
+    codes = groups.indices.to_numpy(zero_copy_only=False)
+    rows = rows.take(pa.array(np.argsort(codes, kind="stable")))
+    ends = np.cumsum(np.bincount(codes, minlength=len(values))).tolist()
+    for value, start, end in zip(values, [0, *ends[:-1]], ends, strict=True):
+        yield value, rows.slice(start, end - start)

@@ -122,13 +122,18 @@ class Assembly:
         """The events that wait, per detector, in the order in which they will be seen."""
         return {part.name: part.waiting() for part in self._topology.parts}
 
+    @property
+    def waiting(self) -> int:
+        """How many events wait in front of the detector with the most."""
+        return self._topology.buffered
+
     @exclusive
     def stats(self) -> dict[str, Any]:
         """K, delays, buffers and counts, per detector and per type; plain values that JSON can hold."""
         self._settle()
         return {
             **self._intake.stats(),
-            "buffered": self._topology.buffered,
+            "buffered": self.waiting,
             "quarantined": dict(self._outbox.reasons),
             "flushed": dict(self._outbox.flushed),
             "detectors": self._lookahead.stats(self._topology.parts),

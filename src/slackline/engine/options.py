@@ -239,3 +239,7 @@ class Options:
             return cls(**values)
         except ConfigError as error:
             raise StateError(f"the checkpoint is damaged: {error} Restore an older one.") from error
+
+
+#: The options that an engine has where none is given.
+DEFAULTS: dict[str, Any] = {option.name: option.default for option in fields(Options)}

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
+
+from slackline.engine.arrow import split
 
 #: Columns of the prepared input that are not the engine's. The names are ours alone.
 SITE, GROUP, KEY, ARRIVAL, MTIME, PATH, BLOCK = (
@@ -39,7 +41,6 @@ PACKET_BYTES = 512 * 1024
 PUSH_ROWS = 131_072
 
 #: Why a row is rejected: the reason, fit for counting, and the detail.
-NO_KEY = "no key", "the key is null: the event belongs to no site"
 NO_ARRIVAL = "no arrival", "the arrival is null: the event has no place in the order"
 
 # Packets are small: handing their buffers to a pool of threads costs more than compressing them.
@@ -136,19 +137,6 @@ def _cut(batch: pa.RecordBatch, by: str) -> Iterator[tuple[str | int, tuple[int,
         for value, part in split(rows, groups):
             for piece in slices(part):
                 yield value, place, piece
-
-
-def split(rows: Any, groups: pa.DictionaryArray) -> Iterator[tuple[Any, Any]]:
-    """The rows of each group, in the order they had."""
-    values = groups.dictionary.to_pylist()
-    if len(values) == 1:
-        yield values[0], rows
-        return
-    codes = groups.indices.to_numpy(zero_copy_only=False)
-    rows = rows.take(pa.array(np.argsort(codes, kind="stable")))
-    ends = np.cumsum(np.bincount(codes, minlength=len(values))).tolist()
-    for value, start, end in zip(values, [0, *ends[:-1]], ends, strict=True):
-        yield value, rows.slice(start, end - start)
 
 
 def slices(rows: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch | pa.Table]:

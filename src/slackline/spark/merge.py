@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 
 from slackline.core.errors import StateError
 from slackline.core.event import Event
-from slackline.core.outcome import Late, Quarantined
+from slackline.core.outcome import NO_KEY, Late, Quarantined
 from slackline.core.time import MAX_TS
-from slackline.spark.codec import ARRIVAL, NO_ARRIVAL, NO_KEY, NULL_SITE, SITE, decode, encode, joined, placed, pushes
+from slackline.spark.codec import ARRIVAL, NO_ARRIVAL, NULL_SITE, SITE, decode, encode, joined, placed, pushes
 from slackline.sync import Synchroniser
 
 #: The column with the rows' numbers, while they wait.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -12,16 +12,14 @@ import pyarrow.compute as pc
 
 from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
-from slackline.core.outcome import Output
+from slackline.core.outcome import NO_KEY, Output
 from slackline.engine import Engine
-from slackline.engine.options import Options
+from slackline.engine.options import DEFAULTS
 from slackline.running.backlog import UNLIMITED
 from slackline.running.pause import Pause
-from slackline.spark.codec import ARRIVAL, NO_ARRIVAL, NO_KEY, NULL_SITE, placed, pushes
+from slackline.spark.codec import ARRIVAL, NO_ARRIVAL, NULL_SITE, placed, pushes
 from slackline.spark.rows import OutputRows
 from slackline.spark.sharded import Keyed, joined_sources, told_apart
-
-_DEFAULTS: dict[str, Any] = {option.name: option.default for option in fields(Options)}
 
 Saved = tuple[bytes | None, int, int, int, int, Any, int]
 
@@ -43,9 +41,9 @@ class Recipe:
     timed: bool = False
 
     def __post_init__(self) -> None:
-        unknown = sorted(set(self.options) - set(_DEFAULTS))
+        unknown = sorted(set(self.options) - set(DEFAULTS))
         if unknown:
-            raise ConfigError(f"detect() has no options {unknown}; it has {list(_DEFAULTS)}, which go to the engine.")
+            raise ConfigError(f"detect() has no options {unknown}; it has {list(DEFAULTS)}, which go to the engine.")
 
     def engine(self, saved: bytes | None = None) -> Engine:
         """A new engine, or the one of a checkpoint with the options of this query: those it does not name have their
@@ -60,7 +58,7 @@ class Recipe:
             options["pause"] = replace(pause, keep=min(pause.keep, pause.memory or 1), memory=UNLIMITED)
         if saved is None:
             return Engine(self.hierarchy, now="host", **options)
-        return Engine.load(bytes(saved), self.hierarchy, now="host", **(_DEFAULTS | options))
+        return Engine.load(bytes(saved), self.hierarchy, now="host", **(DEFAULTS | options))
 
 
 class Site:
