@@ -11,7 +11,7 @@ from typing import Any
 
 from slackline.core.errors import ConfigError, StateError
 from slackline.hosts.kafka.records import Record
-from slackline.hosts.kafka.snapshots import Owner, Snapshot
+from slackline.hosts.kafka.snapshots import Owner, PartitionSnapshot
 
 logger = logging.getLogger("slackline.kafka")
 
@@ -33,11 +33,11 @@ class FolderSnapshots:
         except OSError as error:
             raise ConfigError(f"the folder {str(folder)!r} for snapshots cannot be made: {error}.") from error
 
-    def records(self, partition: int, snapshot: Snapshot) -> list[Record]:
+    def records(self, partition: int, snapshot: PartitionSnapshot) -> list[Record]:
         """None: they are no part of a transaction."""
         return []
 
-    def keep(self, partition: int, snapshot: Snapshot) -> None:
+    def keep(self, partition: int, snapshot: PartitionSnapshot) -> None:
         data = snapshot.state or b""
         told: dict[str, Any] = {**self._owner._asdict(), "offset": snapshot.offset, "crc": zlib.crc32(data)}
         head = json.dumps(told | {"empty": snapshot.state is None}).encode()
@@ -60,8 +60,8 @@ class FolderSnapshots:
                 partition, self._folder, error.strerror,
             )  # fmt: skip
 
-    def newest(self, partition: int, up_to: int | None) -> Snapshot | None:
-        best: Snapshot | None = None
+    def newest(self, partition: int, up_to: int | None) -> PartitionSnapshot | None:
+        best: PartitionSnapshot | None = None
         for place in (0, 1):
             found = self._read(self._path(partition, place))
             if found is None or (up_to is not None and found.offset > up_to):
@@ -77,7 +77,7 @@ class FolderSnapshots:
     def _path(self, partition: int, place: int) -> Path:
         return self._folder / f"{partition}-{place}.snapshot"
 
-    def _read(self, path: Path) -> Snapshot | None:
+    def _read(self, path: Path) -> PartitionSnapshot | None:
         """The snapshot in a file; None: there is none, or it is damaged."""
         try:
             head, _, data = path.read_bytes().partition(b"\n")
@@ -94,4 +94,4 @@ class FolderSnapshots:
         if zlib.crc32(data) != crc:
             logger.warning("the snapshot %s is damaged; going on without it", path)
             return None
-        return Snapshot(offset, None if is_empty else data)
+        return PartitionSnapshot(offset, None if is_empty else data)

@@ -16,11 +16,11 @@ from slackline.hosts.kafka.brokers import Brokers, StoppedError
 from slackline.hosts.kafka.decoding import Decoder
 from slackline.hosts.kafka.errors import ReplacedError
 from slackline.hosts.kafka.folder import FolderSnapshots
-from slackline.hosts.kafka.partition import Partition, only_type, runs_ahead
+from slackline.hosts.kafka.partition import InputPartition, only_type, runs_ahead
 from slackline.hosts.kafka.records import Recorder
-from slackline.hosts.kafka.session import Session
+from slackline.hosts.kafka.session import GroupSession
 from slackline.hosts.kafka.settings import KafkaSettings
-from slackline.hosts.kafka.snapshots import Owner, Snapshot, Snapshots, TopicSnapshots
+from slackline.hosts.kafka.snapshots import Owner, PartitionSnapshot, Snapshots, TopicSnapshots
 from slackline.hosts.kafka.topics import STATE_CONFIG, Topics
 from slackline.hosts.numbers import Numbers
 from slackline.hosts.sites import Sites
@@ -95,7 +95,7 @@ class KafkaHost:
         Sites(hierarchy, self.options, keyed=self.is_keyed)  # whatever is wrong with the options shows now
         self._stop = threading.Event()
         self._flush = False
-        self._session: Session | None = None
+        self._session: GroupSession | None = None
         self._ticked = 0.0
         self._brokers = Brokers(self.settings.source.brokers, self._stop.is_set)
         only = only_type(hierarchy)
@@ -173,7 +173,7 @@ class KafkaHost:
         return TopicSnapshots(settings.state_topic, owner, settings.look(), self._brokers, largest)
 
     def _one_session(self, snapshots: Snapshots, tick: Callable[[KafkaNumbers], None] | None) -> None:
-        session = self._session = Session(self.settings, self._brokers, snapshots, self._partition)
+        session = self._session = GroupSession(self.settings, self._brokers, snapshots, self._partition)
 
         def ticking() -> None:
             session.flush = self._flush
@@ -188,11 +188,11 @@ class KafkaHost:
             session.close()
             self._session = None
 
-    def _partition(self, number: int, snapshot: Snapshot, committed: int) -> Partition:
+    def _partition(self, number: int, snapshot: PartitionSnapshot, committed: int) -> InputPartition:
         settings, ahead = self.settings, runs_ahead(self.options)
         sites = Sites(self.hierarchy, self.options, keyed=self.is_keyed)
         recorder = Recorder(settings.sink.topic, settings.quarantine_topic, settings.source.topic, number, ahead)
-        return Partition(sites, self._decoder, recorder, snapshot, committed, cut=ahead)
+        return InputPartition(sites, self._decoder, recorder, snapshot, committed, cut=ahead)
 
 
 def _refuse_auto(options: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from slackline.core.hierarchy import Hierarchy
 from slackline.engine import Engine
 from slackline.hosts.kafka.decoding import Arrived, BadMessage, Decoder, Message
 from slackline.hosts.kafka.records import Record, Recorder
-from slackline.hosts.kafka.snapshots import Snapshot
+from slackline.hosts.kafka.snapshots import PartitionSnapshot
 from slackline.hosts.sites import Sites
 
 #: Why a table is set aside as a whole.
@@ -22,7 +22,7 @@ WRONG_SCHEMA = "wrong schema"
 KNOWN = 1024
 
 
-class Partition:
+class InputPartition:
     """Takes the records of a partition, in order, and says what is to be written. A machine without I/O.
 
     It begins where a snapshot ends. What comes out of records before ``committed`` was written by a life before, and is
@@ -31,7 +31,13 @@ class Partition:
     """
 
     def __init__(
-        self, sites: Sites, decoder: Decoder, recorder: Recorder, snapshot: Snapshot, committed: int, cut: bool = False
+        self,
+        sites: Sites,
+        decoder: Decoder,
+        recorder: Recorder,
+        snapshot: PartitionSnapshot,
+        committed: int,
+        cut: bool = False,
     ) -> None:
         self.sites = sites
         #: The first record that was not taken yet.
@@ -100,9 +106,9 @@ class Partition:
         """Let all that waits go on. What this does is not in the input: a snapshot must follow."""
         self.pending += self._records(self.sites.flush(reason))
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> PartitionSnapshot:
         """What the engines are now."""
-        return Snapshot.of(self.offset, self.sites.save(), self._recorder.changes)
+        return PartitionSnapshot.of(self.offset, self.sites.save(), self._recorder.changes)
 
     def _fault(self, table: pa.Table) -> str | None:
         """Why an engine would refuse a table; None if it takes it.

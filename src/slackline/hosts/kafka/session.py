@@ -20,10 +20,10 @@ from slackline.core.errors import StateError
 from slackline.hosts.kafka.brokers import Brokers, StoppedError
 from slackline.hosts.kafka.decoding import Message
 from slackline.hosts.kafka.errors import AWAY, REGROUPED, BrokerError, ReplacedError
-from slackline.hosts.kafka.partition import Partition
+from slackline.hosts.kafka.partition import InputPartition
 from slackline.hosts.kafka.settings import KafkaSettings
-from slackline.hosts.kafka.snapshots import Snapshot, Snapshots
-from slackline.hosts.kafka.work import ExactWork, PlainWork, Work
+from slackline.hosts.kafka.snapshots import PartitionSnapshot, Snapshots
+from slackline.hosts.kafka.work import ExactWork, PartitionWork, PlainWork
 from slackline.hosts.kafka.writing import Plain, Transactions
 
 logger = logging.getLogger("slackline.kafka")
@@ -34,18 +34,18 @@ MOST = 5_000
 LONG, SHORT = 0.1, 0.002
 
 #: Makes a partition's machine: its number, where it begins, and what was committed.
-Make = Callable[[int, Snapshot, int], Partition]
+Make = Callable[[int, PartitionSnapshot, int], InputPartition]
 
 _GONE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
 
 
-class Session:
+class GroupSession:
     """Reads, pushes, writes and commits, until it is told to stop or fails."""
 
     def __init__(self, settings: KafkaSettings, brokers: Brokers, snapshots: Snapshots, make: Make) -> None:
         self.settings = settings
         #: The partitions that are ours, by number.
-        self.works: dict[int, Work] = {}
+        self.works: dict[int, PartitionWork] = {}
         #: Whether what waits goes on at the end.
         self.flush = False
         self._brokers = brokers
@@ -153,7 +153,9 @@ class Session:
         logger.warning("partitions %s were given to others", [place.partition for place in partitions])
         self._given_up(consumer, partitions, lambda work: work.drop())
 
-    def _given_up(self, consumer: Consumer, partitions: list[TopicPartition], leave: Callable[[Work], None]) -> None:
+    def _given_up(
+        self, consumer: Consumer, partitions: list[TopicPartition], leave: Callable[[PartitionWork], None]
+    ) -> None:
         self._metadata(True)
         for place in partitions:
             work = self.works.pop(place.partition, None)
@@ -168,7 +170,7 @@ class Session:
                 self._failure = self._failure or error
         consumer.incremental_unassign(partitions)
 
-    def _taken_over(self, number: int) -> Work:
+    def _taken_over(self, number: int) -> PartitionWork:
         settings, consumer = self.settings, self._consumer
         transactions = None
         if settings.is_exact:
@@ -194,7 +196,7 @@ class Session:
             self._generation = self._consumer.consumer_group_metadata()
         return self._generation
 
-    def _beginning(self, number: int, transactions: Transactions | None) -> tuple[Snapshot, int]:
+    def _beginning(self, number: int, transactions: Transactions | None) -> tuple[PartitionSnapshot, int]:
         """The snapshot to begin with, and the offset up to which all was written."""
         topic, consumer = self.settings.source.topic, self._consumer
         place = TopicPartition(topic, number)
@@ -216,9 +218,9 @@ class Session:
             raise StateError(_gone(topic, number, snapshot.offset))
         return snapshot, max(snapshot.offset, committed or 0)
 
-    def _founded(self, number: int, start: int, transactions: Transactions | None) -> tuple[Snapshot, int]:
+    def _founded(self, number: int, start: int, transactions: Transactions | None) -> tuple[PartitionSnapshot, int]:
         """The first snapshot there is: of engines that saw nothing, so that it is known where they began."""
-        snapshot = Snapshot(start, None)
+        snapshot = PartitionSnapshot(start, None)
         records = self._snapshots.records(number, snapshot)
         place = TopicPartition(self.settings.source.topic, number, start)
         if transactions is not None:

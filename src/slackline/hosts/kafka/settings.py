@@ -18,6 +18,9 @@ STARTS = ("earliest", "latest")
 #: The broker gives up a transaction of a process that is gone after so many milliseconds, unless the next owner of the
 #: partition ended it before.
 TRANSACTION_TIMEOUT = 60_000
+#: Milliseconds after which a process that says nothing is taken for gone, and others get its partitions: the least that
+#: brokers allow unless they are told otherwise.
+SESSION_TIMEOUT = 6_000
 #: Milliseconds before a request is repeated. A transaction that begins while the broker still ends the one before is
 #: asked to come again: with librdkafka's own 100 that would be most of the latency.
 RETRY = 5
@@ -118,19 +121,19 @@ class KafkaSettings:
     def consumer(self) -> dict[str, Any]:
         """Reads committed records from where it is told, never from elsewhere; commits nothing by itself."""
         return {
+            "session.timeout.ms": SESSION_TIMEOUT,
+            "heartbeat.interval.ms": 500,
             **self.connection(),
             "group.id": self.group,
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
             "isolation.level": "read_committed",
             "partition.assignment.strategy": "cooperative-sticky",
-            "session.timeout.ms": 10_000,
-            "heartbeat.interval.ms": 1_000,
         }
 
     def producer(self, partition: int | None = None) -> dict[str, Any]:
         """Writes at once; in transactions, if a partition of the input is named."""
-        shared = {**self.connection(), "linger.ms": 0, "retry.backoff.ms": RETRY, "enable.idempotence": True}
+        shared = {"linger.ms": 0, "retry.backoff.ms": RETRY, **self.connection(), "enable.idempotence": True}
         if partition is None:
             return {**shared, "message.timeout.ms": 0}  # while a broker is away, records wait
         return {

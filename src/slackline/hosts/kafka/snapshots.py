@@ -34,14 +34,14 @@ TAIL = 64
 STATE_KIND, STATE_VERSION = "kafka partition", 1
 
 
-class Snapshot(NamedTuple):
+class PartitionSnapshot(NamedTuple):
     """The state of a partition's engines after all records before ``offset``; None: engines that saw nothing."""
 
     offset: int
     state: bytes | None
 
     @classmethod
-    def of(cls, offset: int, sites: bytes, changes: dict[Any, int]) -> Snapshot:
+    def of(cls, offset: int, sites: bytes, changes: dict[Any, int]) -> PartitionSnapshot:
         """What a partition's engines and its recorder are."""
         return cls(offset, codec.dump(STATE_KIND, STATE_VERSION, {"sites": sites, "changes": changes}))
 
@@ -74,13 +74,13 @@ class Owner(NamedTuple):
 class Snapshots(Protocol):
     """Where snapshots are kept."""
 
-    def newest(self, partition: int, up_to: int | None) -> Snapshot | None:
+    def newest(self, partition: int, up_to: int | None) -> PartitionSnapshot | None:
         """The newest snapshot of a partition that is not after an offset, if one is given."""
 
-    def records(self, partition: int, snapshot: Snapshot) -> list[Record]:
+    def records(self, partition: int, snapshot: PartitionSnapshot) -> list[Record]:
         """What to write in the same transaction as the snapshot's offset, if anything."""
 
-    def keep(self, partition: int, snapshot: Snapshot) -> None:
+    def keep(self, partition: int, snapshot: PartitionSnapshot) -> None:
         """Keep a snapshot whose offset is committed, where :meth:`records` did not."""
 
 
@@ -95,7 +95,7 @@ class TopicSnapshots:
         self._size = max(1, min(PART_BYTES, largest - OVERHEAD))
         self._place: dict[int, int] = {}  # of the snapshot that was written last
 
-    def records(self, partition: int, snapshot: Snapshot) -> list[Record]:
+    def records(self, partition: int, snapshot: PartitionSnapshot) -> list[Record]:
         place = self._place[partition] = 1 - self._place.get(partition, 0)
         data = snapshot.state or b""
         parts = [data[at : at + self._size] for at in range(0, len(data), self._size)]
@@ -107,10 +107,10 @@ class TopicSnapshots:
     def _record(self, partition: int, name: str, value: bytes) -> Record:
         return Record(self._topic, f"{partition}/{name}".encode(), value, [], partition)
 
-    def keep(self, partition: int, snapshot: Snapshot) -> None:
+    def keep(self, partition: int, snapshot: PartitionSnapshot) -> None:
         """They are written already."""
 
-    def newest(self, partition: int, up_to: int | None) -> Snapshot | None:
+    def newest(self, partition: int, up_to: int | None) -> PartitionSnapshot | None:
         consumer = Consumer(self._brokers.config(self._look))
         try:
             place = TopicPartition(self._topic, partition)
@@ -142,10 +142,10 @@ class TopicSnapshots:
         consumer.unassign()
         return found
 
-    def _complete(self, records: Sequence[tuple[str, bytes]], up_to: int | None) -> Snapshot | None:
+    def _complete(self, records: Sequence[tuple[str, bytes]], up_to: int | None) -> PartitionSnapshot | None:
         """The newest snapshot of which all parts are there."""
         parts: dict[str, bytes] = {}
-        best: Snapshot | None = None
+        best: PartitionSnapshot | None = None
         for key, value in records:
             partition, _, name = key.partition("/")
             place, _, part = name.partition("/")
@@ -157,7 +157,7 @@ class TopicSnapshots:
             self._place[int(partition)] = int(place)
             whole = len(data) == told["bytes"] and zlib.crc32(data) == told["crc"]
             if whole and (up_to is None or told["offset"] <= up_to):
-                best = Snapshot(told["offset"], None if told["empty"] else data)
+                best = PartitionSnapshot(told["offset"], None if told["empty"] else data)
         return best
 
     def _told(self, value: bytes) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from slackline.core.errors import ConfigError
-from slackline.hosts.kafka.brokers import Brokers
+from slackline.hosts.kafka.brokers import PAUSE, Brokers
 from slackline.hosts.kafka.errors import BrokerError, error_of
 
 #: A topic of snapshots: the newest of each key is kept, and old ones go soon.
@@ -54,6 +55,8 @@ class Topics:
         if not there:
             wish = NewTopic(name, partitions, -1, config=dict(config or {}))
             self._brokers.patiently(f"creating the topic {name!r}", lambda wait: self._create(wish, wait))
+            while not self.partitions().get(name):  # brokers take a moment to tell each other
+                time.sleep(PAUSE)
         elif there < partitions:
             raise ConfigError(
                 f"the topic {name!r} has {there} partitions, and the input has {partitions}: each needs its own. Give "

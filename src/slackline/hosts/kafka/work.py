@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import Consumer, TopicPartition
 
-from slackline.hosts.kafka.partition import Partition
+from slackline.hosts.kafka.partition import InputPartition
 from slackline.hosts.kafka.records import Record
 from slackline.hosts.kafka.settings import KafkaSettings
-from slackline.hosts.kafka.snapshots import Snapshot, Snapshots
+from slackline.hosts.kafka.snapshots import PartitionSnapshot, Snapshots
 from slackline.hosts.kafka.writing import Metadata, Plain, Transactions
 
 #: Seconds after which an offset is committed though nothing came out.
@@ -25,19 +25,19 @@ IDLE = 1.0
 MOST_PENDING = 100_000
 
 
-class Kept(NamedTuple):
+class LastSnapshot(NamedTuple):
     """The last snapshot: its size, and when it was made, in seconds of :func:`time.monotonic`."""
 
     size: int
     at: float
 
 
-class Work(Protocol):
+class PartitionWork(Protocol):
     """A partition that this process owns."""
 
     number: int
-    machine: Partition
-    kept: Kept
+    machine: InputPartition
+    kept: LastSnapshot
     #: Transactions or commits of offsets so far.
     commits: int
 
@@ -60,7 +60,7 @@ class ExactWork:
     def __init__(
         self,
         number: int,
-        machine: Partition,
+        machine: InputPartition,
         transactions: Transactions,
         snapshots: Snapshots,
         settings: KafkaSettings,
@@ -72,7 +72,7 @@ class ExactWork:
         self.machine = machine
         self.commits = 0
         now = time.monotonic()
-        self.kept = Kept(size, now)
+        self.kept = LastSnapshot(size, now)
         self._snapshots = snapshots
         self._transactions = transactions
         self._settings = settings
@@ -104,11 +104,11 @@ class ExactWork:
         records, machine.pending = machine.pending, []
         snapshot = machine.snapshot() if with_snapshot else None
         if snapshot is not None:
-            self.kept = Kept(len(snapshot.state or b""), now)
+            self.kept = LastSnapshot(len(snapshot.state or b""), now)
         self._offset, self._since = machine.offset, None
         self._under_way = self._threads.submit(self._carry_out, records, machine.offset, snapshot)
 
-    def _carry_out(self, records: list[Record], offset: int, snapshot: Snapshot | None) -> None:
+    def _carry_out(self, records: list[Record], offset: int, snapshot: PartitionSnapshot | None) -> None:
         if snapshot is not None:
             records = records + self._snapshots.records(self.number, snapshot)
         place = TopicPartition(self._settings.source.topic, self.number, offset)
@@ -147,7 +147,7 @@ class PlainWork:
     def __init__(
         self,
         number: int,
-        machine: Partition,
+        machine: InputPartition,
         plain: Plain,
         snapshots: Snapshots,
         settings: KafkaSettings,
@@ -159,7 +159,7 @@ class PlainWork:
         self.machine = machine
         self.commits = 0
         now = time.monotonic()
-        self.kept = Kept(size, now)
+        self.kept = LastSnapshot(size, now)
         self._plain = plain
         self._snapshots = snapshots
         self._settings = settings
@@ -187,7 +187,7 @@ class PlainWork:
             self._plain.write(self._snapshots.records(self.number, snapshot))
             self._plain.settle()
             self._snapshots.keep(self.number, snapshot)
-            self.kept = Kept(len(snapshot.state or b""), now)
+            self.kept = LastSnapshot(len(snapshot.state or b""), now)
         place = TopicPartition(self._settings.source.topic, self.number, self.machine.offset)
         if wait:
             self._patiently("committing", lambda _: self._consumer.commit(offsets=[place], asynchronous=False))

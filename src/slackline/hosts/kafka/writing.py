@@ -2,9 +2,9 @@
 
 **Transactions.** Each partition of the input has a producer of its own, whose transactional id belongs to the
 partition. Whoever gets the partition takes the id, and with that the broker ends what the last owner had begun, at
-once, and refuses all that it still tries. One producer for all partitions of a process would need fewer connections; but
-then what a killed process had begun would hold up its readers until it times out, unless each process had a name of its
-own that it keeps.
+once, and refuses all that it still tries. One producer for all partitions of a process would need fewer connections;
+but then what a killed process had begun would hold up its readers until it times out, unless each process had a name of
+its own that it keeps.
 """
 
 from __future__ import annotations
