@@ -27,7 +27,7 @@ from slackline.hosts.sites import Sites
 
 HERE = Path(__file__).parent
 #: No test waits for longer, in seconds; machines may be slow.
-LIMIT = 120.0
+LIMIT = 60.0
 #: A process that was killed is taken for gone soon.
 CLIENT = {"session.timeout.ms": "1500"}
 

@@ -53,6 +53,7 @@ class GroupSession:
         self._make = make
         self._failure: BaseException | None = None
         self._generation: Any = None
+        self._is_stale = False
         self._threads = ThreadPoolExecutor(max_workers=32, thread_name_prefix="slackline-commit")
         self._consumer = Consumer(brokers.config(settings.consumer()))
         self._plain = None if settings.is_exact else Plain(settings.producer(), str(settings.sink), brokers)
@@ -98,6 +99,8 @@ class GroupSession:
         first = self._consumer.poll(SHORT if waits else LONG)
         if self._failure is not None:
             raise self._failure
+        if self._is_stale:
+            self._look_up_generation()
         if first is None:
             return
         by_partition: dict[int, list[Message]] = {}
@@ -136,7 +139,7 @@ class GroupSession:
         if self._failure is not None:
             return
         try:
-            self._metadata(True)
+            self._look_up_generation()
             for place in partitions:
                 self.works[place.partition] = self._taken_over(place.partition)
             topic = self.settings.source.topic
@@ -156,7 +159,7 @@ class GroupSession:
     def _given_up(
         self, consumer: Consumer, partitions: list[TopicPartition], leave: Callable[[PartitionWork], None]
     ) -> None:
-        self._metadata(True)
+        self._look_up_generation()
         for place in partitions:
             work = self.works.pop(place.partition, None)
             if work is None:
@@ -191,10 +194,13 @@ class GroupSession:
         return ExactWork(number, machine, transactions, self._snapshots, settings, self._metadata, self._threads, size)
 
     def _metadata(self, anew: bool) -> Any:
-        """The group's generation, by which it knows who we are."""
-        if anew or self._generation is None:
-            self._generation = self._consumer.consumer_group_metadata()
+        """The group's generation, by which it knows who we are. For all threads."""
+        self._is_stale = self._is_stale or anew
         return self._generation
+
+    def _look_up_generation(self) -> None:
+        """Only for the thread that reads: another one would wait here for the end of any callback that waits for it."""
+        self._generation, self._is_stale = self._consumer.consumer_group_metadata(), False
 
     def _beginning(self, number: int, transactions: Transactions | None) -> tuple[PartitionSnapshot, int]:
         """The snapshot to begin with, and the offset up to which all was written."""
