@@ -78,9 +78,11 @@ class World:
 
     def __init__(self, brokers: str, name: str, folder: Path) -> None:
         self.brokers = brokers
-        self.name = f"{re.sub('[^a-z0-9]+', '-', name)[:60]}-{os.getpid()}"
+        self.name = f"{re.sub('[^a-z0-9]+', '-', name)[:40]}-{zlib.crc32(name.encode()):08x}"
         self.admin = AdminClient({"bootstrap.servers": brokers})
         self.producer = Producer({"bootstrap.servers": brokers, "linger.ms": 1})
+        #: What hosts in threads have raised.
+        self.failures: list[BaseException] = []
         self._folder = folder
         self._log = folder / "log"
         self._processes: list[subprocess.Popen[str]] = []
@@ -145,14 +147,20 @@ class World:
     def values(self, values: Iterable[bytes]) -> list[dict[str, Any]]:
         return [json.loads(value) for value in values]
 
-    def host(self, source: str, sink: str, tick: Any = None, **settings: Any) -> KafkaHost:
+    def host(self, source: str, sink: str, of: slackline.Hierarchy = hierarchy, **settings: Any) -> KafkaHost:
         """A host in a thread."""
         settings = {"group": self.name, "key": "van", "client": CLIENT} | settings
-        host = KafkaHost(hierarchy, self.at(source), self.at(sink), **settings)
-        thread = threading.Thread(target=host.run, args=(tick,), daemon=True)
+        host = KafkaHost(of, self.at(source), self.at(sink), **settings)
+        thread = threading.Thread(target=self._run, args=(host,), daemon=True)
         thread.start()
         self._hosts.append((host, thread))
         return host
+
+    def _run(self, host: KafkaHost) -> None:
+        try:
+            host.run()
+        except BaseException as error:
+            self.failures.append(error)
 
     def stop(self, host: KafkaHost, flush: bool = False) -> None:
         host.stop(flush)
@@ -160,6 +168,7 @@ class World:
             if one is host:
                 thread.join(LIMIT)
                 assert not thread.is_alive()
+        assert self.failures == []
 
     def process(self, source: str, sink: str, **settings: Any) -> subprocess.Popen[str]:
         """A host in a process of its own."""

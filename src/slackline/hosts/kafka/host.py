@@ -97,6 +97,7 @@ class KafkaHost:
         self._flush = False
         self._session: GroupSession | None = None
         self._ticked = 0.0
+        self._batch = 0
         self._brokers = Brokers(self.settings.source.brokers, self._stop.is_set)
         only = only_type(hierarchy)
         self._decoder = Decoder(self.settings.reading, only)
@@ -165,15 +166,18 @@ class KafkaHost:
                 f"(key=…), or use a topic with one partition."
             )
         topics.make(settings.quarantine_topic, 1)
-        owner = Owner(settings.group, settings.source.topic)
+        self._batch = min(map(topics.largest_record, (settings.sink.topic, settings.quarantine_topic)))
+        owner = Owner(settings.group, settings.source.topic, tuple(self.hierarchy.names))
         if settings.state_folder is not None:
             return FolderSnapshots(settings.state_folder, owner)
         topics.make(settings.state_topic, partitions, STATE_CONFIG)
         largest = topics.largest_record(settings.state_topic)
+        self._batch = min(self._batch, largest)
         return TopicSnapshots(settings.state_topic, owner, settings.look(), self._brokers, largest)
 
     def _one_session(self, snapshots: Snapshots, tick: Callable[[KafkaNumbers], None] | None) -> None:
-        session = self._session = GroupSession(self.settings, self._brokers, snapshots, self._partition)
+        make = self._partition
+        session = self._session = GroupSession(self.settings, self._brokers, snapshots, make, self._batch)
 
         def ticking() -> None:
             session.flush = self._flush

@@ -42,7 +42,7 @@ _GONE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
 class GroupSession:
     """Reads, pushes, writes and commits, until it is told to stop or fails."""
 
-    def __init__(self, settings: KafkaSettings, brokers: Brokers, snapshots: Snapshots, make: Make) -> None:
+    def __init__(self, settings: KafkaSettings, brokers: Brokers, snapshots: Snapshots, make: Make, batch: int) -> None:
         self.settings = settings
         #: The partitions that are ours, by number.
         self.works: dict[int, PartitionWork] = {}
@@ -51,12 +51,13 @@ class GroupSession:
         self._brokers = brokers
         self._snapshots = snapshots
         self._make = make
+        self._batch = batch  # the most bytes that a broker takes at once
         self._failure: BaseException | None = None
         self._generation: Any = None
         self._is_stale = False
         self._threads = ThreadPoolExecutor(max_workers=32, thread_name_prefix="slackline-commit")
         self._consumer = Consumer(brokers.config(settings.consumer()))
-        self._plain = None if settings.is_exact else Plain(settings.producer(), str(settings.sink), brokers)
+        self._plain = None if settings.is_exact else Plain(settings.producer(batch), str(settings.sink), brokers)
 
     def run(self, tick: Callable[[], None]) -> None:
         """Until stopped; then everything is committed. Raises what went wrong; :meth:`close` either way."""
@@ -178,11 +179,10 @@ class GroupSession:
         transactions = None
         if settings.is_exact:
             where = f"partition {number} of {settings.source.topic!r}"
-            transactions = Transactions(settings.producer(number), where, self._brokers)
+            transactions = Transactions(settings.producer(self._batch, number), where, self._brokers)
             transactions.take_over()
         snapshot, committed = self._beginning(number, transactions)
         machine = self._make(number, snapshot, committed)
-        size = len(snapshot.state or b"")
         logger.info(
             "partition %d: taken over at offset %d, of which the last %d are read again",
             number, committed, committed - snapshot.offset,
@@ -190,8 +190,10 @@ class GroupSession:
         if transactions is None:
             assert self._plain is not None
             patiently = self._brokers.patiently
-            return PlainWork(number, machine, self._plain, self._snapshots, settings, consumer, patiently, size)
-        return ExactWork(number, machine, transactions, self._snapshots, settings, self._metadata, self._threads, size)
+            return PlainWork(number, machine, self._plain, self._snapshots, settings, consumer, patiently, snapshot)
+        return ExactWork(
+            number, machine, transactions, self._snapshots, settings, self._metadata, self._threads, snapshot
+        )
 
     def _metadata(self, anew: bool) -> Any:
         """The group's generation, by which it knows who we are. For all threads."""

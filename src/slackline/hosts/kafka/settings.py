@@ -24,6 +24,8 @@ SESSION_TIMEOUT = 6_000
 #: Milliseconds before a request is repeated. A transaction that begins while the broker still ends the one before is
 #: asked to come again: with librdkafka's own 100 that would be most of the latency.
 RETRY = 5
+#: Bytes of a batch, at most: librdkafka's own limit. (What a topic calls the size of a message is that of a batch.)
+BATCH = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +133,12 @@ class KafkaSettings:
             "partition.assignment.strategy": "cooperative-sticky",
         }
 
-    def producer(self, partition: int | None = None) -> dict[str, Any]:
-        """Writes at once; in transactions, if a partition of the input is named."""
+    def producer(self, batch: int, partition: int | None = None) -> dict[str, Any]:
+        """Writes at once, not more bytes together than a broker takes; in transactions, if a partition of the input is
+        named.
+        """
         shared = {"linger.ms": 0, "retry.backoff.ms": RETRY, **self.connection(), "enable.idempotence": True}
+        shared |= {"batch.size": max(1, min(BATCH, batch))}
         if partition is None:
             return {**shared, "message.timeout.ms": 0}  # while a broker is away, records wait
         return {

@@ -60,10 +60,19 @@ class Owner(NamedTuple):
 
     group: str
     topic: str
+    detectors: tuple[str, ...]
 
     def check(self, told: dict[str, Any], where: str) -> None:
         """Refuse a snapshot of somebody else."""
-        theirs = Owner(str(told.get("group")), str(told.get("topic")))
+        detectors = told.get("detectors")
+        named = tuple(map(str, detectors)) if isinstance(detectors, list) else ()
+        theirs = Owner(str(told.get("group")), str(told.get("topic")), named)
+        if theirs[:2] == self[:2] and theirs != self:
+            raise StateError(
+                f"{where} holds the state of {self.group!r} with the detectors {list(theirs.detectors)}, and the "
+                f"hierarchy given has {list(self.detectors)}. Run it with the hierarchy that it had, or start anew "
+                f"with another group."
+            )
         if theirs != self:
             raise StateError(
                 f"{where} holds the state of the application {theirs.group!r} on the topic {theirs.topic!r}, and this "

@@ -10,8 +10,8 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from slackline.core.errors import ConfigError
-from slackline.hosts.kafka.brokers import PAUSE, Brokers
-from slackline.hosts.kafka.errors import BrokerError, error_of
+from slackline.hosts.kafka.brokers import ATTEMPT, PAUSE, Brokers
+from slackline.hosts.kafka.errors import error_of
 
 #: A topic of snapshots: the newest of each key is kept, and old ones go soon.
 STATE_CONFIG = {
@@ -73,12 +73,9 @@ class Topics:
     def largest_record(self, name: str) -> int:
         """How many bytes a record of the topic may have."""
         wish = ConfigResource(ConfigResource.Type.TOPIC, name)
-
-        def ask(wait: float) -> Any:
-            return self._admin.describe_configs([wish], request_timeout=wait)[wish].result()
-
         try:
-            entry = self._brokers.patiently(f"asking for the settings of {name!r}", ask).get("max.message.bytes")
-        except BrokerError:  # we may not be allowed to ask
-            entry = None
+            told = self._admin.describe_configs([wish], request_timeout=ATTEMPT)[wish].result()
+        except KafkaException:  # we may not be allowed to ask
+            return USUAL_BYTES
+        entry = told.get("max.message.bytes")
         return USUAL_BYTES if entry is None else int(entry.value)

@@ -26,10 +26,16 @@ MOST_PENDING = 100_000
 
 
 class LastSnapshot(NamedTuple):
-    """The last snapshot: its size, and when it was made, in seconds of :func:`time.monotonic`."""
+    """The last snapshot: its size, when it was made, in seconds of :func:`time.monotonic`, and its offset."""
 
     size: int
     at: float
+    offset: int
+
+    @classmethod
+    def of(cls, snapshot: PartitionSnapshot, at: float) -> LastSnapshot:
+        """A snapshot that is made, or loaded, at this time."""
+        return cls(len(snapshot.state or b""), at, snapshot.offset)
 
 
 class PartitionWork(Protocol):
@@ -66,13 +72,13 @@ class ExactWork:
         settings: KafkaSettings,
         metadata: Metadata,
         threads: Executor,
-        size: int,
+        snapshot: PartitionSnapshot,
     ) -> None:
         self.number = number
         self.machine = machine
         self.commits = 0
         now = time.monotonic()
-        self.kept = LastSnapshot(size, now)
+        self.kept = LastSnapshot.of(snapshot, now)
         self._snapshots = snapshots
         self._transactions = transactions
         self._settings = settings
@@ -104,7 +110,7 @@ class ExactWork:
         records, machine.pending = machine.pending, []
         snapshot = machine.snapshot() if with_snapshot else None
         if snapshot is not None:
-            self.kept = LastSnapshot(len(snapshot.state or b""), now)
+            self.kept = LastSnapshot.of(snapshot, now)
         self._offset, self._since = machine.offset, None
         self._under_way = self._threads.submit(self._carry_out, records, machine.offset, snapshot)
 
@@ -129,7 +135,7 @@ class ExactWork:
         if not self.machine.is_catching_up:
             if flush:
                 self.machine.flush("stop")
-            if self.machine.pending or self.machine.offset > self._offset or flush:
+            if self.machine.pending or self.machine.offset > self.kept.offset or flush:
                 self._begin(time.monotonic(), True)
                 self._wait()
         self._transactions.close()
@@ -153,13 +159,13 @@ class PlainWork:
         settings: KafkaSettings,
         consumer: Consumer,
         patiently: Callable[[str, Callable[[float], Any]], Any],
-        size: int,
+        snapshot: PartitionSnapshot,
     ) -> None:
         self.number = number
         self.machine = machine
         self.commits = 0
         now = time.monotonic()
-        self.kept = LastSnapshot(size, now)
+        self.kept = LastSnapshot.of(snapshot, now)
         self._plain = plain
         self._snapshots = snapshots
         self._settings = settings
@@ -187,7 +193,7 @@ class PlainWork:
             self._plain.write(self._snapshots.records(self.number, snapshot))
             self._plain.settle()
             self._snapshots.keep(self.number, snapshot)
-            self.kept = LastSnapshot(len(snapshot.state or b""), now)
+            self.kept = LastSnapshot.of(snapshot, now)
         place = TopicPartition(self._settings.source.topic, self.number, self.machine.offset)
         if wait:
             self._patiently("committing", lambda _: self._consumer.commit(offsets=[place], asynchronous=False))
@@ -204,7 +210,7 @@ class PlainWork:
             machine.flush("stop")
         records, machine.pending = machine.pending, []
         self._plain.write(records)
-        if machine.offset > self._offset or records or flush:
+        if machine.offset > self.kept.offset or records or flush:
             self._commit(time.monotonic(), wait=True, with_snapshot=True)
 
     def drop(self) -> None:

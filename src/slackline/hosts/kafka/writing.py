@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
@@ -110,7 +111,8 @@ class Transactions:
 
     def close(self) -> None:
         """Give up the producer."""
-        self._producer.close()
+        with suppress(KafkaException):  # one that was replaced cannot end what it began
+            self._producer.close()
 
     def _patiently(self, what: str, ask: Callable[[], object]) -> None:
         """Ask again for as long as that may help. Raises the KafkaException otherwise."""

@@ -11,7 +11,7 @@ from slackline.core.errors import ConfigError, StateError
 from slackline.hosts.kafka.folder import FolderSnapshots
 from slackline.hosts.kafka.snapshots import Owner, PartitionSnapshot
 
-OURS = Owner("app", "in")
+OURS = Owner("app", "in", ("Sums",))
 
 
 def snapshot(offset: int) -> PartitionSnapshot:
@@ -60,9 +60,11 @@ def test_a_full_disk_leaves_the_snapshot_before_and_says_so(
 
 
 def test_the_folder_of_another_application_is_refused(tmp_path: Path) -> None:
-    FolderSnapshots(tmp_path, Owner("other", "in")).keep(0, snapshot(5))
+    FolderSnapshots(tmp_path, Owner("other", "in", ("Sums",))).keep(0, snapshot(5))
     with pytest.raises(StateError, match="the state of the application 'other'"):
         FolderSnapshots(tmp_path, OURS).newest(0, None)
+    with pytest.raises(StateError, match="with the detectors"):
+        FolderSnapshots(tmp_path, Owner("other", "in", ("Sums", "Peaks"))).newest(0, None)
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
