@@ -47,6 +47,7 @@ ONLY_IN = {
     "httpx": {"streams"},
     "numba": {"ordering", "placement", "study"},
     "ortools": {"placement"},
+    "prometheus_client": {"hosts"},
 }
 
 # Machines without I/O: time, randomness and hosts come in as arguments.

@@ -39,7 +39,8 @@ def wait_for(condition: Callable[[], Any], what: str, limit: float = LIMIT) -> A
 
 def started(arguments: Iterable[str], **streams: Any) -> subprocess.Popen[str]:
     """`slackline …` in a process of its own, where the applications of these tests are."""
-    paths = os.pathsep.join([str(Path(slackline.__file__).parents[1]), str(HERE)])
+    before = os.environ.get("PYTHONPATH", "")
+    paths = os.pathsep.join([str(Path(slackline.__file__).parents[1]), str(HERE), *before.split(os.pathsep)])
     line = [sys.executable, "-m", "slackline", *arguments]
     return subprocess.Popen(line, env={**os.environ, "PYTHONPATH": paths}, text=True, **streams)
 

@@ -35,6 +35,7 @@ print(*[output.event.ts for output in found], "pandas" in sys.modules)
 USES = {
     "cli": ("from slackline.cli import app; print(len(app.registered_commands) >= 3)", "True"),
     "kafka": ("from slackline.hosts.kafka import KafkaHost; print(KafkaHost.__name__)", "KafkaHost"),
+    "metrics": ("from slackline.hosts.metrics import Metrics; print(Metrics(0).port > 0)", "True"),
     "report": ("from slackline.report import study_page, sync_page; print(study_page.__name__)", "study_page"),
     "soccer": (
         "import slackline_soccer.commands.soccer; from slackline_soccer.report import match_page; print('imported')",
@@ -54,6 +55,7 @@ MISSES = {
     "spark": "import slackline.spark",
     "report": "from slackline.report import study_page",
     "cli": "import slackline.cli",
+    "metrics": "from slackline.hosts.metrics import Metrics; Metrics(0)",
     "streams": "from slackline.streams import HttpStream; HttpStream('http://127.0.0.1:9/', ts='ts')",
 }
 
@@ -73,7 +75,7 @@ def test_a_plain_install_brings_four_packages_and_the_compiler(wheel: Path) -> N
 
 def test_all_is_the_union_of_the_extras(wheel: Path) -> None:
     names = set(metadata(wheel).metadata.get_all("Provides-Extra") or ())
-    assert names == {"all", "cli", "dev", "kafka", "placement", "report", "soccer", "spark", "streams"}
+    assert names == {"all", "cli", "dev", "kafka", "metrics", "placement", "report", "soccer", "spark", "streams"}
     parts = [closure(wheel, extra) for extra in names - {"all", "dev"}]
     assert set(closure(wheel, "all")) == set().union(*parts)
 
@@ -88,6 +90,7 @@ def test_the_table_of_extras_is_the_one_of_the_project() -> None:
         "grpc": "grpcio",
         "grpc_status": "grpcio-status",
         "httpx_sse": "httpx-sse",
+        "prometheus_client": "prometheus-client",
     }
     ours = {extra: set() for extra in set(EXTRA_OF.values())}
     for module, extra in EXTRA_OF.items():

@@ -20,6 +20,7 @@ from slackline.cli.failure import reports_errors
 from slackline.cli.migrate import migrate
 from slackline.cli.node import node
 from slackline.cli.nodes import nodes
+from slackline.cli.run import run
 from slackline.cli.study import study
 from slackline.cli.sync import sync
 
@@ -35,6 +36,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+app.command()(run)
 app.command()(study)
 app.command()(sync)
 app.command()(calibrate)

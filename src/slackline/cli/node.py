@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-import json
 import logging
 import secrets
 import signal
@@ -17,25 +15,28 @@ from typing import Annotated, Any, Literal
 import pyarrow as pa
 import typer
 
+from slackline.cli.engine_options import engine_options
 from slackline.cli.failure import reports_errors
 from slackline.cli.hierarchies import load_application
+from slackline.cli.logs import Log, MetricsPort, say_on_stderr, served_metrics
 from slackline.cli.reaching import SecretFile, TlsCa, TlsCert, TlsKey
 from slackline.cli.recordings import read_recording
 from slackline.compile import run_everything
 from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import PER_SECOND
-from slackline.engine import Engine
+from slackline.engine.options import Options
 from slackline.hosts.address import Address
 from slackline.hosts.keeping import Folder, Kept, Printed
 from slackline.hosts.links import Listener
+from slackline.hosts.numbers import RunTotals
 from slackline.hosts.playback import Playback
 from slackline.hosts.secret import Credentials
 from slackline.hosts.tcp import TcpHost
 from slackline.nodes import Node, NodeSettings
 
-#: Options of the engine that are not for a command line, or that nodes give themselves.
-_NOT_GIVEN = ("hierarchy", "detectors", "sensors", "now", "speculation", "late")
+#: Options of the engine that nodes give themselves.
+_NOT_GIVEN = ("late",)
 #: Time stamps of some recordings are so fine; dates are not.
 _PER_SECOND = {**PER_SECOND, "ps": 10**12}
 
@@ -61,6 +62,7 @@ class Plan:
     settings: NodeSettings
     engine: dict[str, Any]
     until_end: bool
+    metrics: int | None
 
 
 @reports_errors
@@ -135,6 +137,8 @@ def node(
         bool,
         typer.Option("--until-end", help="Stop when all that runs here has ended and everybody has got it."),
     ] = False,
+    metrics: MetricsPort = None,
+    log: Log = "text",
     secret_file: SecretFile = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
@@ -171,22 +175,25 @@ def node(
         per_second=_PER_SECOND[unit],
         folder=folder,
         settings=NodeSettings(checkpoint_every=None if folder is None else checkpoint_every),
-        engine=_options(engine or []),
+        engine=engine_options(engine or [], _NOT_GIVEN),
         until_end=until_end,
+        metrics=metrics,
     )
     if plan.ingress and tables is None:
         raise ConfigError(f"--ingress {','.join(plan.ingress)} enter out of a RECORDING; give one.")
     for address in (plan.listen, *plan.join):
         plan.credentials.check(address)
     run_everything([plan.engine.get("policy", "auto")])  # who compiles while others wait is taken for dead
-    _say_on_stderr(name)
+    say_on_stderr(name, log)
     asyncio.run(_run(plan))
 
 
 async def _run(plan: Plan) -> None:
     listener = await Listener.at(plan.listen, plan.credentials)
     folder = None if plan.folder is None else Folder(plan.folder)
+    metrics = None
     try:
+        metrics = served_metrics(plan.metrics)
         kept = None if folder is None else folder.open()
         machine = _node(plan, str(listener.address), kept)
         playback = None
@@ -197,7 +204,8 @@ async def _run(plan: Plan) -> None:
             )
         host = TcpHost(
             machine, listener, folder or Printed(sys.stdout), playback, join=plan.join,
-            known={} if kept is None else kept.addresses, until_end=plan.until_end,
+            known={} if kept is None else kept.addresses, until_end=plan.until_end, watch=metrics,
+            tally=RunTotals(plan.hierarchy.names, Options(**plan.engine).target), per_second=plan.per_second,
         )  # fmt: skip
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, host.stop)
@@ -207,6 +215,8 @@ async def _run(plan: Plan) -> None:
         logger.info("has stopped")
     finally:
         listener.close()
+        if metrics is not None:
+            metrics.close()
         if folder is not None:
             folder.close()
 
@@ -250,37 +260,3 @@ def _speed(text: str) -> float:
     if not 0 <= speed < float("inf"):
         raise ConfigError(f"--speed {text} is not valid; give 'max', or how many times faster than it happened.")
     return speed
-
-
-def _options(texts: list[str]) -> dict[str, Any]:
-    """
-    >>> _options(["policy=slack", "late_target=0.01", "timeout=null"])
-    {'policy': 'slack', 'late_target': 0.01, 'timeout': None}
-    """
-    options: dict[str, Any] = {}
-    known = [name for name in inspect.signature(Engine).parameters if name not in _NOT_GIVEN]
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if key not in known or not equals:
-            raise ConfigError(f"--engine {text} is not valid; write KEY=VALUE, KEY one of {', '.join(known)}.")
-        try:
-            options[key] = json.loads(value)
-        except json.JSONDecodeError:
-            options[key] = value
-    return options
-
-
-def _say_on_stderr(name: str) -> None:
-    """Everything that is logged, a line each."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Line(f"%(asctime)s {name}: %(message)s", "%H:%M:%S"))
-    root = logging.getLogger("slackline")
-    root.addHandler(handler)
-    root.setLevel(logging.INFO)
-    root.propagate = False
-
-
-class _Line(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        line = super().format(record)
-        return line if record.levelno < logging.WARNING else f"{line} ({record.levelname.lower()})"

@@ -29,6 +29,7 @@ EXTRA_OF: Mapping[str, str] = {
     "ortools": "placement",
     "pandas": "spark",
     "plotly": "report",
+    "prometheus_client": "metrics",
     "pyspark": "spark",
     "rich": "cli",
     "typer": "cli",

@@ -216,4 +216,4 @@ class Options:
 
 
 #: The options that an engine has where none is given.
-DEFAULTS: Mapping[str, Any] = {option.name: option.default for option in fields(Options)}
+DEFAULTS: dict[str, Any] = {option.name: option.default for option in fields(Options)}

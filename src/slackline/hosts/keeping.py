@@ -1,7 +1,7 @@
 """What a node has found and what it is, on disk: it goes on after a crash as if there had been none.
 
-A folder belongs to one node. ``outputs.jsonl``, ``late.jsonl`` and ``quarantined.jsonl`` grow; ``checkpoint`` holds the
-node, how long these files were when it was made, and how many local arrivals were in it. What was written after the
+A folder belongs to one process. ``outputs.jsonl``, ``late.jsonl`` and ``quarantined.jsonl`` grow; ``checkpoint`` holds
+the node, how long these files were when it was made, and how many local arrivals were in it. What was written after the
 last checkpoint is cut off when the node comes back: it finds it again.
 """
 
@@ -58,10 +58,10 @@ class Folder:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ConfigError(
-                f"another process keeps a node in {path}. Give each node a folder of its own, or end that process."
+                f"another process uses the folder {path}. Give each process a folder of its own, or end that process."
             ) from None
         except OSError as error:
-            raise ConfigError(f"cannot keep a node in {path}: {error}.") from error
+            raise ConfigError(f"cannot keep anything in {path}: {error}.") from error
 
     def open(self) -> Kept | None:
         """What was kept last, None if nothing was; the files are as they were then."""
@@ -100,11 +100,12 @@ class Folder:
         raise StateError(f"{self.path / CHECKPOINT} was not written by this release; start anew with another folder.")
 
     def write(self, outputs: list[Output], late: list[Late], quarantined: list[Quarantined]) -> None:
-        for name, texts in (
-            (OUTPUTS, map(output_line, outputs)), (LATE, map(late_line, late)),
-            (QUARANTINED, map(quarantined_line, quarantined)),
-        ):  # fmt: skip
-            text = "".join(f"{line}\n" for line in texts)
+        self.append(map(output_line, outputs), map(late_line, late), map(quarantined_line, quarantined))
+
+    def append(self, outputs: Iterable[str], late: Iterable[str], quarantined: Iterable[str]) -> None:
+        """Note what was found and what was set aside, as lines."""
+        for name, lines in zip(FILES, (outputs, late, quarantined), strict=True):
+            text = "".join(f"{line}\n" for line in lines)
             if text:
                 self._append(name, text.encode())
 
@@ -159,8 +160,7 @@ class Printed:
         self.stream.flush()
 
     def _print(self, kind: str, lines: Iterable[str]) -> None:
-        for line in lines:
-            self.stream.write(f'{{"kind":"{kind}",{line[1:]}\n')
+        self.stream.writelines(f"{of_kind(kind, line)}\n" for line in lines)
 
     def keep(self, kept: Kept) -> None:
         pass
@@ -169,22 +169,31 @@ class Printed:
 # Lines.
 
 
-def output_line(output: Output) -> str:
-    """An output as JSON."""
-    found = {**output._asdict(), "event": _event(output.event)}
+def of_kind(kind: str, line: str) -> str:
+    """A line that says what it is, where lines of several kinds go the same way.
+
+    >>> of_kind("late", '{"lateness":3}')
+    '{"kind":"late","lateness":3}'
+    """
+    return f'{{"kind":"{kind}",{line[1:]}'
+
+
+def output_line(output: Output, **beside: object) -> str:
+    """An output as JSON, with what else is to be said of it."""
+    found = {**beside, **output._asdict(), "event": _event(output.event)}
     if output.flushed is None:
         del found["flushed"]
     return to_json(found, output.id)
 
 
-def late_line(late: Late) -> str:
-    """A late event as JSON."""
-    return to_json({**late._asdict(), "event": _event(late.event)}, late.event.type)
+def late_line(late: Late, **beside: object) -> str:
+    """A late event as JSON, with what else is to be said of it."""
+    return to_json({**beside, **late._asdict(), "event": _event(late.event)}, late.event.type)
 
 
-def quarantined_line(quarantined: Quarantined) -> str:
+def quarantined_line(quarantined: Quarantined, **beside: object) -> str:
     """An event that was set aside as JSON. It may be anything: what has no JSON form is written as it looks."""
-    plain = quarantined._asdict()
+    plain = {**beside, **quarantined._asdict()}
     try:
         return to_json({**plain, "event": _event(quarantined.event)})
     except SlacklineError:

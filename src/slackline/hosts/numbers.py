@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from slackline.core.outcome import Output
-from slackline.engine.options import Options
 
 #: Waits are those of so many events that were found last.
 RECENT = 4096
@@ -62,17 +61,17 @@ class Numbers:
     detectors: Mapping[str, Figures] = field(default_factory=dict)
 
 
-class Tally:
+class RunTotals:
     """Adds up what passes through, and the figures of engines, some of which are looked at now and some later."""
 
-    def __init__(self, detectors: Sequence[str], options: Mapping[str, Any]) -> None:
+    def __init__(self, detectors: Sequence[str], late_target: float | None) -> None:
         self.arrivals = self.outputs = self.late = 0
         self.reasons: Counter[str] = Counter()
-        self._detectors = tuple(detectors)
-        self._target = Options.of(options).target
+        self.detectors = tuple(detectors)
+        self._target = late_target
         self._waits: deque[int] = deque(maxlen=RECENT)
         self._figures: dict[Any, tuple[Figures, ...]] = {}
-        self._sums = [[0, 0, 0] for _ in detectors]
+        self._sums = [(0, 0, 0) for _ in detectors]  # delivered, late and buffered, of all keys
 
     def found(self, outputs: Sequence[Output]) -> None:
         """Count what came out."""
@@ -84,10 +83,17 @@ class Tally:
         """The figures of a key's engine, detector by detector; they take the place of older ones."""
         new = tuple(figures)
         old = self._figures.get(key, (Figures(),) * len(new))
-        for total, before, after in zip(self._sums, old, new, strict=True):
-            for at in range(3):
-                total[at] += after[at] - before[at]
+        for at, (before, after) in enumerate(zip(old, new, strict=True)):
+            delivered, late, buffered = self._sums[at]
+            delivered += after.delivered - before.delivered
+            late += after.late - before.late
+            self._sums[at] = delivered, late, buffered + after.buffered - before.buffered
         self._figures[key] = new
+
+    def forget(self, key: Any) -> None:
+        """What waits in a key's engine, and its K, are somebody else's now; its counts stay."""
+        if key in self._figures:
+            self.note(key, (figures._replace(buffered=0, K=0, alpha=None) for figures in self._figures[key]))
 
     def of(self, key: Any) -> tuple[Figures, ...]:
         """The figures of a key that were noted last."""
@@ -96,11 +102,12 @@ class Tally:
     def numbers(self, keys: int) -> Numbers:
         """All of it."""
         by_detector = {}
-        for at, name in enumerate(self._detectors):
+        for at, name in enumerate(self.detectors):
             each = [figures[at] for figures in self._figures.values()]
             alphas = [one.alpha for one in each if one.alpha is not None]
             most = max((one.K for one in each), default=0)
-            by_detector[name] = Figures(*self._sums[at], most, max(alphas, default=None))
+            delivered, late, buffered = self._sums[at]
+            by_detector[name] = Figures(delivered, late, buffered, most, max(alphas, default=None))
         alphas = [one.alpha for one in by_detector.values() if one.alpha is not None]
         p50, p99 = (float(p) for p in np.percentile(self._waits, (50, 99))) if self._waits else (None, None)
         return Numbers(

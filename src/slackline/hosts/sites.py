@@ -30,11 +30,11 @@ from slackline.core.outcome import NO_KEY, Late, Output, Quarantined
 from slackline.engine import Engine
 from slackline.engine.arrivals import rows_of
 from slackline.engine.arrow import split
-from slackline.engine.options import DEFAULTS
-from slackline.hosts.numbers import Figures, Numbers, Tally
+from slackline.engine.options import DEFAULTS, Options
+from slackline.hosts.numbers import Figures, Numbers, RunTotals
 
 Key = str | int | None
-Arrivals = Iterable[Event] | Event | pa.Table | pa.RecordBatch
+Arrivals = Any  # events, a table or a batch of records, as an engine takes them
 
 #: So many engines are awake at once.
 AWAKE = 4096
@@ -76,20 +76,22 @@ class Sites:
         self._options = given
         self._most_awake = awake
         self._awake: OrderedDict[Key, Engine] = OrderedDict()  # the one heard of last is last
+        self._known: dict[Key, None] = {}  # all keys that were heard of, awake or asleep
         self._saved: dict[Key, bytes] = {}  # of keys that had no arrivals since; asleep are those not awake
         self._waiting: set[Key] = set()  # keys for which something waits
         self._stale: dict[Key, None] = {}  # keys whose figures are those of a moment ago; all of them are awake
         self._pushed: list[Key] = []  # in the last push
         self._set_aside: tuple[list[tuple[Key, Late]], list[tuple[Key, Quarantined]]] = ([], [])
         first = Engine(hierarchy, now="host", **given)  # whatever is wrong with the options shows now
-        self._tally = Tally(hierarchy.names, first.stats()["options"])
+        self._tally = RunTotals(hierarchy.names, Options(**given).target)
         if not keyed:
             self._awake[None] = first
+            self._known[None] = None
 
     @property
     def keys(self) -> list[Key]:
         """The keys that were heard of, awake or asleep."""
-        return list(self._awake | self._saved)
+        return list(self._known)
 
     # Arrivals.
 
@@ -169,6 +171,7 @@ class Sites:
             else:
                 engine = Engine.load(saved, self.hierarchy, now="host", **(DEFAULTS | self._options))
             self._awake[key] = engine
+            self._known[key] = None
             while len(self._awake) > self._most_awake:
                 self._send_to_sleep()
         self._awake.move_to_end(key)
@@ -210,7 +213,7 @@ class Sites:
         """What is known of all engines. Where many keys had arrivals, some figures are those of a moment ago."""
         for key in list(self._stale)[:LOOKED_AT]:
             self._look_at(key)
-        return self._tally.numbers(len(self._awake | self._saved))
+        return self._tally.numbers(len(self._known))
 
     def _look_at(self, key: Key) -> None:
         del self._stale[key]
@@ -221,7 +224,7 @@ class Sites:
 
     def save(self, keys: Iterable[Key] | None = None) -> bytes:
         """The engines of some keys, or of all, as bytes. Saving changes nothing. What was not drained is not in it."""
-        chosen = self.keys if keys is None else [key for key in keys if key in self._awake or key in self._saved]
+        chosen = self.keys if keys is None else [key for key in keys if key in self._known]
         sites = [(key, self._bytes(key), tuple(map(tuple, self._tally.of(key)))) for key in chosen]
         counts = self._tally.state() if keys is None else None
         state = {"keyed": self.keyed, "sites": sites, "counts": counts}
@@ -254,6 +257,7 @@ class Sites:
             self._awake.pop(key, None)
             self._stale.pop(key, None)
             self._saved[key] = saved
+            self._known[key] = None
             if figures:
                 self._tally.note(key, (Figures(*each) for each in figures))
                 if max(each.buffered for each in self._tally.of(key)):
@@ -266,10 +270,10 @@ class Sites:
     def forget(self, keys: Iterable[Key]) -> None:
         """Drop engines, with all that waits in them: somebody else has them now."""
         for key in keys:
-            self._awake.pop(key, None)
-            self._saved.pop(key, None)
-            self._stale.pop(key, None)
+            for place in (self._known, self._awake, self._saved, self._stale):
+                place.pop(key, None)
             self._waiting.discard(key)
+            self._tally.forget(key)
 
 
 def without_key(arrivals: list[Event] | pa.Table, field: str) -> tuple[list[Event] | pa.Table, Any]:

@@ -12,7 +12,9 @@ from slackline.core.time import Now
 from slackline.hosts.address import Address
 from slackline.hosts.keeping import Keeping, Kept
 from slackline.hosts.links import LOOK, Links, Listener, logger
+from slackline.hosts.numbers import Figures, RunTotals
 from slackline.hosts.playback import Playback
+from slackline.hosts.vitals import Pace, Vitals, Watcher
 from slackline.nodes import Actions, Node, ProtocolError
 
 #: Seconds that a node which leaves waits for others to take its detectors.
@@ -32,6 +34,8 @@ class TcpHost:
     ``join``       addresses of nodes to be connected with; the rest of the network is learnt from them.
     ``known``      where nodes were when this one was kept, by name.
     ``until_end``  stop by itself when all that runs here has ended and everybody has got it.
+    ``watch``      is given how the node fares, every second, as ``tally`` adds it up; so many units of time stamps make
+                   a second.
 
     All stimuli that have come are given to the node, then it runs once, and its actions are carried out.
     """
@@ -46,6 +50,9 @@ class TcpHost:
         join: Iterable[Address] = (),
         known: Mapping[str, str] | None = None,
         until_end: bool = False,
+        watch: Watcher | None = None,
+        tally: RunTotals | None = None,
+        per_second: int = 1_000_000,
         now: Now = time.monotonic,
     ) -> None:
         self.node = node
@@ -66,6 +73,11 @@ class TcpHost:
         self._since = now()
         self._look_at = 0.0
         self._behind_said = 0.0
+        self._watch = watch
+        self._per_second = per_second
+        self._tally = tally or RunTotals((), None)
+        self._pace = Pace(now)
+        self._kept: tuple[int, float] | None = None  # bytes of the last checkpoint, and when it was made
 
     async def run(self) -> None:
         """Until :meth:`stop`, or the end. A SlacklineError if the node cannot go on; what was kept is kept."""
@@ -146,6 +158,25 @@ class TcpHost:
         if stop - self._since >= INTERVAL:
             node.busy = self._worked / (stop - self._since)
             self._worked, self._since = 0.0, stop
+            if self._watch is not None:
+                self._watch(self.vitals())
+
+    def vitals(self) -> Vitals:
+        """How the node fares."""
+        own = self.node.overview()["nodes"][self.node.name]
+        tally, here = self._tally, own["detectors"]
+        tally.arrivals = own["arrivals"]
+        tally.note(None, (Figures.of(here[name]) if name in here else Figures() for name in tally.detectors))
+        rates = self._pace.rates(tally.arrivals, tally.outputs)
+        size, at = self._kept or (None, None)
+        return Vitals(
+            tally.numbers(1),
+            rate=rates[0],
+            found_rate=rates[1],
+            checkpoint_bytes=size,
+            checkpoint_age=None if at is None else self._now() - at,
+            per_second=self._per_second,
+        )
 
     def _receive(self, link: str, frame: bytes, now: float) -> None:
         if not self._links.has(link):
@@ -190,6 +221,10 @@ class TcpHost:
     def _act(self, actions: Actions) -> None:
         if actions.outputs or actions.late or actions.quarantined:
             self._keeping.write(actions.outputs, actions.late, actions.quarantined)
+            if self._watch is not None:
+                self._tally.found(actions.outputs)
+                self._tally.late += len(actions.late)
+                self._tally.reasons.update(item.reason for item in actions.quarantined)
         if actions.checkpoint is not None:
             self._keep(actions.checkpoint)
         self._links.send(actions.messages)
@@ -202,3 +237,4 @@ class TcpHost:
     def _keep(self, checkpoint: bytes) -> None:
         position = 0 if self._playback is None else self._playback.position
         self._keeping.keep(Kept(checkpoint, position, self.node.addresses() or self._known))
+        self._kept = len(checkpoint), self._now()

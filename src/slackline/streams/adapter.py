@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Protocol, runtime_checkable
 
 from slackline.core.errors import ConfigError
@@ -50,6 +50,10 @@ class RecordStream:
     def rejected(self) -> list[Rejected]:
         """The first rejected records."""
         return list(self._rejects.kept)
+
+    def tell_rejected(self, to: Callable[[Rejected], object]) -> None:
+        """Call ``to`` with every rejected record from now on, instead of keeping the first ones."""
+        self._rejects.tell = to
 
     def counts(self) -> dict[str, int]:
         """How many records became events, and how many were rejected."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -56,17 +56,18 @@ class Rejected(NamedTuple):
 
 
 class Rejects:
-    """The records that were rejected: all counted, the first :data:`KEPT` kept."""
+    """The records that were rejected: all counted, the first :data:`KEPT` kept, unless somebody wants to be told."""
 
     def __init__(self) -> None:
         self.count = 0
         self.kept: list[Rejected] = []
+        self.tell: Callable[[Rejected], object] | None = None
 
     def add(self, place: str, reason: str, record: Any) -> None:
         self.count += 1
-        if len(self.kept) < KEPT:
+        if self.tell is not None or len(self.kept) < KEPT:
             text = record.decode("utf-8", "replace") if isinstance(record, bytes) else str(record)
-            self.kept.append(Rejected(place, reason, text[:SHOWN]))
+            (self.tell or self.kept.append)(Rejected(place, reason, text[:SHOWN]))
 
 
 @dataclass(frozen=True, slots=True)

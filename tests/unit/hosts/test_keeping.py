@@ -82,7 +82,7 @@ def test_a_checkpoint_that_was_half_written_does_not_count(tmp_path):
 
 def test_two_processes_cannot_use_one_folder(tmp_path):
     folder = Folder(tmp_path)
-    with pytest.raises(ConfigError, match="another process keeps a node in"):
+    with pytest.raises(ConfigError, match="another process uses the folder"):
         Folder(tmp_path)
     folder.close()
     Folder(tmp_path).close()
@@ -90,7 +90,7 @@ def test_two_processes_cannot_use_one_folder(tmp_path):
 
 def test_a_folder_that_is_a_file_is_told(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cannot keep a node in"):
+    with pytest.raises(ConfigError, match="cannot keep anything in"):
         Folder(tmp_path / "file")
 
 

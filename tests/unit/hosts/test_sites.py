@@ -8,27 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.unit.hosts.steps_app import Steps, steps
 
-from slackline import Detector, Engine, Event, Hierarchy
+from slackline import Engine, Event, Hierarchy
 from slackline.core.errors import ConfigError, SchemaError, StateError
 from slackline.hosts.sites import Key, Sites, without_key
-
-
-class Steps(Detector):
-    """Tells how far each value is from the one before."""
-
-    listens, publishes = ("at",), ("step",)
-
-    def __init__(self) -> None:
-        self.last = 0
-
-    def on_event(self, event: Event) -> Iterable[Event]:
-        step, self.last = event["x"] - self.last, event["x"]
-        yield event.derive("step", by=step)
-
-
-def hierarchy() -> Hierarchy:
-    return Hierarchy([Steps()], clock="at")
 
 
 def arrivals(n: int = 400, keys: int = 7) -> list[tuple[Key, Event]]:
@@ -45,7 +29,7 @@ def alone(given: list[tuple[Key, Event]]) -> dict[Key, list[Any]]:
     """What each key's own engine finds."""
     found = {}
     for wanted in dict.fromkeys(key for key, _ in given):
-        engine = Engine(hierarchy())
+        engine = Engine(steps())
         found[wanted] = engine.push([event for key, event in given if key == wanted]) + engine.close()
     return found
 
@@ -74,14 +58,14 @@ def table_of(given: list[tuple[Key, Event]]) -> pa.Table:
 @pytest.mark.parametrize("awake", [2, 100])
 def test_each_key_finds_what_its_own_engine_finds_however_it_is_cut_and_whoever_sleeps(chunk: int, awake: int) -> None:
     given = arrivals()
-    sites = Sites(hierarchy(), keyed=True, awake=awake)
+    sites = Sites(steps(), keyed=True, awake=awake)
     found = pushed(sites, given, chunk) + sites.close()
     assert by_key(found) == alone(given)
 
 
 def test_a_table_gives_what_its_events_give() -> None:
     given = arrivals()
-    sites = Sites(hierarchy(), keyed=True)
+    sites = Sites(steps(), keyed=True)
     rows, keys = without_key(table_of(given), "van")
     found = sites.push(rows, keys) + sites.close()
     assert by_key(found) == alone(given)
@@ -89,7 +73,7 @@ def test_a_table_gives_what_its_events_give() -> None:
 
 def test_one_engine_for_all_has_no_key() -> None:
     events = [event for _, event in arrivals()]
-    engine, sites = Engine(hierarchy()), Sites(hierarchy(), keyed=False)
+    engine, sites = Engine(steps()), Sites(steps(), keyed=False)
     assert sites.push(events) == [(None, output) for output in engine.push(events)]
     assert sites.close() == [(None, output) for output in engine.close()]
 
@@ -97,9 +81,9 @@ def test_one_engine_for_all_has_no_key() -> None:
 @pytest.mark.parametrize("awake", [2, 100])
 def test_saved_and_loaded_everything_goes_on(awake: int) -> None:
     given = arrivals()
-    first = Sites(hierarchy(), keyed=True, awake=awake)
+    first = Sites(steps(), keyed=True, awake=awake)
     found = pushed(first, given[:150], 20)
-    second = Sites(hierarchy(), keyed=True, awake=awake)
+    second = Sites(steps(), keyed=True, awake=awake)
     second.load(first.save())
     assert second.numbers().arrivals == 150
     assert second.numbers().detectors["Steps"] == first.numbers().detectors["Steps"]
@@ -109,19 +93,22 @@ def test_saved_and_loaded_everything_goes_on(awake: int) -> None:
 
 def test_some_keys_go_elsewhere_and_the_others_stay() -> None:
     given = arrivals()
-    here, there = Sites(hierarchy(), keyed=True), Sites(hierarchy(), keyed=True)
+    here, there = Sites(steps(), keyed=True), Sites(steps(), keyed=True)
     moved = {"k1", "k3"}
     found = pushed(here, given[:200], 50)
     there.load(here.save(moved))
+    before = here.numbers()
     here.forget(moved)
     assert not moved & set(here.keys)
+    assert here.numbers().detectors["Steps"].delivered == before.detectors["Steps"].delivered
+    assert here.numbers().buffered < before.buffered
     found += pushed(here, [pair for pair in given[200:] if pair[0] not in moved], 50)
     found += pushed(there, [pair for pair in given[200:] if pair[0] in moved], 50)
     assert by_key(found + here.close() + there.close()) == alone(given)
 
 
 def test_a_row_without_a_key_is_set_aside_and_counted() -> None:
-    sites = Sites(hierarchy(), keyed=True)
+    sites = Sites(steps(), keyed=True)
     events = [Event("at", ts=1, x=1), Event("at", ts=2, x=1), Event("at", ts=3, x=1)]
     sites.push(events, ["a", None, 2.5])
     _, quarantined = sites.drain()
@@ -138,7 +125,7 @@ def test_a_row_without_a_key_is_set_aside_and_counted() -> None:
 
 
 def test_late_and_quarantined_events_come_with_their_key() -> None:
-    sites = Sites(hierarchy(), {"margin": 0, "warmup": 0, "policy": "slack"}, keyed=True)
+    sites = Sites(steps(), {"margin": 0, "warmup": 0, "policy": "slack"}, keyed=True)
     sites.push([Event("at", ts=ts, x=1) for ts in (10, 20, 30)], ["a"] * 3)
     sites.push([Event("at", ts=5, x=1), Event("odd", ts=6)], ["a", "b"])
     late, quarantined = sites.drain()
@@ -152,7 +139,7 @@ def test_late_and_quarantined_events_come_with_their_key() -> None:
 
 def test_numbers_add_up_over_keys_those_asleep_too() -> None:
     given = arrivals()
-    sites = Sites(hierarchy(), keyed=True, awake=2)
+    sites = Sites(steps(), keyed=True, awake=2)
     found = pushed(sites, given, 25)
     numbers = sites.numbers()
     assert numbers.arrivals == len(given)
@@ -168,7 +155,7 @@ def test_numbers_add_up_over_keys_those_asleep_too() -> None:
 
 
 def test_wall_time_lets_go_what_waits_in_every_key() -> None:
-    sites = Sites(hierarchy(), keyed=True, awake=2)
+    sites = Sites(steps(), keyed=True, awake=2)
     n = 0
     for second in range(60):
         events = [Event("at", ts=second * 1000 + at, source="s", x=1) for at in range(3)]
@@ -180,7 +167,7 @@ def test_wall_time_lets_go_what_waits_in_every_key() -> None:
 
 
 def test_flushed_outputs_say_why_and_the_stream_goes_on() -> None:
-    sites = Sites(hierarchy(), keyed=True)
+    sites = Sites(steps(), keyed=True)
     sites.push([Event("at", ts=1, x=1)], ["a"])
     assert [(key, output.flushed) for key, output in sites.flush("stop")] == [("a", "stop")]
     sites.push([Event("at", ts=2, x=1)], ["a"])
@@ -189,10 +176,10 @@ def test_flushed_outputs_say_why_and_the_stream_goes_on() -> None:
 
 def test_wrong_use_is_told_at_once() -> None:
     with pytest.raises(ConfigError, match="policy='odd'"):
-        Sites(hierarchy(), {"policy": "odd"}, keyed=True)
+        Sites(steps(), {"policy": "odd"}, keyed=True)
     with pytest.raises(ConfigError, match="no options"):
-        Sites(hierarchy(), {"polcy": "auto"}, keyed=True)
-    keyed, single = Sites(hierarchy(), keyed=True), Sites(hierarchy(), keyed=False)
+        Sites(steps(), {"polcy": "auto"}, keyed=True)
+    keyed, single = Sites(steps(), keyed=True), Sites(steps(), keyed=False)
     with pytest.raises(ConfigError, match="1 rows have no keys"):
         keyed.push([Event("at", ts=1)])
     with pytest.raises(ConfigError, match="one engine"):

@@ -1,0 +1,204 @@
+"""`slackline run`: options from the command line and a file, the plan, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from tests.unit.hosts.steps_app import lines_of, records, write_records
+from typer.testing import CliRunner, Result
+
+from slackline.cli import app
+from slackline.cli.live import Status, line_of, table_of
+from slackline.cli.logs import JsonLine
+from slackline.hosts.numbers import Figures, Numbers
+from slackline.hosts.vitals import Vitals
+
+APP = Path(__file__).parents[1] / "hosts" / "steps_app.py"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with an application and a recording, in which we are."""
+    shutil.copy(APP, tmp_path / "vans.py")
+    write_records(tmp_path / "in.jsonl", records(60))
+    monkeypatch.chdir(tmp_path)
+    root = logging.getLogger("slackline")
+    monkeypatch.setattr(root, "handlers", list(root.handlers))
+    monkeypatch.setattr(root, "propagate", root.propagate)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "vans", raising=False)
+    return tmp_path
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["run", *arguments])
+
+
+PLAN = """\
+application   vans.py
+sensor types  at (clock)
+level 1       Steps: at -> step
+from          in.jsonl (file, read once)
+to            out (folder: outputs.jsonl, late.jsonl, quarantined.jsonl and a checkpoint)
+engines       one for each van, in this process
+options       late_target=0.01, policy=auto
+guarantee     exactly once, a checkpoint every 2 s; the same command goes on after a crash
+at a stop     what waits is kept
+metrics       http://127.0.0.1:9400/metrics
+"""
+
+PIPED = """\
+application   vans:steps
+sensor types  at (clock)
+level 1       Steps: at -> step
+from          in.jsonl (file, followed as it grows)
+from          - (standard input, JSON lines)
+to            - (standard output, JSON lines)
+engines       one for all, in this process
+options       policy=auto, late_target=0.001, and the other defaults
+guarantee     none beyond this process's life: nothing is kept, a new run begins at the start
+at a stop     what waits is flushed
+"""
+
+
+def test_the_plan_names_sources_types_levels_sinks_and_guarantees(here: Path) -> None:
+    (here / "run.toml").write_text(
+        'app = "vans.py"\nfrom = "in.jsonl"\nto = "nowhere"\nkey = "van"\ncheckpoint-every = 2\nmetrics = 9400\n'
+        '[engine]\npolicy = "auto"\nlate_target = 0.5\n'
+    )
+    done = run("--config", "run.toml", "--to", "out", "--engine", "late_target=0.01", "--dry-run")
+    assert (done.exit_code, done.stdout) == (0, PLAN), done.stderr
+    assert not (here / "out").exists()
+
+
+def test_a_plan_says_what_is_not_guaranteed(here: Path) -> None:
+    done = run("vans:steps", "--from", "in.jsonl", "--from", "-", "--to", "-", "--follow", "--dry-run")
+    assert (done.exit_code, done.stdout) == (0, PIPED), done.stderr
+    done = run("vans:steps", "--from", "-", "--to", "out", "--dry-run")
+    assert "what came from - after the last one is lost by a crash" in done.stdout
+
+
+def test_files_go_to_a_folder(here: Path) -> None:
+    done = run("vans.py", "--from", "in.jsonl", "--to", "out", "--key", "van")
+    assert done.exit_code == 0, done.stderr
+    assert "60 events" in done.stderr
+    outputs = lines_of(here / "out" / "outputs.jsonl")
+    assert len(outputs) + len(lines_of(here / "out" / "late.jsonl")) == 60
+    done = run("vans.py", "--from", "in.jsonl", "--to", "out", "--key", "van")
+    assert done.exit_code == 0 and "nothing to do" in done.stderr
+    assert lines_of(here / "out" / "outputs.jsonl") == outputs
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("", "APP, module:hierarchy or a file is missing"),
+        ("vans.py --from in.jsonl", "--to FOLDER, FILE, URL or - is missing"),
+        ("vans.py --to -", "there is nothing to read; give --from"),
+        ("vans.py --from in.txt --to -", "in.txt: there is no such file or folder"),
+        ("vans.py --from notes.txt --to -", "cannot tell what notes.txt is"),
+        ("vans.py --from kafka://127.0.0.1:1/t --to -", "kafka:// addresses need"),
+        ("vans.py --from in.jsonl --to ftp://x/y", "nothing here opens ftp:// addresses"),
+        ("vans.py --from in.jsonl --to out.csv", "write results to a .jsonl file, or to a folder"),
+        ("vans.py --from in.jsonl --to no/such/out.jsonl", "cannot write no/such/out.jsonl"),
+        ("vans.py --from in.jsonl --to notes.txt/out", "cannot keep anything in notes.txt/out"),
+        ("vans.py --from in.jsonl --to - --at-stop keep", "--at-stop keep needs a folder"),
+        ("vans.py --from in.jsonl --to - --engine polcy=auto", "--engine polcy=auto is not valid"),
+        ("vans.py --from in.jsonl --to - --engine policy=odd", "policy='odd' is unknown"),
+        ("vans.py --from in.jsonl --to - --key ts", "a key is a field of its own"),
+        ("vans.py:Steps --from in.jsonl --to -", "vans.py:Steps is a type; it must be a slackline.Hierarchy"),
+        (
+            "vans.py:other --from in.jsonl --to -",
+            "has no 'other'; write module:name of a slackline.Hierarchy. There is",
+        ),
+        ("vans --from in.jsonl --to -", "'vans' names no application"),
+        ("gone.py --from in.jsonl --to -", "gone.py: there is no such file"),
+        ("broken.py --from in.jsonl --to -", "broken.py is no application: it raised ZeroDivisionError"),
+        ("vans.py --from in.jsonl --to - --on spark", "--on spark writes to a folder that is not there yet"),
+        ("vans.py --from - --to out --on spark", "--on spark reads one file or folder"),
+        ("vans.py --from in.jsonl --to out --on spark --follow", "--on spark runs once over what is there"),
+        ("vans.py --from broken.csv --to -", "broken.csv has no column 'ts'"),
+    ],
+)
+def test_wrong_use_is_told(arguments: str, message: str, here: Path) -> None:
+    (here / "notes.txt").write_text("x")
+    (here / "broken.py").write_text("1 / 0\n")
+    (here / "broken.csv").write_text("time,x\n1,2\n")
+    done = run(*arguments.split())
+    assert (done.exit_code, done.stdout) == (2, "") and message in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("frm = 'x'", "there is no option frm. Did you mean from?"),
+        ("at_stop = 'keep'", "there is no option at_stop. Did you mean at-stop?"),
+        ("[engine]\nlate_traget = 0.1", "there is no option engine.late_traget. Did you mean engine.late_target?"),
+        ("metrics = 'many'", "metrics = 'many' is not valid; it must be a port"),
+        ("from = 3", "from = 3 is not valid; it must be a text, or a list of texts"),
+        ("unit = 'h'", "unit = 'h' is not valid; it must be one of s, ms, us, ns"),
+        ("on = 'flink'", "it must be one of process, spark"),
+        ("engine = 'auto'", "it must be a table"),
+        ("follow = 1", "it must be true or false"),
+        ("checkpoint-every = 0", "it must be a number of seconds above 0"),
+        ("to = ", "is not TOML"),
+    ],
+)
+def test_a_file_of_options_that_means_nothing_is_told(text: str, message: str, here: Path) -> None:
+    (here / "run.toml").write_text(text)
+    done = run("vans.py", "--from", "in.jsonl", "--to", "-", "--config", "run.toml")
+    assert (done.exit_code, done.stdout) == (2, "") and message in done.stderr, done.stderr
+    done = run("vans.py", "--from", "in.jsonl", "--to", "-", "--config", "gone.toml")
+    assert done.exit_code == 2 and "cannot read gone.toml" in done.stderr
+
+
+def test_a_detector_that_raises_is_told_with_exit_code_1(here: Path) -> None:
+    write_records(here / "in.jsonl", [{"ts": n, "x": None} for n in range(100)])
+    done = run("vans.py", "--from", "in.jsonl", "--to", "out")
+    assert done.exit_code == 1 and "detector 'Steps' raised TypeError" in done.stderr
+
+
+VITALS = Vitals(
+    Numbers(
+        keys=2, arrivals=12_000, outputs=30, late=6, late_share=0.0005, late_target=0.001, wait_p50=20_000,
+        wait_p99=1_500_000, K=40_000, alpha=0.25, buffered=17, quarantined={"no key": 3},
+        detectors={"Steps": Figures(11_994, 6, 17, 40_000, 0.25)},
+    ),
+    rate=1000.0, found_rate=2.0, lag=5, checkpoint_bytes=4096, checkpoint_age=0.4,
+)  # fmt: skip
+
+
+def test_the_figures_fit_in_a_line() -> None:
+    assert line_of(VITALS) == (
+        "12,000 events (1,000/s); 30 found; late 0.05 % (target 0.1 %); wait p50 20 ms, p99 1.5 s; K 40 ms; 17 wait; "
+        "lag 5; α 0.25; set aside: 3 no key"
+    )
+
+
+def test_in_a_terminal_the_figures_are_a_table() -> None:
+    console = Console(force_terminal=True, width=80, record=True, file=io.StringIO())
+    with Status("vans", console) as status:
+        status(VITALS)
+    console.print(table_of("vans", VITALS))
+    shown = console.export_text()
+    for text in ("1,000 per second", "target 0.1 %", "p99 1.5 s", "0.25", "17 events of 2 keys", "4,096 bytes"):
+        assert text in shown
+
+
+def test_without_a_terminal_a_line_is_logged_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    times = iter([0.0, 1.0, 10.5, 10.5, 12.0])
+    with caplog.at_level(logging.INFO, "slackline.run"):
+        status = Status("vans", Console(force_terminal=False), now=lambda: next(times))
+        for _ in range(3):
+            status(VITALS)
+    assert len(caplog.records) == 1
+    told = json.loads(JsonLine("vans").format(caplog.records[0]))
+    assert (told["level"], told["name"], told["logger"]) == ("info", "vans", "slackline.run")
+    assert told["figures"]["rate"] == 1000.0 and told["figures"]["K"] == 0.04
