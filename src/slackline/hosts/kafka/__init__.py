@@ -14,6 +14,7 @@ _HOMES = {
     "Reading": "slackline.hosts.kafka.decoding",
     "ReplacedError": "slackline.hosts.kafka.errors",
     "arrow_record": "slackline.hosts.kafka.decoding",
+    "run_application": "slackline.hosts.kafka.application",
 }
 __all__ = sorted(_HOMES)
 

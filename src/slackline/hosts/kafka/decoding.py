@@ -62,8 +62,8 @@ class Reading:
                  without any framing; ``"arrow"``: an Arrow IPC stream, see :func:`arrow_record`.
     ``ts``, ``type``, ``source``, ``seq``  the fields that hold these; only the time stamp must be there. A record
                  without a type has the only type that the hierarchy listens to, if there is just one.
-    ``key``      the field that says to which site an event belongs; None: there is one site. Where it is ``"key"`` and
-                 there is no such field, the record's own key is meant.
+    ``key``      the field that says to which site an event belongs, which may be the source; None: there is one site.
+                 Where it is ``"key"`` and there is no such field, the record's own key is meant.
     ``unit``     what dates and times of day are turned into.
     """
 
@@ -81,9 +81,9 @@ class Reading:
         check.one_of("unit", self.unit, PER_SECOND)
         if (self.schema is None) == (self.format == "avro"):
             raise ConfigError(f"format={self.format!r} and schema={self.schema!r}: Avro needs a schema, others none.")
-        names = [self.ts, self.type, self.source, self.seq, *([] if self.key is None else [self.key])]
-        if len(set(names)) < len(names):
-            raise ConfigError(f"ts, type, source, seq and key must be different fields; got {names}.")
+        names = [self.ts, self.type, self.source, self.seq]
+        if len(set(names)) < len(names) or self.key in (self.ts, self.type, self.seq):
+            raise ConfigError(f"ts, type, source, seq and key must be different fields; got {[*names, self.key]}.")
 
 
 class Decoder:
@@ -134,7 +134,7 @@ class Decoder:
             kind = self._only
         if not isinstance(kind, str) or not kind:
             raise BadRecordError(f"field {reading.type!r} holds no type, but {kind!r:.80}")
-        source = record.pop(reading.source, None)
+        source = key if reading.key == reading.source else record.pop(reading.source, None)
         if source is not None and (isinstance(source, bool) or not isinstance(source, str | int)):
             raise BadRecordError(f"field {reading.source!r} holds no source, but {source!r:.80}")
         event = self._fields.event(record, source, kind)  # type: ignore[arg-type]
@@ -167,12 +167,13 @@ class Decoder:
         ours = {reading.ts: "ts", reading.type: "type", reading.source: "source", reading.seq: "seq"}
         if any(old != new for old, new in ours.items()):
             table = table.rename_columns([ours.get(name, name) for name in table.column_names])
+        key = "source" if reading.key == reading.source else reading.key
         if reading.key is not None and reading.key not in names:
             if reading.key != RECORD_KEY:
                 raise BadRecordError(f"there is no column {reading.key!r} for the key; there are {sorted(names)}")
             table = table.append_column(RECORD_KEY, pa.repeat(pa.scalar(_text(message.key), pa.string()), len(table)))
-        elif reading.key is not None and not _can_be_key(table.schema.field(reading.key).type):
-            kind = table.schema.field(reading.key).type
+        elif key is not None and not _can_be_key(table.schema.field(key).type):
+            kind = table.schema.field(key).type
             raise BadRecordError(f"column {reading.key!r} is of type {kind}; keys are text or whole numbers")
         return table
 
@@ -180,9 +181,11 @@ class Decoder:
         table = run[0][0] if len(run) == 1 else pa.concat_tables([table for table, _ in run]).unify_dictionaries()
         messages = [message for _, message in run]
         key = self.reading.key
-        return (
-            Arrived(table, None, messages) if key is None else Arrived(table.drop_columns([key]), table[key], messages)
-        )
+        if key is None:
+            return Arrived(table, None, messages)
+        if key == self.reading.source:
+            return Arrived(table, table["source"], messages)
+        return Arrived(table.drop_columns([key]), table[key], messages)
 
 
 def _runs(tables: Sequence[tuple[pa.Table, Message]]) -> Iterator[list[tuple[pa.Table, Message]]]:

@@ -68,7 +68,8 @@ class KafkaSettings:
         source = source if isinstance(source, KafkaAddress) else KafkaAddress.of(source)
         sink = sink if isinstance(sink, KafkaAddress) else KafkaAddress.of(sink)
         reading = {each.name for each in fields(Reading)}
-        may_say = {"--from": (source, reading | {"group", "start", "config"}), "--to": (sink, {"quarantine"})}
+        ours = {"group", "start", "config", "delivery", "commit", "snapshot", "state"}
+        may_say = {"--from": (source, reading | ours), "--to": (sink, {"quarantine"})}
         for where, (address, known) in may_say.items():
             unknown = sorted(set(address.options) - known)
             if unknown:
@@ -78,6 +79,9 @@ class KafkaSettings:
                 raise ConfigError(f"{where} {address} says {twice}, which are given otherwise, too; say it once.")
         values = {name: value for name, value in given.items() if value is not None}
         values |= {**source.options, **sink.options}
+        for name in ("commit", "snapshot"):
+            if isinstance(values.get(name), str):
+                values[name] = _seconds(name, values[name])
         unknown = sorted(set(values) - reading - {each.name for each in fields(cls)} - {"config"})
         if unknown:
             raise ConfigError(f"a host on Kafka has no options {unknown}.")
@@ -157,3 +161,10 @@ class KafkaSettings:
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
         }
+
+
+def _seconds(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(f"{name}={text} is not valid; it must be a number of seconds.") from None

@@ -71,6 +71,14 @@ def test_fields_may_have_other_names() -> None:
     assert table.rows.to_pylist() == [{"ts": 7, "type": "reading", "source": "s", "seq": 3, "value": 1.5}]
 
 
+def test_the_key_may_be_the_source() -> None:
+    row = {"ts": 7, "type": "reading", "source": "s", "seq": 3, "value": 1.5}
+    [one], _ = decode(Reading(key="source"), json.dumps(row).encode())
+    assert (one.rows, one.keys) == ([EVENT], ["s"])
+    [one], _ = decode(Reading("arrow", key="source"), arrow_record(pa.Table.from_pylist([row])))
+    assert (one.rows.to_pylist(), one.keys.to_pylist()) == ([row], ["s"])
+
+
 def test_the_record_s_own_key_is_that_of_the_site_if_no_field_is() -> None:
     [one], _ = decode(Reading(key="key"), b'{"ts": 1, "type": "a"}', key=b"x")
     assert one.keys == ["x"]

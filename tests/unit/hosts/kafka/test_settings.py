@@ -20,6 +20,7 @@ def settings(source: str = SOURCE, sink: str = SINK, **given: Any) -> KafkaSetti
 def test_an_address_may_say_what_an_option_would() -> None:
     assert settings(f"{SOURCE}?key=van&format=arrow") == settings(key="van", format="arrow")
     assert settings(sink=f"{SINK}?quarantine=bad").quarantine_topic == "bad"
+    assert settings(f"{SOURCE}?commit=0.5&state=kept") == settings(commit=0.5, state="kept")
     assert KafkaSettings.of(f"{SOURCE}?group=app", SINK) == settings()
 
 
@@ -38,7 +39,8 @@ def test_topics_of_its_own_are_named_after_the_application() -> None:
         ({"delivery": "twice"}, "delivery='twice'"),
         ({"start": "now"}, "start='now'"),
         ({"commit": -1}, "commit=-1"),
-        ({"snapshot": "often"}, "snapshot='often'"),
+        ({"snapshot": "often"}, "snapshot=often"),
+        ({"source": f"{SOURCE}?commit=soon"}, "a number of seconds"),
         ({"format": "xml"}, "format='xml'"),
         ({"format": "avro"}, "Avro needs a schema"),
         ({"key": "ts"}, "different fields"),
