@@ -16,8 +16,9 @@ import time
 import uuid
 from pathlib import Path
 
-#: Where ./run puts the jars.
-JARS = Path(os.environ.get("SLACKLINE_KAFKA_JARS", Path(sys.prefix) / "kafka" / "broker"))
+#: Where ./run puts the jars: those of a broker, and those of Spark's connector.
+_PLACE = Path(os.environ.get("SLACKLINE_KAFKA_JARS", Path(sys.prefix) / "kafka"))
+JARS, CONNECTOR = _PLACE / "broker", _PLACE / "connector"
 
 PROPERTIES = """
 process.roles=broker,controller
