@@ -42,6 +42,8 @@ ONLY_IN = {
     "typer": {"cli"},
     "rich": {"cli"},
     "aiomqtt": {"streams"},
+    "confluent_kafka": {"hosts"},
+    "fastavro": {"hosts"},
     "httpx": {"streams"},
     "numba": {"ordering", "placement", "study"},
     "ortools": {"placement"},

@@ -34,6 +34,7 @@ print(*[output.event.ts for output in found], "pandas" in sys.modules)
 #: What each extra is for, and what it prints.
 USES = {
     "cli": ("from slackline.cli import app; print(len(app.registered_commands) >= 3)", "True"),
+    "kafka": ("from slackline.hosts.kafka import KafkaHost; print(KafkaHost.__name__)", "KafkaHost"),
     "metrics": ("from slackline.hosts.metrics import Metrics; print(Metrics(0).port > 0)", "True"),
     "report": ("from slackline.report import study_page, sync_page; print(study_page.__name__)", "study_page"),
     "soccer": (
@@ -50,6 +51,7 @@ USES = {
 
 #: What one gets to read where an extra is missing.
 MISSES = {
+    "kafka": "from slackline.hosts.kafka import KafkaHost",
     "spark": "import slackline.spark",
     "report": "from slackline.report import study_page",
     "cli": "import slackline.cli",
@@ -73,7 +75,7 @@ def test_a_plain_install_brings_four_packages_and_the_compiler(wheel: Path) -> N
 
 def test_all_is_the_union_of_the_extras(wheel: Path) -> None:
     names = set(metadata(wheel).metadata.get_all("Provides-Extra") or ())
-    assert names == {"all", "cli", "dev", "metrics", "placement", "report", "soccer", "spark", "streams"}
+    assert names == {"all", "cli", "dev", "kafka", "metrics", "placement", "report", "soccer", "spark", "streams"}
     parts = [closure(wheel, extra) for extra in names - {"all", "dev"}]
     assert set(closure(wheel, "all")) == set().union(*parts)
 
@@ -82,8 +84,14 @@ def test_the_table_of_extras_is_the_one_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert project["name"] == DISTRIBUTION
     # Modules whose package has another name, and packages that are there for others.
-    package = {"google": "protobuf", "grpc": "grpcio", "grpc_status": "grpcio-status", "httpx_sse": "httpx-sse"}
-    package["prometheus_client"] = "prometheus-client"
+    package = {
+        "confluent_kafka": "confluent-kafka",
+        "google": "protobuf",
+        "grpc": "grpcio",
+        "grpc_status": "grpcio-status",
+        "httpx_sse": "httpx-sse",
+        "prometheus_client": "prometheus-client",
+    }
     ours = {extra: set() for extra in set(EXTRA_OF.values())}
     for module, extra in EXTRA_OF.items():
         ours[extra].add(package.get(module, module))

@@ -54,7 +54,7 @@ def run(
             "--from",
             help="Where events come from: a file (CSV, JSON lines, both also .gz, or Parquet), a folder of such, - "
             "(standard input, JSON lines), http://…, https://… (JSON lines or server-sent events), mqtt://HOST/TOPIC. "
-            "Several times.",
+            "Several times. Or kafka://HOST:PORT/TOPIC, with --to such a topic.",
             show_default=False,
         ),
     ] = None,
@@ -108,6 +108,13 @@ def run(
     log: Annotated[
         LogForm | None, typer.Option(help="How to say on stderr what happens: text (unless given), or json.")
     ] = None,
+    group: Annotated[
+        str | None, typer.Option(help="On Kafka: the application's name, the same for all its processes.")
+    ] = None,
+    delivery: Annotated[
+        Literal["exactly-once", "at-least-once"] | None,
+        typer.Option(help="On Kafka: in transactions (unless given), or at once, some outputs twice after a crash."),
+    ] = None,
     config: Annotated[
         Path | None,
         typer.Option(help="TOML file with options, called as here; the command line wins.", dir_okay=False),
@@ -125,6 +132,7 @@ def run(
         "app": app, "from": sources or None, "to": to, "key": key, "ts": ts, "type": type, "source": source,
         "seq": seq, "unit": unit, "engine": engine_options(engine or []), "follow": follow, "on": on,
         "at-stop": at_stop, "checkpoint-every": checkpoint_every, "metrics": metrics, "log": log,
+        "group": group, "delivery": delivery,
     }  # fmt: skip
     settings = settings_of(given, config)
     hierarchy, _ = load_application(settings.app, None)
@@ -133,6 +141,8 @@ def run(
     if schemes:
         _run_elsewhere(schemes.pop(), settings, hierarchy, roles, dry_run)
         return
+    if settings.group or settings.delivery:
+        raise ConfigError("--group and --delivery are for kafka:// addresses; there is none.")
     found = open_sources(settings.sources, hierarchy, roles, settings.follow)
     target = open_target(settings.to)
     sites = Sites(hierarchy, settings.engine, keyed=settings.key is not None)

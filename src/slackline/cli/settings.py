@@ -20,6 +20,7 @@ from slackline.core.time import PER_SECOND
 
 AT_STOP = ("flush", "keep")
 ON = ("process", "spark")
+DELIVERIES = ("exactly-once", "at-least-once")
 
 #: Of each key of the file: what it must be, and how to say so.
 _TEXT = (lambda value: isinstance(value, str) and bool(value), "a text")
@@ -54,6 +55,8 @@ KEYS: Mapping[str, Any] = {
     "checkpoint-every": _SECONDS,
     "metrics": _PORT,
     "log": _one_of(*get_args(LogForm)),
+    "group": _TEXT,
+    "delivery": _one_of(*DELIVERIES),
 }
 
 
@@ -77,6 +80,8 @@ class RunSettings:
     checkpoint_every: float = 1.0
     metrics: int | None = None
     log: LogForm = "text"
+    group: str | None = None
+    delivery: str | None = None
 
 
 def settings_of(given: Mapping[str, Any], config: Path | None) -> RunSettings:

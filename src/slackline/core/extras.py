@@ -19,6 +19,8 @@ DISTRIBUTION = "slackline-streams"
 #: The top-level module of a package, and the extra that installs it. httpx is with the other sources of streams.
 EXTRA_OF: Mapping[str, str] = {
     "aiomqtt": "streams",
+    "confluent_kafka": "kafka",
+    "fastavro": "kafka",
     "google": "spark",
     "grpc": "spark",
     "grpc_status": "spark",

@@ -1,0 +1,21 @@
+"""A hierarchy between two topics of Kafka, answering in milliseconds and losing nothing.
+
+``host`` is the face. ``session`` is a place in the group, ``work`` a partition that is ours, ``partition`` its machine
+without I/O; ``writing`` writes, ``snapshots`` and ``folder`` keep what engines are.
+"""
+
+from slackline.core.extras import lazy
+
+_HOMES = {
+    "BrokerError": "slackline.hosts.kafka.errors",
+    "KafkaAddress": "slackline.hosts.kafka.address",
+    "KafkaHost": "slackline.hosts.kafka.host",
+    "KafkaNumbers": "slackline.hosts.kafka.host",
+    "Reading": "slackline.hosts.kafka.decoding",
+    "ReplacedError": "slackline.hosts.kafka.errors",
+    "arrow_record": "slackline.hosts.kafka.decoding",
+    "run_application": "slackline.hosts.kafka.application",
+}
+__all__ = sorted(_HOMES)
+
+__getattr__ = lazy(__name__, _HOMES)

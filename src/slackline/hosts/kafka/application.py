@@ -1,0 +1,124 @@
+"""``slackline run … --from kafka://… --to kafka://…``: the plan, the signals, and how it fares."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from slackline.core.errors import ConfigError
+from slackline.core.hierarchy import Hierarchy
+from slackline.hosts.kafka.host import KafkaHost, KafkaNumbers
+from slackline.hosts.numbers import Figures, Numbers
+from slackline.hosts.roles import Roles
+from slackline.hosts.vitals import Pace, Vitals, Watcher
+
+
+def run_application(settings: Any, hierarchy: Hierarchy, roles: Roles, watch: Watcher | None, dry_run: bool) -> None:
+    """Run what the command line says (:class:`~slackline.cli.settings.RunSettings`), or print what would be run."""
+    host = host_of(settings, hierarchy, roles)
+    if dry_run:
+        print("\n".join(f"{what:<13} {text}" for what, text in plan(host, settings)))
+        return
+    flush = settings.at_stop == "flush"
+    before = {number: signal.signal(number, lambda *_: host.stop(flush)) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        host.run(None if watch is None else watching(watch, roles.per_second))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def host_of(settings: Any, hierarchy: Hierarchy, roles: Roles) -> KafkaHost:
+    """The host that is asked for."""
+    if len(settings.sources) != 1 or not all(url.startswith("kafka://") for url in (*settings.sources, settings.to)):
+        raise ConfigError(
+            f"--from {' --from '.join(settings.sources)} --to {settings.to}: on Kafka one topic is read and one is "
+            f"written, kafka://HOST:PORT/TOPIC both. Others are read and written in a process without Kafka."
+        )
+    if settings.on != "process" or settings.follow:
+        raise ConfigError("--on spark and --follow are for files; for Kafka on Spark see the guide to Kafka.")
+    fields = {"ts": roles.ts, "type": roles.type, "source": roles.source, "seq": roles.seq, "unit": roles.unit}
+    standard = {"ts": "ts", "unit": "us"}
+    given = {name: value for name, value in fields.items() if value is not None and value != standard.get(name)}
+    return KafkaHost(
+        hierarchy, settings.sources[0], settings.to, options=settings.engine, key=roles.key, group=settings.group,
+        delivery=settings.delivery, **given,
+    )  # fmt: skip
+
+
+def plan(host: KafkaHost, settings: Any) -> Iterator[tuple[str, str]]:
+    """What would be run, with its guarantee."""
+    ours, reading = host.settings, host.settings.reading
+    yield "application", settings.app
+    yield "sensor types", ", ".join(host.hierarchy.sensor_types)
+    for name in host.hierarchy.names:
+        listens, publishes = sorted(host.hierarchy.listens[name]), host.hierarchy.published(name)
+        yield f"level {host.hierarchy.levels[name]}", f"{name}: {', '.join(listens)} -> {', '.join(publishes)}"
+    yield "from", f"{ours.source} ({reading.format}), group {ours.group}"
+    yield "to", f"{ours.sink}, what is set aside to {ours.quarantine_topic}"
+    yield "engines", "one for all" if reading.key is None else f"one for each {reading.key}"
+    where = ours.state_folder or f"the topic {ours.state_topic}"
+    yield "state", f"in {where}, a snapshot every {ours.snapshot:g} s"
+    if ours.is_exact:
+        yield "guarantee", f"exactly once, for those who read read_committed; a transaction every {ours.commit:g} s"
+    else:
+        yield "guarantee", "at least once: after a crash some outputs come again, with the same header id"
+
+
+def watching(watch: Watcher, per_second: int) -> Any:
+    """Turns the figures of a host into those that are shown and scraped."""
+    pace = Pace(time.monotonic)
+
+    def tick(numbers: KafkaNumbers) -> None:
+        all_sites = merged(numbers.sites.values())
+        rate, found_rate = pace.rates(all_sites.arrivals, all_sites.outputs)
+        watch(
+            Vitals(
+                all_sites, max(0.0, rate), max(0.0, found_rate), numbers.lag, numbers.rejected,
+                numbers.snapshot_bytes, numbers.snapshot_age, per_second,
+            )
+        )  # fmt: skip
+
+    return tick
+
+
+def merged(each: Iterable[Numbers]) -> Numbers:
+    """The figures of several partitions as one: sums, and of what cannot be added the worst."""
+    parts = list(each)
+    if not parts:
+        return Numbers()
+    reasons: Counter[str] = Counter()
+    for part in parts:
+        reasons.update(part.quarantined)
+    detectors: dict[str, Figures] = {}
+    for part in parts:
+        for name, one in part.detectors.items():
+            so_far = detectors.get(name, Figures())
+            alphas = [alpha for alpha in (so_far.alpha, one.alpha) if alpha is not None]
+            detectors[name] = Figures(
+                so_far.delivered + one.delivered, so_far.late + one.late, so_far.buffered + one.buffered,
+                max(so_far.K, one.K), max(alphas, default=None),
+            )  # fmt: skip
+    return replace(
+        parts[0],
+        keys=sum(part.keys for part in parts),
+        arrivals=sum(part.arrivals for part in parts),
+        outputs=sum(part.outputs for part in parts),
+        late=sum(part.late for part in parts),
+        late_share=max((one.late_share for one in detectors.values()), default=0.0),
+        wait_p50=_largest(part.wait_p50 for part in parts),
+        wait_p99=_largest(part.wait_p99 for part in parts),
+        K=max(part.K for part in parts),
+        alpha=_largest(part.alpha for part in parts),
+        buffered=sum(part.buffered for part in parts),
+        quarantined=dict(reasons),
+        detectors=detectors,
+    )
+
+
+def _largest(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)

@@ -1,0 +1,54 @@
+"""What can go wrong between a broker and the host, as values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from slackline.core.errors import SlacklineError
+
+#: Another process has taken a transactional id, or a place in the group, that was ours.
+REPLACED = {
+    KafkaError._FENCED,
+    KafkaError.PRODUCER_FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+    KafkaError.FENCED_INSTANCE_ID,
+    KafkaError.INVALID_PRODUCER_ID_MAPPING,
+    KafkaError.UNKNOWN_PRODUCER_ID,
+}
+#: The group has a new generation; perhaps a partition is somebody else's now.
+REGROUPED = {
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError._ASSIGNMENT_LOST,
+}
+#: No broker answers, for the time being.
+AWAY = {
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TIMED_OUT,
+    KafkaError._RESOLVE,
+    KafkaError._WAIT_COORD,
+    KafkaError._TIMED_OUT_QUEUE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.LEADER_NOT_AVAILABLE,
+}
+
+
+class BrokerError(SlacklineError):
+    """A broker refused something, and asking again would not help."""
+
+
+class ReplacedError(SlacklineError):
+    """Another process has taken over what this one had: nothing that it still writes will be committed."""
+
+
+def error_of(error: KafkaException) -> KafkaError:
+    """What librdkafka says went wrong."""
+    first: Any = error.args[0]
+    return first

@@ -1,0 +1,97 @@
+"""Snapshots in a folder that all processes of an application share, or that the only one has."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import zlib
+from pathlib import Path
+from typing import Any
+
+from slackline.core.errors import ConfigError, StateError
+from slackline.hosts.kafka.records import Record
+from slackline.hosts.kafka.snapshots import Owner, PartitionSnapshot
+
+logger = logging.getLogger("slackline.kafka")
+
+
+class FolderSnapshots:
+    """Two files per partition, written in turn: the older one is whole until the newer one is.
+
+    A file is written after its offset was committed. If that fails, since the disk is full, say, the host goes on with
+    the snapshot before: there is more input to read again after a restart, and nothing is lost.
+    """
+
+    def __init__(self, folder: Path, owner: Owner) -> None:
+        self._folder = folder
+        self._owner = owner
+        #: Snapshots that could not be written.
+        self.failures = 0
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"the folder {str(folder)!r} for snapshots cannot be made: {error}.") from error
+
+    def records(self, partition: int, snapshot: PartitionSnapshot) -> list[Record]:
+        """None: they are no part of a transaction."""
+        return []
+
+    def keep(self, partition: int, snapshot: PartitionSnapshot) -> None:
+        data = snapshot.state or b""
+        told: dict[str, Any] = {**self._owner._asdict(), "offset": snapshot.offset, "crc": zlib.crc32(data)}
+        head = json.dumps(told | {"empty": snapshot.state is None}).encode()
+        newest = self._offsets(partition)
+        place = min((0, 1), key=lambda at: newest.get(at, -1))
+        path = self._path(partition, place)
+        part = path.with_suffix(".part")
+        try:
+            with open(part, "wb") as file:
+                file.write(head + b"\n" + data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, path)
+        except OSError as error:
+            self.failures += 1
+            part.unlink(missing_ok=True)
+            logger.error(
+                "the snapshot of partition %d could not be written to %s: %s. Going on with the one before; free some "
+                "room, or a restart reads the input again from there",
+                partition, self._folder, error.strerror,
+            )  # fmt: skip
+
+    def newest(self, partition: int, up_to: int | None) -> PartitionSnapshot | None:
+        best: PartitionSnapshot | None = None
+        for place in (0, 1):
+            found = self._read(self._path(partition, place))
+            if found is None or (up_to is not None and found.offset > up_to):
+                continue
+            if best is None or found.offset >= best.offset:
+                best = found
+        return best
+
+    def _offsets(self, partition: int) -> dict[int, int]:
+        found = {place: self._read(self._path(partition, place)) for place in (0, 1)}
+        return {place: snapshot.offset for place, snapshot in found.items() if snapshot is not None}
+
+    def _path(self, partition: int, place: int) -> Path:
+        return self._folder / f"{partition}-{place}.snapshot"
+
+    def _read(self, path: Path) -> PartitionSnapshot | None:
+        """The snapshot in a file; None: there is none, or it is damaged."""
+        try:
+            head, _, data = path.read_bytes().partition(b"\n")
+            told = json.loads(head)
+            offset, crc, is_empty = int(told["offset"]), told["crc"], told["empty"]
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StateError(f"the snapshot {str(path)!r} cannot be read: {error}.") from error
+        except (ValueError, KeyError, TypeError):
+            logger.warning("the snapshot %s is damaged; going on without it", path)
+            return None
+        self._owner.check(told, f"the folder {str(self._folder)!r}")
+        if zlib.crc32(data) != crc:
+            logger.warning("the snapshot %s is damaged; going on without it", path)
+            return None
+        return PartitionSnapshot(offset, None if is_empty else data)

@@ -1,0 +1,217 @@
+"""A partition that this process owns: the machine, and when what comes out of it is written and committed.
+
+Both ways keep the same order of things: nothing is committed whose outputs are not written, and no snapshot is after
+what is committed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any, NamedTuple, Protocol
+
+from confluent_kafka import Consumer, TopicPartition
+
+from slackline.hosts.kafka.partition import InputPartition
+from slackline.hosts.kafka.records import Record
+from slackline.hosts.kafka.settings import KafkaSettings
+from slackline.hosts.kafka.snapshots import PartitionSnapshot, Snapshots
+from slackline.hosts.kafka.writing import Metadata, Plain, Transactions
+
+#: Seconds after which an offset is committed though nothing came out.
+IDLE = 1.0
+#: So many records wait to be written before reading waits for them.
+MOST_PENDING = 100_000
+
+
+class LastSnapshot(NamedTuple):
+    """The last snapshot: its size, when it was made, in seconds of :func:`time.monotonic`, and its offset."""
+
+    size: int
+    at: float
+    offset: int
+
+    @classmethod
+    def of(cls, snapshot: PartitionSnapshot, at: float) -> LastSnapshot:
+        """A snapshot that is made, or loaded, at this time."""
+        return cls(len(snapshot.state or b""), at, snapshot.offset)
+
+
+class PartitionWork(Protocol):
+    """A partition that this process owns."""
+
+    number: int
+    machine: InputPartition
+    kept: LastSnapshot
+    #: Transactions or commits of offsets so far.
+    commits: int
+
+    def step(self, now: float) -> None:
+        """Write and commit what is due."""
+
+    def finish(self, flush: bool) -> None:
+        """The last step: commit all, with a snapshot. ``flush``: what waits goes on before."""
+
+    def drop(self) -> None:
+        """The partition is somebody else's: leave everything as it is."""
+
+
+class ExactWork:
+    """Outputs, offset and now and then a snapshot in one transaction.
+
+    A transaction is carried out by another thread, with content that no longer changes: meanwhile the engines go on.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        machine: InputPartition,
+        transactions: Transactions,
+        snapshots: Snapshots,
+        settings: KafkaSettings,
+        metadata: Metadata,
+        threads: Executor,
+        snapshot: PartitionSnapshot,
+    ) -> None:
+        self.number = number
+        self.machine = machine
+        self.commits = 0
+        now = time.monotonic()
+        self.kept = LastSnapshot.of(snapshot, now)
+        self._snapshots = snapshots
+        self._transactions = transactions
+        self._settings = settings
+        self._metadata = metadata
+        self._threads = threads
+        self._under_way: Future[None] | None = None
+        self._last = now
+        self._since: float | None = None  # when the oldest record came that waits to be written
+        self._offset = max(machine.offset, machine.committed)  # what is committed, or about to be
+
+    def step(self, now: float) -> None:
+        if self._under_way is not None:
+            if not self._under_way.done() and len(self.machine.pending) < MOST_PENDING:
+                return
+            self._wait()
+        if self.machine.is_catching_up:
+            return
+        if self.machine.pending:
+            self._since = now if self._since is None else self._since
+        is_due = self._since is not None and now - max(self._since, self._last) >= self._settings.commit
+        moved = self.machine.offset > self._offset
+        if moved and (now - self._last >= IDLE or now - self.kept.at >= self._settings.snapshot):
+            is_due = True
+        if is_due:
+            self._begin(now, moved and now - self.kept.at >= self._settings.snapshot)
+
+    def _begin(self, now: float, with_snapshot: bool) -> None:
+        machine = self.machine
+        records, machine.pending = machine.pending, []
+        snapshot = machine.snapshot() if with_snapshot else None
+        if snapshot is not None:
+            self.kept = LastSnapshot.of(snapshot, now)
+        self._offset, self._since = machine.offset, None
+        self._under_way = self._threads.submit(self._carry_out, records, machine.offset, snapshot)
+
+    def _carry_out(self, records: list[Record], offset: int, snapshot: PartitionSnapshot | None) -> None:
+        if snapshot is not None:
+            records = records + self._snapshots.records(self.number, snapshot)
+        place = TopicPartition(self._settings.source.topic, self.number, offset)
+        self._transactions.commit(records, place, self._metadata)
+        if snapshot is not None:
+            self._snapshots.keep(self.number, snapshot)
+
+    def _wait(self) -> None:
+        """Until the transaction that is under way is done. Raises what went wrong with it."""
+        future, self._under_way = self._under_way, None
+        if future is not None:
+            future.result()
+            self.commits += 1
+            self._last = time.monotonic()
+
+    def finish(self, flush: bool) -> None:
+        self._wait()
+        if not self.machine.is_catching_up:
+            if flush:
+                self.machine.flush("stop")
+            if self.machine.pending or self.machine.offset > self.kept.offset or flush:
+                self._begin(time.monotonic(), True)
+                self._wait()
+        self._transactions.close()
+
+    def drop(self) -> None:
+        self._transactions.is_abandoned = True
+        if self._under_way is not None:
+            self._under_way.exception()  # whatever it is, it is no longer ours to mend
+        self._transactions.close()
+
+
+class PlainWork:
+    """Outputs at once, offsets now and then, after them."""
+
+    def __init__(
+        self,
+        number: int,
+        machine: InputPartition,
+        plain: Plain,
+        snapshots: Snapshots,
+        settings: KafkaSettings,
+        consumer: Consumer,
+        patiently: Callable[[str, Callable[[float], Any]], Any],
+        snapshot: PartitionSnapshot,
+    ) -> None:
+        self.number = number
+        self.machine = machine
+        self.commits = 0
+        now = time.monotonic()
+        self.kept = LastSnapshot.of(snapshot, now)
+        self._plain = plain
+        self._snapshots = snapshots
+        self._settings = settings
+        self._consumer = consumer
+        self._patiently = patiently
+        self._last = now
+        self._offset = max(machine.offset, machine.committed)
+
+    def step(self, now: float) -> None:
+        machine = self.machine
+        if machine.pending:
+            records, machine.pending = machine.pending, []
+            self._plain.write(records)
+        if machine.is_catching_up or machine.offset <= self._offset:
+            return
+        if now - self.kept.at >= self._settings.snapshot:
+            self._commit(now, wait=False, with_snapshot=True)
+        elif now - self._last >= IDLE and (self._plain.is_settled or now - self._last >= 5 * IDLE):
+            self._commit(now, wait=False, with_snapshot=False)
+
+    def _commit(self, now: float, wait: bool, with_snapshot: bool) -> None:
+        self._plain.settle()
+        if with_snapshot:
+            snapshot = self.machine.snapshot()
+            self._plain.write(self._snapshots.records(self.number, snapshot))
+            self._plain.settle()
+            self._snapshots.keep(self.number, snapshot)
+            self.kept = LastSnapshot.of(snapshot, now)
+        place = TopicPartition(self._settings.source.topic, self.number, self.machine.offset)
+        if wait:
+            self._patiently("committing", lambda _: self._consumer.commit(offsets=[place], asynchronous=False))
+        else:
+            self._consumer.commit(offsets=[place], asynchronous=True)
+        self.commits += 1
+        self._offset, self._last = self.machine.offset, now
+
+    def finish(self, flush: bool) -> None:
+        machine = self.machine
+        if machine.is_catching_up:
+            return
+        if flush:
+            machine.flush("stop")
+        records, machine.pending = machine.pending, []
+        self._plain.write(records)
+        if machine.offset > self.kept.offset or records or flush:
+            self._commit(time.monotonic(), wait=True, with_snapshot=True)
+
+    def drop(self) -> None:
+        """Nothing is ours to undo."""

@@ -1,0 +1,18 @@
+"""A host in a process of its own, to be killed: its settings are the argument, as JSON."""
+
+import json
+import logging
+import signal
+import sys
+from typing import Any
+
+from tests.kafka.app import hierarchy
+
+from slackline.hosts.kafka import KafkaHost
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    given: dict[str, Any] = json.loads(sys.argv[1])
+    host = KafkaHost(hierarchy, given.pop("source"), given.pop("sink"), **given)
+    signal.signal(signal.SIGTERM, lambda *_: host.stop())
+    host.run()
