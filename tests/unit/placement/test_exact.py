@@ -33,9 +33,8 @@ def test_the_exact_solver_finds_the_best_of_all_placements_and_proves_it(problem
 
 @given(problems())
 def test_no_placement_is_below_the_bound(problem):
-    costs = costs_of(problem)
-    for placement in allowed(problem):
-        assert lower_bound(costs) <= problem.objective(placement) + 1e-9
+    bound = lower_bound(costs_of(problem))
+    assert all(bound <= problem.objective(placement) + 1e-9 for placement in allowed(problem))
 
 
 def test_the_bound_sees_what_does_not_fit_together_and_who_cannot_be_where_its_sensor_is():
