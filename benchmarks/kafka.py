@@ -1,0 +1,269 @@
+"""The direct host on Kafka: how fast it reads, orders and detects, and what SIGKILL does to its output.
+
+    slackline bench kafka --json
+
+A broker is started, with Java and the jars that `./run` fetches. A topic of one partition gets Arrow records of 1000
+positions each, of 50 vans, a little shuffled.
+
+``consume_rate``  positions per second that a bare confluent-kafka consumer reads, without looking at them
+``direct_rate``   positions per second that the host reads, decodes, orders and runs a detector on, exactly once: from
+                  the first record to the commit of the last
+``ratio``         the one divided by the other
+
+Then the host runs as a process of its own on a live stream and is killed with SIGKILL ``--kills`` times, each time at a
+random moment after it has committed something. ``equal`` says that what is committed in the end is what engines give to
+which nothing happens, key by key; ``lost`` and ``duplicated`` count otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json as jsonlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from rich.console import Console
+
+import slackline as sl
+from slackline.hosts.kafka import KafkaHost, arrow_record
+from slackline.hosts.kafka.partition import InputPartition
+from slackline.hosts.sites import Sites
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE)]  # the broker of the tests, the application
+
+from _positions import hierarchy, jumps  # noqa: E402
+from tests.kafka.broker import LocalBroker, why_not  # noqa: E402
+
+ROWS = 1000
+VANS = 50
+PATIENCE = 180.0
+
+console = Console(stderr=True)
+
+
+def positions(count: int, seed: int = 5) -> pa.Table:
+    """Positions of vans that send every 10 ms each, in the order in which they arrive: some a little late."""
+    chance = np.random.default_rng(seed)
+    number = np.arange(count)
+    van, step = number % VANS, number // VANS
+    ts = step * 10_000 + van * 150
+    order = np.argsort(ts + chance.exponential(2_000, count), kind="stable")
+    columns = {"ts": ts, "source": van.astype(np.int32), "seq": step, "x": step * 0.2, "y": van * 50.0}
+    return pa.table({name: pa.array(values[order]) for name, values in columns.items()})
+
+
+def made(brokers: str, *names: str) -> None:
+    admin = AdminClient({"bootstrap.servers": brokers})
+    for future in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
+        future.result()
+    while not set(names) <= set(admin.list_topics(timeout=10).topics):
+        time.sleep(0.1)
+
+
+def read_all(brokers: str, topic: str) -> tuple[float, list[Any]]:
+    """All committed records of a topic, and the seconds from the first to the last."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": brokers, "group.id": "bare", "enable.partition.eof": True,
+            "enable.auto.commit": False, "isolation.level": "read_committed",
+        }
+    )  # fmt: skip
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[Any] = []
+    start, ended = 0.0, False
+    while not ended:
+        for message in consumer.consume(500, 0.2):
+            error = message.error()
+            if error is None:
+                start = start or time.perf_counter()
+                found.append(message)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                ended = True
+    seconds = time.perf_counter() - start
+    consumer.close()
+    return seconds, found
+
+
+def rates(brokers: str, count: int) -> dict[str, Any]:
+    """How fast a bare consumer reads, and how fast the host."""
+    made(brokers, "fast-in", "fast-out")
+    table = positions(count)
+    producer = Producer({"bootstrap.servers": brokers})
+    for at in range(0, count, ROWS):
+        producer.produce("fast-in", arrow_record(table.slice(at, ROWS)))
+        producer.poll(0)
+    producer.flush(60)
+    consumed = min(read_all(brokers, "fast-in")[0] for _ in range(3))
+    warm = sl.Engine(jumps)  # compiled functions are loaded before the clock runs
+    warm.push(table.slice(0, 20 * ROWS))
+    direct = direct_seconds(brokers, count // ROWS)
+    consume_rate, direct_rate = count / consumed, count / direct
+    return {
+        "events": count,
+        "consume_rate": round(consume_rate),
+        "direct_rate": round(direct_rate),
+        "ratio": round(direct_rate / consume_rate, 3),
+    }
+
+
+def direct_seconds(brokers: str, records: int) -> float:
+    """From the first record that the host takes to the commit of the last."""
+    began: list[float] = []
+    take = InputPartition.take
+
+    def timed(self: InputPartition, messages: Any) -> None:
+        began.append(time.perf_counter())
+        take(self, messages)
+
+    InputPartition.take = timed  # type: ignore[method-assign]
+    host = KafkaHost(jumps, f"kafka://{brokers}/fast-in?format=arrow", f"kafka://{brokers}/fast-out", group="fast")
+    thread = threading.Thread(target=host.run)
+    thread.start()
+    admin = AdminClient({"bootstrap.servers": brokers})
+    wish = ConsumerGroupTopicPartitions("fast", [TopicPartition("fast-in", 0)])
+    try:
+        stop = time.monotonic() + PATIENCE
+        while time.monotonic() < stop:
+            told = admin.list_consumer_group_offsets([wish])["fast"].result().topic_partitions[0]
+            if told.offset >= records:
+                return time.perf_counter() - began[0]
+            time.sleep(0.02)
+        raise SystemExit("bench kafka: the host did not get through its input")
+    finally:
+        InputPartition.take = take  # type: ignore[method-assign]
+        host.stop()
+        thread.join()
+
+
+def killed(brokers: str, kills: int, folder: Path) -> dict[str, Any]:
+    """Kill the host again and again, and compare."""
+    made(brokers, "kill-in", "kill-out")
+    client = folder / "client.properties"
+    client.write_text("session.timeout.ms=1500\n")
+    ended = threading.Event()
+    sender = threading.Thread(target=send_until, args=(brokers, ended))
+    sender.start()
+    chance = random.Random(11)
+    before = 0
+    for life in range(kills):
+        process = started(brokers, client)
+        wait_for_more(brokers, before)
+        time.sleep(chance.uniform(0.0, 1.0))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        before = len(read_all(brokers, "kill-out")[1])
+        console.print(f"killed {life + 1} times; {before} outputs are committed")
+    ended.set()
+    sender.join()
+    process = started(brokers, client)
+    expected = undisturbed(brokers)
+    wanted = sum(map(len, expected.values()))
+    wait_for_more(brokers, wanted - 1)
+    process.send_signal(signal.SIGTERM)
+    process.wait(60)
+    found: dict[str, list[Any]] = defaultdict(list)
+    for message in read_all(brokers, "kill-out")[1]:
+        told = jsonlib.loads(message.value())
+        found[told["key"]].append((told["type"], told["ts"], told["payload"]))
+    ours, theirs = (Counter(jsonlib.dumps(one) for part in each.values() for one in part) for each in (found, expected))
+    return {
+        "kills": kills,
+        "outputs": wanted,
+        "equal": dict(found) == expected,
+        "lost": sum((theirs - ours).values()),
+        "duplicated": sum((ours - theirs).values()),
+    }
+
+
+def started(brokers: str, client: Path) -> subprocess.Popen[bytes]:
+    line = [sys.executable, "-m", "slackline", "run", str(HERE / "_positions.py"), "--key", "van", "--group", "killed"]
+    line += ["--from", f"kafka://{brokers}/kill-in?snapshot=1&config={client}", "--to", f"kafka://{brokers}/kill-out"]
+    env = {**os.environ, "PYTHONPATH": str(Path(sl.__file__).parents[1])}
+    return subprocess.Popen(line, env=env, stderr=subprocess.DEVNULL)
+
+
+def send_until(brokers: str, ended: threading.Event) -> None:
+    producer = Producer({"bootstrap.servers": brokers, "linger.ms": 5})
+    chance = random.Random(3)
+    number = 0
+    while not ended.is_set():
+        van = number % 10
+        ts = number * 2000 - chance.choice((0, 0, 0, 0, 30_000))
+        row = {
+            "type": "position",
+            "van": f"v{van}",
+            "ts": max(0, ts),
+            "seq": number,
+            "x": number * 0.1,
+            "y": 1.0,
+            "at": 0,
+        }
+        producer.produce("kill-in", jsonlib.dumps(row), key=f"v{van}")
+        producer.poll(0)
+        number += 1
+        time.sleep(0.002)
+    producer.flush(60)
+
+
+def wait_for_more(brokers: str, than: int) -> None:
+    stop = time.monotonic() + PATIENCE
+    while time.monotonic() < stop:
+        if len(read_all(brokers, "kill-out")[1]) > than:
+            return
+        time.sleep(0.1)
+    raise SystemExit("bench kafka: the host commits nothing")
+
+
+def undisturbed(brokers: str) -> dict[str, list[Any]]:
+    """What engines give to which nothing happens."""
+    rows = [jsonlib.loads(message.value()) for message in read_all(brokers, "kill-in")[1]]
+    keys = [row.pop("van") for row in rows]
+    events = [sl.Event(row.pop("type"), row.pop("ts"), None, row.pop("seq"), **row) for row in rows]
+    found: dict[str, list[Any]] = defaultdict(list)
+    for key, output in Sites(hierarchy, keyed=True).push(events, keys):
+        found[str(key)].append((output.event.type, output.event.ts, dict(output.event.payload)))
+    return dict(found)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="slackline bench kafka", description=__doc__.split("\n")[0])
+    parser.add_argument("--json", action="store_true", help="print one JSON object only")
+    parser.add_argument("--events", type=int, default=4_000_000, help="positions in the topic")
+    parser.add_argument("--kills", type=int, default=20, help="how often the host is killed")
+    options = parser.parse_args(argv)
+    if (why := why_not()) is not None:
+        console.print(f"bench kafka: {why}")
+        return 1
+    with tempfile.TemporaryDirectory() as folder:
+        broker = LocalBroker(Path(folder) / "kafka")
+        broker.start()
+        try:
+            figures = rates(broker.address, options.events) if options.events else {}
+            if options.kills:
+                figures |= killed(broker.address, options.kills, Path(folder))
+        finally:
+            broker.stop()
+    if options.json:
+        print(jsonlib.dumps(figures))
+    else:
+        for name, value in figures.items():
+            print(f"{name:<14} {value}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

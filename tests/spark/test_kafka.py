@@ -1,0 +1,94 @@
+"""`detect` between two topics of a real broker, through Spark's own connector."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from tests.kafka.app import hierarchy
+from tests.kafka.broker import CONNECTOR, LocalBroker, why_not
+from tests.kafka.world import World, readings, undisturbed
+
+from slackline.core.errors import ConfigError, SchemaError
+from slackline.hosts.kafka import arrow_record
+from slackline.spark import detect
+from slackline.spark.kafka import ARRIVED, _decoded, found_records, read_topic
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka]
+
+SCHEMA = "type string, van string, ts long, source string, seq long, value long"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
+    why = why_not() or (None if any(CONNECTOR.glob("*.jar")) else "no jars of Spark's connector to Kafka")
+    if why is not None:
+        pytest.skip(why)
+    broker = LocalBroker(tmp_path_factory.mktemp("kafka"))
+    broker.start()
+    yield broker
+    broker.stop()
+
+
+@pytest.mark.parametrize("format", ["json", "arrow"])
+def test_what_detect_finds_in_a_topic_is_what_engines_find(
+    spark: SparkSession, broker: LocalBroker, tmp_path: Path, format: str
+) -> None:
+    world = World(broker.address, f"spark-{format}", tmp_path)
+    source, sink, aside = world.topic("in", 2), world.topic("out"), world.topic("aside")
+    rows = readings(600)
+    if format == "json":
+        world.send(source, rows)
+    else:
+        for van in sorted({row["van"] for row in rows}):
+            table = pa.Table.from_pylist([row for row in rows if row["van"] == van])
+            for at in range(0, len(table), 30):
+                world.producer.produce(source, arrow_record(table.slice(at, 30)), van, partition=ord(van) % 2)
+    world.producer.produce(source, b"neither", partition=0)
+    world.producer.flush(30)
+    events = read_topic(spark, broker.address, source, SCHEMA, format=format).drop("record_key")
+    found = detect(events, hierarchy, key="van", ts="ts", type="type", arrival=ARRIVED, source="source", seq="seq")
+    query = (
+        found_records(found, sink, aside)
+        .writeStream.format("kafka")
+        .option("kafka.bootstrap.servers", broker.address)
+        .option("includeHeaders", "true")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(120)
+    assert query.exception() is None
+    records = world.records(sink)
+    by_key: dict[str, list[object]] = {}
+    for record in sorted(records, key=lambda one: int(dict(one.headers())["id"].rpartition(b"/")[2])):
+        told = json.loads(record.value())
+        assert record.key() == told["key"].encode()
+        by_key.setdefault(told["key"], []).append(
+            (told["type"], told["ts"], int(told["id"].rsplit(":")[-1]), told["payload"])
+        )
+    assert by_key == undisturbed(rows)
+    assert len({dict(record.headers())["id"] for record in records}) == len(records)
+    reasons = [json.loads(record.value())["payload"].get("reason") for record in world.records(aside)]
+    assert "no key" in reasons
+    world.close()
+
+
+def test_an_arrow_record_is_read_as_the_schema_says_and_what_is_none_becomes_a_row_without_anything() -> None:
+    schema = pa.schema([("ts", pa.int64()), ("van", pa.string())])
+    table = _decoded(arrow_record(pa.table({"ts": pa.array([3], pa.int32()), "more": [1]})), schema)
+    assert table.to_pylist() == [{"ts": 3, "van": None}]
+    for value in (None, b"neither", arrow_record(pa.table({"ts": ["soon"], "van": ["a"]}))):
+        assert _decoded(value, schema).to_pylist() == [{"ts": None, "van": None}]
+
+
+def test_what_cannot_be_read_is_refused_at_once(spark: SparkSession) -> None:
+    with pytest.raises(ConfigError, match="format='xml'"):
+        read_topic(spark, "127.0.0.1:9092", "in", SCHEMA, format="xml")
+    if any(CONNECTOR.glob("*.jar")):
+        with pytest.raises(SchemaError, match="arrived"):
+            read_topic(spark, "127.0.0.1:9092", "in", "ts long, arrived long")
