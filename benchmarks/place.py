@@ -47,6 +47,8 @@ from slackline.sim.phase_play import phase_rows
 SEED = 7
 #: How many seeds the default has, and how many each other solver has.
 SEEDS, OTHERS = 10, 3
+#: How many each solver of the thesis has per phase where generations are the limit.
+ORDER_SEEDS = 4
 #: How many times longer the default searches for the best known, and how long the exact solver may take.
 LONGER, PROOF = 6, 90.0
 #: Detectors, nodes, seconds, seeds of the default, seeds of the others.
@@ -148,7 +150,7 @@ def in_order(
             "by_generations": fmean(
                 solver.solve(problems[phase], seconds=600.0, seed=seed).objective / best
                 for phase, best in phases.items()
-                for seed in range(2)
+                for seed in range(ORDER_SEEDS)
             ),
             "thesis": thesis,
         }

@@ -11,7 +11,7 @@ from slackline.placement.costs import CostTables
 from slackline.placement.evolution import Evolution, Step
 from slackline.placement.genetic import sort_nearly_sorted
 from slackline.placement.kernels import below, keeps_limits, total, uniform
-from slackline.placement.packing import draw_placement
+from slackline.placement.packing import draw_quickly
 from slackline.placement.problem import Floats, Ints
 from slackline.placement.search import Search
 
@@ -85,11 +85,11 @@ def fly(random: np.ndarray, places: Ints, dimensions: Ints, shifted: int, nodes:
 
 @njit(cache=True)
 def abandon(costs: CostTables, random: np.ndarray, nests: Ints, values: Floats, order: Ints, unfit: int) -> None:
-    """Sort the nests, and replace the worst by random ones."""
+    """Sort the nests, and replace the worst by random ones, unless they are too hard to find."""
     sort_nearly_sorted(order, values)
     egg = np.empty(nests.shape[1], np.int64)
     for nth in range(max(1, len(order) - unfit), len(order)):
-        if draw_placement(costs, random, egg):
+        if draw_quickly(costs, random, egg):
             nests[order[nth]] = egg
             values[order[nth]] = total(costs, egg)
     sort_nearly_sorted(order, values)

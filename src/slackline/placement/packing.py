@@ -66,15 +66,24 @@ def draw_placement(costs: CostTables, random: np.ndarray, places: Ints) -> bool:
     Each detector, in random order, goes to any node that has room for it. Where that does not work out the large ones
     go first, each where most room is left, and what is too full then is mended by moves and swaps.
     """
+    if draw_quickly(costs, random, places):
+        return True
+    order = np.arange(len(places))
+    shuffle(random, order)
+    by_size = order[np.argsort(-costs.cpu[order], kind="mergesort")]
+    room = _put_roomiest(costs, places, by_size)
+    return _mend(costs, random, places, room)
+
+
+@njit(cache=True)
+def draw_quickly(costs: CostTables, random: np.ndarray, places: Ints) -> bool:
+    """The first part of :func:`draw_placement`: gives up where it is not easy."""
     order = np.arange(len(places))
     for _ in range(DRAWS):
         shuffle(random, order)
         if _put_anywhere(costs, random, places, order):
             return True
-    shuffle(random, order)
-    by_size = order[np.argsort(-costs.cpu[order], kind="mergesort")]
-    room = _put_roomiest(costs, places, by_size)
-    return _mend(costs, random, places, room)
+    return False
 
 
 @njit(cache=True)
