@@ -29,27 +29,28 @@ class Speeds(sl.Detector):
 
 
 class Jumps(sl.Detector):
-    """Positions that are further from the one before than a van can drive; whole batches at a time."""
+    """Vans that are further from where they were than they can drive; whole batches at a time. Vans are numbers."""
 
     listens, publishes = (sl.EventType("position", x=float, y=float),), ("jump",)
     #: Metres, between two positions.
     far = 25.0
 
-    def __init__(self) -> None:
-        self.last: tuple[float, float] | None = None
+    def __init__(self, vans: int = 50) -> None:
+        self.x = np.full(vans, np.nan)
+        self.y = np.full(vans, np.nan)
 
     def on_batch(self, batch: Any) -> Iterator[tuple[int, sl.Event]]:
-        x, y = batch["x"], batch["y"]
-        before = (x[0], y[0]) if self.last is None else self.last
-        far = np.hypot(np.diff(x, prepend=before[0]), np.diff(y, prepend=before[1])) > self.far
-        self.last = float(x[-1]), float(y[-1])
-        for row in np.flatnonzero(far).tolist():
-            yield row, sl.Event("jump", ts=int(batch.ts[row]), x=float(x[row]), y=float(y[row]))
-
-    def on_event(self, event: sl.Event) -> Iterator[sl.Event]:
-        last, self.last = self.last, (event["x"], event["y"])
-        if last is not None and math.hypot(event["x"] - last[0], event["y"] - last[1]) > self.far:
-            yield event.derive("jump", x=event["x"], y=event["y"])
+        van = batch.source.astype(np.int64)
+        order = np.argsort(van, kind="stable")
+        van, x, y = van[order], batch["x"][order], batch["y"][order]
+        first = np.flatnonzero(np.diff(van, prepend=-1))
+        was_x, was_y = np.roll(x, 1), np.roll(y, 1)
+        was_x[first], was_y[first] = self.x[van[first]], self.y[van[first]]
+        last = np.append(first[1:], len(van)) - 1
+        self.x[van[last]], self.y[van[last]] = x[last], y[last]
+        far = np.flatnonzero(np.hypot(x - was_x, y - was_y) > self.far)
+        for row in np.sort(order[far]).tolist():
+            yield row, batch.event(row).derive("jump", van=batch.event(row).source)
 
 
 hierarchy = sl.Hierarchy([Speeds()], clock="position")

@@ -216,19 +216,18 @@ def _text(key: bytes | None) -> str | None:
 
 
 _READ = pa.ipc.IpcReadOptions(use_threads=False)
-_WRITE = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 
 def arrow_record(rows: pa.Table | pa.RecordBatch) -> bytes:
     """Events as the value of one record: columns ``ts``, ``type``, ``source``, ``seq`` and the payload, as an engine
-    takes them.
+    takes them. Not compressed: that is for the producer's ``compression.type``, which sees several records at once.
 
     >>> value = arrow_record(pa.table({"ts": [3, 1], "type": ["ping", "ping"]}))
     >>> Decoder(Reading("arrow")).decode([Message(0, None, value)])[0][0].rows["ts"].to_pylist()
     [3, 1]
     """
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema, options=_WRITE) as writer:
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write(rows)
     return sink.getvalue().to_pybytes()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +18,8 @@ from slackline.hosts.sites import Sites
 
 #: Why a table is set aside as a whole.
 WRONG_SCHEMA = "wrong schema"
+#: Bytes of records that are pushed together, about: more no longer fits a processor's caches.
+PUSH_BYTES = 3_000_000
 #: So many schemas are remembered.
 KNOWN = 1024
 
@@ -68,7 +70,7 @@ class InputPartition:
         """Take the next records."""
         old = sum(message.offset < self.committed for message in messages)
         for piece in (messages[:old], messages[old:]):
-            for part in ([message] for message in piece) if self._cut else ([piece] if piece else []):
+            for part in _pushes(piece, 1 if self._cut else PUSH_BYTES):
                 self._take(part)
 
     def _take(self, messages: Sequence[Message]) -> None:
@@ -136,6 +138,18 @@ class InputPartition:
         except SchemaError as error:
             return str(error)
         return None
+
+
+def _pushes(messages: Sequence[Message], size: int) -> Iterator[Sequence[Message]]:
+    """The records in runs of so many bytes, or of one record."""
+    start = held = 0
+    for at, message in enumerate(messages):
+        held += len(message.value or b"") + 1
+        if held >= size:
+            yield messages[start : at + 1]
+            start, held = at + 1, 0
+    if start < len(messages):
+        yield messages[start:]
 
 
 def runs_ahead(options: Mapping[str, Any]) -> bool:
