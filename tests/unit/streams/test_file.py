@@ -310,7 +310,7 @@ def test_a_stream_can_be_read_again_from_its_start(tmp_path: Path) -> None:
         ("a.csv", bytes(range(256)), "a.csv has no header: line 1 is not CSV"),
         ("a.csv", "ts,gr\u00f6\u00dfe\n1,2\n".encode("latin-1"), "a.csv has no header: line 1 is not CSV"),
         ("a.csv", "ts\n1\n".encode("utf-16"), "a.csv has no header: line 1"),
-        ("a.csv.gz", gzip.compress(b"ts\n1\n" * 1_000)[:-9], "cannot read .*end-of-stream"),
+        ("a.csv.gz", gzip.compress(b"ts\n1\n" * 1_000, mtime=0)[:-9], "cannot read .*end-of-stream"),
         ("a.csv.gz", b"ts\n1\n", "cannot read .*Not a gzipped file"),
         ("a.parquet", b"", "cannot read .*0 bytes"),
         ("a.parquet", b"PAR1" + bytes(100), "cannot read .*Parquet magic bytes"),
