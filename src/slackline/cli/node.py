@@ -223,11 +223,6 @@ def node(
     asyncio.run(_run(plan))
 
 
-def _paused(share: float | None) -> dict[str, Any]:
-    """The engine's options for ``--pause``; it goes by wall time."""
-    return {} if share is None else {"pause": Pause(share), "now": time.monotonic}
-
-
 async def _run(plan: Plan) -> None:
     listener = await Listener.at(plan.listen, plan.credentials)
     folder = None if plan.folder is None else Folder(plan.folder)
@@ -266,7 +261,8 @@ def _node(plan: Plan, address: str, kept: Kept | None) -> Node:
 
     What detectors need is measured as CPU time of the thread that they run in: others may use the machine, too.
     """
-    engine = {"now": time.thread_time, **plan.engine}
+    # What a detector costs is the CPU it takes; pausing goes by the time that passes.
+    engine = {"now": time.monotonic if "pause" in plan.engine else time.thread_time, **plan.engine}
     if kept is None:
         return Node(
             plan.name, plan.hierarchy, identity=secrets.randbits(63), ingress=plan.ingress, detectors=plan.detectors,
