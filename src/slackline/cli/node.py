@@ -207,8 +207,7 @@ def node(
             sheds=shed,
             stays=tuple(_chosen("stays", stays, hierarchy.names, False)),
         ),
-        engine=engine_options(engine or [], _NOT_GIVEN)
-        | ({} if pause is None else {"pause": Pause(pause), "now": time.monotonic}),
+        engine=engine_options(engine or [], _NOT_GIVEN) | ({} if pause is None else {"pause": Pause(pause)}),
         until_end=until_end,
         metrics=metrics,
     )
