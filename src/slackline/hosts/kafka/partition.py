@@ -41,6 +41,8 @@ class InputPartition:
         committed: int,
         cut: bool = False,
     ) -> None:
+        #: Which partition of the input.
+        self.number = recorder.partition
         self.sites = sites
         #: The first record that was not taken yet.
         self.offset = snapshot.offset
