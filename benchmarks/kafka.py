@@ -50,7 +50,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]  # the broker of the tests, the application
 
 from _positions import hierarchy, jumps  # noqa: E402
-from tests.kafka.broker import LocalBroker, why_not  # noqa: E402
+from tests.kafka.broker import LocalBroker, committed, why_not  # noqa: E402
 
 ROWS = 1000
 TURNS = 3
@@ -84,8 +84,8 @@ def made(brokers: str, *names: str) -> None:
         time.sleep(0.1)
 
 
-def read_all(brokers: str, topic: str, keep: bool = True) -> tuple[float, list[Any]]:
-    """All committed records of a topic, and the seconds from the first to the last."""
+def consume_seconds(brokers: str, topic: str) -> float:
+    """The seconds from the first record to the last, for a consumer that does nothing with them."""
     consumer = Consumer(
         {
             "bootstrap.servers": brokers, "group.id": "bare", "enable.partition.eof": True,
@@ -93,20 +93,17 @@ def read_all(brokers: str, topic: str, keep: bool = True) -> tuple[float, list[A
         }
     )  # fmt: skip
     consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[Any] = []
     start, ended = 0.0, False
     while not ended:
         for message in consumer.consume(500, 0.2):
             error = message.error()
             if error is None:
                 start = start or time.perf_counter()
-                if keep:
-                    found.append(message)
             elif error.code() == KafkaError._PARTITION_EOF:
                 ended = True
     seconds = time.perf_counter() - start
     consumer.close()
-    return seconds, found
+    return seconds
 
 
 def rates(brokers: str, count: int, wide: bool) -> dict[str, Any]:
@@ -124,7 +121,7 @@ def rates(brokers: str, count: int, wide: bool) -> dict[str, Any]:
     warm.push(table.slice(0, 20 * ROWS))
     consumed, direct = [], []
     for turn in range(TURNS):  # in turn, as a machine is not always as quick
-        consumed.append(read_all(brokers, source, keep=False)[0])
+        consumed.append(consume_seconds(brokers, source))
         direct.append(direct_seconds(brokers, source, sink, f"{name}-{turn}", count // ROWS))
     consume_rate, direct_rate = count / min(consumed), count / min(direct)
     before = "" if wide else "narrow_"
@@ -157,7 +154,7 @@ def direct_seconds(brokers: str, source: str, sink: str, group: str, records: in
             if told.offset >= records:
                 return time.perf_counter() - began[0]
             time.sleep(0.02)
-        raise SystemExit("bench kafka: the host did not get through its input")
+        raise sl.SlacklineError("the host did not get through its input")
     finally:
         InputPartition.take = take  # type: ignore[method-assign]
         host.stop()
@@ -176,22 +173,26 @@ def killed(brokers: str, kills: int, folder: Path) -> dict[str, Any]:
     before = 0
     for life in range(kills):
         process = started(brokers, client)
-        wait_for_more(brokers, before)
-        time.sleep(chance.uniform(0.0, 1.0))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        before = len(read_all(brokers, "kill-out")[1])
+        try:
+            wait_for_more(brokers, before)
+            time.sleep(chance.uniform(0.0, 1.0))
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        before = len(committed(brokers, "kill-out"))
         console.print(f"killed {life + 1} times; {before} outputs are committed")
     ended.set()
     sender.join()
     process = started(brokers, client)
     expected = undisturbed(brokers)
     wanted = sum(map(len, expected.values()))
-    wait_for_more(brokers, wanted - 1)
-    process.send_signal(signal.SIGTERM)
-    process.wait(60)
+    try:
+        wait_for_more(brokers, wanted - 1)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
     found: dict[str, list[Any]] = defaultdict(list)
-    for message in read_all(brokers, "kill-out")[1]:
+    for message in committed(brokers, "kill-out"):
         told = jsonlib.loads(message.value())
         found[told["key"]].append((told["type"], told["ts"], told["payload"]))
     ours, theirs = (Counter(jsonlib.dumps(one) for part in each.values() for one in part) for each in (found, expected))
@@ -237,15 +238,15 @@ def send_until(brokers: str, ended: threading.Event) -> None:
 def wait_for_more(brokers: str, than: int) -> None:
     stop = time.monotonic() + PATIENCE
     while time.monotonic() < stop:
-        if len(read_all(brokers, "kill-out")[1]) > than:
+        if len(committed(brokers, "kill-out")) > than:
             return
         time.sleep(0.1)
-    raise SystemExit("bench kafka: the host commits nothing")
+    raise sl.SlacklineError("the host commits nothing")
 
 
 def undisturbed(brokers: str) -> dict[str, list[Any]]:
     """What engines give to which nothing happens."""
-    rows = [jsonlib.loads(message.value()) for message in read_all(brokers, "kill-in")[1]]
+    rows = [jsonlib.loads(message.value()) for message in committed(brokers, "kill-in")]
     keys = [row.pop("van") for row in rows]
     events = [sl.Event(row.pop("type"), row.pop("ts"), None, row.pop("seq"), **row) for row in rows]
     found: dict[str, list[Any]] = defaultdict(list)
