@@ -11,6 +11,9 @@ looks for vans that are somewhere else all of a sudden.
                   the first record to the commit of the last
 ``ratio``         the one divided by the other; of each the best of three turns
 
+A position has 14 columns, as a sensor that is carried around tells them (where it is, how it moves); the detector looks
+at two. ``narrow_…`` are the same with those two alone: there is less to read, and as much to order.
+
 Then the host runs as a process of its own on a live stream and is killed with SIGKILL ``--kills`` times, each time at a
 random moment after it has committed something. ``equal`` says that what is committed in the end is what engines give to
 which nothing happens, key by key; ``lost`` and ``duplicated`` count otherwise.
@@ -47,17 +50,19 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]  # the broker of the tests, the application
 
 from _positions import hierarchy, jumps  # noqa: E402
-from tests.kafka.broker import LocalBroker, why_not  # noqa: E402
+from tests.kafka.broker import LocalBroker, committed, why_not  # noqa: E402
 
 ROWS = 1000
 TURNS = 3
+#: What a sensor that is carried around tells, besides where it is.
+MOTION = ("z", "speed", "acceleration", "vx", "vy", "vz", "ax", "ay", "az")
 VANS = 50
 PATIENCE = 180.0
 
 console = Console(stderr=True)
 
 
-def positions(count: int, seed: int = 5) -> pa.Table:
+def positions(count: int, wide: bool, seed: int = 5) -> pa.Table:
     """Positions of vans that send every 10 ms each, in the order in which they arrive: some a little late."""
     chance = np.random.default_rng(seed)
     number = np.arange(count)
@@ -66,6 +71,8 @@ def positions(count: int, seed: int = 5) -> pa.Table:
     order = np.argsort(ts + chance.exponential(2_000, count), kind="stable")
     x = step * 0.2 + 100 * (chance.random(count) < 1e-4)  # now and then a van is somewhere else
     columns = {"ts": ts, "source": van.astype(np.int32), "seq": step, "x": x, "y": van * 50.0}
+    for nr, name in enumerate(MOTION if wide else ()):
+        columns[name] = np.sin(step * (0.01 + 0.001 * nr) + van)
     return pa.table({name: pa.array(values[order]) for name, values in columns.items()})
 
 
@@ -77,8 +84,8 @@ def made(brokers: str, *names: str) -> None:
         time.sleep(0.1)
 
 
-def read_all(brokers: str, topic: str) -> tuple[float, list[Any]]:
-    """All committed records of a topic, and the seconds from the first to the last."""
+def consume_seconds(brokers: str, topic: str) -> float:
+    """The seconds from the first record to the last, for a consumer that does nothing with them."""
     consumer = Consumer(
         {
             "bootstrap.servers": brokers, "group.id": "bare", "enable.partition.eof": True,
@@ -86,46 +93,46 @@ def read_all(brokers: str, topic: str) -> tuple[float, list[Any]]:
         }
     )  # fmt: skip
     consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[Any] = []
     start, ended = 0.0, False
     while not ended:
         for message in consumer.consume(500, 0.2):
             error = message.error()
             if error is None:
                 start = start or time.perf_counter()
-                found.append(message)
             elif error.code() == KafkaError._PARTITION_EOF:
                 ended = True
     seconds = time.perf_counter() - start
     consumer.close()
-    return seconds, found
+    return seconds
 
 
-def rates(brokers: str, count: int) -> dict[str, Any]:
+def rates(brokers: str, count: int, wide: bool) -> dict[str, Any]:
     """How fast a bare consumer reads, and how fast the host."""
-    made(brokers, "fast-in", "fast-out")
-    table = positions(count)
+    name = "wide" if wide else "narrow"
+    source, sink = f"{name}-in", f"{name}-out"
+    made(brokers, source, sink)
+    table = positions(count, wide)
     producer = Producer({"bootstrap.servers": brokers, "compression.type": "lz4"})
     for at in range(0, count, ROWS):
-        producer.produce("fast-in", arrow_record(table.slice(at, ROWS)))
+        producer.produce(source, arrow_record(table.slice(at, ROWS)))
         producer.poll(0)
     producer.flush(60)
     warm = sl.Engine(jumps)  # compiled functions are loaded before the clock runs
     warm.push(table.slice(0, 20 * ROWS))
     consumed, direct = [], []
     for turn in range(TURNS):  # in turn, as a machine is not always as quick
-        consumed.append(read_all(brokers, "fast-in")[0])
-        direct.append(direct_seconds(brokers, f"fast-{turn}", count // ROWS))
+        consumed.append(consume_seconds(brokers, source))
+        direct.append(direct_seconds(brokers, source, sink, f"{name}-{turn}", count // ROWS))
     consume_rate, direct_rate = count / min(consumed), count / min(direct)
+    before = "" if wide else "narrow_"
     return {
-        "events": count,
-        "consume_rate": round(consume_rate),
-        "direct_rate": round(direct_rate),
-        "ratio": round(direct_rate / consume_rate, 3),
+        f"{before}consume_rate": round(consume_rate),
+        f"{before}direct_rate": round(direct_rate),
+        f"{before}ratio": round(direct_rate / consume_rate, 3),
     }
 
 
-def direct_seconds(brokers: str, group: str, records: int) -> float:
+def direct_seconds(brokers: str, source: str, sink: str, group: str, records: int) -> float:
     """From the first record that the host takes to the commit of the last."""
     began: list[float] = []
     take = InputPartition.take
@@ -135,11 +142,11 @@ def direct_seconds(brokers: str, group: str, records: int) -> float:
         take(self, messages)
 
     InputPartition.take = timed  # type: ignore[method-assign]
-    host = KafkaHost(jumps, f"kafka://{brokers}/fast-in?format=arrow", f"kafka://{brokers}/fast-out", group=group)
+    host = KafkaHost(jumps, f"kafka://{brokers}/{source}?format=arrow", f"kafka://{brokers}/{sink}", group=group)
     thread = threading.Thread(target=host.run)
     thread.start()
     admin = AdminClient({"bootstrap.servers": brokers})
-    wish = ConsumerGroupTopicPartitions(group, [TopicPartition("fast-in", 0)])
+    wish = ConsumerGroupTopicPartitions(group, [TopicPartition(source, 0)])
     try:
         stop = time.monotonic() + PATIENCE
         while time.monotonic() < stop:
@@ -147,7 +154,7 @@ def direct_seconds(brokers: str, group: str, records: int) -> float:
             if told.offset >= records:
                 return time.perf_counter() - began[0]
             time.sleep(0.02)
-        raise SystemExit("bench kafka: the host did not get through its input")
+        raise sl.SlacklineError("the host did not get through its input")
     finally:
         InputPartition.take = take  # type: ignore[method-assign]
         host.stop()
@@ -160,28 +167,32 @@ def killed(brokers: str, kills: int, folder: Path) -> dict[str, Any]:
     client = folder / "client.properties"
     client.write_text("session.timeout.ms=1500\n")
     ended = threading.Event()
-    sender = threading.Thread(target=send_until, args=(brokers, ended))
+    sender = threading.Thread(target=send_until, args=(brokers, ended), daemon=True)
     sender.start()
     chance = random.Random(11)
     before = 0
     for life in range(kills):
         process = started(brokers, client)
-        wait_for_more(brokers, before)
-        time.sleep(chance.uniform(0.0, 1.0))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        before = len(read_all(brokers, "kill-out")[1])
+        try:
+            wait_for_more(brokers, before)
+            time.sleep(chance.uniform(0.0, 1.0))
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        before = len(committed(brokers, "kill-out"))
         console.print(f"killed {life + 1} times; {before} outputs are committed")
     ended.set()
     sender.join()
     process = started(brokers, client)
     expected = undisturbed(brokers)
     wanted = sum(map(len, expected.values()))
-    wait_for_more(brokers, wanted - 1)
-    process.send_signal(signal.SIGTERM)
-    process.wait(60)
+    try:
+        wait_for_more(brokers, wanted - 1)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
     found: dict[str, list[Any]] = defaultdict(list)
-    for message in read_all(brokers, "kill-out")[1]:
+    for message in committed(brokers, "kill-out"):
         told = jsonlib.loads(message.value())
         found[told["key"]].append((told["type"], told["ts"], told["payload"]))
     ours, theirs = (Counter(jsonlib.dumps(one) for part in each.values() for one in part) for each in (found, expected))
@@ -227,15 +238,15 @@ def send_until(brokers: str, ended: threading.Event) -> None:
 def wait_for_more(brokers: str, than: int) -> None:
     stop = time.monotonic() + PATIENCE
     while time.monotonic() < stop:
-        if len(read_all(brokers, "kill-out")[1]) > than:
+        if len(committed(brokers, "kill-out")) > than:
             return
         time.sleep(0.1)
-    raise SystemExit("bench kafka: the host commits nothing")
+    raise sl.SlacklineError("the host commits nothing")
 
 
 def undisturbed(brokers: str) -> dict[str, list[Any]]:
     """What engines give to which nothing happens."""
-    rows = [jsonlib.loads(message.value()) for message in read_all(brokers, "kill-in")[1]]
+    rows = [jsonlib.loads(message.value()) for message in committed(brokers, "kill-in")]
     keys = [row.pop("van") for row in rows]
     events = [sl.Event(row.pop("type"), row.pop("ts"), None, row.pop("seq"), **row) for row in rows]
     found: dict[str, list[Any]] = defaultdict(list)
@@ -247,7 +258,7 @@ def undisturbed(brokers: str) -> dict[str, list[Any]]:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="slackline bench kafka", description=__doc__.split("\n")[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object only")
-    parser.add_argument("--events", type=int, default=10_000_000, help="positions in the topic")
+    parser.add_argument("--events", type=int, default=4_000_000, help="positions in the topic")
     parser.add_argument("--kills", type=int, default=20, help="how often the host is killed")
     options = parser.parse_args(argv)
     if (why := why_not()) is not None:
@@ -257,7 +268,9 @@ def main(argv: list[str] | None = None) -> int:
         broker = LocalBroker(Path(folder) / "kafka")
         broker.start()
         try:
-            figures = rates(broker.address, options.events) if options.events else {}
+            figures: dict[str, Any] = {"events": options.events}
+            for wide in (True, False) if options.events else ():
+                figures |= rates(broker.address, options.events, wide)
             if options.kills:
                 figures |= killed(broker.address, options.kills, Path(folder))
         finally:

@@ -16,6 +16,8 @@ import time
 import uuid
 from pathlib import Path
 
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
 #: Where ./run puts the jars: those of a broker, and those of Spark's connector.
 _PLACE = Path(os.environ.get("SLACKLINE_KAFKA_JARS", Path(sys.prefix) / "kafka"))
 JARS, CONNECTOR = _PLACE / "broker", _PLACE / "connector"
@@ -75,7 +77,8 @@ class LocalBroker:
         folder.mkdir(parents=True, exist_ok=True)
         text = PROPERTIES.format(port=self.port, controller=free_port(), folder=folder)
         (folder / "server.properties").write_text(text)
-        name = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # The first letter is ours: one that begins with a dash would be taken for an option.
+        name = "s" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
         self._run("kafka.tools.StorageTool", "format", "--standalone", "-t", name, "-c", self._properties)
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -114,3 +117,37 @@ class LocalBroker:
                 self._process.kill()
                 self._process.wait()
             self._process = None
+
+
+def _end(consumer: Consumer, place: TopicPartition) -> int:
+    for _ in range(50):
+        try:
+            return int(consumer.get_watermark_offsets(place, timeout=10)[1])
+        except KafkaException:  # a new topic has no leader yet
+            time.sleep(0.1)
+    raise AssertionError(f"{place} has no leader")
+
+
+def committed(brokers: str, topic: str) -> list[Message]:
+    """All that is committed in a topic by now, though more may follow all the time."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": brokers, "group.id": "nobody", "enable.auto.commit": False,
+            "auto.offset.reset": "earliest", "isolation.level": "read_committed", "enable.partition.eof": True,
+        }
+    )  # fmt: skip
+    numbers = list(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
+    ends = {nr: _end(consumer, TopicPartition(topic, nr)) for nr in numbers}
+    consumer.assign([TopicPartition(topic, nr, 0) for nr in numbers])
+    found: list[Message] = []
+    while ends:
+        for message in consumer.consume(1000, 0.1):
+            error, nr = message.error(), message.partition() or 0
+            if error is None:
+                found.append(message)
+            if (error is None and (message.offset() or 0) >= ends.get(nr, 0) - 1) or (
+                error is not None and error.code() == KafkaError._PARTITION_EOF
+            ):
+                ends.pop(nr, None)
+    consumer.close()
+    return found

@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.kafka.app import hierarchy
+from tests.kafka.broker import committed
 
 import slackline
 from slackline.hosts.kafka import KafkaHost
@@ -122,24 +123,7 @@ class World:
 
     def records(self, topic: str) -> list[Any]:
         """All that is committed in a topic, by now."""
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.brokers, "group.id": "nobody", "enable.auto.commit": False,
-                "auto.offset.reset": "earliest", "isolation.level": "read_committed", "enable.partition.eof": True,
-            }
-        )  # fmt: skip
-        partitions = self.admin.list_topics(timeout=10).topics[topic].partitions
-        consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
-        found, ended = [], 0
-        stop = time.monotonic() + LIMIT
-        while ended < len(partitions) and time.monotonic() < stop:
-            for message in consumer.consume(1000, 0.1):
-                if message.error() is None:
-                    found.append(message)
-                elif message.error().code() == KafkaError._PARTITION_EOF:
-                    ended += 1
-        consumer.close()
-        return found
+        return committed(self.brokers, topic)
 
     def outputs(self, topic: str) -> list[dict[str, Any]]:
         return self.values(message.value() for message in self.records(topic))

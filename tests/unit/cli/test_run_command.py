@@ -104,7 +104,7 @@ def test_files_go_to_a_folder(here: Path) -> None:
         ("vans.py --to -", "there is nothing to read; give --from"),
         ("vans.py --from in.txt --to -", "in.txt: there is no such file or folder"),
         ("vans.py --from notes.txt --to -", "cannot tell what notes.txt is"),
-        ("vans.py --from kafka://127.0.0.1:1/t --to -", "one topic is read and one is written"),
+        ("vans.py --from kafka://127.0.0.1:1/t --to -", "on Kafka one topic is read and one is written"),
         ("vans.py --from in.jsonl --to ftp://x/y", "nothing here opens ftp:// addresses"),
         ("vans.py --from in.jsonl --to out.csv", "write results to a .jsonl file, or to a folder"),
         ("vans.py --from in.jsonl --to no/such/out.jsonl", "cannot write no/such/out.jsonl"),

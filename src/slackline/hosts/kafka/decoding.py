@@ -27,6 +27,9 @@ FORMATS = ("json", "arrow", "avro")
 #: The record's own key can be that of a site, if the record has no field of this name.
 RECORD_KEY = "key"
 
+#: Rows that make a table, about: with more, what an engine works on no longer fits a processor's caches.
+ROWS = 80_000
+
 #: Why a record is set aside, fit for counting.
 UNDECODABLE = "undecodable"
 
@@ -189,13 +192,15 @@ class Decoder:
 
 
 def _runs(tables: Sequence[tuple[pa.Table, Message]]) -> Iterator[list[tuple[pa.Table, Message]]]:
-    """Neighbours of one schema together: a stream may change its columns, a table cannot."""
+    """Neighbours of one schema together, not too many: a stream may change its columns, a table cannot."""
     run: list[tuple[pa.Table, Message]] = []
+    rows = 0
     for table, message in tables:
-        if run and not run[-1][0].schema.equals(table.schema):
+        if run and (rows >= ROWS or not run[-1][0].schema.equals(table.schema)):
             yield run
-            run = []
+            run, rows = [], 0
         run.append((table, message))
+        rows += len(table)
     if run:
         yield run
 

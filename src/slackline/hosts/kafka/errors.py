@@ -24,7 +24,7 @@ REGROUPED = {
     KafkaError.REBALANCE_IN_PROGRESS,
     KafkaError._ASSIGNMENT_LOST,
 }
-#: No broker answers, for the time being.
+#: No broker answers, or not the one that could, for the time being.
 AWAY = {
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
@@ -37,6 +37,9 @@ AWAY = {
     KafkaError.NOT_COORDINATOR,
     KafkaError.REQUEST_TIMED_OUT,
     KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.UNSTABLE_OFFSET_COMMIT,
 }
 
 

@@ -39,11 +39,11 @@ class FolderSnapshots:
 
     def keep(self, partition: int, snapshot: PartitionSnapshot) -> None:
         data = snapshot.state or b""
+        numbers = {place: found[0] for place in (0, 1) if (found := self._read(self._path(partition, place)))}
         told: dict[str, Any] = {**self._owner._asdict(), "offset": snapshot.offset, "crc": zlib.crc32(data)}
-        head = json.dumps(told | {"empty": snapshot.state is None}).encode()
-        newest = self._offsets(partition)
-        place = min((0, 1), key=lambda at: newest.get(at, -1))
-        path = self._path(partition, place)
+        told |= {"empty": snapshot.state is None, "number": max(numbers.values(), default=0) + 1}
+        head = json.dumps(told).encode()
+        path = self._path(partition, min((0, 1), key=lambda place: numbers.get(place, 0)))
         part = path.with_suffix(".part")
         try:
             with open(part, "wb") as file:
@@ -61,28 +61,19 @@ class FolderSnapshots:
             )  # fmt: skip
 
     def newest(self, partition: int, up_to: int | None) -> PartitionSnapshot | None:
-        best: PartitionSnapshot | None = None
-        for place in (0, 1):
-            found = self._read(self._path(partition, place))
-            if found is None or (up_to is not None and found.offset > up_to):
-                continue
-            if best is None or found.offset >= best.offset:
-                best = found
-        return best
-
-    def _offsets(self, partition: int) -> dict[int, int]:
-        found = {place: self._read(self._path(partition, place)) for place in (0, 1)}
-        return {place: snapshot.offset for place, snapshot in found.items() if snapshot is not None}
+        each = [found for place in (0, 1) if (found := self._read(self._path(partition, place)))]
+        right = [found for found in each if up_to is None or found[1].offset <= up_to]
+        return max(right)[1] if right else None
 
     def _path(self, partition: int, place: int) -> Path:
         return self._folder / f"{partition}-{place}.snapshot"
 
-    def _read(self, path: Path) -> PartitionSnapshot | None:
-        """The snapshot in a file; None: there is none, or it is damaged."""
+    def _read(self, path: Path) -> tuple[int, PartitionSnapshot] | None:
+        """The snapshot in a file, and its number; None: there is none, or it is damaged."""
         try:
             head, _, data = path.read_bytes().partition(b"\n")
             told = json.loads(head)
-            offset, crc, is_empty = int(told["offset"]), told["crc"], told["empty"]
+            number, offset, crc, is_empty = int(told["number"]), int(told["offset"]), told["crc"], told["empty"]
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -94,4 +85,4 @@ class FolderSnapshots:
         if zlib.crc32(data) != crc:
             logger.warning("the snapshot %s is damaged; going on without it", path)
             return None
-        return PartitionSnapshot(offset, None if is_empty else data)
+        return number, PartitionSnapshot(offset, None if is_empty else data)

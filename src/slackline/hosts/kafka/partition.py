@@ -18,8 +18,8 @@ from slackline.hosts.sites import Sites
 
 #: Why a table is set aside as a whole.
 WRONG_SCHEMA = "wrong schema"
-#: Bytes of records that are pushed together, about: more no longer fits a processor's caches.
-PUSH_BYTES = 3_000_000
+#: Bytes of records that are decoded together, about.
+PUSH_BYTES = 16_000_000
 #: So many schemas are remembered.
 KNOWN = 1024
 
@@ -41,6 +41,8 @@ class InputPartition:
         committed: int,
         cut: bool = False,
     ) -> None:
+        #: Which partition of the input.
+        self.number = recorder.partition
         self.sites = sites
         #: The first record that was not taken yet.
         self.offset = snapshot.offset

@@ -47,7 +47,7 @@ class Recorder:
         self._sink = sink
         self._quarantine = quarantine
         self._source = source
-        self._partition = partition
+        self.partition = partition
 
     def outputs(self, found: Iterable[tuple[Any, Output]]) -> list[Record]:
         """Found events."""
@@ -83,10 +83,10 @@ class Recorder:
         """Records that are no events, as they were."""
         made = []
         for message, detail in items:
-            name = f"{self._partition}/{message.offset}"
+            name = f"{self.partition}/{message.offset}"
             why: Headers = [("reason", reason.encode()), ("detail", detail.encode("utf-8", "replace"))]
             place: Headers = [("topic", self._source.encode()), ("offset", str(message.offset).encode())]
-            headers: Headers = [("id", name.encode()), *why, ("partition", str(self._partition).encode()), *place]
+            headers: Headers = [("id", name.encode()), *why, ("partition", str(self.partition).encode()), *place]
             made.append(Record(self._quarantine, message.key or name.encode(), message.value, headers))
         return made
 
@@ -102,7 +102,7 @@ class Recorder:
         return self._record(self._quarantine, key, name, value, why)
 
     def _name(self, key: Any, rest: str) -> str:
-        return f"{self._partition}/{rest}" if key is None else f"{self._partition}/{key}/{rest}"
+        return f"{self.partition}/{rest}" if key is None else f"{self.partition}/{key}/{rest}"
 
     def _record(self, topic: str, key: Any, name: str, value: str, more: Headers) -> Record:
         told = name.encode("utf-8", "replace")

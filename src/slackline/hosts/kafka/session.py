@@ -175,7 +175,7 @@ class GroupSession:
         consumer.incremental_unassign(partitions)
 
     def _taken_over(self, number: int) -> PartitionWork:
-        settings, consumer = self.settings, self._consumer
+        settings = self.settings
         transactions = None
         if settings.is_exact:
             where = f"partition {number} of {settings.source.topic!r}"
@@ -187,13 +187,11 @@ class GroupSession:
             "partition %d: taken over at offset %d, of which the last %d are read again",
             number, committed, committed - snapshot.offset,
         )  # fmt: skip
+        what = (machine, snapshot, self._snapshots, settings)
         if transactions is None:
             assert self._plain is not None
-            patiently = self._brokers.patiently
-            return PlainWork(number, machine, self._plain, self._snapshots, settings, consumer, patiently, snapshot)
-        return ExactWork(
-            number, machine, transactions, self._snapshots, settings, self._metadata, self._threads, snapshot
-        )
+            return PlainWork(*what, plain=self._plain, consumer=self._consumer)
+        return ExactWork(*what, transactions=transactions, metadata=self._metadata, threads=self._threads)
 
     def _metadata(self, anew: bool) -> Any:
         """The group's generation, by which it knows who we are. For all threads."""
@@ -216,6 +214,8 @@ class GroupSession:
         snapshot = self._snapshots.newest(number, committed if transactions else None)
         if self._brokers.stopped():
             raise StoppedError
+        if committed is None and transactions is not None and snapshot is not None and snapshot.state is None:
+            snapshot = None  # of a life that ended before it had begun
         if snapshot is None:
             if committed is not None:
                 raise StateError(_no_snapshot(self.settings, number, committed))
@@ -230,6 +230,7 @@ class GroupSession:
         """The first snapshot there is: of engines that saw nothing, so that it is known where they began."""
         snapshot = PartitionSnapshot(start, None)
         records = self._snapshots.records(number, snapshot)
+        self._snapshots.keep(number, snapshot)
         place = TopicPartition(self.settings.source.topic, number, start)
         if transactions is not None:
             transactions.commit(records, place, self._metadata)
@@ -237,7 +238,6 @@ class GroupSession:
             assert self._plain is not None
             self._plain.write(records)
             self._plain.settle()
-        self._snapshots.keep(number, snapshot)
         return snapshot, start
 
 

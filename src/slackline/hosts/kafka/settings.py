@@ -129,6 +129,7 @@ class KafkaSettings:
         return {
             "session.timeout.ms": SESSION_TIMEOUT,
             "heartbeat.interval.ms": 500,
+            "fetch.queue.backoff.ms": 10,  # engines are slower than brokers: what they took makes room at once
             **self.connection(),
             "group.id": self.group,
             "enable.auto.commit": False,

@@ -7,12 +7,13 @@ what is committed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from concurrent.futures import Executor, Future
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from slackline.hosts.kafka.errors import ReplacedError, error_of
 from slackline.hosts.kafka.partition import InputPartition
 from slackline.hosts.kafka.records import Record
 from slackline.hosts.kafka.settings import KafkaSettings
@@ -38,56 +39,56 @@ class LastSnapshot(NamedTuple):
         return cls(len(snapshot.state or b""), at, snapshot.offset)
 
 
-class PartitionWork(Protocol):
-    """A partition that this process owns."""
+class PartitionWork(ABC):
+    """A partition that this process owns, and that begins with a snapshot."""
 
-    number: int
-    machine: InputPartition
-    kept: LastSnapshot
-    #: Transactions or commits of offsets so far.
-    commits: int
+    def __init__(
+        self, machine: InputPartition, beginning: PartitionSnapshot, snapshots: Snapshots, settings: KafkaSettings
+    ) -> None:
+        now = time.monotonic()
+        self.machine = machine
+        self.kept = LastSnapshot.of(beginning, now)
+        #: Transactions or commits of offsets so far.
+        self.commits = 0
+        self._snapshots = snapshots
+        self._settings = settings
+        self._last = now  # when something was committed
+        self._offset = max(machine.offset, machine.committed)  # what is committed, or about to be
 
+    @property
+    def number(self) -> int:
+        """The partition's."""
+        return self.machine.number
+
+    @abstractmethod
     def step(self, now: float) -> None:
         """Write and commit what is due."""
 
+    @abstractmethod
     def finish(self, flush: bool) -> None:
         """The last step: commit all, with a snapshot. ``flush``: what waits goes on before."""
 
+    @abstractmethod
     def drop(self) -> None:
         """The partition is somebody else's: leave everything as it is."""
 
+    def _place(self, offset: int) -> TopicPartition:
+        return TopicPartition(self._settings.source.topic, self.number, offset)
 
-class ExactWork:
+
+class ExactWork(PartitionWork):
     """Outputs, offset and now and then a snapshot in one transaction.
 
     A transaction is carried out by another thread, with content that no longer changes: meanwhile the engines go on.
     """
 
-    def __init__(
-        self,
-        number: int,
-        machine: InputPartition,
-        transactions: Transactions,
-        snapshots: Snapshots,
-        settings: KafkaSettings,
-        metadata: Metadata,
-        threads: Executor,
-        snapshot: PartitionSnapshot,
-    ) -> None:
-        self.number = number
-        self.machine = machine
-        self.commits = 0
-        now = time.monotonic()
-        self.kept = LastSnapshot.of(snapshot, now)
-        self._snapshots = snapshots
+    def __init__(self, *what: Any, transactions: Transactions, metadata: Metadata, threads: Executor) -> None:
+        super().__init__(*what)
         self._transactions = transactions
-        self._settings = settings
         self._metadata = metadata
         self._threads = threads
         self._under_way: Future[None] | None = None
-        self._last = now
         self._since: float | None = None  # when the oldest record came that waits to be written
-        self._offset = max(machine.offset, machine.committed)  # what is committed, or about to be
 
     def step(self, now: float) -> None:
         if self._under_way is not None:
@@ -117,8 +118,7 @@ class ExactWork:
     def _carry_out(self, records: list[Record], offset: int, snapshot: PartitionSnapshot | None) -> None:
         if snapshot is not None:
             records = records + self._snapshots.records(self.number, snapshot)
-        place = TopicPartition(self._settings.source.topic, self.number, offset)
-        self._transactions.commit(records, place, self._metadata)
+        self._transactions.commit(records, self._place(offset), self._metadata)
         if snapshot is not None:
             self._snapshots.keep(self.number, snapshot)
 
@@ -147,32 +147,13 @@ class ExactWork:
         self._transactions.close()
 
 
-class PlainWork:
+class PlainWork(PartitionWork):
     """Outputs at once, offsets now and then, after them."""
 
-    def __init__(
-        self,
-        number: int,
-        machine: InputPartition,
-        plain: Plain,
-        snapshots: Snapshots,
-        settings: KafkaSettings,
-        consumer: Consumer,
-        patiently: Callable[[str, Callable[[float], Any]], Any],
-        snapshot: PartitionSnapshot,
-    ) -> None:
-        self.number = number
-        self.machine = machine
-        self.commits = 0
-        now = time.monotonic()
-        self.kept = LastSnapshot.of(snapshot, now)
+    def __init__(self, *what: Any, plain: Plain, consumer: Consumer) -> None:
+        super().__init__(*what)
         self._plain = plain
-        self._snapshots = snapshots
-        self._settings = settings
         self._consumer = consumer
-        self._patiently = patiently
-        self._last = now
-        self._offset = max(machine.offset, machine.committed)
 
     def step(self, now: float) -> None:
         machine = self.machine
@@ -194,11 +175,11 @@ class PlainWork:
             self._plain.settle()
             self._snapshots.keep(self.number, snapshot)
             self.kept = LastSnapshot.of(snapshot, now)
-        place = TopicPartition(self._settings.source.topic, self.number, self.machine.offset)
-        if wait:
-            self._patiently("committing", lambda _: self._consumer.commit(offsets=[place], asynchronous=False))
-        else:
-            self._consumer.commit(offsets=[place], asynchronous=True)
+        place = self._place(self.machine.offset)
+        try:
+            self._consumer.commit(offsets=[place], asynchronous=not wait)  # type: ignore[call-overload]
+        except KafkaException as error:  # others own it now, or nobody answers: the records are written all the same
+            raise ReplacedError(f"partition {self.number} could not be committed: {error_of(error).str()}.") from error
         self.commits += 1
         self._offset, self._last = self.machine.offset, now
 
