@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import fastavro
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
@@ -21,6 +23,11 @@ from slackline.spark.kafka import ARRIVED, _decoded, found_records, read_topic
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka]
 
 SCHEMA = "type string, van string, ts long, source string, seq long, value long"
+AVRO = {
+    "type": "record",
+    "name": "Reading",
+    "fields": [{"name": name.split()[0], "type": name.split()[1]} for name in SCHEMA.split(", ")],
+}
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +41,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
     broker.stop()
 
 
-@pytest.mark.parametrize("format", ["json", "arrow"])
+@pytest.mark.parametrize("format", ["json", "arrow", "avro"])
 def test_what_detect_finds_in_a_topic_is_what_engines_find(
     spark: SparkSession, broker: LocalBroker, tmp_path: Path, format: str
 ) -> None:
@@ -43,6 +50,11 @@ def test_what_detect_finds_in_a_topic_is_what_engines_find(
     rows = readings(600)
     if format == "json":
         world.send(source, rows)
+    elif format == "avro":
+        for row in rows:
+            out = io.BytesIO()
+            fastavro.schemaless_writer(out, AVRO, row)
+            world.producer.produce(source, out.getvalue(), row["van"], partition=ord(row["van"]) % 2)
     else:
         for van in sorted({row["van"] for row in rows}):
             table = pa.Table.from_pylist([row for row in rows if row["van"] == van])
@@ -50,7 +62,8 @@ def test_what_detect_finds_in_a_topic_is_what_engines_find(
                 world.producer.produce(source, arrow_record(table.slice(at, 30)), van, partition=ord(van) % 2)
     world.producer.produce(source, b"neither", partition=0)
     world.producer.flush(30)
-    events = read_topic(spark, broker.address, source, SCHEMA, format=format).drop("record_key")
+    schema = json.dumps(AVRO) if format == "avro" else SCHEMA
+    events = read_topic(spark, broker.address, source, schema, format=format).drop("record_key")
     found = detect(events, hierarchy, key="van", ts="ts", type="type", arrival=ARRIVED, source="source", seq="seq")
     query = (
         found_records(found, sink, aside)

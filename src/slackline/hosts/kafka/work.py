@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, NamedTuple
 
@@ -153,7 +154,7 @@ class PlainWork(PartitionWork):
     def __init__(self, *what: Any, plain: Plain, consumer: Consumer) -> None:
         super().__init__(*what)
         self._plain = plain
-        self._consumer = consumer
+        self._commit_offsets: Callable[..., object] = consumer.commit
 
     def step(self, now: float) -> None:
         machine = self.machine
@@ -177,7 +178,7 @@ class PlainWork(PartitionWork):
             self.kept = LastSnapshot.of(snapshot, now)
         place = self._place(self.machine.offset)
         try:
-            self._consumer.commit(offsets=[place], asynchronous=not wait)  # type: ignore[call-overload]
+            self._commit_offsets(offsets=[place], asynchronous=not wait)
         except KafkaException as error:  # others own it now, or nobody answers: the records are written all the same
             raise ReplacedError(f"partition {self.number} could not be committed: {error_of(error).str()}.") from error
         self.commits += 1
