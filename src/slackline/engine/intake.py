@@ -215,6 +215,7 @@ class Intake:
         """Let one event in, at a wall time: its channel, the number of its source there, and the event as taken."""
         position = self.position
         self.position = position + 1
+        given = event
         name: Any = event.type
         channel = self.topology.entering.get(name) if isinstance(name, str) else None
         if channel is None:
@@ -244,7 +245,7 @@ class Intake:
             wall = now if self.wall is None else max(now, self.wall.now)
             fate, stamp, self.anew = self.skews.tick(self.clock, channel, slot, ts, position, wall)
         if fate == REJECTED:
-            self.outbox.quarantine(event, CLOCK_JUMP, jump(ts, self.clk), position)
+            self.outbox.quarantine(as_refused(given), CLOCK_JUMP, jump(ts, self.clk), position)
             return None
         channel.events += 1
         if fate == ADVANCED:

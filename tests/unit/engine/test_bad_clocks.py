@@ -86,3 +86,23 @@ def test_set_aside_events_that_nobody_collects_count_against_the_limit() -> None
         push(target, "events", [-1] * 11)
     assert len(target.drain()[1]) == 11
     push(target, "events", [1])
+
+
+@pytest.mark.parametrize("form", ["events", "table"])
+def test_an_event_that_jumps_is_set_aside_as_it_was_given(form: str) -> None:
+    kind = sl.EventType("in", f="float32")
+
+    class Listens(sl.Detector):
+        listens = (kind,)
+
+        def on_event(self, event: sl.Event) -> None:
+            """Nothing to say."""
+
+    events = [sl.Event("in", ts, source="s", f=0.1, word="not declared") for ts in (0, 1, 2**62)]
+    target = sl.Engine(sl.Hierarchy([Listens()], clock=kind), max_jump=60)
+    if form == "events":
+        target.push(events)
+    else:
+        target.push(table(ts=[0, 1, 2**62], source=["s"] * 3, f=[0.1] * 3, word=["not declared"] * 3))
+    [set_aside] = target.quarantined
+    assert set_aside.reason == "clock jump" and set_aside.event == events[2]
