@@ -25,15 +25,21 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 #: Rooms whose tests start processes that wait for each other, or install packages.
-ALONE = ("hosts", "kafka", "packaging")
+PROCESSES = ("hosts", "kafka", "packaging")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What wants the machine for itself says so; the rest of the tests may run side by side."""
+    """Tests that share a Spark session, or a broker, queue for it; the rest may run in any order, side by side."""
     here = Path(__file__).parent
     for item in items:
-        if item.get_closest_marker("spark") or any(here / room in item.path.parents for room in ALONE):
-            item.add_marker(pytest.mark.alone)
+        if item.get_closest_marker("spark"):
+            queue = "spark"
+        elif any(here / room in item.path.parents for room in PROCESSES):
+            queue = "processes"
+        else:
+            continue
+        item.add_marker(pytest.mark.queued)
+        item.add_marker(pytest.mark.xdist_group(queue))
 
 
 @pytest.hookimpl(wrapper=True)
