@@ -11,9 +11,9 @@ _HOMES = {
     "KafkaAddress": "slackline.hosts.kafka.address",
     "KafkaHost": "slackline.hosts.kafka.host",
     "KafkaNumbers": "slackline.hosts.kafka.host",
-    "Reading": "slackline.hosts.kafka.decoding",
+    "Reading": "slackline.hosts.kafka.reading",
     "ReplacedError": "slackline.hosts.kafka.errors",
-    "arrow_record": "slackline.hosts.kafka.decoding",
+    "arrow_record": "slackline.hosts.kafka.tables",
     "run_application": "slackline.hosts.kafka.application",
 }
 __all__ = sorted(_HOMES)

@@ -15,7 +15,10 @@ from typing import Any, NamedTuple
 from slackline.core.event import Event
 from slackline.core.outcome import Late, Output, Quarantined
 from slackline.core.payload import to_json
-from slackline.hosts.kafka.decoding import UNDECODABLE, BadMessage
+from slackline.hosts.kafka.reading import BadMessage
+
+#: Why a record is set aside, fit for counting.
+UNDECODABLE = "undecodable"
 
 Headers = list[tuple[str, str | bytes | None]]
 

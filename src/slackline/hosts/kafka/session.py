@@ -18,9 +18,9 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from slackline.core.errors import StateError
 from slackline.hosts.kafka.brokers import Brokers, StoppedError
-from slackline.hosts.kafka.decoding import Message
 from slackline.hosts.kafka.errors import AWAY, REGROUPED, BrokerError, ReplacedError
 from slackline.hosts.kafka.partition import InputPartition
+from slackline.hosts.kafka.reading import Message
 from slackline.hosts.kafka.settings import KafkaSettings
 from slackline.hosts.kafka.snapshots import PartitionSnapshot, Snapshots
 from slackline.hosts.kafka.work import ExactWork, PartitionWork, PlainWork

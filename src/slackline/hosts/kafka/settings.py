@@ -10,7 +10,7 @@ from typing import Any
 from slackline.core import check
 from slackline.core.errors import ConfigError
 from slackline.hosts.kafka.address import KafkaAddress, check_topic, client_properties
-from slackline.hosts.kafka.decoding import Reading
+from slackline.hosts.kafka.reading import Reading
 
 DELIVERIES = ("exactly-once", "at-least-once")
 STARTS = ("earliest", "latest")
