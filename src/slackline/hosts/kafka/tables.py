@@ -22,6 +22,8 @@ KNOWN = 1024
 
 #: A message of a stream begins with these bytes and its length; in streams of before 2019, with its length.
 _CONTINUED = b"\xff\xff\xff\xff"
+#: A stream ends with a length of 0, or just so.
+_ENDS = (_CONTINUED + bytes(4), bytes(4))
 
 
 class Layout(NamedTuple):
@@ -132,11 +134,8 @@ def _batches(value: bytes, start: int, layout: Layout) -> list[pa.RecordBatch]:
         return list(pa.ipc.open_stream(value, options=_READ))
     stream, batches = pa.BufferReader(value), []
     stream.seek(start)
-    while stream.tell() < len(value):
-        try:
-            batches.append(pa.ipc.read_record_batch(pa.ipc.read_message(stream), layout.schema))
-        except EOFError:  # a stream may have an end mark, or none
-            break
+    while (at := stream.tell()) < len(value) and not value.startswith(_ENDS, at):
+        batches.append(pa.ipc.read_record_batch(pa.ipc.read_message(stream), layout.schema))
     return batches
 
 
