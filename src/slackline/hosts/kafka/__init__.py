@@ -7,6 +7,7 @@ without I/O; ``writing`` writes, ``snapshots`` and ``folder`` keep what engines 
 from slackline.core.extras import lazy
 
 _HOMES = {
+    "Application": "slackline.hosts.kafka.application",
     "BrokerError": "slackline.hosts.kafka.errors",
     "KafkaAddress": "slackline.hosts.kafka.address",
     "KafkaHost": "slackline.hosts.kafka.host",
@@ -14,7 +15,6 @@ _HOMES = {
     "Reading": "slackline.hosts.kafka.reading",
     "ReplacedError": "slackline.hosts.kafka.errors",
     "arrow_record": "slackline.hosts.kafka.tables",
-    "run_application": "slackline.hosts.kafka.application",
 }
 __all__ = sorted(_HOMES)
 

@@ -17,19 +17,51 @@ from slackline.hosts.roles import Roles
 from slackline.hosts.vitals import Pace, Vitals, Watcher
 
 
-def run_application(settings: Any, hierarchy: Hierarchy, roles: Roles, watch: Watcher | None, dry_run: bool) -> None:
-    """Run what the command line says (:class:`~slackline.cli.settings.RunSettings`), or print what would be run."""
-    host = host_of(settings, hierarchy, roles)
-    if dry_run:
-        print("\n".join(f"{what:<13} {text}" for what, text in plan(host, settings)))
-        return
-    flush = settings.at_stop == "flush"
-    before = {number: signal.signal(number, lambda *_: host.stop(flush)) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        host.run(None if watch is None else watching(watch, roles.per_second))
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+class Application:
+    """What the command line asks for (:class:`~slackline.cli.settings.RunSettings`), between two topics."""
+
+    def __init__(self, settings: Any, hierarchy: Hierarchy, roles: Roles) -> None:
+        self.host = host_of(settings, hierarchy, roles)
+        self._per_second = roles.per_second
+        self._flush = settings.at_stop == "flush"
+        if self._flush:
+            self.host.settings.check_flush("--at-stop flush")
+
+    def run(self, watch: Watcher) -> None:
+        """Until a signal says stop."""
+        host, flush, numbers = self.host, self._flush, (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, lambda *_: host.stop(flush)) for number in numbers}
+        try:
+            host.run(watching(watch, self._per_second))
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @property
+    def key(self) -> str | None:
+        """The field whose every value has an engine of its own."""
+        return self.host.settings.reading.key
+
+    @property
+    def places(self) -> Iterator[tuple[str, str]]:
+        """From where to where."""
+        ours = self.host.settings
+        yield "from", f"{ours.source} ({ours.reading.format}), group {ours.group}"
+        yield "to", f"{ours.sink}, what is set aside to {ours.quarantine_topic}"
+        where = ours.state_folder or f"the topic {ours.state_topic}"
+        yield "state", f"in {where}, a snapshot every {ours.snapshot:g} s"
+
+    @property
+    def promises(self) -> Iterator[tuple[str, str]]:
+        """What can be relied on."""
+        ours = self.host.settings
+        if ours.is_exact:
+            yield "guarantee", f"exactly once, for those who read read_committed; a transaction every {ours.commit:g} s"
+        else:
+            yield "guarantee", "at least once: after a crash some outputs come again, with the same header id"
+        if ours.idle is not None:
+            yield "when idle", f"what waits is flushed after {ours.idle:g} s in which nothing came"
+        yield "at a stop", f"what waits is {'flushed' if self._flush else 'kept'}"
 
 
 def host_of(settings: Any, hierarchy: Hierarchy, roles: Roles) -> KafkaHost:
@@ -46,27 +78,8 @@ def host_of(settings: Any, hierarchy: Hierarchy, roles: Roles) -> KafkaHost:
     given = {name: value for name, value in fields.items() if value is not None and value != standard.get(name)}
     return KafkaHost(
         hierarchy, settings.sources[0], settings.to, options=settings.engine, key=roles.key, group=settings.group,
-        delivery=settings.delivery, **given,
+        delivery=settings.delivery, snapshot=settings.checkpoint_every, **given,
     )  # fmt: skip
-
-
-def plan(host: KafkaHost, settings: Any) -> Iterator[tuple[str, str]]:
-    """What would be run, with its guarantee."""
-    ours, reading = host.settings, host.settings.reading
-    yield "application", settings.app
-    yield "sensor types", ", ".join(host.hierarchy.sensor_types)
-    for name in host.hierarchy.names:
-        listens, publishes = sorted(host.hierarchy.listens[name]), host.hierarchy.published(name)
-        yield f"level {host.hierarchy.levels[name]}", f"{name}: {', '.join(listens)} -> {', '.join(publishes)}"
-    yield "from", f"{ours.source} ({reading.format}), group {ours.group}"
-    yield "to", f"{ours.sink}, what is set aside to {ours.quarantine_topic}"
-    yield "engines", "one for all" if reading.key is None else f"one for each {reading.key}"
-    where = ours.state_folder or f"the topic {ours.state_topic}"
-    yield "state", f"in {where}, a snapshot every {ours.snapshot:g} s"
-    if ours.is_exact:
-        yield "guarantee", f"exactly once, for those who read read_committed; a transaction every {ours.commit:g} s"
-    else:
-        yield "guarantee", "at least once: after a crash some outputs come again, with the same header id"
 
 
 def watching(watch: Watcher, per_second: int) -> Any:

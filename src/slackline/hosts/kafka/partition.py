@@ -64,6 +64,11 @@ class InputPartition:
             recorder.changes.update(parts[1])
 
     @property
+    def waits(self) -> bool:
+        """Whether anything waits in engines that are not catching up."""
+        return self.sites.waits and not self.is_catching_up
+
+    @property
     def is_catching_up(self) -> bool:
         """Whether records are read that were read by a life before."""
         return self.offset < self.committed

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from slackline.core.errors import StateError
 from slackline.hosts.kafka.brokers import Brokers, StoppedError
@@ -32,6 +32,8 @@ logger = logging.getLogger("slackline.kafka")
 MOST = 5_000
 #: Seconds to wait for records while nothing is to be written, and while something is.
 LONG, SHORT = 0.1, 0.002
+#: Seconds that a broker may take to say whether there are more records, and before it is asked once more.
+ASKING, AGAIN = 0.5, 1.0
 
 #: Makes a partition's machine: its number, where it begins, and what was committed.
 Make = Callable[[int, PartitionSnapshot, int], InputPartition]
@@ -68,6 +70,8 @@ class GroupSession:
             self._read()
             now = time.monotonic()
             for work in self.works.values():
+                if self._is_idle(work, now):
+                    work.flush("idle")
                 work.step(now)
             tick()
         for number in list(self.works):
@@ -119,6 +123,23 @@ class GroupSession:
             if number in self.works:
                 self._brokers.found()
                 self.works[number].machine.take(messages)
+                self.works[number].heard = time.monotonic()
+
+    def _is_idle(self, work: PartitionWork, now: float) -> bool:
+        """Whether something waits though nothing came for long. To be sure that nothing did, the broker is asked:
+        silence of one that is away proves nothing, nor that of a topic whose records are still on their way.
+        """
+        idle = self.settings.idle
+        if idle is None or now - work.heard < idle or not work.machine.waits:
+            return False
+        place = TopicPartition(self.settings.source.topic, work.number)
+        bounds: Any = self._consumer.get_watermark_offsets
+        try:
+            is_all = bounds(place, timeout=ASKING)[1] == bounds(place, cached=True)[1]
+        except KafkaException:
+            is_all = False
+        work.heard = now - idle + AGAIN  # unless it is idle, and nothing will wait, look again then
+        return is_all
 
     def _heard(self, error: KafkaError, message: confluent_kafka.Message) -> None:
         if error.code() in _GONE:

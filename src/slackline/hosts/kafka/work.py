@@ -49,6 +49,8 @@ class PartitionWork(ABC):
         now = time.monotonic()
         self.machine = machine
         self.kept = LastSnapshot.of(beginning, now)
+        #: When records came last, in seconds of :func:`time.monotonic`.
+        self.heard = now
         #: Transactions or commits of offsets so far.
         self.commits = 0
         self._snapshots = snapshots
@@ -64,6 +66,10 @@ class PartitionWork(ABC):
     @abstractmethod
     def step(self, now: float) -> None:
         """Write and commit what is due."""
+
+    @abstractmethod
+    def flush(self, reason: str) -> None:
+        """Let go what waits. It is not in the input that it went: it is committed with a snapshot that knows it."""
 
     @abstractmethod
     def finish(self, flush: bool) -> None:
@@ -131,14 +137,19 @@ class ExactWork(PartitionWork):
             self.commits += 1
             self._last = time.monotonic()
 
+    def flush(self, reason: str) -> None:
+        self._wait()
+        self.machine.flush(reason)
+        self._begin(time.monotonic(), True)
+
     def finish(self, flush: bool) -> None:
         self._wait()
         if not self.machine.is_catching_up:
             if flush:
-                self.machine.flush("stop")
-            if self.machine.pending or self.machine.offset > self.kept.offset or flush:
+                self.flush("stop")
+            elif self.machine.pending or self.machine.offset > self.kept.offset:
                 self._begin(time.monotonic(), True)
-                self._wait()
+            self._wait()
         self._transactions.close()
 
     def drop(self) -> None:
@@ -158,15 +169,20 @@ class PlainWork(PartitionWork):
 
     def step(self, now: float) -> None:
         machine = self.machine
-        if machine.pending:
-            records, machine.pending = machine.pending, []
-            self._plain.write(records)
+        self._write()
         if machine.is_catching_up or machine.offset <= self._offset:
             return
         if now - self.kept.at >= self._settings.snapshot:
             self._commit(now, wait=False, with_snapshot=True)
         elif now - self._last >= IDLE and (self._plain.is_settled or now - self._last >= 5 * IDLE):
             self._commit(now, wait=False, with_snapshot=False)
+
+    def _write(self) -> int:
+        """Write what came out; how much that was."""
+        records, self.machine.pending = self.machine.pending, []
+        if records:
+            self._plain.write(records)
+        return len(records)
 
     def _commit(self, now: float, wait: bool, with_snapshot: bool) -> None:
         self._plain.settle()
@@ -184,15 +200,17 @@ class PlainWork(PartitionWork):
         self.commits += 1
         self._offset, self._last = self.machine.offset, now
 
+    def flush(self, reason: str) -> None:
+        self.machine.flush(reason)
+        self._write()
+        self._commit(time.monotonic(), wait=True, with_snapshot=True)
+
     def finish(self, flush: bool) -> None:
-        machine = self.machine
-        if machine.is_catching_up:
+        if self.machine.is_catching_up:
             return
         if flush:
-            machine.flush("stop")
-        records, machine.pending = machine.pending, []
-        self._plain.write(records)
-        if machine.offset > self.kept.offset or records or flush:
+            self.flush("stop")
+        elif self._write() or self.machine.offset > self.kept.offset:
             self._commit(time.monotonic(), wait=True, with_snapshot=True)
 
     def drop(self) -> None:
