@@ -23,21 +23,27 @@ from slackline.hosts.kafka.writing import Metadata, Plain, Transactions
 
 #: Seconds after which an offset is committed though nothing came out.
 IDLE = 1.0
+#: Nothing is read while a snapshot is made, so that at most this part of the time goes into it: where there is much to
+#: save, snapshots are further apart than asked for.
+SHARE = 0.05
 #: So many records wait to be written before reading waits for them.
 MOST_PENDING = 100_000
 
 
 class LastSnapshot(NamedTuple):
-    """The last snapshot: its size, when it was made, in seconds of :func:`time.monotonic`, and its offset."""
+    """The last snapshot: its size, when it was made, in seconds of :func:`time.monotonic`, its offset, and how long it
+    took.
+    """
 
     size: int
     at: float
     offset: int
+    took: float = 0.0
 
     @classmethod
-    def of(cls, snapshot: PartitionSnapshot, at: float) -> LastSnapshot:
+    def of(cls, snapshot: PartitionSnapshot, at: float, took: float = 0.0) -> LastSnapshot:
         """A snapshot that is made, or loaded, at this time."""
-        return cls(len(snapshot.state or b""), at, snapshot.offset)
+        return cls(len(snapshot.state or b""), at, snapshot.offset, took)
 
 
 class PartitionWork(ABC):
@@ -79,6 +85,17 @@ class PartitionWork(ABC):
     def drop(self) -> None:
         """The partition is somebody else's: leave everything as it is."""
 
+    def _snapshot_is_due(self, now: float) -> bool:
+        wait = max(self._settings.snapshot, self.kept.took / SHARE)
+        return self.machine.offset > self.kept.offset and now - self.kept.at >= wait
+
+    def _snapshot(self) -> PartitionSnapshot:
+        """What the engines are now."""
+        start = time.monotonic()
+        snapshot = self.machine.snapshot()
+        self.kept = LastSnapshot.of(snapshot, start, time.monotonic() - start)
+        return snapshot
+
     def _place(self, offset: int) -> TopicPartition:
         return TopicPartition(self._settings.source.topic, self.number, offset)
 
@@ -107,18 +124,14 @@ class ExactWork(PartitionWork):
         if self.machine.pending:
             self._since = now if self._since is None else self._since
         is_due = self._since is not None and now - max(self._since, self._last) >= self._settings.commit
-        moved = self.machine.offset > self._offset
-        if moved and (now - self._last >= IDLE or now - self.kept.at >= self._settings.snapshot):
-            is_due = True
-        if is_due:
-            self._begin(now, moved and now - self.kept.at >= self._settings.snapshot)
+        with_snapshot = self._snapshot_is_due(now)
+        if is_due or with_snapshot or (self.machine.offset > self._offset and now - self._last >= IDLE):
+            self._begin(with_snapshot)
 
-    def _begin(self, now: float, with_snapshot: bool) -> None:
+    def _begin(self, with_snapshot: bool) -> None:
         machine = self.machine
         records, machine.pending = machine.pending, []
-        snapshot = machine.snapshot() if with_snapshot else None
-        if snapshot is not None:
-            self.kept = LastSnapshot.of(snapshot, now)
+        snapshot = self._snapshot() if with_snapshot else None
         self._offset, self._since = machine.offset, None
         self._under_way = self._threads.submit(self._carry_out, records, machine.offset, snapshot)
 
@@ -140,7 +153,7 @@ class ExactWork(PartitionWork):
     def flush(self, reason: str) -> None:
         self._wait()
         self.machine.flush(reason)
-        self._begin(time.monotonic(), True)
+        self._begin(True)
 
     def finish(self, flush: bool) -> None:
         self._wait()
@@ -148,7 +161,7 @@ class ExactWork(PartitionWork):
             if flush:
                 self.flush("stop")
             elif self.machine.pending or self.machine.offset > self.kept.offset:
-                self._begin(time.monotonic(), True)
+                self._begin(True)
             self._wait()
         self._transactions.close()
 
@@ -172,7 +185,7 @@ class PlainWork(PartitionWork):
         self._write()
         if machine.is_catching_up or machine.offset <= self._offset:
             return
-        if now - self.kept.at >= self._settings.snapshot:
+        if self._snapshot_is_due(now):
             self._commit(now, wait=False, with_snapshot=True)
         elif now - self._last >= IDLE and (self._plain.is_settled or now - self._last >= 5 * IDLE):
             self._commit(now, wait=False, with_snapshot=False)
@@ -187,11 +200,10 @@ class PlainWork(PartitionWork):
     def _commit(self, now: float, wait: bool, with_snapshot: bool) -> None:
         self._plain.settle()
         if with_snapshot:
-            snapshot = self.machine.snapshot()
+            snapshot = self._snapshot()
             self._plain.write(self._snapshots.records(self.number, snapshot))
             self._plain.settle()
             self._snapshots.keep(self.number, snapshot)
-            self.kept = LastSnapshot.of(snapshot, now)
         place = self._place(self.machine.offset)
         try:
             self._commit_offsets(offsets=[place], asynchronous=not wait)
