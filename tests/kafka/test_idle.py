@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from tests.kafka.app import hierarchy
 from tests.kafka.world import World, kill, readings, wait_for
 
@@ -66,3 +68,19 @@ def test_a_stream_that_pauses_for_less_is_left_alone(world: World) -> None:
     wait_for(lambda: world.outputs(sink), "some output")
     world.stop(host)
     assert all(one.get("flushed") is None for one in world.outputs(sink))
+
+
+def test_a_topic_that_ends_with_the_mark_of_a_transaction_is_silent_too(world: World) -> None:
+    rows = readings(200)
+    source, sink = world.topic("in"), world.topic("out")
+    sender = Producer({"bootstrap.servers": world.brokers, "transactional.id": world.name})
+    sender.init_transactions(30)
+    sender.begin_transaction()
+    for row in rows:
+        sender.produce(source, json.dumps(row).encode())
+    sender.commit_transaction(30)
+    host = world.host(source, sink, idle=0.5)
+    expected = flushed_between(rows)
+    wait_for(lambda: in_topic(world, sink).total() >= expected.total(), "all output")
+    world.stop(host)
+    assert in_topic(world, sink) == expected

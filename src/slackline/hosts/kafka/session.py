@@ -132,14 +132,14 @@ class GroupSession:
         idle = self.settings.idle
         if idle is None or now - work.heard < idle or not work.machine.waits:
             return False
+        work.heard = now - idle + AGAIN  # if it is not idle, look again then
         place = TopicPartition(self.settings.source.topic, work.number)
         bounds: Any = self._consumer.get_watermark_offsets
         try:
-            is_all = bounds(place, timeout=ASKING)[1] == bounds(place, cached=True)[1]
+            there, seen = bounds(place, timeout=ASKING), bounds(place, cached=True)
         except KafkaException:
-            is_all = False
-        work.heard = now - idle + AGAIN  # unless it is idle, and nothing will wait, look again then
-        return is_all
+            return False
+        return bool(there and seen and there[1] == seen[1])
 
     def _heard(self, error: KafkaError, message: confluent_kafka.Message) -> None:
         if error.code() in _GONE:

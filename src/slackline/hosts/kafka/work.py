@@ -22,7 +22,7 @@ from slackline.hosts.kafka.snapshots import PartitionSnapshot, Snapshots
 from slackline.hosts.kafka.writing import Metadata, Plain, Transactions
 
 #: Seconds after which an offset is committed though nothing came out.
-IDLE = 1.0
+QUIET = 1.0
 #: Nothing is read while a snapshot is made, so that at most this part of the time goes into it: where there is much to
 #: save, snapshots are further apart than asked for.
 SHARE = 0.05
@@ -125,7 +125,7 @@ class ExactWork(PartitionWork):
             self._since = now if self._since is None else self._since
         is_due = self._since is not None and now - max(self._since, self._last) >= self._settings.commit
         with_snapshot = self._snapshot_is_due(now)
-        if is_due or with_snapshot or (self.machine.offset > self._offset and now - self._last >= IDLE):
+        if is_due or with_snapshot or (self.machine.offset > self._offset and now - self._last >= QUIET):
             self._begin(with_snapshot)
 
     def _begin(self, with_snapshot: bool) -> None:
@@ -187,7 +187,7 @@ class PlainWork(PartitionWork):
             return
         if self._snapshot_is_due(now):
             self._commit(now, wait=False, with_snapshot=True)
-        elif now - self._last >= IDLE and (self._plain.is_settled or now - self._last >= 5 * IDLE):
+        elif now - self._last >= QUIET and (self._plain.is_settled or now - self._last >= 5 * QUIET):
             self._commit(now, wait=False, with_snapshot=False)
 
     def _write(self) -> int:
