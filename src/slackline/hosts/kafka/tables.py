@@ -26,7 +26,7 @@ _CONTINUED = b"\xff\xff\xff\xff"
 _ENDS = (_CONTINUED + bytes(4), bytes(4))
 
 
-class Layout(NamedTuple):
+class KnownSchema(NamedTuple):
     """What a schema means for us.
 
     ``fault``     why records of this schema are no events; None if they are.
@@ -43,7 +43,7 @@ class Batches(NamedTuple):
     """A record that was read, with the key of its site if the record's own is meant."""
 
     message: Message
-    layout: Layout
+    known: KnownSchema
     batches: list[pa.RecordBatch]
     key: str | None
 
@@ -54,7 +54,7 @@ class TableReader:
     def __init__(self, reading: Reading, only: str | None) -> None:
         self.reading = reading
         self._only = only
-        self._layouts: dict[bytes, Layout] = {}
+        self._known: dict[bytes, KnownSchema] = {}
 
     def read(self, messages: Sequence[Message]) -> tuple[list[Arrived], list[BadMessage]]:
         """The tables in the order of the records, and what is none."""
@@ -73,22 +73,22 @@ class TableReader:
             raise BadRecordError("the record has no value")
         start = 4 * value.startswith(_CONTINUED)
         start += 4 + int.from_bytes(value[start : start + 4], "little")
-        layout = self._layouts.get(value[:start]) or self._learn(value, start)
-        if layout.fault is not None:
-            raise BadRecordError(layout.fault)
-        is_keyless = self.reading.key == RECORD_KEY and RECORD_KEY not in layout.schema.names
+        known = self._known.get(value[:start]) or self._learn(value, start)
+        if known.fault is not None:
+            raise BadRecordError(known.fault)
+        is_keyless = self.reading.key == RECORD_KEY and RECORD_KEY not in known.schema.names
         key = record_key(message) if is_keyless else None
-        return Batches(message, layout, _batches(value, start, layout), key)
+        return Batches(message, known, _batches(value, start, known), key)
 
-    def _learn(self, value: bytes, start: int) -> Layout:
+    def _learn(self, value: bytes, start: int) -> KnownSchema:
         written = pa.ipc.open_stream(value, options=_AS_WRITTEN).schema
         schema = pa.schema(list(written))  # of this machine's endianness
         is_plain = all(pa.types.is_primitive(kind) or _is_text(kind) for kind in schema.types)
-        layout = Layout(schema, self._fault(schema), is_plain and written.equals(schema))
-        if len(self._layouts) >= KNOWN:
-            self._layouts.clear()
-        self._layouts[value[:start]] = layout
-        return layout
+        known = KnownSchema(schema, self._fault(schema), is_plain and written.equals(schema))
+        if len(self._known) >= KNOWN:
+            self._known.clear()
+        self._known[value[:start]] = known
+        return known
 
     def _fault(self, schema: pa.Schema) -> str | None:
         """Why rows of a schema are no events."""
@@ -108,7 +108,7 @@ class TableReader:
 
     def _joined(self, run: list[Batches]) -> Arrived:
         """Neighbours of one schema as a table, whose columns are called as an engine knows them."""
-        reading, schema = self.reading, run[0].layout.schema
+        reading, schema = self.reading, run[0].known.schema
         table = pa.Table.from_batches([batch for one in run for batch in one.batches], schema).unify_dictionaries()
         keys: Any = None
         if reading.key in schema.names:
@@ -128,14 +128,14 @@ _AS_WRITTEN = pa.ipc.IpcReadOptions(ensure_native_endian=False)
 _READ = pa.ipc.IpcReadOptions(use_threads=False)
 
 
-def _batches(value: bytes, start: int, layout: Layout) -> list[pa.RecordBatch]:
+def _batches(value: bytes, start: int, known: KnownSchema) -> list[pa.RecordBatch]:
     """The batches of a stream whose schema ends at ``start``."""
-    if not layout.is_plain:
+    if not known.is_plain:
         return list(pa.ipc.open_stream(value, options=_READ))
     stream, batches = pa.BufferReader(value), []
     stream.seek(start)
     while (at := stream.tell()) < len(value) and not value.startswith(_ENDS, at):
-        batches.append(pa.ipc.read_record_batch(pa.ipc.read_message(stream), layout.schema))
+        batches.append(pa.ipc.read_record_batch(pa.ipc.read_message(stream), known.schema))
     return batches
 
 
@@ -144,7 +144,7 @@ def _runs(found: Sequence[Batches]) -> Iterator[list[Batches]]:
     run: list[Batches] = []
     rows = 0
     for one in found:
-        if run and (rows >= ROWS or not _are_alike(run[-1].layout, one.layout)):
+        if run and (rows >= ROWS or not _are_alike(run[-1].known, one.known)):
             yield run
             run, rows = [], 0
         run.append(one)
@@ -153,7 +153,7 @@ def _runs(found: Sequence[Batches]) -> Iterator[list[Batches]]:
         yield run
 
 
-def _are_alike(one: Layout, other: Layout) -> bool:
+def _are_alike(one: KnownSchema, other: KnownSchema) -> bool:
     return one is other or bool(one.schema.equals(other.schema))
 
 
