@@ -9,7 +9,7 @@ for vans that are somewhere else all of a sudden.
 ``consume_rate``  positions per second that a bare confluent-kafka consumer reads, without looking at them
 ``direct_rate``   positions per second that the host reads, decodes, orders and runs a detector on, exactly once: from
                   the first record to the commit of the last
-``ratio``         the one divided by the other; of each the best of three turns
+``ratio``         the one divided by the other; of each the best of five turns
 
 A position has 14 columns, as a sensor that is carried around tells them (where it is, how it moves); the detector looks
 at two. ``narrow_…`` are the same with those two alone: there is less to read, and as much to order.
@@ -51,7 +51,7 @@ from _brokered import brokered, console, parser  # noqa: E402
 from _positions import hierarchy, jumps  # noqa: E402
 from tests.kafka.broker import committed  # noqa: E402
 
-TURNS = 3
+TURNS = 5
 #: What a sensor that is carried around tells, besides where it is.
 MOTION = ("z", "speed", "acceleration", "vx", "vy", "vz", "ax", "ay", "az")
 VANS = 50
