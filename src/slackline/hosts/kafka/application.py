@@ -16,6 +16,10 @@ from slackline.hosts.numbers import Figures, Numbers
 from slackline.hosts.roles import Roles
 from slackline.hosts.vitals import Pace, Vitals, Watcher
 
+#: Of the figures of several partitions: those that are added up, and those of which the largest counts.
+ADDED = ("keys", "arrivals", "outputs", "late", "buffered")
+LARGEST = ("wait_p50", "wait_p99", "K", "alpha")
+
 
 class Application:
     """What the command line asks for (:class:`~slackline.cli.settings.RunSettings`), between two topics."""
@@ -111,27 +115,19 @@ def merged(each: Iterable[Numbers]) -> Numbers:
     for part in parts:
         for name, one in part.detectors.items():
             so_far = detectors.get(name, Figures())
-            alphas = [alpha for alpha in (so_far.alpha, one.alpha) if alpha is not None]
             detectors[name] = Figures(
                 so_far.delivered + one.delivered, so_far.late + one.late, so_far.buffered + one.buffered,
-                max(so_far.K, one.K), max(alphas, default=None),
+                max(so_far.K, one.K), _largest((so_far.alpha, one.alpha)),
             )  # fmt: skip
     return replace(
         parts[0],
-        keys=sum(part.keys for part in parts),
-        arrivals=sum(part.arrivals for part in parts),
-        outputs=sum(part.outputs for part in parts),
-        late=sum(part.late for part in parts),
+        **{name: sum(getattr(part, name) for part in parts) for name in ADDED},
+        **{name: _largest(getattr(part, name) for part in parts) for name in LARGEST},
         late_share=max((one.late_share for one in detectors.values()), default=0.0),
-        wait_p50=_largest(part.wait_p50 for part in parts),
-        wait_p99=_largest(part.wait_p99 for part in parts),
-        K=max(part.K for part in parts),
-        alpha=_largest(part.alpha for part in parts),
-        buffered=sum(part.buffered for part in parts),
         quarantined=dict(reasons),
         detectors=detectors,
     )
 
 
-def _largest(values: Iterable[float | None]) -> float | None:
+def _largest(values: Iterable[float | None]) -> Any:
     return max((value for value in values if value is not None), default=None)

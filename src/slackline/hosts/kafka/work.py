@@ -23,8 +23,8 @@ from slackline.hosts.kafka.writing import Metadata, Plain, Transactions
 
 #: Seconds after which an offset is committed though nothing came out.
 QUIET = 1.0
-#: Nothing is read while a snapshot is made, so that at most this part of the time goes into it: where there is much to
-#: save, snapshots are further apart than asked for.
+#: Nothing is read while a snapshot is made, so at most this part of the time goes into those of a partition: where
+#: there is much to save, they are further apart than asked for.
 SHARE = 0.05
 #: So many records wait to be written before reading waits for them.
 MOST_PENDING = 100_000
