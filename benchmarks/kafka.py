@@ -3,13 +3,13 @@
     slackline bench kafka --json
 
 A broker is started, with Java and the jars that `./run` fetches. A topic of one partition gets Arrow records of 1000
-positions each, compressed by the producer (lz4), of 50 vans, a little shuffled, in which a detector
-looks for vans that are somewhere else all of a sudden.
+positions each (``--rows``), compressed by the producer (lz4), of 50 vans, a little shuffled, in which a detector looks
+for vans that are somewhere else all of a sudden.
 
 ``consume_rate``  positions per second that a bare confluent-kafka consumer reads, without looking at them
 ``direct_rate``   positions per second that the host reads, decodes, orders and runs a detector on, exactly once: from
                   the first record to the commit of the last
-``ratio``         the one divided by the other; of each the best of three turns
+``ratio``         the one divided by the other; of each the best of five turns
 
 A position has 14 columns, as a sensor that is carried around tells them (where it is, how it moves); the detector looks
 at two. ``narrow_…`` are the same with those two alone: there is less to read, and as much to order.
@@ -28,7 +28,6 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
@@ -39,7 +38,6 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from rich.console import Console
 
 import slackline as sl
 from slackline.hosts.kafka import KafkaHost, arrow_record
@@ -47,19 +45,17 @@ from slackline.hosts.kafka.partition import InputPartition
 from slackline.hosts.sites import Sites
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE)]  # the broker of the tests, the application
+sys.path.insert(0, str(HERE))
 
+from _brokered import brokered, console, parser  # noqa: E402
 from _positions import hierarchy, jumps  # noqa: E402
-from tests.kafka.broker import LocalBroker, committed, why_not  # noqa: E402
+from tests.kafka.broker import committed  # noqa: E402
 
-ROWS = 1000
-TURNS = 3
+TURNS = 5
 #: What a sensor that is carried around tells, besides where it is.
 MOTION = ("z", "speed", "acceleration", "vx", "vy", "vz", "ax", "ay", "az")
 VANS = 50
 PATIENCE = 180.0
-
-console = Console(stderr=True)
 
 
 def positions(count: int, wide: bool, seed: int = 5) -> pa.Table:
@@ -106,23 +102,23 @@ def consume_seconds(brokers: str, topic: str) -> float:
     return seconds
 
 
-def rates(brokers: str, count: int, wide: bool) -> dict[str, Any]:
+def rates(brokers: str, count: int, rows: int, wide: bool) -> dict[str, Any]:
     """How fast a bare consumer reads, and how fast the host."""
     name = "wide" if wide else "narrow"
     source, sink = f"{name}-in", f"{name}-out"
     made(brokers, source, sink)
     table = positions(count, wide)
     producer = Producer({"bootstrap.servers": brokers, "compression.type": "lz4"})
-    for at in range(0, count, ROWS):
-        producer.produce(source, arrow_record(table.slice(at, ROWS)))
+    for at in range(0, count, rows):
+        producer.produce(source, arrow_record(table.slice(at, rows)))
         producer.poll(0)
     producer.flush(60)
     warm = sl.Engine(jumps)  # compiled functions are loaded before the clock runs
-    warm.push(table.slice(0, 20 * ROWS))
+    warm.push(table.slice(0, 20_000))
     consumed, direct = [], []
     for turn in range(TURNS):  # in turn, as a machine is not always as quick
         consumed.append(consume_seconds(brokers, source))
-        direct.append(direct_seconds(brokers, source, sink, f"{name}-{turn}", count // ROWS))
+        direct.append(direct_seconds(brokers, source, sink, f"{name}-{turn}", -(-count // rows)))
     consume_rate, direct_rate = count / min(consumed), count / min(direct)
     before = "" if wide else "narrow_"
     return {
@@ -255,32 +251,22 @@ def undisturbed(brokers: str) -> dict[str, list[Any]]:
     return dict(found)
 
 
+def run(brokers: str, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """All figures."""
+    figures: dict[str, Any] = {"events": options.events, "rows": options.rows}
+    for wide in (True, False) if options.events else ():
+        figures |= rates(brokers, options.events, options.rows, wide)
+    if options.kills:
+        figures |= killed(brokers, options.kills, folder)
+    return figures
+
+
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="slackline bench kafka", description=__doc__.split("\n")[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object only")
-    parser.add_argument("--events", type=int, default=4_000_000, help="positions in the topic")
-    parser.add_argument("--kills", type=int, default=20, help="how often the host is killed")
-    options = parser.parse_args(argv)
-    if (why := why_not()) is not None:
-        console.print(f"bench kafka: {why}")
-        return 1
-    with tempfile.TemporaryDirectory() as folder:
-        broker = LocalBroker(Path(folder) / "kafka")
-        broker.start()
-        try:
-            figures: dict[str, Any] = {"events": options.events}
-            for wide in (True, False) if options.events else ():
-                figures |= rates(broker.address, options.events, wide)
-            if options.kills:
-                figures |= killed(broker.address, options.kills, Path(folder))
-        finally:
-            broker.stop()
-    if options.json:
-        print(jsonlib.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:<14} {value}")
-    return 0
+    told = parser("kafka", __doc__)
+    told.add_argument("--events", type=int, default=4_000_000, help="positions in the topic")
+    told.add_argument("--rows", type=int, default=1000, help="positions in a record")
+    told.add_argument("--kills", type=int, default=20, help="how often the host is killed")
+    return brokered(told.parse_args(argv), run)
 
 
 if __name__ == "__main__":

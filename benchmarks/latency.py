@@ -25,7 +25,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -37,22 +36,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from rich.console import Console
 
 import slackline
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # the broker of the tests
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from tests.kafka.broker import CONNECTOR, LocalBroker, why_not  # noqa: E402
+from _brokered import brokered, console, parser
+from tests.kafka.broker import CONNECTOR
 
 VANS = 10
 #: Seconds of positions behind those that are measured, so that nothing of these waits any more.
 TAIL = 2.0
 #: Seconds that a way may take until the first answer, and until the last.
 PATIENCE = 120.0
-
-console = Console(stderr=True)
 
 
 class Measured(NamedTuple):
@@ -211,35 +207,7 @@ def micro_batches() -> Any:
     return host
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="slackline bench latency", description=__doc__.split("\n")[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object only")
-    parser.add_argument("--rate", type=int, default=1000, help="positions per second")
-    parser.add_argument("--warmup", type=float, default=10.0, help="seconds before those that are measured")
-    parser.add_argument("--seconds", type=float, default=60.0, help="seconds that are measured")
-    parser.add_argument("--commit", type=float, default=0.01, help="seconds between transactions")
-    parser.add_argument("--commits", type=float, nargs="*", default=[], help="intervals to compare, in seconds")
-    parser.add_argument("--only", choices=("direct", "detect"), help="leave out the other")
-    options = parser.parse_args(argv)
-    if (why := why_not()) is not None:
-        console.print(f"bench latency: {why}")
-        return 1
-    with tempfile.TemporaryDirectory() as folder:
-        broker = LocalBroker(Path(folder) / "kafka")
-        broker.start()
-        try:
-            figures = run(broker.address, options)
-        finally:
-            broker.stop()
-    if options.json:
-        print(jsonlib.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:<22} {value}")
-    return 0
-
-
-def run(brokers: str, options: argparse.Namespace) -> dict[str, Any]:
+def run(brokers: str, options: argparse.Namespace, _: Path) -> dict[str, Any]:
     """All figures."""
     times = (options.rate, options.warmup, options.seconds)
     figures: dict[str, Any] = {"rate": options.rate, "seconds": options.seconds, "commit": options.commit}
@@ -262,6 +230,17 @@ def run(brokers: str, options: argparse.Namespace) -> dict[str, Any]:
             for each in options.commits
         }
     return figures
+
+
+def main(argv: list[str] | None = None) -> int:
+    told = parser("latency", __doc__)
+    told.add_argument("--rate", type=int, default=1000, help="positions per second")
+    told.add_argument("--warmup", type=float, default=10.0, help="seconds before those that are measured")
+    told.add_argument("--seconds", type=float, default=60.0, help="seconds that are measured")
+    told.add_argument("--commit", type=float, default=0.01, help="seconds between transactions")
+    told.add_argument("--commits", type=float, nargs="*", default=[], help="intervals to compare, in seconds")
+    told.add_argument("--only", choices=("direct", "detect"), help="leave out the other")
+    return brokered(told.parse_args(argv), run)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from slackline.cli.settings import RunSettings
+from slackline.cli.settings import CHECKPOINT_EVERY, RunSettings
 from slackline.core.hierarchy import Hierarchy
 from slackline.hosts.sources import Source
 from slackline.hosts.targets import Target
@@ -12,33 +12,49 @@ from slackline.hosts.targets import Target
 WIDTH = 13
 
 
-def plan_text(settings: RunSettings, hierarchy: Hierarchy, sources: Sequence[Source], target: Target) -> str:
-    """The plan, a line for each thing."""
-    return "\n".join(_lines(settings, hierarchy, sources, target))
+#: What there is, and how it is.
+Pairs = Iterable[tuple[str, str]]
 
 
-def _lines(settings: RunSettings, hierarchy: Hierarchy, sources: Sequence[Source], target: Target) -> Iterator[str]:
-    yield _line("application", settings.app)
-    yield _line("sensor types", ", ".join(_typed(hierarchy, kind) for kind in hierarchy.sensor_types))
-    for level in sorted(set(hierarchy.levels.values())):
-        for name in [each for each in hierarchy.names if hierarchy.levels[each] == level]:
-            listens = ", ".join(sorted(hierarchy.listens[name]))
-            publishes = ", ".join(hierarchy.published(name)) or "nothing"
-            yield _line(f"level {level}", f"{name}: {listens} -> {publishes}")
-    for source in sources:
-        yield _line("from", f"{source.url} ({source.says})")
-    yield _line("to", f"{settings.to} ({target.says})")
-    engines = "one for all" if settings.key is None else f"one for each {settings.key}"
+def plan_text(settings: RunSettings, hierarchy: Hierarchy, key: str | None, places: Pairs, promises: Pairs) -> str:
+    """The plan, a line for each thing; ``places`` and ``promises`` are what differs from host to host."""
     options = ", ".join(f"{name}={value}" for name, value in sorted(settings.engine.items()))
-    yield _line("engines", f"{engines}, in {'Spark' if settings.on == 'spark' else 'this process'}")
-    yield _line("options", options or "policy=auto, late_target=0.001, and the other defaults")
-    if settings.on == "process":
-        yield _line("guarantee", guarantee(sources, target, settings.checkpoint_every))
-        yield _line("at a stop", f"what waits is {'kept' if at_stop_of(settings, target) == 'keep' else 'flushed'}")
-        if settings.metrics is not None:
-            yield _line("metrics", f"http://127.0.0.1:{settings.metrics}/metrics")
-    else:
-        yield _line("guarantee", "files are read whole; an output directory is written once, when all is done")
+    engines = "one for all" if key is None else f"one for each {key}"
+    lines = [
+        ("application", settings.app),
+        ("sensor types", ", ".join(_typed(hierarchy, kind) for kind in hierarchy.sensor_types)),
+        *_levels(hierarchy),
+        *places,
+        ("engines", f"{engines}, in {'Spark' if settings.on == 'spark' else 'this process'}"),
+        ("options", options or "policy=auto, late_target=0.001, and the other defaults"),
+        *promises,
+    ]
+    if settings.metrics is not None:
+        lines.append(("metrics", f"http://127.0.0.1:{settings.metrics}/metrics"))
+    return "\n".join(f"{what:<{WIDTH}} {text}" for what, text in lines)
+
+
+def _levels(hierarchy: Hierarchy) -> Iterator[tuple[str, str]]:
+    for name in sorted(hierarchy.names, key=hierarchy.levels.__getitem__):
+        listens = ", ".join(sorted(hierarchy.listens[name]))
+        publishes = ", ".join(hierarchy.published(name)) or "nothing"
+        yield f"level {hierarchy.levels[name]}", f"{name}: {listens} -> {publishes}"
+
+
+def places(settings: RunSettings, sources: Sequence[Source], target: Target) -> Iterator[tuple[str, str]]:
+    """From where to where."""
+    for source in sources:
+        yield "from", f"{source.url} ({source.says})"
+    yield "to", f"{settings.to} ({target.says})"
+
+
+def promises(settings: RunSettings, sources: Sequence[Source], target: Target) -> Iterator[tuple[str, str]]:
+    """What can be relied on."""
+    if settings.on == "spark":
+        yield "guarantee", "files are read whole; an output directory is written once, when all is done"
+        return
+    yield "guarantee", guarantee(sources, target, settings.checkpoint_every or CHECKPOINT_EVERY)
+    yield "at a stop", f"what waits is {'kept' if at_stop_of(settings, target) == 'keep' else 'flushed'}"
 
 
 def at_stop_of(settings: RunSettings, target: Target) -> str:
@@ -61,7 +77,3 @@ def guarantee(sources: Sequence[Source], target: Target, every: float) -> str:
 
 def _typed(hierarchy: Hierarchy, kind: str) -> str:
     return f"{kind} (clock)" if kind in hierarchy.clock else kind
-
-
-def _line(what: str, text: str) -> str:
-    return f"{what:<{WIDTH}} {text}"

@@ -8,7 +8,6 @@ import importlib
 import logging
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,8 +18,8 @@ from slackline.cli.failure import reports_errors
 from slackline.cli.hierarchies import load_application
 from slackline.cli.live import Status
 from slackline.cli.logs import LogForm, MetricsPort, say_on_stderr, served_metrics
-from slackline.cli.planned import at_stop_of, plan_text
-from slackline.cli.settings import RunSettings, settings_of
+from slackline.cli.planned import at_stop_of, places, plan_text, promises
+from slackline.cli.settings import CHECKPOINT_EVERY, RunSettings, settings_of
 from slackline.core.errors import ConfigError
 from slackline.core.extras import explain
 from slackline.core.hierarchy import Hierarchy
@@ -32,7 +31,7 @@ from slackline.hosts.targets import open_target
 from slackline.hosts.vitals import Vitals
 
 #: Schemes that bring a host of their own, since sources and sinks belong together there: the module whose
-#: ``run_application(settings, hierarchy, roles, watch, dry_run)`` runs everything.
+#: ``Application(settings, hierarchy, roles)`` has ``run(watch)``, and for the plan ``key``, ``places``, ``promises``.
 OWN_HOSTS = {"kafka": "slackline.hosts.kafka"}
 
 logger = logging.getLogger("slackline.run")
@@ -102,7 +101,11 @@ def run(
         ),
     ] = None,
     checkpoint_every: Annotated[
-        float | None, typer.Option(help="Seconds between checkpoints, with a folder; 1 unless given.", min=0.01)
+        float | None,
+        typer.Option(
+            help="Seconds between checkpoints, with a folder (1 unless given), or between snapshots, on Kafka (30).",
+            min=0.01,
+        ),
     ] = None,
     metrics: MetricsPort = None,
     log: Annotated[
@@ -150,8 +153,11 @@ def run(
         _check_spark(settings)
     if at_stop_of(settings, target) == "keep" and not target.keeps:
         raise ConfigError(f"--at-stop keep needs a folder to keep things in, and --to {settings.to} is none.")
+    if settings.checkpoint_every is not None and (not target.keeps or settings.on == "spark"):
+        raise ConfigError("--checkpoint-every is for a folder that a process writes to, and for Kafka.")
     if dry_run:
-        typer.echo(plan_text(settings, hierarchy, found, target))
+        parts = (settings, found, target)
+        typer.echo(plan_text(settings, hierarchy, settings.key, places(*parts), promises(*parts)))
         return
     say_on_stderr("slackline", settings.log)
     if settings.on == "spark":
@@ -164,7 +170,8 @@ def run(
         return
     with _watched(settings) as watch:
         _in_process(RunHost(
-            sites, found, target, roles, at_stop=at_stop_of(settings, target), every=settings.checkpoint_every,
+            sites, found, target, roles, at_stop=at_stop_of(settings, target),
+            every=settings.checkpoint_every or CHECKPOINT_EVERY,
             watch=watch,
         ))  # fmt: skip
 
@@ -228,16 +235,17 @@ def _check_spark(settings: RunSettings) -> None:
 
 def _run_elsewhere(scheme: str, settings: RunSettings, hierarchy: Hierarchy, roles: Roles, dry_run: bool) -> None:
     try:
-        runs: Callable[..., None] = importlib.import_module(OWN_HOSTS[scheme]).run_application
+        application: Any = importlib.import_module(OWN_HOSTS[scheme]).Application
     except ImportError as error:
         if (error.name or "").startswith(OWN_HOSTS[scheme]):
             raise ConfigError(
                 f"{scheme}:// addresses need {OWN_HOSTS[scheme]}, which is not in this release."
             ) from None
         raise explain(error, f"{scheme}://") from error
+    host = application(settings, hierarchy, roles)
     if dry_run:
-        runs(settings, hierarchy, roles, None, True)
+        typer.echo(plan_text(settings, hierarchy, host.key, host.places, host.promises))
         return
     say_on_stderr("slackline", settings.log)
     with _watched(settings) as watch:
-        runs(settings, hierarchy, roles, watch, False)
+        host.run(watch)

@@ -22,6 +22,9 @@ AT_STOP = ("flush", "keep")
 ON = ("process", "spark")
 DELIVERIES = ("exactly-once", "at-least-once")
 
+#: Seconds between checkpoints in a folder, unless given.
+CHECKPOINT_EVERY = 1.0
+
 #: Of each key of the file: what it must be, and how to say so.
 _TEXT = (lambda value: isinstance(value, str) and bool(value), "a text")
 _FLAG = (lambda value: isinstance(value, bool), "true or false")
@@ -77,7 +80,7 @@ class RunSettings:
     follow: bool = False
     on: str = "process"
     at_stop: str | None = None
-    checkpoint_every: float = 1.0
+    checkpoint_every: float | None = None
     metrics: int | None = None
     log: LogForm = "text"
     group: str | None = None

@@ -93,6 +93,11 @@ class Sites:
         """The keys that were heard of, awake or asleep."""
         return list(self._known)
 
+    @property
+    def waits(self) -> bool:
+        """Whether anything waits, for any key."""
+        return bool(self._waiting)
+
     # Arrivals.
 
     def push(

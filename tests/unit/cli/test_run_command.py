@@ -85,6 +85,28 @@ def test_a_plan_says_what_is_not_guaranteed(here: Path) -> None:
     assert "what came from - after the last one is lost by a crash" in done.stdout
 
 
+ON_KAFKA = """\
+application   vans.py
+sensor types  at (clock)
+level 1       Steps: at -> step
+from          kafka://127.0.0.1:1/in (json), group vans
+to            kafka://127.0.0.1:1/out, what is set aside to out-quarantine
+state         in the topic vans-state, a snapshot every 5 s
+engines       one for each van, in this process
+options       policy=auto, late_target=0.001, and the other defaults
+guarantee     exactly once, for those who read read_committed; a transaction every 0.01 s
+when idle     what waits is flushed after 30 s in which nothing came
+at a stop     what waits is flushed
+metrics       http://127.0.0.1:9400/metrics
+"""
+
+
+def test_a_plan_on_kafka_says_the_same_things(here: Path) -> None:
+    told = "vans.py --from kafka://127.0.0.1:1/in?key=van&idle=30 --to kafka://127.0.0.1:1/out --group vans --dry-run"
+    done = run(*told.split(), "--checkpoint-every", "5", "--at-stop", "flush", "--metrics", "9400")
+    assert (done.exit_code, done.stdout) == (0, ON_KAFKA), done.stderr
+
+
 def test_files_go_to_a_folder(here: Path) -> None:
     done = run("vans.py", "--from", "in.jsonl", "--to", "out", "--key", "van")
     assert done.exit_code == 0, done.stderr
@@ -96,6 +118,9 @@ def test_files_go_to_a_folder(here: Path) -> None:
     assert lines_of(here / "out" / "outputs.jsonl") == outputs
 
 
+KAFKA = "vans.py --group vans --from kafka://h:1/in"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -105,6 +130,10 @@ def test_files_go_to_a_folder(here: Path) -> None:
         ("vans.py --from in.txt --to -", "in.txt: there is no such file or folder"),
         ("vans.py --from notes.txt --to -", "cannot tell what notes.txt is"),
         ("vans.py --from kafka://127.0.0.1:1/t --to -", "on Kafka one topic is read and one is written"),
+        (f"{KAFKA}?state=./x --to kafka://h:1/out --at-stop flush", "--at-stop flush lets go what waits"),
+        (f"{KAFKA}?snapshot=3 --to kafka://h:1/out --checkpoint-every 5", "says ['snapshot'], which are given"),
+        (f"{KAFKA} --to kafka://h:1/out --follow", "--on spark and --follow are for files"),
+        ("vans.py --from in.jsonl --to - --checkpoint-every 5", "--checkpoint-every is for a folder"),
         ("vans.py --from in.jsonl --to ftp://x/y", "nothing here opens ftp:// addresses"),
         ("vans.py --from in.jsonl --to out.csv", "write results to a .jsonl file, or to a folder"),
         ("vans.py --from in.jsonl --to no/such/out.jsonl", "cannot write no/such/out.jsonl"),

@@ -7,14 +7,14 @@ without I/O; ``writing`` writes, ``snapshots`` and ``folder`` keep what engines 
 from slackline.core.extras import lazy
 
 _HOMES = {
+    "Application": "slackline.hosts.kafka.application",
     "BrokerError": "slackline.hosts.kafka.errors",
     "KafkaAddress": "slackline.hosts.kafka.address",
     "KafkaHost": "slackline.hosts.kafka.host",
     "KafkaNumbers": "slackline.hosts.kafka.host",
-    "Reading": "slackline.hosts.kafka.decoding",
+    "Reading": "slackline.hosts.kafka.reading",
     "ReplacedError": "slackline.hosts.kafka.errors",
-    "arrow_record": "slackline.hosts.kafka.decoding",
-    "run_application": "slackline.hosts.kafka.application",
+    "arrow_record": "slackline.hosts.kafka.tables",
 }
 __all__ = sorted(_HOMES)
 

@@ -16,20 +16,56 @@ from slackline.hosts.numbers import Figures, Numbers
 from slackline.hosts.roles import Roles
 from slackline.hosts.vitals import Pace, Vitals, Watcher
 
+#: Of the figures of several partitions: those that are added up, and those of which the largest counts.
+ADDED = ("keys", "arrivals", "outputs", "late", "buffered")
+LARGEST = ("wait_p50", "wait_p99", "K", "alpha")
 
-def run_application(settings: Any, hierarchy: Hierarchy, roles: Roles, watch: Watcher | None, dry_run: bool) -> None:
-    """Run what the command line says (:class:`~slackline.cli.settings.RunSettings`), or print what would be run."""
-    host = host_of(settings, hierarchy, roles)
-    if dry_run:
-        print("\n".join(f"{what:<13} {text}" for what, text in plan(host, settings)))
-        return
-    flush = settings.at_stop == "flush"
-    before = {number: signal.signal(number, lambda *_: host.stop(flush)) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        host.run(None if watch is None else watching(watch, roles.per_second))
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+
+class Application:
+    """What the command line asks for (:class:`~slackline.cli.settings.RunSettings`), between two topics."""
+
+    def __init__(self, settings: Any, hierarchy: Hierarchy, roles: Roles) -> None:
+        self.host = host_of(settings, hierarchy, roles)
+        self._per_second = roles.per_second
+        self._flush = settings.at_stop == "flush"
+        if self._flush:
+            self.host.settings.check_flush("--at-stop flush")
+
+    def run(self, watch: Watcher) -> None:
+        """Until a signal says stop."""
+        host, flush, numbers = self.host, self._flush, (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, lambda *_: host.stop(flush)) for number in numbers}
+        try:
+            host.run(watching(watch, self._per_second))
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @property
+    def key(self) -> str | None:
+        """The field whose every value has an engine of its own."""
+        return self.host.settings.reading.key
+
+    @property
+    def places(self) -> Iterator[tuple[str, str]]:
+        """From where to where."""
+        ours = self.host.settings
+        yield "from", f"{ours.source} ({ours.reading.format}), group {ours.group}"
+        yield "to", f"{ours.sink}, what is set aside to {ours.quarantine_topic}"
+        where = ours.state_folder or f"the topic {ours.state_topic}"
+        yield "state", f"in {where}, a snapshot every {ours.snapshot:g} s"
+
+    @property
+    def promises(self) -> Iterator[tuple[str, str]]:
+        """What can be relied on."""
+        ours = self.host.settings
+        if ours.is_exact:
+            yield "guarantee", f"exactly once, for those who read read_committed; a transaction every {ours.commit:g} s"
+        else:
+            yield "guarantee", "at least once: after a crash some outputs come again, with the same header id"
+        if ours.idle is not None:
+            yield "when idle", f"what waits is flushed after {ours.idle:g} s in which nothing came"
+        yield "at a stop", f"what waits is {'flushed' if self._flush else 'kept'}"
 
 
 def host_of(settings: Any, hierarchy: Hierarchy, roles: Roles) -> KafkaHost:
@@ -46,27 +82,8 @@ def host_of(settings: Any, hierarchy: Hierarchy, roles: Roles) -> KafkaHost:
     given = {name: value for name, value in fields.items() if value is not None and value != standard.get(name)}
     return KafkaHost(
         hierarchy, settings.sources[0], settings.to, options=settings.engine, key=roles.key, group=settings.group,
-        delivery=settings.delivery, **given,
+        delivery=settings.delivery, snapshot=settings.checkpoint_every, **given,
     )  # fmt: skip
-
-
-def plan(host: KafkaHost, settings: Any) -> Iterator[tuple[str, str]]:
-    """What would be run, with its guarantee."""
-    ours, reading = host.settings, host.settings.reading
-    yield "application", settings.app
-    yield "sensor types", ", ".join(host.hierarchy.sensor_types)
-    for name in host.hierarchy.names:
-        listens, publishes = sorted(host.hierarchy.listens[name]), host.hierarchy.published(name)
-        yield f"level {host.hierarchy.levels[name]}", f"{name}: {', '.join(listens)} -> {', '.join(publishes)}"
-    yield "from", f"{ours.source} ({reading.format}), group {ours.group}"
-    yield "to", f"{ours.sink}, what is set aside to {ours.quarantine_topic}"
-    yield "engines", "one for all" if reading.key is None else f"one for each {reading.key}"
-    where = ours.state_folder or f"the topic {ours.state_topic}"
-    yield "state", f"in {where}, a snapshot every {ours.snapshot:g} s"
-    if ours.is_exact:
-        yield "guarantee", f"exactly once, for those who read read_committed; a transaction every {ours.commit:g} s"
-    else:
-        yield "guarantee", "at least once: after a crash some outputs come again, with the same header id"
 
 
 def watching(watch: Watcher, per_second: int) -> Any:
@@ -98,27 +115,19 @@ def merged(each: Iterable[Numbers]) -> Numbers:
     for part in parts:
         for name, one in part.detectors.items():
             so_far = detectors.get(name, Figures())
-            alphas = [alpha for alpha in (so_far.alpha, one.alpha) if alpha is not None]
             detectors[name] = Figures(
                 so_far.delivered + one.delivered, so_far.late + one.late, so_far.buffered + one.buffered,
-                max(so_far.K, one.K), max(alphas, default=None),
+                max(so_far.K, one.K), _largest((so_far.alpha, one.alpha)),
             )  # fmt: skip
     return replace(
         parts[0],
-        keys=sum(part.keys for part in parts),
-        arrivals=sum(part.arrivals for part in parts),
-        outputs=sum(part.outputs for part in parts),
-        late=sum(part.late for part in parts),
+        **{name: sum(getattr(part, name) for part in parts) for name in ADDED},
+        **{name: _largest(getattr(part, name) for part in parts) for name in LARGEST},
         late_share=max((one.late_share for one in detectors.values()), default=0.0),
-        wait_p50=_largest(part.wait_p50 for part in parts),
-        wait_p99=_largest(part.wait_p99 for part in parts),
-        K=max(part.K for part in parts),
-        alpha=_largest(part.alpha for part in parts),
-        buffered=sum(part.buffered for part in parts),
         quarantined=dict(reasons),
         detectors=detectors,
     )
 
 
-def _largest(values: Iterable[float | None]) -> float | None:
+def _largest(values: Iterable[float | None]) -> Any:
     return max((value for value in values if value is not None), default=None)

@@ -74,6 +74,6 @@ class Brokers:
         return {**settings, "error_cb": self.heard, "logger": _quiet}
 
 
-#: What librdkafka itself says is for those who look for it.
+#: What librdkafka itself says is for those who look for it: of a broker that is away, some twenty lines a second.
 _quiet = logging.getLogger("slackline.kafka.librdkafka")
-_quiet.setLevel(logging.ERROR)
+_quiet.setLevel(logging.CRITICAL)

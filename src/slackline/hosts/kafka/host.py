@@ -70,6 +70,8 @@ class KafkaHost:
                    come again, with the same header ``id``.
     ``commit``     seconds between two transactions: the less, the lower the latency and the higher the load.
     ``snapshot``   seconds between two snapshots: the more, the longer a restart takes.
+    ``idle``       after so many seconds without records in a partition what waits there goes on, as at the end of a
+                   stream, with ``flushed`` set to ``"idle"``; unless given, it waits for what comes.
     ``state``      where snapshots go: a topic, or a folder if there is a slash in it; unless given the topic
                    ``GROUP-state``, which is made.
     ``quarantine`` the topic for what is late or cannot be taken, with the reason; unless given ``SINK-quarantine``,
@@ -111,6 +113,8 @@ class KafkaHost:
         """Let :meth:`run` return, once all is committed. What waits in engines waits there until the next start, or
         goes on now if it is to be flushed. May be called from another thread, and from a signal's handler.
         """
+        if flush:
+            self.settings.check_flush("flush")
         self._flush = flush
         self._stop.set()
 

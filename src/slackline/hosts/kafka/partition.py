@@ -11,17 +11,17 @@ import pyarrow.compute as pc
 from slackline.core.errors import SchemaError
 from slackline.core.hierarchy import Hierarchy
 from slackline.engine import Engine
-from slackline.hosts.kafka.decoding import Arrived, BadMessage, Decoder, Message
+from slackline.hosts.kafka.decoding import Decoder
+from slackline.hosts.kafka.reading import Arrived, BadMessage, Message
 from slackline.hosts.kafka.records import Record, Recorder
 from slackline.hosts.kafka.snapshots import PartitionSnapshot
+from slackline.hosts.kafka.tables import KNOWN
 from slackline.hosts.sites import Sites
 
 #: Why a table is set aside as a whole.
 WRONG_SCHEMA = "wrong schema"
 #: Bytes of records that are decoded together, about.
 PUSH_BYTES = 16_000_000
-#: So many schemas are remembered.
-KNOWN = 1024
 
 
 class InputPartition:
@@ -62,6 +62,11 @@ class InputPartition:
         if parts is not None:
             sites.load(parts[0])
             recorder.changes.update(parts[1])
+
+    @property
+    def waits(self) -> bool:
+        """Whether anything waits in engines that are not catching up."""
+        return self.sites.waits and not self.is_catching_up
 
     @property
     def is_catching_up(self) -> bool:

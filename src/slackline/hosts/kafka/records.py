@@ -1,8 +1,9 @@
 """What engines give out, as records: found events, and what was set aside.
 
-The value of a found event is JSON: ``key, op, id, type, ts, detected_at, detector, final, payload``. The same events of
-a partition give the same records, byte by byte, however often they are read; the header ``id`` tells records apart, so
-that those who may get one twice can drop the second.
+The value of a found event is JSON: ``key, op, id, type, ts, detected_at, detector, final, payload``, and ``flushed``
+with the reason if it was let go before its time. The same events of a partition give the same records, byte by byte,
+however often they are read; the header ``id`` tells records apart, so that those who may get one twice can drop the
+second.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from typing import Any, NamedTuple
 from slackline.core.event import Event
 from slackline.core.outcome import Late, Output, Quarantined
 from slackline.core.payload import to_json
-from slackline.hosts.kafka.decoding import UNDECODABLE, BadMessage
+from slackline.hosts.kafka.reading import BadMessage
+
+#: Why a record is set aside, fit for counting.
+UNDECODABLE = "undecodable"
 
 Headers = list[tuple[str, str | bytes | None]]
 
@@ -56,10 +60,11 @@ class Recorder:
     def _output(self, key: Any, output: Output) -> Record:
         event = output.event
         name = self._name(key, output.id)
+        flushed = "" if output.flushed is None else f'"flushed":{_text(output.flushed)},'
         value = (
             f'{{"key":{_text(key)},"op":"{output.op}","id":{_text(name)},"type":{_text(event.type)},"ts":{event.ts},'
             f'"detected_at":{output.detected_at},"detector":{_text(output.detector)},'
-            f'"final":{"true" if output.final else "false"},"payload":{to_json(event.payload, event.type)}}}'
+            f'"final":{"true" if output.final else "false"},{flushed}"payload":{to_json(event.payload, event.type)}}}'
         )
         if self._counted:
             count = self.changes[key] = self.changes.get(key, 0) + 1

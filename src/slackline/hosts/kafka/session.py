@@ -14,13 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from slackline.core.errors import StateError
 from slackline.hosts.kafka.brokers import Brokers, StoppedError
-from slackline.hosts.kafka.decoding import Message
 from slackline.hosts.kafka.errors import AWAY, REGROUPED, BrokerError, ReplacedError
 from slackline.hosts.kafka.partition import InputPartition
+from slackline.hosts.kafka.reading import Message
 from slackline.hosts.kafka.settings import KafkaSettings
 from slackline.hosts.kafka.snapshots import PartitionSnapshot, Snapshots
 from slackline.hosts.kafka.work import ExactWork, PartitionWork, PlainWork
@@ -32,6 +32,8 @@ logger = logging.getLogger("slackline.kafka")
 MOST = 5_000
 #: Seconds to wait for records while nothing is to be written, and while something is.
 LONG, SHORT = 0.1, 0.002
+#: Seconds that a broker may take to say whether there are more records, and before it is asked once more.
+ASKING, AGAIN = 0.5, 1.0
 
 #: Makes a partition's machine: its number, where it begins, and what was committed.
 Make = Callable[[int, PartitionSnapshot, int], InputPartition]
@@ -68,6 +70,8 @@ class GroupSession:
             self._read()
             now = time.monotonic()
             for work in self.works.values():
+                if self._is_idle(work, now):
+                    work.flush("idle")
                 work.step(now)
             tick()
         for number in list(self.works):
@@ -119,6 +123,23 @@ class GroupSession:
             if number in self.works:
                 self._brokers.found()
                 self.works[number].machine.take(messages)
+                self.works[number].heard = time.monotonic()
+
+    def _is_idle(self, work: PartitionWork, now: float) -> bool:
+        """Whether something waits though nothing came for long. To be sure that nothing did, the broker is asked:
+        silence of one that is away proves nothing, nor that of a topic whose records are still on their way.
+        """
+        idle = self.settings.idle
+        if idle is None or now - work.heard < idle or not work.machine.waits:
+            return False
+        work.heard = now - idle + AGAIN  # if it is not idle, look again then
+        place = TopicPartition(self.settings.source.topic, work.number)
+        bounds: Any = self._consumer.get_watermark_offsets
+        try:
+            there, seen = bounds(place, timeout=ASKING), bounds(place, cached=True)
+        except KafkaException:
+            return False
+        return bool(there and seen and there[1] == seen[1])
 
     def _heard(self, error: KafkaError, message: confluent_kafka.Message) -> None:
         if error.code() in _GONE:

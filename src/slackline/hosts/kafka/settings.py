@@ -10,7 +10,7 @@ from typing import Any
 from slackline.core import check
 from slackline.core.errors import ConfigError
 from slackline.hosts.kafka.address import KafkaAddress, check_topic, client_properties
-from slackline.hosts.kafka.decoding import Reading
+from slackline.hosts.kafka.reading import Reading
 
 DELIVERIES = ("exactly-once", "at-least-once")
 STARTS = ("earliest", "latest")
@@ -40,6 +40,7 @@ class KafkaSettings:
     start: str = "earliest"
     commit: float = 0.01
     snapshot: float = 30.0
+    idle: float | None = None
     state: str = ""
     quarantine: str = ""
     client: Mapping[str, str] = field(default_factory=dict)
@@ -50,6 +51,9 @@ class KafkaSettings:
         check.one_of("start", self.start, STARTS)
         check.number("commit", self.commit, 0)
         check.number("snapshot", self.snapshot, 0)
+        if self.idle is not None:
+            check.positive("idle", self.idle)
+            self.check_flush(f"idle={self.idle:g}")
         if self.state_folder is None:
             check_topic(self.state_topic)
         check_topic(self.quarantine_topic)
@@ -68,7 +72,7 @@ class KafkaSettings:
         source = source if isinstance(source, KafkaAddress) else KafkaAddress.of(source)
         sink = sink if isinstance(sink, KafkaAddress) else KafkaAddress.of(sink)
         reading = {each.name for each in fields(Reading)}
-        ours = {"group", "start", "config", "delivery", "commit", "snapshot", "state"}
+        ours = {"group", "start", "config", "delivery", "commit", "snapshot", "idle", "state"}
         may_say = {"--from": (source, reading | ours), "--to": (sink, {"quarantine"})}
         for where, (address, known) in may_say.items():
             unknown = sorted(set(address.options) - known)
@@ -79,7 +83,7 @@ class KafkaSettings:
                 raise ConfigError(f"{where} {address} says {twice}, which are given otherwise, too; say it once.")
         values = {name: value for name, value in given.items() if value is not None}
         values |= {**source.options, **sink.options}
-        for name in ("commit", "snapshot"):
+        for name in ("commit", "snapshot", "idle"):
             if isinstance(values.get(name), str):
                 values[name] = _seconds(name, values[name])
         unknown = sorted(set(values) - reading - {each.name for each in fields(cls)} - {"config"})
@@ -98,6 +102,19 @@ class KafkaSettings:
     def is_exact(self) -> bool:
         """Whether outputs, offsets and states are committed together."""
         return self.delivery == "exactly-once"
+
+    def check_flush(self, what: str) -> None:
+        """Refuse to let go what waits, where a restart might not know of it.
+
+        What is flushed is not in the input: only the snapshot after it says that it went. One in a topic is in the same
+        transaction; a file is written after it, and whoever is killed in between would let the same go again.
+        """
+        if self.is_exact and self.state_folder is not None:
+            raise ConfigError(
+                f"{what} lets go what waits, which can be done exactly once only with the state in a topic, as that is "
+                f"written in the same transaction; here it is in the folder {self.state!r}. Give a topic (state=NAME), "
+                f"or delivery='at-least-once'."
+            )
 
     @property
     def quarantine_topic(self) -> str:

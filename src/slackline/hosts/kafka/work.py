@@ -22,22 +22,28 @@ from slackline.hosts.kafka.snapshots import PartitionSnapshot, Snapshots
 from slackline.hosts.kafka.writing import Metadata, Plain, Transactions
 
 #: Seconds after which an offset is committed though nothing came out.
-IDLE = 1.0
+QUIET = 1.0
+#: Nothing is read while a snapshot is made, so at most this part of the time goes into those of a partition: where
+#: there is much to save, they are further apart than asked for.
+SHARE = 0.05
 #: So many records wait to be written before reading waits for them.
 MOST_PENDING = 100_000
 
 
 class LastSnapshot(NamedTuple):
-    """The last snapshot: its size, when it was made, in seconds of :func:`time.monotonic`, and its offset."""
+    """The last snapshot: its size, when it was made, in seconds of :func:`time.monotonic`, its offset, and how long it
+    took.
+    """
 
     size: int
     at: float
     offset: int
+    took: float = 0.0
 
     @classmethod
-    def of(cls, snapshot: PartitionSnapshot, at: float) -> LastSnapshot:
+    def of(cls, snapshot: PartitionSnapshot, at: float, took: float = 0.0) -> LastSnapshot:
         """A snapshot that is made, or loaded, at this time."""
-        return cls(len(snapshot.state or b""), at, snapshot.offset)
+        return cls(len(snapshot.state or b""), at, snapshot.offset, took)
 
 
 class PartitionWork(ABC):
@@ -49,6 +55,8 @@ class PartitionWork(ABC):
         now = time.monotonic()
         self.machine = machine
         self.kept = LastSnapshot.of(beginning, now)
+        #: When records came last, in seconds of :func:`time.monotonic`.
+        self.heard = now
         #: Transactions or commits of offsets so far.
         self.commits = 0
         self._snapshots = snapshots
@@ -66,12 +74,27 @@ class PartitionWork(ABC):
         """Write and commit what is due."""
 
     @abstractmethod
+    def flush(self, reason: str) -> None:
+        """Let go what waits. It is not in the input that it went: it is committed with a snapshot that knows it."""
+
+    @abstractmethod
     def finish(self, flush: bool) -> None:
         """The last step: commit all, with a snapshot. ``flush``: what waits goes on before."""
 
     @abstractmethod
     def drop(self) -> None:
         """The partition is somebody else's: leave everything as it is."""
+
+    def _snapshot_is_due(self, now: float) -> bool:
+        wait = max(self._settings.snapshot, self.kept.took / SHARE)
+        return self.machine.offset > self.kept.offset and now - self.kept.at >= wait
+
+    def _snapshot(self) -> PartitionSnapshot:
+        """What the engines are now."""
+        start = time.monotonic()
+        snapshot = self.machine.snapshot()
+        self.kept = LastSnapshot.of(snapshot, start, time.monotonic() - start)
+        return snapshot
 
     def _place(self, offset: int) -> TopicPartition:
         return TopicPartition(self._settings.source.topic, self.number, offset)
@@ -101,18 +124,14 @@ class ExactWork(PartitionWork):
         if self.machine.pending:
             self._since = now if self._since is None else self._since
         is_due = self._since is not None and now - max(self._since, self._last) >= self._settings.commit
-        moved = self.machine.offset > self._offset
-        if moved and (now - self._last >= IDLE or now - self.kept.at >= self._settings.snapshot):
-            is_due = True
-        if is_due:
-            self._begin(now, moved and now - self.kept.at >= self._settings.snapshot)
+        with_snapshot = self._snapshot_is_due(now)
+        if is_due or with_snapshot or (self.machine.offset > self._offset and now - self._last >= QUIET):
+            self._begin(with_snapshot)
 
-    def _begin(self, now: float, with_snapshot: bool) -> None:
+    def _begin(self, with_snapshot: bool) -> None:
         machine = self.machine
         records, machine.pending = machine.pending, []
-        snapshot = machine.snapshot() if with_snapshot else None
-        if snapshot is not None:
-            self.kept = LastSnapshot.of(snapshot, now)
+        snapshot = self._snapshot() if with_snapshot else None
         self._offset, self._since = machine.offset, None
         self._under_way = self._threads.submit(self._carry_out, records, machine.offset, snapshot)
 
@@ -131,14 +150,19 @@ class ExactWork(PartitionWork):
             self.commits += 1
             self._last = time.monotonic()
 
+    def flush(self, reason: str) -> None:
+        self._wait()
+        self.machine.flush(reason)
+        self._begin(True)
+
     def finish(self, flush: bool) -> None:
         self._wait()
         if not self.machine.is_catching_up:
             if flush:
-                self.machine.flush("stop")
-            if self.machine.pending or self.machine.offset > self.kept.offset or flush:
-                self._begin(time.monotonic(), True)
-                self._wait()
+                self.flush("stop")
+            elif self.machine.pending or self.machine.offset > self.kept.offset:
+                self._begin(True)
+            self._wait()
         self._transactions.close()
 
     def drop(self) -> None:
@@ -158,24 +182,28 @@ class PlainWork(PartitionWork):
 
     def step(self, now: float) -> None:
         machine = self.machine
-        if machine.pending:
-            records, machine.pending = machine.pending, []
-            self._plain.write(records)
+        self._write()
         if machine.is_catching_up or machine.offset <= self._offset:
             return
-        if now - self.kept.at >= self._settings.snapshot:
+        if self._snapshot_is_due(now):
             self._commit(now, wait=False, with_snapshot=True)
-        elif now - self._last >= IDLE and (self._plain.is_settled or now - self._last >= 5 * IDLE):
+        elif now - self._last >= QUIET and (self._plain.is_settled or now - self._last >= 5 * QUIET):
             self._commit(now, wait=False, with_snapshot=False)
+
+    def _write(self) -> int:
+        """Write what came out; how much that was."""
+        records, self.machine.pending = self.machine.pending, []
+        if records:
+            self._plain.write(records)
+        return len(records)
 
     def _commit(self, now: float, wait: bool, with_snapshot: bool) -> None:
         self._plain.settle()
         if with_snapshot:
-            snapshot = self.machine.snapshot()
+            snapshot = self._snapshot()
             self._plain.write(self._snapshots.records(self.number, snapshot))
             self._plain.settle()
             self._snapshots.keep(self.number, snapshot)
-            self.kept = LastSnapshot.of(snapshot, now)
         place = self._place(self.machine.offset)
         try:
             self._commit_offsets(offsets=[place], asynchronous=not wait)
@@ -184,15 +212,17 @@ class PlainWork(PartitionWork):
         self.commits += 1
         self._offset, self._last = self.machine.offset, now
 
+    def flush(self, reason: str) -> None:
+        self.machine.flush(reason)
+        self._write()
+        self._commit(time.monotonic(), wait=True, with_snapshot=True)
+
     def finish(self, flush: bool) -> None:
-        machine = self.machine
-        if machine.is_catching_up:
+        if self.machine.is_catching_up:
             return
         if flush:
-            machine.flush("stop")
-        records, machine.pending = machine.pending, []
-        self._plain.write(records)
-        if machine.offset > self.kept.offset or records or flush:
+            self.flush("stop")
+        elif self._write() or self.machine.offset > self.kept.offset:
             self._commit(time.monotonic(), wait=True, with_snapshot=True)
 
     def drop(self) -> None:

@@ -76,7 +76,11 @@ class Transactions:
                     raise ReplacedError(_replaced(self.where, error)) from raised
                 if is_over:
                     raise BrokerError(f"writing to {self.where}: {error.str()}.{_remedy(error)}") from raised
-                logger.info("%s: a transaction is begun anew: %s", self.where, error.str())
+                is_usual = error.code() in REGROUPED
+                logger.log(
+                    logging.INFO if is_usual else logging.WARNING,
+                    "%s: a transaction is begun anew: %s.%s", self.where, error.str(), _remedy(error),
+                )  # fmt: skip
                 self._pause()
             else:
                 self.count += 1
@@ -157,6 +161,8 @@ def _remedy(error: KafkaError) -> str:
         )
     if error.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED):
         return " Let the application write to its topics, and use transactional ids that begin with its group."
+    if error.code() == KafkaError.KAFKA_STORAGE_ERROR:
+        return " Is the disk of a broker full? What was not committed is read again when this is started again."
     return ""
 
 

@@ -11,7 +11,9 @@ import pytest
 
 from slackline import Event
 from slackline.core.errors import ConfigError
-from slackline.hosts.kafka.decoding import Decoder, Message, Reading, arrow_record
+from slackline.hosts.kafka.decoding import Decoder
+from slackline.hosts.kafka.reading import Message, Reading
+from slackline.hosts.kafka.tables import arrow_record
 
 SCHEMA = {
     "type": "record", "name": "Reading",

@@ -77,6 +77,27 @@ def test_a_host_that_is_stopped_and_started_finds_what_one_life_would_have(
     assert (told[-1].snapshot_bytes > 0) == (lives > 1)  # made at the end of each life
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+def test_what_waits_goes_on_when_nothing_has_come_for_so_long(cluster: tuple[str, Producer], delivery: str) -> None:
+    address, producer = cluster
+    for topic in ("out", "out-quarantine", "app-state"):
+        producer.produce(topic, b"made")
+    rows = readings(300)
+    send(producer, rows)
+    source = f"kafka://{address}/in?key=van&idle=0.3"
+    host = KafkaHost(hierarchy, source, f"kafka://{address}/out", group="app", delivery=delivery)
+    thread = threading.Thread(target=host.run)
+    thread.start()
+    try:
+        wait_for(lambda: sum(record["type"] == "sum" for record in found(address)) >= 300, "a sum for each reading")
+    finally:
+        host.stop()
+        thread.join(30)
+    assert {record.get("flushed") for record in found(address)} == {None, "idle"}
+    assert by_key([record for record in found(address) if "flushed" not in record]) == undisturbed(rows)
+
+
 def test_a_topic_that_is_not_there_is_named(cluster: tuple[str, Producer]) -> None:
     address, producer = cluster
     producer.produce("out", b"made")
@@ -91,8 +112,9 @@ def test_nobody_at_all_is_waited_for_until_somebody_says_stop(caplog: pytest.Log
     thread = threading.Thread(target=host.run)
     thread.start()
     wait_for(lambda: "no broker answers at 127.0.0.1:1" in caplog.text, "a word")
-    time.sleep(0.1)
+    time.sleep(1)
     assert thread.is_alive() and host.numbers().brokers_away
+    assert len(caplog.records) == 1  # once is enough
     host.stop()
     thread.join(30)
     assert not thread.is_alive()

@@ -9,10 +9,12 @@ from tests.kafka.app import Peaks, Sums, hierarchy
 from tests.kafka.world import readings
 
 from slackline import EventType, Hierarchy, Speculation
-from slackline.hosts.kafka.decoding import Decoder, Message, Reading, arrow_record
+from slackline.hosts.kafka.decoding import Decoder
 from slackline.hosts.kafka.partition import InputPartition
+from slackline.hosts.kafka.reading import Message, Reading
 from slackline.hosts.kafka.records import Record, Recorder
 from slackline.hosts.kafka.snapshots import PartitionSnapshot
+from slackline.hosts.kafka.tables import arrow_record
 from slackline.hosts.sites import Sites
 
 

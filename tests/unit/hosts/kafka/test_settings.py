@@ -20,7 +20,7 @@ def settings(source: str = SOURCE, sink: str = SINK, **given: Any) -> KafkaSetti
 def test_an_address_may_say_what_an_option_would() -> None:
     assert settings(f"{SOURCE}?key=van&format=arrow") == settings(key="van", format="arrow")
     assert settings(sink=f"{SINK}?quarantine=bad").quarantine_topic == "bad"
-    assert settings(f"{SOURCE}?commit=0.5&state=kept") == settings(commit=0.5, state="kept")
+    assert settings(f"{SOURCE}?commit=0.5&state=kept&idle=30") == settings(commit=0.5, state="kept", idle=30)
     assert KafkaSettings.of(f"{SOURCE}?group=app", SINK) == settings()
 
 
@@ -40,6 +40,8 @@ def test_topics_of_its_own_are_named_after_the_application() -> None:
         ({"start": "now"}, "start='now'"),
         ({"commit": -1}, "commit=-1"),
         ({"snapshot": "often"}, "snapshot=often"),
+        ({"idle": 0}, "idle=0"),
+        ({"idle": 30, "state": "./states"}, "exactly once only with the state in a topic"),
         ({"source": f"{SOURCE}?commit=soon"}, "a number of seconds"),
         ({"format": "xml"}, "format='xml'"),
         ({"format": "avro"}, "Avro needs a schema"),
@@ -55,6 +57,14 @@ def test_topics_of_its_own_are_named_after_the_application() -> None:
 def test_what_cannot_work_is_refused_with_the_reason(given: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         settings(**given)
+
+
+def test_what_waits_is_not_let_go_where_a_restart_might_do_it_again() -> None:
+    folder = {"group": "app", "state": "./states"}
+    with pytest.raises(ConfigError, match="flush lets go what waits"):
+        KafkaHost(hierarchy, SOURCE, SINK, **folder).stop(flush=True)
+    KafkaHost(hierarchy, SOURCE, SINK, **folder).stop()
+    KafkaHost(hierarchy, SOURCE, SINK, **folder, delivery="at-least-once", idle=30).stop(flush=True)
 
 
 def test_a_host_needs_a_group() -> None:
