@@ -13,11 +13,16 @@ WIDTH = 13
 
 
 def plan_text(settings: RunSettings, hierarchy: Hierarchy, sources: Sequence[Source], target: Target) -> str:
-    """The plan, a line for each thing."""
-    return "\n".join(_lines(settings, hierarchy, sources, target))
+    """The plan of a run in this process, a line for each thing."""
+    promise, at_stop = guarantee(sources, target, settings.checkpoint_every), at_stop_of(settings, target)
+    read = [f"{source.url} ({source.says})" for source in sources]
+    return "\n".join(plan_lines(settings, hierarchy, read, f"{settings.to} ({target.says})", promise, at_stop))
 
 
-def _lines(settings: RunSettings, hierarchy: Hierarchy, sources: Sequence[Source], target: Target) -> Iterator[str]:
+def plan_lines(
+    settings: RunSettings, hierarchy: Hierarchy, sources: Sequence[str], to: str, promise: str, at_stop: str | None
+) -> Iterator[str]:
+    """The plan of any run, a line for each thing; what only ends by itself has no ``at_stop``."""
     yield _line("application", settings.app)
     yield _line("sensor types", ", ".join(_typed(hierarchy, kind) for kind in hierarchy.sensor_types))
     for level in sorted(set(hierarchy.levels.values())):
@@ -26,19 +31,17 @@ def _lines(settings: RunSettings, hierarchy: Hierarchy, sources: Sequence[Source
             publishes = ", ".join(hierarchy.published(name)) or "nothing"
             yield _line(f"level {level}", f"{name}: {listens} -> {publishes}")
     for source in sources:
-        yield _line("from", f"{source.url} ({source.says})")
-    yield _line("to", f"{settings.to} ({target.says})")
+        yield _line("from", source)
+    yield _line("to", to)
     engines = "one for all" if settings.key is None else f"one for each {settings.key}"
     options = ", ".join(f"{name}={value}" for name, value in sorted(settings.engine.items()))
     yield _line("engines", f"{engines}, in {'Spark' if settings.on == 'spark' else 'this process'}")
     yield _line("options", options or "policy=auto, late_target=0.001, and the other defaults")
-    if settings.on == "process":
-        yield _line("guarantee", guarantee(sources, target, settings.checkpoint_every))
-        yield _line("at a stop", f"what waits is {'kept' if at_stop_of(settings, target) == 'keep' else 'flushed'}")
-        if settings.metrics is not None:
-            yield _line("metrics", f"http://127.0.0.1:{settings.metrics}/metrics")
-    else:
-        yield _line("guarantee", "files are read whole; an output directory is written once, when all is done")
+    yield _line("guarantee", promise)
+    if at_stop is not None:
+        yield _line("at a stop", f"what waits is {'kept' if at_stop == 'keep' else 'flushed'}")
+    if settings.metrics is not None:
+        yield _line("metrics", f"http://127.0.0.1:{settings.metrics}/metrics")
 
 
 def at_stop_of(settings: RunSettings, target: Target) -> str:
