@@ -236,8 +236,9 @@ class SiteProcessor(GroupProcessor):
         self._states.updateValue((name,), saved)
         if stats is not None:
             size = len(saved[0] or b"")
-            tally.rows(len(table), site.keys_of(table))
-            tally.figures(site.figures(stats), size)
+            if self._recipe.metrics:
+                tally.rows(len(table), site.keys_of(table))
+                tally.figures(site.figures(stats), size)
             if self._recipe.stats:
                 stats["site"] |= {"busy": busy, "state_bytes": size}
                 out.stats(stats, site.rows)
