@@ -1,4 +1,4 @@
-"""``slackline run APP``: a hierarchy at work, from files, HTTP or MQTT to files, HTTP or MQTT."""
+"""``slackline run APP``: a hierarchy at work, from files, HTTP or MQTT to files, HTTP or MQTT; or on Kafka or Spark."""
 
 from __future__ import annotations
 

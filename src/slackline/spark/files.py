@@ -21,6 +21,10 @@ _FORMATS = {".csv": "csv", ".jsonl": "json", ".ndjson": "json", ".jsonlines": "j
 _CHECKPOINT, _READING = "_checkpoint", "_reading.json"
 
 
+#: Files of one micro-batch: what it reads of a key is in memory at once.
+_MOST_FILES = 100
+
+
 def run_files(
     spark: SparkSession, hierarchy: Hierarchy, path: Path, to: Path, roles: ColumnRoles, options: Mapping[str, Any]
 ) -> dict[str, int]:
@@ -49,7 +53,7 @@ def follow_files(
     The columns are those of the files that are there at the first start; a restart reads as before.
     """
     format, schema = _reading(spark, folder, to)
-    df = spark.readStream.schema(schema).load(str(folder), format=format, header=True)
+    df = spark.readStream.schema(schema).load(str(folder), format=format, header=True, maxFilesPerTrigger=_MOST_FILES)
     found = detected(df, hierarchy, roles, options)
     writer = found.writeStream.partitionBy("kind").format("json").option("path", str(to))
     writer = writer.option("checkpointLocation", str(to / _CHECKPOINT))

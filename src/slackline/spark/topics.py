@@ -16,6 +16,10 @@ from slackline.spark.application import ColumnRoles, detected
 from slackline.spark.kafka import ARRIVED, RECORD_KEY, found_records, read_topic
 
 
+#: Records of one micro-batch: what it reads of a key is in memory at once.
+MOST_RECORDS = 1_000_000
+
+
 @dataclass(frozen=True, slots=True)
 class Topics:
     """From where to where.
@@ -45,7 +49,7 @@ def run_topics(
     client = {f"kafka.{name}": value for name, value in topics.client.items()}
     events = read_topic(
         spark, topics.brokers, topics.source, topics.schema, format=topics.format, start=topics.start,
-        options={"groupIdPrefix": topics.group, **client},
+        options={"groupIdPrefix": topics.group, "maxOffsetsPerTrigger": str(MOST_RECORDS), **client},
     )  # fmt: skip
     if roles.key == "key" and "key" not in events.columns:
         events = events.withColumnRenamed(RECORD_KEY, "key")
