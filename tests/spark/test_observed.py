@@ -17,6 +17,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQueryListener
+from tests.spark.test_sharded import shard
 from tests.spark.world import COLUMNS, SITES, Touchy, comparable, hierarchy, read_stream, stream, write_files
 
 import slackline as sl
@@ -24,6 +25,9 @@ from slackline.core.errors import ConfigError
 from slackline.hosts.numbers import Figures
 from slackline.hosts.progress import vitals_of
 from slackline.spark import detect
+from slackline.spark.rows import OutputRows
+from slackline.spark.sharded import keyed
+from slackline.spark.site import Recipe, Site
 
 pytestmark = pytest.mark.spark
 
@@ -105,39 +109,60 @@ def test_each_micro_batch_counts_its_own_rows_and_vitals_add_them_up(
     assert vitals is not None
     assert (vitals.numbers.arrivals, vitals.numbers.late) == (len(table), len(of_kind(rows, "late")))
     assert vitals.rate > 0 and vitals.lag is None and (vitals.checkpoint_bytes or 0) > 0
-    last = {row.key: json.loads(row.payload) for row in sorted(of_kind(rows, "stats"), key=lambda row: row.id)}
-    final = {key: one for key, one in last.items()}
-    assert vitals.numbers.K >= max(one["detectors"]["Hits"]["K"] for one in final.values()) > 0
+    stats = sorted(((row.key, json.loads(row.payload)) for row in of_kind(rows, "stats")), key=_rows_so_far)
+    last = worst(list(dict(stats).values()))
+    assert {name: getattr(vitals.numbers, name) for name in last} == last
+
+
+def _rows_so_far(item: tuple[str, dict[str, Any]]) -> int:
+    return int(item[1]["site"]["rows"])
+
+
+def test_an_action_more_on_a_micro_batch_counts_nothing_twice(
+    spark: SparkSession, table: pa.Table, folder: Path
+) -> None:
+    found: list[int] = []
+
+    def look(batch: DataFrame, number: int) -> None:
+        assert batch.count() > 0
+        found.append(batch.where("kind = 'event'").count())
+
+    out = detect(read_stream(spark, folder, 3), hierarchy(), arrival="arrival", **COLUMNS)
+    query = out.writeStream.foreachBatch(look).trigger(availableNow=True).start()
+    query.awaitTermination()
+    seen = [told(progress) for progress in query.recentProgress]
+    assert sum(one["events"] for one in seen) == len(table) and [one["found"] for one in seen] == found
 
 
 @pytest.mark.parametrize("options", [{}, {"shards": 2}], ids=["keys", "shards"])
 def test_without_statistics_the_figures_are_the_same_and_no_row_is_left(
-    spark: SparkSession, folder: Path, options: dict[str, Any]
+    spark: SparkSession, table: pa.Table, folder: Path, options: dict[str, Any]
 ) -> None:
     options |= COLUMNS
     df = read_stream(spark, folder, 3)
     rows, plain = run(detect(df, hierarchy(), arrival="arrival", **options))
     bare, quiet = run(detect(df, hierarchy(), arrival="arrival", stats=False, **options))
-    assert {row.kind for row in bare} == {"event", "late"} and {row.kind for row in rows} == {"event", "late", "stats"}
+    assert {row.kind for row in bare} == {row.kind for row in rows} - {"stats"} < {row.kind for row in rows}
     assert comparable(bare) == comparable(rows)
-    assert [told(progress) for progress in quiet] == [told(progress) for progress in plain]
+    seen = [told(progress) for progress in plain]
+    assert [told(progress) for progress in quiet] == seen
+    assert [(one["events"], one["keys"]) for one in seen] == [(len(table) // 2, len(SITES))] * 2
     unobserved, progresses = run(detect(df, hierarchy(), arrival="arrival", stats=False, metrics=None, **options))
     assert comparable(unobserved) == comparable(bare)
     assert [progress["observedMetrics"] for progress in progresses] == [{}, {}]
 
 
-def test_in_shards_keys_are_those_with_rows_and_late_is_what_came_too_late_for_its_key(
-    spark: SparkSession, table: pa.Table, folder: Path
-) -> None:
-    rows, progresses = run(detect(read_stream(spark, folder, 6), hierarchy(), arrival="arrival", shards=2, **COLUMNS))
-    seen = told(progresses[0])
-    assert (seen["keys"], seen["events"], seen["late"]) == (len(SITES), len(table), len(of_kind(rows, "late")))
-    late = Counter(row.detector for row in of_kind(rows, "late"))
-    given = Counter[str]()
-    for row in of_kind(rows, "stats"):
-        for name, one in json.loads(row.payload)["detectors"].items():
-            given[name] += one["delivered"]
-    assert seen["late_share"] == pytest.approx(max(late[name] / given[name] for name in given)) and sum(late.values())
+def test_in_shards_late_is_what_came_too_late_for_its_key() -> None:
+    site, out = Site("1/0", Recipe(keyed(hierarchy(), ()), sharded=True)), OutputRows()
+    events = shard(stream(steps=60))
+    site.push(events, out)
+    rows, stats = out.take().to_pylist(), site.stats()
+    late = Counter(row["detector"] for row in rows if row["kind"] == "late")
+    assert late, "else nothing is tested"
+    for (name, of_shard), figures in zip(stats["detectors"].items(), site.figures(stats), strict=True):
+        assert figures["late"] == late[name]
+        assert figures["delivered"] + figures["late"] == of_shard["delivered"], "what is late for the shard is given"
+    assert site.keys_of(events) == len(SITES)
 
 
 def test_what_is_set_aside_is_counted_by_reason(spark: SparkSession, table: pa.Table, folder: Path) -> None:
@@ -160,13 +185,13 @@ def test_what_is_set_aside_is_counted_by_reason(spark: SparkSession, table: pa.T
 
 def test_with_speculation_all_changes_are_found_and_alpha_is_told(spark: SparkSession, folder: Path) -> None:
     out = detect(
-        read_stream(spark, folder, 2), hierarchy(), arrival="arrival", speculation=sl.Speculation(alpha=0.25), **COLUMNS
+        read_stream(spark, folder, 2), hierarchy(), arrival="arrival", speculation=sl.Speculation(alpha=0.0), **COLUMNS
     )
     rows, progresses = run(out)
     seen = [told(progress) for progress in progresses]
     events = of_kind(rows, "event")
-    assert {row.op for row in events} > {"insert", "final"}
-    assert sum(one["found"] for one in seen) == len(events) and {one["alpha"] for one in seen} == {0.25}
+    assert {row.op for row in events} >= {"insert", "final"}
+    assert sum(one["found"] for one in seen) == len(events) and {one["alpha"] for one in seen} == {0.0}
 
 
 def test_what_idle_keys_let_go_is_counted_in_the_micro_batch_of_their_timer(
@@ -210,8 +235,12 @@ def test_two_pipelines_in_one_query_have_two_names(spark: SparkSession, table: p
     assert told(progress, "first")["events"] == told(progress, "second")["events"] == len(table)
     assert told(progress, "second").get("late_target") is None, "slack keeps none"
     same = detect(df, hierarchy(), arrival="arrival", metrics="first", policy="slack", **COLUMNS)
-    with pytest.raises(AnalysisException, match="first"):
-        run(first.union(same))
+    with pytest.raises(AnalysisException, match="not unique: first"):
+        first.union(same)
+    events = first.where("kind = 'event'").select("key", "ts", "type", "change")
+    one = sl.Hierarchy([Touchy()], clock=("kick",))
+    with pytest.raises(ConfigError, match="metrics='first' is the name of another pipeline's"):
+        detect(events, one, key="key", ts="ts", type="type", arrival="change", metrics="first")
 
 
 def test_a_listener_hears_the_same(spark: SparkSession, table: pa.Table, folder: Path) -> None:

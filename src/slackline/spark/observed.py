@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
@@ -90,7 +91,14 @@ def observed(rows: DataFrame, name: str | Observation, detectors: int, late_targ
     kind = F.col("kind")
     told = F.when(kind == METRICS, F.from_json("payload", _SCHEMA)).alias(_TOLD)
     why = F.when(kind == "quarantine", F.get_json_object("payload", "$.reason")).alias(_WHY)
-    seen = rows.select("*", told, why).observe(name, *_figures(detectors, late_target))
+    try:
+        seen = rows.select("*", told, why).observe(name, *_figures(detectors, late_target))
+    except AnalysisException as error:
+        if error.getCondition() != "DUPLICATED_METRICS_NAME":
+            raise
+        raise ConfigError(
+            f"metrics={name!r} is the name of another pipeline's metrics in this query; give this one another."
+        ) from error
     return seen.where(kind != METRICS).drop(_TOLD, _WHY)
 
 

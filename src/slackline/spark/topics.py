@@ -15,7 +15,6 @@ from slackline.core.hierarchy import Hierarchy
 from slackline.spark.application import ColumnRoles, detected
 from slackline.spark.kafka import ARRIVED, RECORD_KEY, found_records, read_topic
 
-
 #: Records of one micro-batch: what it reads of a key is in memory at once.
 MOST_RECORDS = 1_000_000
 
