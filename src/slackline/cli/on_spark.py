@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,8 +62,8 @@ def run_on_spark(settings: RunSettings, hierarchy: Hierarchy, roles: Roles, dry_
 
 
 def _until_stopped(query: Any, watch: Watcher, per_second: int) -> None:
-    """Tell how a query fares until it ends, or until a signal ends it: between two looks, at most."""
-    from slackline.spark.application import check_failure
+    """Tell how a query fares until it ends, or until a signal ends it."""
+    from slackline.spark.application import check_failure, stop_query
 
     asked = threading.Event()
 
@@ -71,22 +72,41 @@ def _until_stopped(query: Any, watch: Watcher, per_second: int) -> None:
         asked.set()
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    vitals: Vitals | None = None
+    fares = _Fares(query, per_second)
     try:
-        done = -1
-        over = False
-        while not over:
-            over = asked.wait(INTERVAL) or not query.isActive
-            for progress in query.recentProgress:
-                if progress["batchId"] > done:
-                    done, vitals = progress["batchId"], vitals_of(progress, vitals, per_second=per_second)
-            if vitals is not None:
-                watch(vitals)
-        query.stop()  # a micro-batch that is under way is done again by the next run
+        while not asked.wait(INTERVAL) and query.isActive:
+            fares.tell(watch)
+        stop_query(query)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+    fares.tell(watch)
     check_failure(query)
+
+
+class _Fares:
+    """How a query fares, from micro-batch to micro-batch."""
+
+    def __init__(self, query: Any, per_second: int) -> None:
+        self._query = query
+        self._per_second = per_second
+        self._last: Any = None
+        self._vitals: Vitals | None = None
+
+    def tell(self, watch: Watcher) -> None:
+        """Tell what is known now, if anything is."""
+        is_idle = not self._query.status["isTriggerActive"]
+        before = self._last
+        for progress in self._query.recentProgress:
+            if self._last is None or progress["batchId"] > self._last["batchId"]:
+                self._last, self._vitals = progress, vitals_of(progress, self._vitals, per_second=self._per_second)
+        if self._vitals is None:
+            return
+        if self._last is before:
+            self._vitals = replace(self._vitals, checkpoint_age=vitals_of(self._last).checkpoint_age)
+            if is_idle:
+                self._vitals = replace(self._vitals, rate=0.0, found_rate=0.0)
+        watch(self._vitals)
 
 
 def _is_stream(settings: RunSettings) -> bool:

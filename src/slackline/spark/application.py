@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
@@ -18,6 +19,8 @@ from slackline.core.hierarchy import Hierarchy
 from slackline.spark.pipeline import detect
 from slackline.spark.session import session
 
+#: The end of a traceback: which kind of error, and its words.
+_RAISED = re.compile(r"^([A-Za-z_][\w.]*): (.*)$", re.MULTILINE)
 #: The key of all events, where they have none of their own.
 _ALL = "__slackline_all"
 
@@ -87,6 +90,18 @@ def detected(
     return found.drop("key") if roles.key is None else found
 
 
+def stop_query(query: StreamingQuery) -> None:
+    """Stop a query; a micro-batch that is under way is done again by the next run."""
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        active.sparkContext.setLogLevel("OFF")  # Spark would tell at length that it was interrupted
+    try:
+        query.stop()
+    finally:
+        if active is not None:
+            active.sparkContext.setLogLevel("ERROR")
+
+
 def check_failure(query: StreamingQuery) -> None:
     """Raise if a query has stopped by itself, with what its workers said, if they did."""
     error = query.exception()
@@ -95,12 +110,14 @@ def check_failure(query: StreamingQuery) -> None:
 
 
 def _said(text: str) -> str:
-    """The last line of a Python traceback, or the first line of what the JVM has to say."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    traced = [at for at, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
-    if traced:
-        raised = (line for line in lines[traced[-1] + 1 :] if not line.startswith(("File ", "^", "~")) and ": " in line)
-        found = next((line for line in raised if line.partition(":")[0].replace(".", "").isidentifier()), None)
-        if found is not None:
-            return found
-    return lines[0] if lines else "Spark does not say why."
+    """What a worker raised, or the first line of what the JVM has to say.
+
+    >>> _said("[PYTHON] Traceback (most recent call last):\\n  File x, line 3\\nValueError: odd\\n\\tat java.x")
+    'ValueError: odd'
+    """
+    _, traced, rest = text.rpartition("Traceback (most recent call last):")
+    raised = _RAISED.search(rest) if traced else None
+    if raised is not None:
+        kind, words = raised.groups()
+        return words if kind.startswith("slackline.") else f"{kind}: {words}"
+    return next((line.strip() for line in text.splitlines() if line.strip()), "Spark does not say why.")
