@@ -22,6 +22,7 @@ from slackline.core.hierarchy import Hierarchy
 from slackline.hosts.kafka.address import KafkaAddress, client_properties
 from slackline.hosts.progress import vitals_of
 from slackline.hosts.roles import Roles
+from slackline.hosts.sites import Sites
 from slackline.hosts.sources import scheme_of
 from slackline.hosts.vitals import INTERVAL, Vitals, Watcher
 
@@ -31,8 +32,8 @@ Watched = Callable[[RunSettings], AbstractContextManager[Watcher]]
 logger = logging.getLogger("slackline.run")
 
 
-class Way(NamedTuple):
-    """One of the ways through Spark: what is told of it, and how it begins; a stream gives its query."""
+class SparkRun(NamedTuple):
+    """A run on Spark: what is told of it, and how it begins; a stream gives its query."""
 
     source: str
     target: str
@@ -42,10 +43,10 @@ class Way(NamedTuple):
 
 def run_on_spark(settings: RunSettings, hierarchy: Hierarchy, roles: Roles, dry_run: bool, watched: Watched) -> None:
     """Run what the settings say, or print what would be run."""
-    way = _way(settings, hierarchy, roles)
+    run = _run_of(settings, hierarchy, roles)
     if dry_run:
         at_stop = "keep" if _is_stream(settings) else None
-        typer.echo("\n".join(plan_lines(settings, hierarchy, [way.source], way.target, way.promise, at_stop)))
+        typer.echo("\n".join(plan_lines(settings, hierarchy, [run.source], run.target, run.promise, at_stop)))
         return
     from slackline.spark.application import application_session
 
@@ -53,12 +54,12 @@ def run_on_spark(settings: RunSettings, hierarchy: Hierarchy, roles: Roles, dry_
     file = Path(settings.app.partition(":")[0])
     with application_session(sys.modules[file.stem] if file.suffix == ".py" else None) as spark:
         if not _is_stream(settings):
-            counts = way.begin(spark)
+            counts = run.begin(spark)
             told = ", ".join(f"{n:,} {kind}" for kind, n in counts.items())
             logger.info("wrote %s: %s", settings.to, told or "nothing")
             return
         with watched(settings) as watch:
-            _until_stopped(way.begin(spark), watch, roles.per_second)
+            _until_stopped(run.begin(spark), watch, roles.per_second)
 
 
 def _until_stopped(query: Any, watch: Watcher, per_second: int) -> None:
@@ -113,8 +114,9 @@ def _is_stream(settings: RunSettings) -> bool:
     return settings.follow or scheme_of(settings.to) == "kafka"
 
 
-def _way(settings: RunSettings, hierarchy: Hierarchy, roles: Roles) -> Way:
+def _run_of(settings: RunSettings, hierarchy: Hierarchy, roles: Roles) -> SparkRun:
     """How to do what is asked for; a ConfigError if Spark cannot."""
+    Sites(hierarchy, settings.engine, keyed=settings.key is not None)  # what is wrong with the options shows now
     schemes = {scheme_of(url) for url in (*settings.sources, settings.to)}
     if len(settings.sources) != 1 or "-" in (*settings.sources, settings.to) or schemes not in ({""}, {"kafka"}):
         raise _refused("reads one file or folder and writes to a folder, or reads and writes a topic of Kafka")
@@ -142,10 +144,10 @@ def _way(settings: RunSettings, hierarchy: Hierarchy, roles: Roles) -> Way:
         return run_files(spark, hierarchy, path, to, roles, settings.engine)
 
     promise = "files are read whole; an output directory is written once, when all is done"
-    return Way(f"{path} (read once)", f"{to} (folder: JSON lines by kind)", promise, begin)
+    return SparkRun(f"{path} (read once)", f"{to} (folder: JSON lines by kind)", promise, begin)
 
 
-def _following(settings: RunSettings, hierarchy: Hierarchy, roles: Roles, path: Path, to: Path) -> Way:
+def _following(settings: RunSettings, hierarchy: Hierarchy, roles: Roles, path: Path, to: Path) -> SparkRun:
     from slackline.spark.files import check_target, follow_files
 
     if not path.is_dir():
@@ -155,7 +157,7 @@ def _following(settings: RunSettings, hierarchy: Hierarchy, roles: Roles, path: 
     def begin(spark: Any) -> Any:
         return follow_files(spark, hierarchy, path, to, roles, settings.engine, settings.checkpoint_every)
 
-    return Way(
+    return SparkRun(
         f"{path} (folder, its files as they come)",
         f"{to} (folder: JSON lines by kind, and a checkpoint)",
         f"exactly once for those who read {to} by Spark; others may see files of a micro-batch that was done again. A "
@@ -164,8 +166,8 @@ def _following(settings: RunSettings, hierarchy: Hierarchy, roles: Roles, path: 
     )
 
 
-def _between_topics(settings: RunSettings, hierarchy: Hierarchy, roles: Roles) -> Way:
-    from slackline.spark.topics import Topics, run_topics
+def _between_topics(settings: RunSettings, hierarchy: Hierarchy, roles: Roles) -> SparkRun:
+    from slackline.spark.topics import TopicPair, run_topics
 
     if settings.follow:
         raise _refused("follows folders; a topic is followed anyway: leave --follow out")
@@ -197,7 +199,7 @@ def _between_topics(settings: RunSettings, hierarchy: Hierarchy, roles: Roles) -
         schema = Path(given.pop("schema")).read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"--from {source}: the schema cannot be read: {error}.") from error
-    topics = Topics(
+    topics = TopicPair(
         source.brokers, source.topic, sink.topic, sink.options.get("quarantine", f"{sink.topic}-quarantine"), schema,
         Path(given.pop("state")), settings.group, client=client, **given,
     )  # fmt: skip
@@ -205,7 +207,7 @@ def _between_topics(settings: RunSettings, hierarchy: Hierarchy, roles: Roles) -
     def begin(spark: Any) -> Any:
         return run_topics(spark, hierarchy, topics, roles, settings.engine)
 
-    return Way(
+    return SparkRun(
         f"{source} ({topics.format}), group {topics.group}",
         f"{sink}, what is set aside to {topics.quarantine}",
         f"at least once: after a crash some outputs come again, with the same header id; the checkpoint is in "

@@ -20,7 +20,7 @@ MOST_RECORDS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Topics:
+class TopicPair:
     """From where to where.
 
     ``schema``     the fields of the records, see :func:`~slackline.spark.kafka.read_topic`.
@@ -42,7 +42,7 @@ class Topics:
 
 
 def run_topics(
-    spark: SparkSession, hierarchy: Hierarchy, topics: Topics, roles: ColumnRoles, options: Mapping[str, Any]
+    spark: SparkSession, hierarchy: Hierarchy, topics: TopicPair, roles: ColumnRoles, options: Mapping[str, Any]
 ) -> StreamingQuery:
     """Run a hierarchy from topic to topic, in micro-batches one after the other."""
     client = {f"kafka.{name}": value for name, value in topics.client.items()}
