@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import fastavro
 import pyarrow as pa
@@ -13,7 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.kafka.app import hierarchy
 from tests.kafka.broker import CONNECTOR, LocalBroker, why_not
-from tests.kafka.world import World, readings, undisturbed
+from tests.kafka.world import World, by_key, readings, undisturbed
+from tests.spark.test_run_stream import run_until
 
 from slackline.core.errors import ConfigError, SchemaError
 from slackline.hosts.kafka import arrow_record
@@ -39,6 +41,15 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
     broker.start()
     yield broker
     broker.stop()
+
+
+def told_in(records: list[Any]) -> list[dict[str, Any]]:
+    """What records say, in the order of the changes of their keys."""
+    told = []
+    for record in sorted(records, key=lambda one: int(dict(one.headers())["id"].rpartition(b"/")[2])):
+        told.append(json.loads(record.value()))
+        assert record.key() == told[-1]["key"].encode()
+    return told
 
 
 @pytest.mark.parametrize("format", ["json", "arrow", "avro"])
@@ -77,17 +88,34 @@ def test_what_detect_finds_in_a_topic_is_what_engines_find(
     query.awaitTermination(120)
     assert query.exception() is None
     records = world.records(sink)
-    by_key: dict[str, list[object]] = {}
-    for record in sorted(records, key=lambda one: int(dict(one.headers())["id"].rpartition(b"/")[2])):
-        told = json.loads(record.value())
-        assert record.key() == told["key"].encode()
-        by_key.setdefault(told["key"], []).append(
-            (told["type"], told["ts"], int(told["id"].rsplit(":")[-1]), told["payload"])
-        )
-    assert by_key == undisturbed(rows)
+    assert by_key(told_in(records)) == undisturbed(rows)
     assert len({dict(record.headers())["id"] for record in records}) == len(records)
     reasons = [json.loads(record.value())["payload"].get("reason") for record in world.records(aside)]
     assert "no key" in reasons
+    world.close()
+
+
+def test_the_command_runs_from_topic_to_topic_and_goes_on_after_a_stop(
+    spark: SparkSession, broker: LocalBroker, tmp_path: Path
+) -> None:
+    world = World(broker.address, "spark-run", tmp_path)
+    source, sink, aside = world.topic("in", 2), world.topic("out"), world.topic("aside")
+    rows = readings(600)
+    (tmp_path / "fields.ddl").write_text(SCHEMA)
+    address = f"kafka://{broker.address}/{source}?schema={tmp_path}/fields.ddl&state={tmp_path}/checkpoint"
+    line = ["tests.kafka.app:hierarchy", "--on", "spark", "--from", address, "--key", "van", "--group", "vans"]
+    line += ["--to", f"kafka://{broker.address}/{sink}?quarantine={aside}"]
+    said = []
+    for part in (rows[:350], rows[350:]):
+        world.send(source, part)
+        commits = sorted(path.name for path in tmp_path.glob("checkpoint/commits/[0-9]*"))
+        done = run_until(lambda n=len(commits): len([*tmp_path.glob("checkpoint/commits/[0-9]*")]) > n, *line)
+        assert done.exit_code == 0, done.stderr
+        said.append(done.stderr)
+    assert "350 events" in said[0] and "lag 0" in said[0] and "250 events" in said[1], said
+    records = world.records(sink)
+    assert len({dict(record.headers())["id"] for record in records}) == len(records)
+    assert by_key(told_in(records)) == undisturbed(rows)
     world.close()
 
 

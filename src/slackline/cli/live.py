@@ -56,8 +56,10 @@ def line_of(vitals: Vitals) -> str:
         f"{numbers.arrivals:,} events ({vitals.rate:,.0f}/s)", f"{numbers.outputs:,} found",
         f"late {_share(numbers.late_share)}{_target(vitals)}",
         f"wait p50 {_seconds(vitals, numbers.wait_p50)}, p99 {_seconds(vitals, numbers.wait_p99)}",
-        f"K {_seconds(vitals, numbers.K)}", f"{numbers.buffered:,} wait", f"lag {vitals.lag:,}",
+        f"K {_seconds(vitals, numbers.K)}", f"{numbers.buffered:,} wait",
     ]  # fmt: skip
+    if vitals.lag is not None:
+        told.append(f"lag {vitals.lag:,}")
     if numbers.alpha is not None:
         told.append(f"α {numbers.alpha:.2f}")
     if vitals.quarantined:
@@ -78,7 +80,7 @@ def table_of(name: str, vitals: Vitals) -> Table:
         ("K", _seconds(vitals, numbers.K)),
         ("α", "-" if numbers.alpha is None else f"{numbers.alpha:.2f}"),
         ("waiting", f"{numbers.buffered:,} events of {numbers.keys:,} keys"),
-        ("lag", f"{vitals.lag:,} records"),
+        ("lag", "-" if vitals.lag is None else f"{vitals.lag:,} records"),
         ("set aside", ", ".join(f"{count:,} {why}" for why, count in sorted(vitals.quarantined.items())) or "none"),
         ("checkpoint", "none" if age is None else f"{vitals.checkpoint_bytes:,} bytes, {age:.0f} s ago"),
     ]

@@ -50,9 +50,6 @@ def places(settings: RunSettings, sources: Sequence[Source], target: Target) -> 
 
 def promises(settings: RunSettings, sources: Sequence[Source], target: Target) -> Iterator[tuple[str, str]]:
     """What can be relied on."""
-    if settings.on == "spark":
-        yield "guarantee", "files are read whole; an output directory is written once, when all is done"
-        return
     yield "guarantee", guarantee(sources, target, settings.checkpoint_every or CHECKPOINT_EVERY)
     yield "at a stop", f"what waits is {'kept' if at_stop_of(settings, target) == 'keep' else 'flushed'}"
 

@@ -1,4 +1,4 @@
-"""``slackline run APP``: a hierarchy at work, from files, HTTP or MQTT to files, HTTP or MQTT."""
+"""``slackline run APP``: a hierarchy at work, from files, HTTP or MQTT to files, HTTP or MQTT; or on Kafka or Spark."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import contextlib
 import importlib
 import logging
 import signal
-import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,6 +17,7 @@ from slackline.cli.failure import reports_errors
 from slackline.cli.hierarchies import load_application
 from slackline.cli.live import Status
 from slackline.cli.logs import LogForm, MetricsPort, say_on_stderr, served_metrics
+from slackline.cli.on_spark import run_on_spark
 from slackline.cli.planned import at_stop_of, places, plan_text, promises
 from slackline.cli.settings import CHECKPOINT_EVERY, RunSettings, settings_of
 from slackline.core.errors import ConfigError
@@ -91,7 +91,7 @@ def run(
     ] = None,
     on: Annotated[
         Literal["process", "spark"] | None,
-        typer.Option(help="Where to run: in this process, or on Spark, through slackline.spark.detect (files only)."),
+        typer.Option(help="Where to run: in this process, or on Spark, through slackline.spark.detect."),
     ] = None,
     at_stop: Annotated[
         Literal["flush", "keep"] | None,
@@ -140,6 +140,9 @@ def run(
     settings = settings_of(given, config)
     hierarchy, _ = load_application(settings.app, None)
     roles = Roles(settings.ts, settings.type, settings.source, settings.seq, settings.unit, settings.key)
+    if settings.on == "spark":
+        run_on_spark(settings, hierarchy, roles, dry_run, _watched)
+        return
     schemes = {scheme_of(url) for url in (*settings.sources, settings.to)} & set(OWN_HOSTS)
     if schemes:
         _run_elsewhere(schemes.pop(), settings, hierarchy, roles, dry_run)
@@ -149,25 +152,15 @@ def run(
     found = open_sources(settings.sources, hierarchy, roles, settings.follow)
     target = open_target(settings.to)
     sites = Sites(hierarchy, settings.engine, keyed=settings.key is not None)
-    if settings.on == "spark":
-        _check_spark(settings)
     if at_stop_of(settings, target) == "keep" and not target.keeps:
         raise ConfigError(f"--at-stop keep needs a folder to keep things in, and --to {settings.to} is none.")
-    if settings.checkpoint_every is not None and (not target.keeps or settings.on == "spark"):
-        raise ConfigError("--checkpoint-every is for a folder that a process writes to, and for Kafka.")
+    if settings.checkpoint_every is not None and not target.keeps:
+        raise ConfigError("--checkpoint-every is for a folder to keep checkpoints in, and for Kafka.")
     if dry_run:
         parts = (settings, found, target)
         typer.echo(plan_text(settings, hierarchy, settings.key, places(*parts), promises(*parts)))
         return
     say_on_stderr("slackline", settings.log)
-    if settings.on == "spark":
-        from slackline.spark.files import run_files
-
-        file = Path(settings.app.partition(":")[0])
-        ships = sys.modules[file.stem] if file.suffix == ".py" else None
-        counts = run_files(hierarchy, Path(settings.sources[0]), Path(settings.to), roles, settings.engine, ships)
-        logger.info("wrote %s: %s", settings.to, ", ".join(f"{n:,} {kind}" for kind, n in counts.items()) or "nothing")
-        return
     with _watched(settings) as watch:
         _in_process(RunHost(
             sites, found, target, roles, at_stop=at_stop_of(settings, target),
@@ -218,19 +211,6 @@ def _in_process(host: RunHost) -> None:
     except (asyncio.CancelledError, KeyboardInterrupt):
         logger.warning("stopped at once; what was not in the last checkpoint is done again by the next run")
         raise typer.Exit(1) from None
-
-
-def _check_spark(settings: RunSettings) -> None:
-    """Refuse what only a process can do."""
-    wrong = None
-    if len(settings.sources) != 1 or scheme_of(settings.sources[0]) or settings.sources[0] == "-":
-        wrong = "reads one file or folder"
-    elif scheme_of(settings.to) or settings.to == "-" or Path(settings.to).suffix or Path(settings.to).exists():
-        wrong = "writes to a folder that is not there yet"
-    elif settings.follow or settings.at_stop is not None or settings.metrics is not None:
-        wrong = "runs once over what is there: no --follow, --at-stop or --metrics"
-    if wrong is not None:
-        raise ConfigError(f"--on spark {wrong}. For streams on Spark call slackline.spark.detect: see the guide.")
 
 
 def _run_elsewhere(scheme: str, settings: RunSettings, hierarchy: Hierarchy, roles: Roles, dry_run: bool) -> None:

@@ -18,7 +18,7 @@ class Vitals:
     """What is shown, logged and scraped.
 
     ``rate``, ``found_rate``  events that came and that were found, per second.
-    ``lag``              records that have come, or lie there for us, and were not taken yet.
+    ``lag``              records that have come, or lie there for us, and were not taken yet; None where nobody knows.
     ``rejected``         records that were no events, so far.
     ``checkpoint_bytes``, ``checkpoint_age``  of the last checkpoint, the age in seconds; None where none is made.
     ``per_second``       so many units of time stamps make a second.
@@ -27,7 +27,7 @@ class Vitals:
     numbers: Numbers
     rate: float = 0.0
     found_rate: float = 0.0
-    lag: int = 0
+    lag: int | None = 0
     rejected: int = 0
     checkpoint_bytes: int | None = None
     checkpoint_age: float | None = None

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from slackline.spark.codec import ARRIVAL, PUSH_ROWS, decode, joined
 from slackline.spark.keyed import ArrowMap
 from slackline.spark.merge import Merge, MergeRecipe
+from slackline.spark.observed import SitesTally
 from slackline.spark.rows import OUTPUT_ROWS, OutputRows
 from slackline.spark.site import Recipe, Site
 
@@ -28,7 +29,7 @@ def runner(recipe: Recipe) -> ArrowMap:
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        out = OutputRows()
+        out, tally = OutputRows(), SitesTally()
         for name, runs in sites(batches):
             site = Site(name, recipe)
             for table in runs:
@@ -36,8 +37,14 @@ def runner(recipe: Recipe) -> ArrowMap:
                 if len(out) >= OUTPUT_ROWS:
                     yield out.take()
             site.close(out)
-            if recipe.stats:
-                out.stats(site.stats(), site.rows)
+            stats = site.stats() if recipe.told else None
+            if stats is not None:
+                tally.rows(site.rows, stats["site"].get("keys", int(site.engine is not None)))
+                tally.figures(site.figures(stats))
+                if recipe.stats:
+                    out.stats(stats, site.rows)
+        if recipe.metrics:
+            out.metrics(tally.plain())
         if len(out):
             yield out.take()
 

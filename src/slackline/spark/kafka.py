@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from slackline.core.check import one_of
-from slackline.core.errors import SchemaError
+from slackline.core.errors import ConfigError, SchemaError
 from slackline.spark.keyed import arrow_schema
 
 #: The column that :func:`read_topic` adds: where a record was in its partition, for ``detect(…, arrival=ARRIVED)``.
@@ -51,7 +52,16 @@ def read_topic(
     """
     one_of("format", format, FORMATS)
     settings = {"kafka.bootstrap.servers": brokers, "subscribe": topic, "startingOffsets": start, **(options or {})}
-    raw = spark.readStream.format("kafka").options(**settings).load()
+    try:
+        raw = spark.readStream.format("kafka").options(**settings).load()
+    except AnalysisException as error:
+        if "data source: kafka" not in str(error):
+            raise
+        package = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}"
+        raise ConfigError(
+            f"this session lacks Spark's connector to Kafka. Start Spark with --packages {package}, or set the "
+            f"environment's PYSPARK_SUBMIT_ARGS to '--packages {package} pyspark-shell'."
+        ) from error
     key = F.col("key").cast("string").alias(RECORD_KEY)
     if format == "arrow":
         return raw.select(key, "value", "offset").mapInArrow(_rows_of(_fields(schema)), _arrow_output(_fields(schema)))

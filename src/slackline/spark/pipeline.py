@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     BooleanType,
@@ -29,10 +29,12 @@ from slackline.core.check import whole_number
 from slackline.core.errors import ConfigError, SchemaError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.types import EventType
+from slackline.engine.options import Options
 from slackline.spark.batch import runner
 from slackline.spark.codec import ARRIVAL, KEY, PLACE, SITE
 from slackline.spark.columns import EventColumns, key_back
 from slackline.spark.keyed import arrival_type, arrow_schema, streamed, whole
+from slackline.spark.observed import metrics_name, observed
 from slackline.spark.processor import SiteProcessor
 from slackline.spark.rows import COLUMNS, SCHEMA, apart
 from slackline.spark.session import allow_timers, check, check_size
@@ -55,6 +57,7 @@ def detect(
     source: str | None = None,
     seq: str | None = None,
     stats: bool = True,
+    metrics: str | Observation | None = "slackline",
     shards: int | None = None,
     idle: str | None = None,
     forget: str | None = None,
@@ -74,6 +77,10 @@ def detect(
     All other columns are payload; a null is a field that the event lacks. ``engine_options`` go to
     :class:`~slackline.Engine` (``policy``, ``calibration``, ``late``, ``speculation``, ...). ``stats=False`` leaves the
     statistics rows out.
+
+    ``metrics`` is the name of Spark's observable metrics: how a stream fares is in ``query.lastProgress`` and in what
+    listeners get, as ``observedMetrics["slackline"]``; see the guide. Two pipelines in one query need two names; with
+    None nothing is observed. Of a batch, an :class:`~pyspark.sql.Observation` takes them.
 
     - ``shards``: hash the keys into so many streams, each ordered as one, for many keys of few events. Detectors still
       see each key by itself. Statistics are those of a shard then, with a null key.
@@ -104,7 +111,8 @@ def detect(
     if "calibration" in engine_options:  # what it says travels to the workers, not the name of a file here
         engine_options["calibration"] = calibration_of(engine_options["calibration"])
     timed = arrival is not None and {df.schema[name].dataType for name in (arrival, ts)} == {TimestampType()}
-    recipe = Recipe(hierarchy, engine_options, stats, sharded=shards is not None, timed=timed)
+    name = metrics_name(metrics, streaming)
+    recipe = Recipe(hierarchy, engine_options, stats, name is not None, sharded=shards is not None, timed=timed)
     words = [field.name for field in prepared.schema if field.dataType == StringType()]
     dictionaries = [name for name in words if name in ("type", "source", KEY)]
     _try_out(recipe, prepared, dictionaries)
@@ -118,6 +126,8 @@ def detect(
         rows = apart(streamed(prepared, dictionaries, processor, COLUMNS, "ProcessingTime" if silence else "None"))
     else:
         rows = whole(prepared, dictionaries, runner(recipe), SCHEMA)
+    if name is not None:
+        rows = observed(rows, name, len(hierarchy.names), Options(**engine_options).target)
     return rows.withColumn("key", key_back(F.col("key"), columns.key_type(df)))
 
 

@@ -27,6 +27,7 @@ from pyspark.sql.types import (
 from slackline.core.errors import StateError
 from slackline.spark.codec import GROUPS, KEY, Packet, by_site, decode, encode, restored, slices
 from slackline.spark.merge import Merge, MergeRecipe
+from slackline.spark.observed import SitesTally
 from slackline.spark.rows import OUTPUT_ROWS, OutputRows
 from slackline.spark.silence import Ledger, Silence, by_shard, shard_key
 from slackline.spark.site import Recipe, Site
@@ -159,12 +160,12 @@ class SiteProcessor(GroupProcessor):
             self._key_ledger = handle.getValueState("keys", LEDGER)
 
     def process(self, sites: Iterable[tuple[str, pa.Table]], timerValues: Any) -> Iterator[Row]:
-        out = OutputRows()
+        out, tally = OutputRows(), SitesTally()
         now = timerValues.getCurrentProcessingTimeInMs() if self._silence else 0
         names: list[str] = []
         keys: list[str] = []
         for name, table in sites:
-            self._turn(name, table, out, now)
+            self._turn(name, table, out, now, tally)
             names.append(name)
             if self._keys and KEY in table.schema.names:
                 keys += [shard_key(name, key) for key in pc.unique(table[KEY]).to_pylist()]
@@ -175,19 +176,21 @@ class SiteProcessor(GroupProcessor):
                 ledger = Ledger(silence, state.get())
                 ledger.rows(rows, now)
                 self._keep(ledger, state)
+        if self._recipe.metrics:
+            out.metrics(tally.plain())
         if len(out):
             yield out.take_columns()
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
         """Look who is silent. Spark takes the timer away when this is done."""
-        out = OutputRows()
+        out, tally = OutputRows(), SitesTally()
         now, expired = timerValues.getCurrentProcessingTimeInMs(), expiredTimerInfo.getExpiryTimeInMs()
         if self._sites:
             ledger = Ledger(self._sites, self._site_ledger.get(), expired)
             for name in ledger.idle(now):
-                self._states.updateValue((name,), self._flushed(name, "idle", out).save())
+                self._states.updateValue((name,), self._flushed(name, "idle", out, tally).save())
             for name in ledger.forgotten(now):
-                self._flushed(name, "forget", out)
+                self._flushed(name, "forget", out, tally)
                 self._states.removeKey((name,))
             self._keep(ledger, self._site_ledger)
         if self._keys:
@@ -197,6 +200,8 @@ class SiteProcessor(GroupProcessor):
                 site.forget(keys, out)
                 self._states.updateValue((name,), site.save())
             self._keep(ledger, self._key_ledger)
+        if self._recipe.metrics:
+            out.metrics(tally.plain())
         if len(out):
             yield out.take_columns()
 
@@ -210,25 +215,33 @@ class SiteProcessor(GroupProcessor):
             ledger.timer = due
         state.update(ledger.save())
 
-    def _flushed(self, name: str, reason: str, out: OutputRows) -> Site:
+    def _flushed(self, name: str, reason: str, out: OutputRows, tally: SitesTally) -> Site:
         """A site after what it holds was let go."""
         site = Site(name, self._recipe, self._states.getValue((name,)))
         site.flush(reason, out)
-        if self._recipe.stats:
-            out.stats(site.stats(), site.rows, reason)
+        if self._recipe.told:
+            stats = site.stats()
+            tally.figures(site.figures(stats))
+            if self._recipe.stats:
+                out.stats(stats, site.rows, reason)
         return site
 
-    def _turn(self, name: str, table: pa.Table, out: OutputRows, now: int) -> None:
+    def _turn(self, name: str, table: pa.Table, out: OutputRows, now: int, tally: SitesTally) -> None:
         life = now if self._sites.forget is not None else 0
         site = Site(name, self._recipe, self.state_of(name), life)
         site.push(table, out)
-        stats = site.stats() if self._recipe.stats else None
+        stats = site.stats() if self._recipe.told else None
         busy = site.worked(self._started, self._recipe.now())
         saved = site.save()
         self._states.updateValue((name,), saved)
         if stats is not None:
-            stats["site"] |= {"busy": busy, "state_bytes": len(saved[0] or b"")}
-            out.stats(stats, site.rows)
+            size = len(saved[0] or b"")
+            if self._recipe.metrics:
+                tally.rows(len(table), site.keys_of(table))
+                tally.figures(site.figures(stats), size)
+            if self._recipe.stats:
+                stats["site"] |= {"busy": busy, "state_bytes": size}
+                out.stats(stats, site.rows)
 
 
 class MergeProcessor(GroupProcessor):

@@ -15,6 +15,7 @@ from slackline.core.outcome import Late, Output, Quarantined
 from slackline.core.payload import to_json
 from slackline.core.time import whole
 from slackline.spark.codec import KEY, NULL_SITE
+from slackline.spark.observed import METRICS
 
 #: The columns of the output, the key still as text; `detect` gives it its own type back.
 FIELDS: tuple[tuple[str, Any, pa.DataType], ...] = (
@@ -118,6 +119,10 @@ class OutputRows:
     def forgotten(self, key: str, stats: dict[str, Any], rows: int) -> None:
         """What was dropped of a key of the shard, after ``rows`` rows of it."""
         self._row(key, "stats", f"stats/{self._site}/{rows}/forget", None, None, None, to_json(stats, "stats"))
+
+    def metrics(self, figures: dict[str, Any]) -> None:
+        """What is added up on the way, see :mod:`slackline.spark.observed`."""
+        self._row(NULL_SITE, METRICS, METRICS, None, None, None, to_json(figures, METRICS))
 
     def take(self) -> pa.RecordBatch:
         """The rows so far as Arrow, in the output's schema; they are forgotten here."""

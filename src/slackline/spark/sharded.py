@@ -155,6 +155,11 @@ class Keyed(Detector):
         return len(self._saved.keys() | self._touched)
 
     @property
+    def counted(self) -> int:
+        """How many events came too late for their key, so far."""
+        return self._counted
+
+    @property
     def takes_events(self) -> bool:
         return self._pristine.takes_events
 

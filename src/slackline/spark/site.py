@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from slackline.engine import Engine
 from slackline.engine.options import DEFAULTS
 from slackline.running.backlog import UNLIMITED
 from slackline.running.pause import Pause
-from slackline.spark.codec import ARRIVAL, NO_ARRIVAL, NULL_SITE, placed, pushes
+from slackline.spark.codec import ARRIVAL, KEY, NO_ARRIVAL, NULL_SITE, placed, pushes
 from slackline.spark.rows import OutputRows
 from slackline.spark.sharded import Keyed, joined_sources, told_apart
 
@@ -35,6 +35,8 @@ class Recipe:
     hierarchy: Hierarchy
     options: dict[str, Any] = field(default_factory=dict)
     stats: bool = True
+    #: Whether figures are to be had of each micro-batch: see :mod:`slackline.spark.observed`.
+    metrics: bool = False
     now: Callable[[], float] = time.time
     sharded: bool = False
     #: Whether arrivals are times like the time stamps, in microseconds: then they are evidence too.
@@ -44,6 +46,11 @@ class Recipe:
         unknown = sorted(set(self.options) - set(DEFAULTS))
         if unknown:
             raise ConfigError(f"detect() has no options {unknown}; it has {list(DEFAULTS)}, which go to the engine.")
+
+    @property
+    def told(self) -> bool:
+        """Whether anybody wants to know the engines' statistics."""
+        return self.stats or self.metrics
 
     def engine(self, saved: bytes | None = None) -> Engine:
         """A new engine, or the one of a checkpoint with the options of this query: those it does not name have their
@@ -143,6 +150,19 @@ class Site:
         if self.engine and self.recipe.sharded:
             own |= {"shard": self.name, "keys": max(each.keys for each in self._keyed())}
         return {**(self.engine.stats() if self.engine else {}), "site": own}
+
+    def keys_of(self, table: pa.Table) -> int:
+        """How many keys have rows in a table of this site."""
+        if self.engine is None:
+            return 0
+        return len(pc.unique(table[KEY])) if self.recipe.sharded else 1
+
+    def figures(self, stats: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        """What its statistics say of each detector. In a shard late is what came too late for its key."""
+        found = list(stats.get("detectors", {}).values())
+        for at, each in enumerate(self._keyed()):
+            found[at] = {**found[at], "late": each.counted, "delivered": found[at]["delivered"] - each.counted}
+        return found
 
     def _turn(self, out: OutputRows) -> None:
         out.turn(self.name, told_apart if self.engine and self.recipe.sharded else None, self.life)

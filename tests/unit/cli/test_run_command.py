@@ -150,9 +150,17 @@ KAFKA = "vans.py --group vans --from kafka://h:1/in"
         ("vans --from in.jsonl --to -", "'vans' names no application"),
         ("gone.py --from in.jsonl --to -", "gone.py: there is no such file"),
         ("broken.py --from in.jsonl --to -", "broken.py is no application: it raised ZeroDivisionError"),
-        ("vans.py --from in.jsonl --to - --on spark", "--on spark writes to a folder that is not there yet"),
+        ("vans.py --from in.jsonl --to - --on spark", "--on spark reads one file or folder and writes to a folder"),
         ("vans.py --from - --to out --on spark", "--on spark reads one file or folder"),
-        ("vans.py --from in.jsonl --to out --on spark --follow", "--on spark runs once over what is there"),
+        ("vans.py --from in.jsonl --to kafka://127.0.0.1:1/t --on spark", "or reads and writes a topic of Kafka"),
+        ("vans.py --from in.jsonl --to out.jsonl --on spark", "--on spark writes to a folder, and --to out.jsonl is"),
+        ("vans.py --from in.jsonl --to . --on spark", "--on spark writes to a folder that is not there yet"),
+        ("vans.py --from in.jsonl --to out --on spark --metrics 0", "no --at-stop or --metrics, unless with --follow"),
+        ("vans.py --from gone --to out --on spark", "gone: there is no such file or folder"),
+        ("vans.py --from in.jsonl --to out --on spark --follow", "--on spark follows a folder, whose files come whole"),
+        ("vans.py --from . --to . --on spark --follow", ". is there, and not from a stream on Spark"),
+        ("vans.py --from . --to out --on spark --follow --at-stop flush", "no --at-stop flush"),
+        ("vans.py --from in.jsonl --to out --on spark --group g", "--group and --delivery are for kafka://"),
         ("vans.py --from broken.csv --to -", "broken.csv has no column 'ts'"),
     ],
 )
@@ -231,3 +239,41 @@ def test_without_a_terminal_a_line_is_logged_now_and_then(caplog: pytest.LogCapt
     told = json.loads(JsonLine("vans").format(caplog.records[0]))
     assert (told["level"], told["name"], told["logger"]) == ("info", "vans", "slackline.run")
     assert told["figures"]["rate"] == 1000.0 and told["figures"]["K"] == 0.04
+
+
+TOPICS = "vans.py --on spark --to kafka://h:1/out --from kafka://h:1/in"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (f"{TOPICS} --group g --follow", "a topic is followed anyway"),
+        (f"{TOPICS} --group g --delivery exactly-once", "no --delivery exactly-once; a process does it"),
+        (f"{TOPICS} --group g --at-stop flush", "no --at-stop flush"),
+        (TOPICS, "give --group"),
+        (f"{TOPICS} --group g", "Spark needs a file with its records' fields"),
+        (f"{TOPICS}?schema=in.jsonl --group g", "Spark needs a folder for the query's checkpoint; give ?state=…"),
+        (f"{TOPICS}?schema=gone&state=s --group g", "the schema cannot be read"),
+        (f"{TOPICS}?commit=3 --group g", "on Spark there are no options ['commit']"),
+        (TOPICS.replace("h:1/in", "h:2/in") + " --group g", "give the same brokers for both"),
+    ],
+)
+def test_topics_on_spark_that_cannot_be_are_told(arguments: str, message: str, here: Path) -> None:
+    done = run(*arguments.split())
+    assert (done.exit_code, done.stdout) == (2, "") and message in done.stderr, done.stderr
+
+
+def test_the_plan_on_spark_says_what_is_promised(here: Path) -> None:
+    (here / "fields.ddl").write_text("ts long, van string, x long")
+    done = run(*f"{TOPICS}?schema=fields.ddl&state=kept --group vans --key van --metrics 9400 --dry-run".split())
+    assert done.exit_code == 0, done.stderr
+    lines = {line[:13].strip(): line[14:] for line in done.stdout.splitlines()}
+    assert lines["from"] == "kafka://h:1/in (json), group vans"
+    assert lines["to"] == "kafka://h:1/out, what is set aside to out-quarantine"
+    assert lines["engines"] == "one for each van, in Spark"
+    assert lines["guarantee"].startswith("at least once") and "kept" in lines["guarantee"]
+    assert lines["at a stop"] == "what waits is kept" and "9400" in lines["metrics"]
+    (here / "in").mkdir()
+    done = run("vans.py", "--from", "in", "--to", "out", "--on", "spark", "--follow", "--dry-run")
+    assert done.exit_code == 0 and "exactly once for those who read out by Spark" in done.stdout, done.stderr
+    assert not (here / "out").exists()

@@ -1,0 +1,128 @@
+"""What Spark's observed metrics cost `detect`: micro-batches with them against micro-batches without, two cores.
+
+    slackline bench observed --json
+
+prints, of each load, the wall time of a micro-batch in ms with and without ``metrics``, and their ``ratio``. All with
+``stats=False``, so that everything that is done for the figures is done for them alone.
+
+- *columns*: two keys, one columnar detector that finds nothing: a row per group is all that is added.
+- *found*: two keys, every event is found: what Spark counts and sorts on its way.
+- *keys*: many keys of 20 rows: statistics are asked of every engine.
+
+Runs with and without alternate, ``ROUNDS`` times, in one session; of all their micro-batches after the first
+``WARM_UP`` of each run the median counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json as jsonlib
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+import slackline as sl
+from slackline.spark import detect, session
+
+BATCHES, WARM_UP, ROUNDS = 7, 3, 3
+#: Keys, and rows of each in a micro-batch.
+LOADS = {"columns": (2, 400_000), "found": (2, 40_000), "keys": (2_000, 20)}
+
+
+def hierarchy(finds: bool) -> sl.Hierarchy:
+    """Classes made here are shipped by value, so that workers need not find this file."""
+
+    class Columns(sl.Detector):
+        """Looks at every column, and publishes nothing."""
+
+        listens, publishes = ("at",), ()
+
+        def __init__(self) -> None:
+            self.seen = 0
+
+        def on_batch(self, batch: Any) -> Iterator[Any]:
+            self.seen += len(batch)
+            return iter(())
+
+    class Echo(sl.Detector):
+        """Finds everything."""
+
+        listens, publishes = ("at",), ("found",)
+
+        def on_event(self, event: sl.Event) -> Iterable[sl.Event]:
+            yield event.derive("found", x=event["x"])
+
+    return sl.Hierarchy([Echo() if finds else Columns()], clock="at")
+
+
+def write(folder: Path, keys: int, rows: int) -> None:
+    """Micro-batches, a file each: all keys in turn, some events a little later than others."""
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(5)
+    count = keys * rows
+    for nr in range(BATCHES):
+        at = np.arange(nr * count, (nr + 1) * count)
+        ts = at // keys * 1_000
+        order = np.argsort(ts + rng.integers(0, 8_000, count), kind="stable")
+        columns = {"ts": ts[order], "site": (at % keys)[order], "x": rng.random(count), "arrival": at}
+        pq.write_table(pa.table(columns), folder / f"{nr:03d}.parquet", row_group_size=count // 2 + 1)
+
+
+def took(df: DataFrame, folder: Path) -> list[float]:
+    """Wall times of the micro-batches after the warm-up."""
+    query = df.writeStream.format("noop").option("checkpointLocation", str(folder)).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return [p.durationMs["triggerExecution"] for p in query.recentProgress if p.numInputRows][WARM_UP:]
+
+
+def measured(spark: SparkSession, folder: Path, load: str) -> dict[str, float]:
+    write(folder / load, *LOADS[load])
+    schema = spark.read.parquet(str(folder / load)).schema
+    frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / load))
+    times: dict[str | None, list[float]] = {"slackline": [], None: []}
+    for nr in range(ROUNDS):
+        for name in (None, "slackline") if nr % 2 else ("slackline", None):
+            found = detect(
+                frame, hierarchy(load == "found"), key="site", ts="ts", arrival="arrival", stats=False, metrics=name
+            )
+            times[name] += took(found, folder / f"{load}-{nr}-{name}")
+    with_them, without = median(times["slackline"]), median(times[None])
+    return {f"{load}_ms": with_them, f"{load}_without_ms": without, f"{load}_ratio": with_them / without}
+
+
+def run(loads: Iterable[str] = LOADS) -> dict[str, float]:
+    """Measure; returns the figures."""
+    folder = Path(tempfile.mkdtemp(prefix="slackline-bench-"))
+    spark = session(2, **{"spark.driver.memory": "2g"})
+    try:
+        return {name: value for load in loads for name, value in measured(spark, folder, load).items()}
+    finally:
+        spark.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="slackline bench observed", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="print one JSON object only")
+    parser.add_argument("--loads", nargs="+", choices=LOADS, default=list(LOADS), help="which to measure")
+    options = parser.parse_args(argv)
+    figures = run(options.loads)
+    if options.json:
+        print(jsonlib.dumps(figures))
+    else:
+        for name, value in figures.items():
+            print(f"{name:>22}  {value:>10.3f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
