@@ -133,3 +133,5 @@ def test_what_cannot_be_read_is_refused_at_once(spark: SparkSession) -> None:
     if any(CONNECTOR.glob("*.jar")):
         with pytest.raises(SchemaError, match="arrived"):
             read_topic(spark, "127.0.0.1:9092", "in", "ts long, arrived long")
+        with pytest.raises(SchemaError, match="is no list of fields"):
+            read_topic(spark, "127.0.0.1:9092", "in", "ts; long")

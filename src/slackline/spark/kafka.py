@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
@@ -102,7 +102,10 @@ def found_records(found: DataFrame, topic: str, quarantine: str) -> DataFrame:
 
 
 def _fields(schema: str) -> StructType:
-    fields = StructType.fromDDL(schema)
+    try:
+        fields = StructType.fromDDL(schema)
+    except ParseException as error:
+        raise SchemaError(f"schema={schema!r} is no list of fields; write 'ts long, van string'.") from error
     if not isinstance(fields, StructType):
         raise SchemaError(f"schema={schema!r} is one type and no list of fields; write 'ts long, van string'.")
     clash = sorted({RECORD_KEY, ARRIVED} & set(fields.names))

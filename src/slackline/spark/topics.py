@@ -11,9 +11,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
+from slackline.core.check import one_of
 from slackline.core.hierarchy import Hierarchy
 from slackline.spark.application import ColumnRoles, detected
-from slackline.spark.kafka import ARRIVED, RECORD_KEY, found_records, read_topic
+from slackline.spark.kafka import ARRIVED, FORMATS, RECORD_KEY, found_records, read_topic
 
 #: Records of one micro-batch: what it reads of a key is in memory at once.
 MOST_RECORDS = 1_000_000
@@ -39,6 +40,10 @@ class TopicPair:
     format: str = "json"
     start: str = "earliest"
     client: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        one_of("format", self.format, FORMATS)
+        one_of("start", self.start, ("earliest", "latest"))
 
 
 def run_topics(

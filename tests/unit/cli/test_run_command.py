@@ -254,6 +254,7 @@ TOPICS = "vans.py --on spark --to kafka://h:1/out --from kafka://h:1/in"
         (f"{TOPICS} --group g", "Spark needs a file with its records' fields"),
         (f"{TOPICS}?schema=in.jsonl --group g", "Spark needs a folder for the query's checkpoint; give ?state=…"),
         (f"{TOPICS}?schema=gone&state=s --group g", "the schema cannot be read"),
+        (f"{TOPICS}?schema=in.jsonl&state=s&format=xml --group g", "format='xml' is unknown"),
         (f"{TOPICS}?commit=3 --group g", "on Spark there are no options ['commit']"),
         (TOPICS.replace("h:1/in", "h:2/in") + " --group g", "give the same brokers for both"),
     ],
