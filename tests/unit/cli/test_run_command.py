@@ -155,7 +155,10 @@ KAFKA = "vans.py --group vans --from kafka://h:1/in"
         ("vans.py --from in.jsonl --to kafka://127.0.0.1:1/t --on spark", "or reads and writes a topic of Kafka"),
         ("vans.py --from in.jsonl --to out.jsonl --on spark", "--on spark writes to a folder, and --to out.jsonl is"),
         ("vans.py --from in.jsonl --to . --on spark", "--on spark writes to a folder that is not there yet"),
-        ("vans.py --from in.jsonl --to out --on spark --metrics 0", "no --at-stop or --metrics, unless with --follow"),
+        (
+            "vans.py --from in.jsonl --to out --on spark --metrics 0",
+            "no --at-stop, --metrics or --checkpoint-every, unless with --follow",
+        ),
         ("vans.py --from gone --to out --on spark", "gone: there is no such file or folder"),
         ("vans.py --from in.jsonl --to out --on spark --follow", "--on spark follows a folder, whose files come whole"),
         ("vans.py --from . --to . --on spark --follow", ". is there, and not from a stream on Spark"),
