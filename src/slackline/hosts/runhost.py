@@ -8,19 +8,25 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from slackline.core import codec
 from slackline.core.errors import StateError
-from slackline.core.event import Event
 from slackline.core.time import Now
+from slackline.hosts.delivery import Delivery, joined, merged
+from slackline.hosts.forms import quickest
 from slackline.hosts.keeping import Kept
 from slackline.hosts.roles import Roles
 from slackline.hosts.sites import Sites
-from slackline.hosts.sources import ReadPlace, Source, merged
+from slackline.hosts.sources import ReadPlace, Source
 from slackline.hosts.targets import Results, Target
 from slackline.hosts.vitals import INTERVAL, Pace, Vitals, Watcher
 
-#: Events that are pushed at once, and that may have come and not been pushed yet.
-MOST, ROOM = 4_096, 16_384
+#: Rows that are pushed at once, and that may have come and not been pushed yet. In a larger push a row costs less.
+LEAST, MOST, ROOM = 4_096, 65_536, 131_072
+#: A push that is quicker, in seconds, may be twice as long the next time; one four times as slow half as long.
+QUICK = 0.1
 #: Seconds between two looks at the wall clock, for what waits while nothing comes.
 LOOK = 0.25
 
@@ -66,7 +72,9 @@ class RunHost:
         #: Wall time is evidence where all that comes, comes when it happens: not while we catch up with what lay there.
         self._timed = all(source.live for source in sources)
         self._caught_up = False
-        self._arrived: deque[tuple[Source, int, Event]] = deque()
+        self._arrived: deque[Delivery] = deque()
+        self._lag = 0  # rows in it
+        self._most = LEAST  # rows in the next push
         self._something, self._room = asyncio.Event(), asyncio.Event()
         self._room.set()
         self._stops = False
@@ -108,7 +116,7 @@ class RunHost:
             numbers,
             rate=rates[0],
             found_rate=rates[1],
-            lag=len(self._arrived),
+            lag=self._lag,
             rejected=sum(source.place.rejected for source in self._sources),
             checkpoint_bytes=size,
             checkpoint_age=None if at is None else self._now() - at,
@@ -117,31 +125,40 @@ class RunHost:
 
     # In.
 
-    def _streams(self) -> list[AsyncIterator[tuple[Source, int, Event]]]:
+    def _streams(self) -> list[AsyncIterator[Delivery]]:
         """What is read at the same time."""
         once = [source for source in self._sources if source.path is not None and not source.live]
-        others = [source for source in self._sources if source not in once]
-        return [merged(part) for part in ([once] if once else []) + [[source] for source in others]]
+        others = [source.read() for source in self._sources if source not in once]
+        return [merged(once), *others] if len(once) > 1 else [source.read() for source in self._sources]
 
-    async def _fill(self, stream: AsyncIterator[tuple[Source, int, Event]]) -> None:
-        async for item in stream:
-            self._arrived.append(item)
+    async def _fill(self, stream: AsyncIterator[Delivery]) -> None:
+        given = 0
+        async for delivery in stream:
+            self._arrived.append(delivery)
+            self._lag += len(delivery.rows)
             self._something.set()
-            if len(self._arrived) >= ROOM:
+            given += len(delivery.rows)
+            if self._lag >= ROOM:
                 self._caught_up = False
                 self._room.clear()
                 await self._room.wait()
-            elif len(self._arrived) % MOST == 0:
+            elif given >= LEAST:
+                given = 0
                 await asyncio.sleep(0)
 
-    def _take(self) -> list[Event]:
-        arrived = self._arrived
-        batch = [arrived.popleft() for _ in range(min(MOST, len(arrived)))]
-        if len(arrived) < ROOM // 2:
+    def _take(self) -> Delivery:
+        """The next rows, as many as are pushed at once."""
+        taken: list[Delivery] = []
+        rows = 0
+        while self._arrived and rows < self._most:
+            taken.append(self._arrived.popleft())
+            rows += len(taken[-1].rows)
+        self._lag -= rows
+        if self._lag < ROOM // 2:
             self._room.set()
-        for source, lives, _ in batch:
-            source.took(lives)
-        return [event for _, _, event in batch]
+        for each in taken:
+            each.took()
+        return joined(taken)
 
     # Work.
 
@@ -177,18 +194,29 @@ class RunHost:
                 self._caught_up = True
         self._something.clear()
 
-    def _push(self, events: list[Event]) -> None:
-        placed = [self._roles.place(event) for event in events]
-        keys = [key for _, key in placed] if self._sites.keyed else None
-        if keys and not self._keyless and not any(key is not None for key in keys):
+    def _push(self, delivery: Delivery) -> None:
+        rows, keys, _ = delivery
+        many = 1
+        if isinstance(keys, pa.ChunkedArray):
+            many = pc.count_distinct(keys, mode="all").as_py()
+        elif keys and not self._keyless and not any(key is not None for key in keys):
             self._keyless = True
             logger.warning(
                 "none of %s events has a field %r for its key; they are set aside", len(keys), self._roles.key
             )
+        if isinstance(rows, pa.Table):
+            rows = quickest(rows, self._sites.types, many)
+        if isinstance(keys, pa.ChunkedArray) and not isinstance(rows, pa.Table):
+            keys = keys.to_pylist()
         start = self._now()
         now = self._wall_time() if self._timed and self._caught_up else None
-        self._results.outputs += self._sites.push([event for event, _ in placed], keys, now)
-        self._sites.worked(start, self._now())
+        self._results.outputs += self._sites.push(rows, keys, now)
+        stop = self._now()
+        self._sites.worked(start, stop)
+        if stop - start < QUICK:
+            self._most = min(MOST, 2 * self._most)
+        elif stop - start > 4 * QUICK:
+            self._most = max(LEAST, self._most // 2)
 
     def _wall_time(self) -> int:
         return int(self._wall() * self._roles.per_second)

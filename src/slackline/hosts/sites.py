@@ -31,6 +31,7 @@ from slackline.engine import Engine
 from slackline.engine.arrivals import rows_of
 from slackline.engine.arrow import split
 from slackline.engine.options import DEFAULTS, Options
+from slackline.hosts.forms import events_of, quickest
 from slackline.hosts.numbers import Figures, Numbers, RunTotals
 
 Key = str | int | None
@@ -70,10 +71,11 @@ class Sites:
         if unknown:
             raise ConfigError(f"an engine has no options {unknown}; it has {list(DEFAULTS)}.")
         given["calibration"] = calibration_of(given.get("calibration"))
-        #: What all engines run.
+        #: What all engines run, and the types that come to it of which something is declared.
         self.hierarchy = hierarchy
         self.keyed = keyed
         self._options = given
+        self.types = tuple(hierarchy.types[name] for name in hierarchy.sensor_types if name in hierarchy.types)
         self._most_awake = awake
         self._awake: OrderedDict[Key, Engine] = OrderedDict()  # the one heard of last is last
         self._known: dict[Key, None] = {}  # all keys that were heard of, awake or asleep
@@ -113,6 +115,8 @@ class Sites:
         for key, part, times in self._parts(rows, keys, now):
             self._tally.arrivals += len(part)
             self._pushed.append(key)
+            if not isinstance(part, pa.Table):
+                part = quickest(part, self.types)
             found += self._told(key, partial(Engine.push, arrivals=part, now=times))
         return found
 
@@ -204,7 +208,7 @@ class Sites:
             detail = f"the key is {key!r:.80}; a key is text or a whole number"
         self._tally.arrivals += len(rows)
         self._tally.reasons[reason] += len(rows)
-        events = [_event(row) for row in rows.to_pylist()] if isinstance(rows, pa.Table) else rows
+        events = events_of(rows) if isinstance(rows, pa.Table) else rows
         self._set_aside[1].extend((None, Quarantined(event, reason, detail)) for event in events)
 
     # Figures.
@@ -321,9 +325,3 @@ def _is_key(key: Any) -> bool:
 
 def _order(key: Key) -> tuple[str, Any]:
     return type(key).__name__, key
-
-
-def _event(row: dict[str, Any]) -> Event:
-    payload = {name: value for name, value in row.items() if value is not None}
-    kind, ts, source, seq = (payload.pop(name, None) for name in ("type", "ts", "source", "seq"))
-    return Event.of(kind, ts, source, seq, payload)
