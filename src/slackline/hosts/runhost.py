@@ -26,7 +26,7 @@ from slackline.hosts.vitals import INTERVAL, Pace, Vitals, Watcher
 #: Rows that are pushed at once, and that may have come and not been pushed yet. In a larger push a row costs less.
 LEAST, MOST, ROOM = 4_096, 65_536, 131_072
 #: A push that is quicker, in seconds, may be twice as long the next time; one four times as slow half as long.
-QUICK = 0.1
+QUICK = 0.25
 #: Seconds between two looks at the wall clock, for what waits while nothing comes.
 LOOK = 0.25
 
@@ -71,6 +71,7 @@ class RunHost:
         self._wall = wall
         #: Wall time is evidence where all that comes, comes when it happens: not while we catch up with what lay there.
         self._timed = all(source.live for source in sources)
+        self._live = any(source.live or source.path is None for source in sources)
         self._caught_up = False
         self._arrived: deque[Delivery] = deque()
         self._lag = 0  # rows in it
@@ -85,9 +86,14 @@ class RunHost:
         self._keyless = False
 
     def stop(self) -> None:
-        """Read nothing more; what was read is taken, and what waits is flushed or kept."""
+        """Read nothing more; what came and cannot be read again is taken, and what waits is flushed or kept."""
         logger.info("stops; what waits is %s", "kept" if self._at_stop == "keep" else "flushed")
         self._stops = True
+        arrived, self._arrived, self._lag = self._arrived, deque(), 0
+        for delivery in arrived:
+            if any(source.path is None for source, *_ in delivery.taken):
+                self._arrived.append(delivery)
+                self._lag += len(delivery.rows)
         self._something.set()
 
     async def run(self) -> bool:
@@ -134,6 +140,8 @@ class RunHost:
     async def _fill(self, stream: AsyncIterator[Delivery]) -> None:
         given = 0
         async for delivery in stream:
+            if self._stops:
+                return
             self._arrived.append(delivery)
             self._lag += len(delivery.rows)
             self._something.set()
@@ -166,33 +174,33 @@ class RunHost:
         for task in tasks:
             task.add_done_callback(lambda _: self._something.set())
         while True:
-            await self._pause()
-            while self._arrived:
+            await self._pause(tasks)
+            if self._arrived:
                 self._push(self._take())
-                await self._give()
-                await self._tell()
-                await asyncio.sleep(0)  # signals and streams have their turn
-            if self._timed and self._caught_up and self._now() - self._looked_at >= LOOK:
+            elif self._timed and self._caught_up and self._now() - self._looked_at >= LOOK:
                 self._looked_at = self._now()
                 self._results.outputs += self._sites.wait(self._wall_time())
             await self._give()
             await self._tell()
-            over = all(task.done() for task in tasks) and not self._arrived
+            await asyncio.sleep(0)  # signals and streams have their turn
             for task in tasks:
-                if task.done():
+                if task.done() and not self._arrived:
                     task.result()
-            if over or self._stops:
+            over = all(task.done() for task in tasks) and not self._arrived
+            if over or (self._stops and not self._arrived):
                 await self._end(over and not self._stops)
                 return
 
-    async def _pause(self) -> None:
-        if not self._arrived and not self._stops:
-            try:
-                async with asyncio.timeout(LOOK):
+    async def _pause(self, tasks: list[asyncio.Task[None]]) -> None:
+        """Wait for something to come; out of files, for as much as is pushed at once."""
+        wanted = 1 if self._live else self._most
+        try:
+            async with asyncio.timeout(LOOK):
+                while self._lag < wanted and not self._stops and not all(task.done() for task in tasks):
+                    self._something.clear()
                     await self._something.wait()
-            except TimeoutError:
-                self._caught_up = True
-        self._something.clear()
+        except TimeoutError:
+            self._caught_up = self._caught_up or not self._arrived
 
     def _push(self, delivery: Delivery) -> None:
         rows, keys, _ = delivery
