@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
@@ -25,8 +26,11 @@ from slackline.hosts.vitals import INTERVAL, Pace, Vitals, Watcher
 
 #: Rows that are pushed at once, and that may have come and not been pushed yet. In a larger push a row costs less.
 LEAST, MOST, ROOM = 4_096, 65_536, 131_072
-#: A push that is quicker, in seconds, may be twice as long the next time; one four times as slow half as long.
+#: A push that is quicker, in seconds, or had to wake many, may be four times as long the next time; one four times as
+#: slow half as long.
 QUICK = 0.25
+#: The share of its time that a run over files takes for checkpoints, at most.
+CHECKPOINTS = 0.2
 #: Seconds between two looks at the wall clock, for what waits while nothing comes.
 LOOK = 0.25
 
@@ -40,7 +44,7 @@ class RunHost:
 
     ``at_stop``  what becomes of what waits then: ``"flush"``, it goes on as if nothing earlier could come; ``"keep"``,
                  it is kept, for a target that keeps.
-    ``every``    seconds between checkpoints.
+    ``every``    seconds between checkpoints; more, if all that comes can be read again and they take long.
     ``watch``    is given how it fares, every second.
 
     **Exactly once** is what a target that keeps gives for files: a checkpoint holds the engines, how far each file was
@@ -81,6 +85,7 @@ class RunHost:
         self._stops = False
         self._results = Results(sites.keyed)
         self._pace = Pace(now)
+        self._next_keep = -math.inf
         self._kept: tuple[int, float] | None = None  # bytes of the last checkpoint, and when it was made
         self._told_at = self._looked_at = now()
         self._keyless = False
@@ -221,8 +226,8 @@ class RunHost:
         self._results.outputs += self._sites.push(rows, keys, now)
         stop = self._now()
         self._sites.worked(start, stop)
-        if stop - start < QUICK:
-            self._most = min(MOST, 2 * self._most)
+        if stop - start < QUICK or self._sites.woken > len(rows) // 8:
+            self._most = min(MOST, 4 * self._most)
         elif stop - start > 4 * QUICK:
             self._most = max(LEAST, self._most // 2)
 
@@ -253,17 +258,20 @@ class RunHost:
         if results:
             self._results = Results(self._sites.keyed)
             await self._target.write(results)
-        if self._target.keeps and (self._kept is None or self._now() - self._kept[1] >= self._every):
+        if self._target.keeps and self._now() >= self._next_keep:
             self._keep()
 
     def _keep(self, has_ended: bool = False) -> None:
         if not self._target.keeps:
             return
+        start = self._now()
         places = {source.url: tuple(source.place) for source in self._sources}
         state = {"sites": self._sites.save(), "places": places, "ended": has_ended}
         data = codec.dump(STATE_KIND, STATE_VERSION, state)
         self._target.keep(Kept(data, self._sites.numbers().arrivals, {}))
-        self._kept = len(data), self._now()
+        stop = self._now()
+        self._kept = len(data), stop
+        self._next_keep = stop + max(self._every, 0 if self._live else (stop - start) / CHECKPOINTS)
 
     def _has_ended(self, kept: Kept) -> bool:
         """Go on from a checkpoint; whether there is nothing to go on with."""

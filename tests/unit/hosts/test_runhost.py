@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,7 @@ def test_crashes_at_any_moment_change_nothing(
 ) -> None:
     for module, name in ((runhost, "LEAST"), (runhost, "MOST"), (delivery, "PIECE")):
         monkeypatch.setattr(module, name, 23)
+    monkeypatch.setattr(runhost, "CHECKPOINTS", math.inf)
     run_to([source], FolderTarget(tmp_path / "whole"))
     crashes = 0
     for after in (1, 2, 3, 5, 2) if every < 1 else (1, 2):
