@@ -164,7 +164,10 @@ def test_of_the_keys_in_a_push_those_that_are_awake_come_first() -> None:
 
 def test_more_detectors_leave_room_for_fewer_engines() -> None:
     one, two = (
-        Sites(Hierarchy([type(f"D{n}", (Steps,), {})() for n in range(k)], clock="at"), keyed=True) for k in (1, 2)
+        Sites(
+            Hierarchy([type(f"D{n}", (Steps,), {"publishes": (f"s{n}",)})() for n in range(k)], clock="at"), keyed=True
+        )
+        for k in (1, 2)
     )
     assert two._most_awake < one._most_awake == 15_420
 
