@@ -66,7 +66,11 @@ def run(
         ),
     ] = None,
     key: Annotated[
-        str | None, typer.Option(help="Field whose every value has an engine of its own. One for all unless given.")
+        str | None,
+        typer.Option(
+            help="Field that tells whose an event is, e.g. van: each value has an engine of its own. Unless given, "
+            "there is one for all."
+        ),
     ] = None,
     ts: Annotated[str | None, typer.Option(help="Field of occurrence times; ts unless given.")] = None,
     type: Annotated[
@@ -103,7 +107,8 @@ def run(
     checkpoint_every: Annotated[
         float | None,
         typer.Option(
-            help="Seconds between checkpoints, with a folder (1 unless given), or between snapshots, on Kafka (30).",
+            help="Seconds between checkpoints, with a folder (1 unless given; over files more, if they take long), or "
+            "between snapshots, on Kafka (30).",
             min=0.01,
         ),
     ] = None,
@@ -129,7 +134,8 @@ def run(
     """Run an application until its input ends, or Ctrl-C.
 
     `slackline run app.py --from events.csv --to found/` reads a file and writes outputs.jsonl, late.jsonl and
-    quarantined.jsonl; interrupted in any way, the same command goes on, and nothing is lost or found twice.
+    quarantined.jsonl; interrupted in any way, the same command goes on, and nothing is lost or found twice. Look at
+    the plan first: add --dry-run.
     """
     given = {
         "app": app, "from": sources or None, "to": to, "key": key, "ts": ts, "type": type, "source": source,

@@ -6,7 +6,7 @@ text for a time stamp. All else is a matter of single rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,7 +19,17 @@ from slackline.core.errors import SchemaError
 from slackline.core.event import NO_SEQ, Event, Source
 from slackline.core.types import EventType
 from slackline.engine import arrow
-from slackline.engine.intake import CHECKS, CLOCK_JUMP, GIVEN, UNDECLARED, Intake, Refusal, as_refused, jump
+from slackline.engine.intake import (
+    CHECKS,
+    CLOCK_JUMP,
+    GIVEN,
+    UNDECLARED,
+    Intake,
+    Refusal,
+    as_refused,
+    declared_value,
+    jump,
+)
 from slackline.ordering.channel import SensorChannel
 from slackline.ordering.clock import NO_CLOCK
 
@@ -178,7 +188,9 @@ class _Table:
         source = self.source_of(kind)
         fields: dict[str, arrow.Cast] = {}
         for field, dtype in kind.fields.items():
-            fields[field] = arrow.declared(self.columns[field], rows, dtype)
+            column = self.columns[field]
+            read = _declared_each if pa.types.is_union(column.type) else arrow.declared
+            fields[field] = read(column, rows, dtype)
         good = self._passing(channel.name, kind, rows, fields)
         columns = {field: cast.values for field, cast in fields.items()}
         if not good.all():
@@ -256,6 +268,37 @@ def read(intake: Intake, table: pa.Table, now: Ints | None) -> tuple[dict[str, L
     return lots, clk
 
 
+def fitting(types: Iterable[EventType], table: pa.Table) -> pa.Table | None:
+    """The table as an engine takes it that knows these types, with nulls for fields that it lacks. None if it would be
+    refused, or read otherwise than its rows as events are; its sources are in ``source``.
+    """
+    own = ("ts", "type", "source", "seq")
+    for kind in types:
+        if kind.source != "source" and kind.source in table.column_names:
+            return None
+        for field, dtype in kind.fields.items():
+            if field in own:
+                return None
+            if field not in table.column_names:
+                table = table.append_column(field, pa.nulls(len(table)))
+            elif dtype.kind != "O" and not _fits(table.schema.field(field).type, dtype):
+                return None
+    return table
+
+
+def _declared_each(column: pa.ChunkedArray, rows: Ints, dtype: np.dtype[Any]) -> arrow.Cast:
+    """A column of values of several types in a declared one, value by value."""
+    if dtype.kind == "O":
+        return arrow.declared(column, rows, dtype)
+    made, fits = np.zeros(len(rows), dtype), np.ones(len(rows), np.bool_)
+    for at, value in enumerate(arrow.values(column, rows)):
+        try:
+            made[at] = declared_value(value, dtype)
+        except ValueError:
+            fits[at] = False
+    return arrow.Cast(made, fits)
+
+
 # The checks of the intake, for columns: which rows pass, None for all. Sources were checked with the schema.
 
 _ColumnCheck = Callable[[_Table, EventType, Ints, dict[str, arrow.Cast]], Mask | None]
@@ -325,6 +368,6 @@ def _is_source(kind: pa.DataType) -> bool:
 
 def _fits(kind: pa.DataType, dtype: np.dtype[Any]) -> bool:
     """Whether a column may hold values of a declared type."""
-    if pa.types.is_null(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+    if pa.types.is_union(kind) or pa.types.is_null(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return True
     return dtype.kind == "f" and _is_numeric(kind)

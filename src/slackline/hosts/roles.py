@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from slackline.core.check import one_of
 from slackline.core.errors import ConfigError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
-from slackline.core.time import PER_SECOND, time_stamp
+from slackline.core.time import MAX_TS, PER_SECOND, time_stamp
+from slackline.hosts.forms import OWN
+from slackline.streams.columns import StreamColumns
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +53,8 @@ class Roles:
         return {**options, "type_field": self.type or "type"}
 
     def place(self, event: Event) -> tuple[Event, Any]:
-        """An event of an adapter with what its payload says of it, and its key."""
-        payload = dict(event.payload)
+        """An event of an adapter with what its payload says of it, and its key. A field without a value is none."""
+        payload = {name: value for name, value in event.payload.items() if value is not None}
         kind, source, seq = event.type, event.source, event.seq
         key = None if self.key is None else payload.pop(self.key, None)
         if self.type is None and isinstance(payload.get("type"), str):
@@ -62,3 +67,47 @@ class Roles:
         if seq is None and time_stamp(payload.get("seq")) is not None:
             seq = time_stamp(payload.pop("seq"))
         return Event.of(kind, event.ts, source, seq, payload), key
+
+    def table(self, rows: StreamColumns) -> tuple[pa.Table, pa.ChunkedArray | None] | None:
+        """The same for columns, if all of them have one type that a table of events can have."""
+        payload = dict(rows.payload)
+        count = len(rows)
+        kind = pa.repeat(rows.type, count) if isinstance(rows.type, str) else rows.type
+        source = pa.repeat(rows.source, count)
+        key = None
+        if self.key is not None:
+            key = payload.pop(self.key, None)
+            if key is None or not (pa.types.is_string(key.type) or pa.types.is_integer(key.type)):
+                return None
+        if self.type is None and "type" in payload:
+            kind = _given(payload.pop("type"), kind)
+        named = self.source or "source"
+        if key is not None and named == self.key:
+            source = key
+        elif named in payload:
+            source = _given(payload.pop(named), source)
+        own = {"ts": rows.ts, "type": kind, "source": source}
+        if rows.seq is not None:
+            own["seq"] = rows.seq
+        elif "seq" in payload and _are_numbers(payload["seq"]):
+            own["seq"] = payload.pop("seq")
+        if kind is None or source is None or not pa.types.is_string(kind.type) or not payload.keys().isdisjoint(OWN):
+            return None
+        return pa.table(own | payload), None if key is None else pa.chunked_array([key])
+
+
+def _are_numbers(column: pa.Array) -> bool:
+    """Whether all that is there is a sequence number."""
+    if not pa.types.is_integer(column.type):
+        return pa.types.is_null(column.type)
+    bounds = pc.min_max(column).as_py()
+    return bounds["min"] is None or 0 <= bounds["min"] <= bounds["max"] <= MAX_TS
+
+
+def _given(column: pa.Array, otherwise: pa.Array) -> pa.Array | None:
+    """What a column says, and where it says nothing, something else; None if that may be of two types."""
+    if pa.types.is_null(column.type):
+        return otherwise
+    if pa.types.is_string(column.type):
+        return pc.coalesce(column, otherwise)
+    return column if pa.types.is_integer(column.type) and not column.null_count else None

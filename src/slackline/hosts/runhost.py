@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from slackline.core import codec
 from slackline.core.errors import StateError
-from slackline.core.event import Event
 from slackline.core.time import Now
+from slackline.hosts.delivery import Delivery, joined, merged
+from slackline.hosts.forms import quickest
 from slackline.hosts.keeping import Kept
 from slackline.hosts.roles import Roles
 from slackline.hosts.sites import Sites
-from slackline.hosts.sources import ReadPlace, Source, merged
+from slackline.hosts.sources import ReadPlace, Source
 from slackline.hosts.targets import Results, Target
 from slackline.hosts.vitals import INTERVAL, Pace, Vitals, Watcher
 
-#: Events that are pushed at once, and that may have come and not been pushed yet.
-MOST, ROOM = 4_096, 16_384
+#: Rows that are pushed at once, and that may have come and not been pushed yet. In a larger push a row costs less.
+LEAST, MOST, ROOM = 4_096, 65_536, 131_072
+#: A push that is quicker, in seconds, or had to wake many, may be four times as long the next time; one four times as
+#: slow half as long.
+QUICK = 0.25
+#: The share of its time that a run over files takes for checkpoints, at most.
+CHECKPOINTS = 0.2
 #: Seconds between two looks at the wall clock, for what waits while nothing comes.
 LOOK = 0.25
 
@@ -34,7 +44,7 @@ class RunHost:
 
     ``at_stop``  what becomes of what waits then: ``"flush"``, it goes on as if nothing earlier could come; ``"keep"``,
                  it is kept, for a target that keeps.
-    ``every``    seconds between checkpoints.
+    ``every``    seconds between checkpoints; more, if all that comes can be read again and they take long.
     ``watch``    is given how it fares, every second.
 
     **Exactly once** is what a target that keeps gives for files: a checkpoint holds the engines, how far each file was
@@ -65,21 +75,30 @@ class RunHost:
         self._wall = wall
         #: Wall time is evidence where all that comes, comes when it happens: not while we catch up with what lay there.
         self._timed = all(source.live for source in sources)
+        self._live = any(source.live or source.path is None for source in sources)
         self._caught_up = False
-        self._arrived: deque[tuple[Source, int, Event]] = deque()
+        self._arrived: deque[Delivery] = deque()
+        self._lag = 0  # rows in it
+        self._most = LEAST  # rows in the next push
         self._something, self._room = asyncio.Event(), asyncio.Event()
         self._room.set()
         self._stops = False
         self._results = Results(sites.keyed)
         self._pace = Pace(now)
+        self._next_keep = -math.inf
         self._kept: tuple[int, float] | None = None  # bytes of the last checkpoint, and when it was made
         self._told_at = self._looked_at = now()
         self._keyless = False
 
     def stop(self) -> None:
-        """Read nothing more; what was read is taken, and what waits is flushed or kept."""
+        """Read nothing more; what came and cannot be read again is taken, and what waits is flushed or kept."""
         logger.info("stops; what waits is %s", "kept" if self._at_stop == "keep" else "flushed")
         self._stops = True
+        arrived, self._arrived, self._lag = self._arrived, deque(), 0
+        for delivery in arrived:
+            if any(source.path is None for source, *_ in delivery.taken):
+                self._arrived.append(delivery)
+                self._lag += len(delivery.rows)
         self._something.set()
 
     async def run(self) -> bool:
@@ -108,7 +127,7 @@ class RunHost:
             numbers,
             rate=rates[0],
             found_rate=rates[1],
-            lag=len(self._arrived),
+            lag=self._lag,
             rejected=sum(source.place.rejected for source in self._sources),
             checkpoint_bytes=size,
             checkpoint_age=None if at is None else self._now() - at,
@@ -117,31 +136,42 @@ class RunHost:
 
     # In.
 
-    def _streams(self) -> list[AsyncIterator[tuple[Source, int, Event]]]:
+    def _streams(self) -> list[AsyncIterator[Delivery]]:
         """What is read at the same time."""
         once = [source for source in self._sources if source.path is not None and not source.live]
-        others = [source for source in self._sources if source not in once]
-        return [merged(part) for part in ([once] if once else []) + [[source] for source in others]]
+        others = [source.read() for source in self._sources if source not in once]
+        return [merged(once), *others] if len(once) > 1 else [source.read() for source in self._sources]
 
-    async def _fill(self, stream: AsyncIterator[tuple[Source, int, Event]]) -> None:
-        async for item in stream:
-            self._arrived.append(item)
+    async def _fill(self, stream: AsyncIterator[Delivery]) -> None:
+        given = 0
+        async for delivery in stream:
+            if self._stops:
+                return
+            self._arrived.append(delivery)
+            self._lag += len(delivery.rows)
             self._something.set()
-            if len(self._arrived) >= ROOM:
+            given += len(delivery.rows)
+            if self._lag >= ROOM:
                 self._caught_up = False
                 self._room.clear()
                 await self._room.wait()
-            elif len(self._arrived) % MOST == 0:
+            elif given >= LEAST:
+                given = 0
                 await asyncio.sleep(0)
 
-    def _take(self) -> list[Event]:
-        arrived = self._arrived
-        batch = [arrived.popleft() for _ in range(min(MOST, len(arrived)))]
-        if len(arrived) < ROOM // 2:
+    def _take(self) -> Delivery:
+        """The next rows, as many as are pushed at once."""
+        taken: list[Delivery] = []
+        rows = 0
+        while self._arrived and rows < self._most:
+            taken.append(self._arrived.popleft())
+            rows += len(taken[-1].rows)
+        self._lag -= rows
+        if self._lag < ROOM // 2:
             self._room.set()
-        for source, lives, _ in batch:
-            source.took(lives)
-        return [event for _, _, event in batch]
+        for each in taken:
+            each.took()
+        return joined(taken)
 
     # Work.
 
@@ -149,46 +179,57 @@ class RunHost:
         for task in tasks:
             task.add_done_callback(lambda _: self._something.set())
         while True:
-            await self._pause()
-            while self._arrived:
+            await self._pause(tasks)
+            if self._arrived:
                 self._push(self._take())
-                await self._give()
-                await self._tell()
-                await asyncio.sleep(0)  # signals and streams have their turn
-            if self._timed and self._caught_up and self._now() - self._looked_at >= LOOK:
+            elif self._timed and self._caught_up and self._now() - self._looked_at >= LOOK:
                 self._looked_at = self._now()
                 self._results.outputs += self._sites.wait(self._wall_time())
             await self._give()
             await self._tell()
-            over = all(task.done() for task in tasks) and not self._arrived
+            await asyncio.sleep(0)  # signals and streams have their turn
             for task in tasks:
-                if task.done():
+                if task.done() and not self._arrived:
                     task.result()
-            if over or self._stops:
+            over = all(task.done() for task in tasks) and not self._arrived
+            if over or (self._stops and not self._arrived):
                 await self._end(over and not self._stops)
                 return
 
-    async def _pause(self) -> None:
-        if not self._arrived and not self._stops:
-            try:
-                async with asyncio.timeout(LOOK):
+    async def _pause(self, tasks: list[asyncio.Task[None]]) -> None:
+        """Wait for something to come; out of files, for as much as is pushed at once."""
+        wanted = 1 if self._live else self._most
+        try:
+            async with asyncio.timeout(LOOK):
+                while self._lag < wanted and not self._stops and not all(task.done() for task in tasks):
+                    self._something.clear()
                     await self._something.wait()
-            except TimeoutError:
-                self._caught_up = True
-        self._something.clear()
+        except TimeoutError:
+            self._caught_up = self._caught_up or not self._arrived
 
-    def _push(self, events: list[Event]) -> None:
-        placed = [self._roles.place(event) for event in events]
-        keys = [key for _, key in placed] if self._sites.keyed else None
-        if keys and not self._keyless and not any(key is not None for key in keys):
+    def _push(self, delivery: Delivery) -> None:
+        rows, keys, _ = delivery
+        many = 1
+        if isinstance(keys, pa.ChunkedArray):
+            many = pc.count_distinct(keys, mode="all").as_py()
+        elif keys and not self._keyless and not any(key is not None for key in keys):
             self._keyless = True
             logger.warning(
                 "none of %s events has a field %r for its key; they are set aside", len(keys), self._roles.key
             )
+        if isinstance(rows, pa.Table):
+            rows = quickest(rows, self._sites.types, many)
+        if isinstance(keys, pa.ChunkedArray) and not isinstance(rows, pa.Table):
+            keys = keys.to_pylist()
         start = self._now()
         now = self._wall_time() if self._timed and self._caught_up else None
-        self._results.outputs += self._sites.push([event for event, _ in placed], keys, now)
-        self._sites.worked(start, self._now())
+        self._results.outputs += self._sites.push(rows, keys, now)
+        stop = self._now()
+        self._sites.worked(start, stop)
+        if stop - start < QUICK or self._sites.woken > len(rows) // 8:
+            self._most = min(MOST, 4 * self._most)
+        elif stop - start > 4 * QUICK:
+            self._most = max(LEAST, self._most // 2)
 
     def _wall_time(self) -> int:
         return int(self._wall() * self._roles.per_second)
@@ -217,17 +258,20 @@ class RunHost:
         if results:
             self._results = Results(self._sites.keyed)
             await self._target.write(results)
-        if self._target.keeps and (self._kept is None or self._now() - self._kept[1] >= self._every):
+        if self._target.keeps and self._now() >= self._next_keep:
             self._keep()
 
     def _keep(self, has_ended: bool = False) -> None:
         if not self._target.keeps:
             return
+        start = self._now()
         places = {source.url: tuple(source.place) for source in self._sources}
         state = {"sites": self._sites.save(), "places": places, "ended": has_ended}
         data = codec.dump(STATE_KIND, STATE_VERSION, state)
         self._target.keep(Kept(data, self._sites.numbers().arrivals, {}))
-        self._kept = len(data), self._now()
+        stop = self._now()
+        self._kept = len(data), stop
+        self._next_keep = stop + max(self._every, 0 if self._live else (stop - start) / CHECKPOINTS)
 
     def _has_ended(self, kept: Kept) -> bool:
         """Go on from a checkpoint; whether there is nothing to go on with."""

@@ -4,10 +4,13 @@ What arrives is told apart by key, in the order of arrival, and each key's engin
 key beside it. So the outputs of a key depend on the key's own arrivals alone, however they were cut into pushes and
 whoever else came in between (laws 3 and 6 of the engine hold for each key).
 
-**Many keys.** An engine takes some 30 KB awake and 6 KB asleep, as bytes. The engines of the keys that were heard of
-last are awake, up to ``AWAKE`` of them; the others sleep, and are woken when something comes for them. What is saved of
-a key is kept until the key has arrivals again, so that a checkpoint costs what has changed. Figures are looked up for
-``LOOKED_AT`` keys at a time; counts of what passed through are always right.
+**Many keys.** An engine takes some 27 KB awake, and 7 KB more for each detector; asleep, as bytes, a tenth to a fifth
+of that. The engines of the keys that were heard of last are awake, as many as ``MEMORY`` has room for; the others
+sleep, and are woken when something comes for them. To wake one and send another to sleep costs what some 30 events
+cost. So of the keys in a push those come first that are awake: else, with some more keys than there is room for, each
+key in its turn would send the one to sleep whose turn is next. What is saved of a key is kept until the key has
+arrivals again, so that a checkpoint costs what has changed. Figures are looked up for ``LOOKED_AT`` keys at a time;
+counts of what passed through are always right.
 """
 
 from __future__ import annotations
@@ -31,13 +34,14 @@ from slackline.engine import Engine
 from slackline.engine.arrivals import rows_of
 from slackline.engine.arrow import split
 from slackline.engine.options import DEFAULTS, Options
+from slackline.hosts.forms import events_of, quickest
 from slackline.hosts.numbers import Figures, Numbers, RunTotals
 
 Key = str | int | None
 Arrivals = Any  # events, a table or a batch of records, as an engine takes them
 
-#: So many engines are awake at once.
-AWAKE = 4096
+#: Bytes that engines which are awake may take, about, and what one takes, for itself and for each detector.
+MEMORY, OF_ENGINE, OF_DETECTOR = 512 << 20, 27 << 10, 7 << 10
 #: Of so many keys figures are brought up to date when somebody asks for them.
 LOOKED_AT = 256
 
@@ -63,24 +67,27 @@ class Sites:
     """
 
     def __init__(
-        self, hierarchy: Hierarchy, options: Mapping[str, Any] | None = None, *, keyed: bool, awake: int = AWAKE
+        self, hierarchy: Hierarchy, options: Mapping[str, Any] | None = None, *, keyed: bool, awake: int | None = None
     ) -> None:
         given = dict(options or {})
         unknown = sorted(set(given) - set(DEFAULTS))
         if unknown:
             raise ConfigError(f"an engine has no options {unknown}; it has {list(DEFAULTS)}.")
         given["calibration"] = calibration_of(given.get("calibration"))
-        #: What all engines run.
+        #: What all engines run, and the types that come to it of which something is declared.
         self.hierarchy = hierarchy
         self.keyed = keyed
         self._options = given
-        self._most_awake = awake
+        self.types = tuple(hierarchy.types[name] for name in hierarchy.sensor_types if name in hierarchy.types)
+        self._most_awake = awake or MEMORY // (OF_ENGINE + OF_DETECTOR * len(hierarchy.names))
         self._awake: OrderedDict[Key, Engine] = OrderedDict()  # the one heard of last is last
         self._known: dict[Key, None] = {}  # all keys that were heard of, awake or asleep
         self._saved: dict[Key, bytes] = {}  # of keys that had no arrivals since; asleep are those not awake
         self._waiting: set[Key] = set()  # keys for which something waits
         self._stale: dict[Key, None] = {}  # keys whose figures are those of a moment ago; all of them are awake
         self._pushed: list[Key] = []  # in the last push
+        #: How many engines the last push has woken.
+        self.woken = 0
         self._set_aside: tuple[list[tuple[Key, Late]], list[tuple[Key, Quarantined]]] = ([], [])
         first = Engine(hierarchy, now="host", **given)  # whatever is wrong with the options shows now
         self._tally = RunTotals(hierarchy.names, Options(**given).target)
@@ -113,11 +120,13 @@ class Sites:
             raise ConfigError("keys were given, but all arrivals go to one engine; make Sites with keyed=True.")
         if self.keyed and (keys is None or len(keys) != len(rows)):
             raise ConfigError(f"{len(rows)} rows have {'no' if keys is None else len(keys)} keys; give one per row.")
-        self._pushed = []
+        self._pushed, self.woken = [], 0
         found: list[tuple[Key, Output]] = []
         for key, part, times in self._parts(rows, keys, now):
             self._tally.arrivals += len(part)
             self._pushed.append(key)
+            if not isinstance(part, pa.Table):
+                part = quickest(part, self.types)
             found += self._told(key, partial(Engine.push, arrivals=part, now=times))
         return found
 
@@ -174,6 +183,7 @@ class Sites:
             if saved is None:
                 engine = Engine(self.hierarchy, now="host", **self._options)
             else:
+                self.woken += 1
                 engine = Engine.load(saved, self.hierarchy, now="host", **(DEFAULTS | self._options))
             self._awake[key] = engine
             self._known[key] = None
@@ -181,6 +191,9 @@ class Sites:
                 self._send_to_sleep()
         self._awake.move_to_end(key)
         return engine
+
+    def _is_awake(self, key: Any) -> bool:
+        return _is_key(key) and key in self._awake
 
     def _send_to_sleep(self) -> None:
         """Keep the engine that was not heard of for longest as bytes."""
@@ -195,7 +208,7 @@ class Sites:
             return
         one = now is None or isinstance(now, int)
         times = None if one else pc.fill_null_forward(pa.array(now) if not isinstance(now, pa.ChunkedArray) else now)
-        for key, places in _places(keys):
+        for key, places in sorted(_places(keys), key=lambda part: not self._is_awake(part[0])):
             part = rows.take(places) if isinstance(rows, pa.Table) else [rows[place] for place in places]
             if _is_key(key):
                 yield key, part, now if times is None else times.take(places)
@@ -209,7 +222,7 @@ class Sites:
             detail = f"the key is {key!r:.80}; a key is text or a whole number"
         self._tally.arrivals += len(rows)
         self._tally.reasons[reason] += len(rows)
-        events = [_event(row) for row in rows.to_pylist()] if isinstance(rows, pa.Table) else rows
+        events = events_of(rows) if isinstance(rows, pa.Table) else rows
         self._set_aside[1].extend((None, Quarantined(event, reason, detail)) for event in events)
 
     # Figures.
@@ -326,9 +339,3 @@ def _is_key(key: Any) -> bool:
 
 def _order(key: Key) -> tuple[str, Any]:
     return type(key).__name__, key
-
-
-def _event(row: dict[str, Any]) -> Event:
-    payload = {name: value for name, value in row.items() if value is not None}
-    kind, ts, source, seq = (payload.pop(name, None) for name in ("type", "ts", "source", "seq"))
-    return Event.of(kind, ts, source, seq, payload)

@@ -4,15 +4,14 @@
 its start again, and the first so many events are left out. What came by other ways and was not in a checkpoint is gone
 with a crash.
 
-**Together.** Files that are read once are read side by side, the one first whose next event is the oldest; so the
-order depends on the files alone, and none of them is late because another one is longer. All others are read as they
-come.
+**Together.** Files that are read once are read in columns where that is the same, and side by side, the one first whose
+next event is the oldest; so the order depends on the files alone, and none of them is late because another one is
+longer. All others are read as they come.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,8 +20,10 @@ from urllib.parse import urlsplit
 from slackline.core.errors import ConfigError, StateError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
+from slackline.hosts.delivery import Delivery
 from slackline.hosts.roles import Roles
 from slackline.streams import FileStream, HttpStream, MqttStream, Rejected
+from slackline.streams.columns import StreamColumns
 from slackline.streams.sending import broker_of
 from slackline.streams.standard import LinesStream
 
@@ -49,10 +50,13 @@ class Source:
     ``path``     the file, if it is one and can be read again.
     """
 
-    def __init__(self, url: str, adapter: AnyStream, says: str, *, live: bool, path: Path | None = None) -> None:
+    def __init__(
+        self, url: str, adapter: AnyStream, says: str, roles: Roles, *, live: bool, path: Path | None = None
+    ) -> None:
         self.url = url
         self.adapter = adapter
         self.says = says
+        self._roles = roles
         self.live = live
         self.path = path
         self._place = ReadPlace()
@@ -61,30 +65,53 @@ class Source:
         adapter.tell_rejected(lambda record: self._rejected.append(record))  # the list is another one each time
         self._lives = 0  # how often the file was replaced or cut short, as far as its events were taken
 
-    async def read(self) -> AsyncIterator[tuple[int, Event]]:
-        """Events that were not taken in a life before, each with the number of the file's lives."""
+    async def read(self) -> AsyncIterator[Delivery]:
+        """Events that were not taken in a life before, with their keys."""
         skip = self._skip.taken
-        follows = self.live and self.path is not None
-        lives = 0
-        async with aclosing(self.adapter.__aiter__()) as events:  # type: ignore[type-var]
-            async for event in events:
-                if follows and (now := self.adapter.counts()["reopened"]) != lives:
-                    lives, skip = now, 0
-                if skip:
-                    skip -= 1
-                else:
-                    yield lives, event
+        async with aclosing(self._chunks()) as chunks:
+            async for lives, chunk in chunks:
+                if lives:
+                    skip = 0
+                rest = chunk[skip:] if skip else chunk
+                skip -= len(chunk) - len(rest)
+                if len(rest):
+                    for piece in self._placed(rest, lives).cut():
+                        yield piece
         if skip:
             raise StateError(
                 f"{self.url} has {self._skip.taken - skip} events, and {self._skip.taken} of it were taken before: it "
                 f"is another file, or was cut short. Bring it back, or begin anew with another folder."
             )
 
-    def took(self, lives: int) -> None:
-        """The next event was taken."""
+    async def _chunks(self) -> AsyncGenerator[tuple[int, list[Event] | StreamColumns]]:
+        """Events, each with the number of the file's lives."""
+        adapter = self.adapter
+        if isinstance(adapter, FileStream) and not self.live:
+            async with aclosing(adapter.chunks()) as chunks:
+                async for chunk in chunks:
+                    yield 0, chunk
+            return
+        follows = isinstance(adapter, FileStream)
+        async with aclosing(adapter.__aiter__()) as events:  # type: ignore[type-var]
+            async for event in events:
+                yield adapter.counts()["reopened"] if follows else 0, [event]
+
+    def _placed(self, chunk: list[Event] | StreamColumns, lives: int) -> Delivery:
+        taken = ((self, lives, len(chunk)),)
+        if isinstance(chunk, StreamColumns):
+            table = self._roles.table(chunk)
+            if table is not None:
+                return Delivery(*table, taken)
+            chunk = chunk.events()
+        placed = [self._roles.place(event) for event in chunk]
+        keys = None if self._roles.key is None else [key for _, key in placed]
+        return Delivery([event for event, _ in placed], keys, taken)
+
+    def took(self, lives: int, count: int) -> None:
+        """The next events were taken."""
         if lives != self._lives:
             self._lives, self._place = lives, self._place._replace(taken=0)
-        self._place = self._place._replace(taken=self._place.taken + 1)
+        self._place = self._place._replace(taken=self._place.taken + count)
 
     def rejected(self) -> list[Rejected]:
         """Records that were no events, of which nobody was told yet; also not in a life before."""
@@ -125,37 +152,15 @@ class Source:
         return (found.st_dev, found.st_ino) if self.live else (found.st_size,)
 
 
-async def merged(sources: Sequence[Source]) -> AsyncIterator[tuple[Source, int, Event]]:
-    """The events of several sources, always the one next that is the oldest of those that come next in theirs."""
-    readers = [source.read() for source in sources]
-    heads: list[tuple[int, int, int, Event]] = []
-
-    async def advance(at: int) -> None:
-        found = await anext(readers[at], None)
-        if found is not None:
-            heapq.heappush(heads, (found[1].ts, at, *found))
-
-    try:
-        for at in range(len(readers)):
-            await advance(at)
-        while heads:
-            _, at, lives, event = heapq.heappop(heads)
-            yield sources[at], lives, event
-            await advance(at)
-    finally:
-        for reader in readers:
-            await reader.aclose()  # type: ignore[attr-defined]
+Opener = Callable[[str, dict[str, Any], Roles], Source]
 
 
-Opener = Callable[[str, dict[str, Any]], Source]
+def _http(url: str, options: dict[str, Any], roles: Roles) -> Source:
+    return Source(url, HttpStream(url, **options), "HTTP", roles, live=True)
 
 
-def _http(url: str, options: dict[str, Any]) -> Source:
-    return Source(url, HttpStream(url, **options), "HTTP", live=True)
-
-
-def _mqtt(url: str, options: dict[str, Any]) -> Source:
-    return Source(url, MqttStream(**broker_of(url), **options), "MQTT", live=True)
+def _mqtt(url: str, options: dict[str, Any], roles: Roles) -> Source:
+    return Source(url, MqttStream(**broker_of(url), **options), "MQTT", roles, live=True)
 
 
 #: Who opens an address, by its scheme. What has none is a file, a folder, or ``-``.
@@ -180,13 +185,13 @@ def open_sources(urls: Sequence[str], hierarchy: Hierarchy, roles: Roles, follow
     for url in urls:
         scheme = scheme_of(url)
         if scheme in OPENERS:
-            found.append(OPENERS[scheme](url, options))
+            found.append(OPENERS[scheme](url, options, roles))
         elif scheme:
             raise unknown_scheme(url, OPENERS)
         elif url == "-":
-            found.append(Source("-", LinesStream(**options), "standard input, JSON lines", live=False))
+            found.append(Source("-", LinesStream(**options), "standard input, JSON lines", roles, live=False))
         else:
-            found += _paths(url, options, follow)
+            found += _paths(url, options, roles, follow)
     twice = sorted({source.url for source in found if sum(each.url == source.url for each in found) > 1})
     if twice:
         raise ConfigError(f"{', '.join(twice)}: given several times; each source is read once.")
@@ -199,19 +204,20 @@ def unknown_scheme(url: str, known: dict[str, Any]) -> ConfigError:
     return ConfigError(f"{url}: nothing here opens {scheme_of(url)}:// addresses; known are {schemes}, paths and -.")
 
 
-def _paths(url: str, options: dict[str, Any], follow: bool) -> list[Source]:
+def _paths(url: str, options: dict[str, Any], roles: Roles, follow: bool) -> list[Source]:
     path = Path(url)
     if follow:
         says = "folder of Parquet files, followed" if path.is_dir() else "file, followed as it grows"
-        return [Source(url, FileStream(path, follow=True, **options), says, live=True, path=path)]
+        return [Source(url, FileStream(path, follow=True, **options), says, roles, live=True, path=path)]
     if not path.exists():
         raise ConfigError(
             f"{url}: there is no such file or folder. To wait for one that is written later, --follow it."
         )
-    if not path.is_dir():
-        return [Source(url, FileStream(path, **options), "file, read once", live=False, path=path)]
-    names = [each for each in sorted(path.iterdir()) if each.name.lower().endswith(ENDINGS)]
-    names = [each for each in names if not each.name.startswith((".", "_"))]
+    names = [path]
+    if path.is_dir():
+        names = [each for each in sorted(path.iterdir()) if each.name.lower().endswith(ENDINGS)]
+        names = [each for each in names if not each.name.startswith((".", "_"))]
     if not names:
         raise ConfigError(f"{url}: there is no file in this folder that ends with {', '.join(ENDINGS)}.")
-    return [Source(str(each), FileStream(each, **options), "file, read once", live=False, path=each) for each in names]
+    says = "file, read once"
+    return [Source(str(each), FileStream(each, **options), says, roles, live=False, path=each) for each in names]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import zlib
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Sequence
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from slackline.core.event import Event
 from slackline.streams import parquet
 from slackline.streams.adapter import RecordStream
 from slackline.streams.backoff import Sleep, logger
+from slackline.streams.columns import StreamColumns, json_columns, stream_columns
 from slackline.streams.errors import AdapterError
 from slackline.streams.growing import CHUNK, FileChange, GrowingFile, check_regular
 from slackline.streams.lines import Line, Lines
@@ -94,12 +95,19 @@ class FileStream(RecordStream):
                 for event in events:
                     yield event
 
-    async def _whole(self, path: Path) -> Any:
+    async def chunks(self) -> AsyncGenerator[list[Event] | StreamColumns]:
+        """The events of a file that is not followed, many at a time, as columns where that is the same."""
+        async with aclosing(self._whole(self._path, in_columns=True)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def _whole(self, path: Path, in_columns: bool = False) -> Any:
         """The events of one complete file, chunk by chunk."""
-        pieces = self._pieces_of_rows(path) if self._kind == "parquet" else self._pieces_of_lines(path)
+        read = self._pieces_of_rows if self._kind == "parquet" else self._pieces_of_lines
+        pieces = read(path, in_columns)
         try:
-            while (events := await _in_thread(lambda: next(pieces, None))) is not None:
-                yield events
+            while (chunk := await _in_thread(lambda: next(pieces, None))) is not None:
+                yield chunk
         except (pa.ArrowException, OSError, EOFError, zlib.error) as cause:
             raise AdapterError(
                 f"cannot read {path}: {str(cause).rstrip('.')}. Check that the file is there, is complete, and is what "
@@ -151,22 +159,34 @@ class FileStream(RecordStream):
         finally:
             tail.close()
 
-    def _pieces_of_lines(self, path: Path) -> Generator[list[Event], None, None]:
+    def _pieces_of_lines(self, path: Path, in_columns: bool) -> Generator[list[Event] | StreamColumns, None, None]:
         check_regular(path)
-        cursor = _Cursor(self)
+        cursor = _Cursor(self, in_columns)
         with gzip.open(path) if path.name.lower().endswith(_GZIP) else path.open("rb") as file:
             while data := file.read(CHUNK):
                 yield cursor.take(data)
         yield cursor.end()
         cursor.check_header()
 
-    def _pieces_of_rows(self, path: Path) -> Generator[list[Event], None, None]:
+    def _pieces_of_rows(self, path: Path, in_columns: bool) -> Generator[list[Event] | StreamColumns, None, None]:
         check_regular(path)
         row = 0
-        for records in parquet.batches(path, self._wanted(), self._fields.ts, self._fields.unit):
-            found = (self._event(record, f"{path.name}, row {row + i}") for i, record in enumerate(records, 1))
-            yield [event for event in found if event is not None]
-            row += len(records)
+        for batch in parquet.batches(path, self._wanted()):
+            columns = dict(zip(batch.schema.names, batch.columns, strict=True)) if in_columns else None
+            made = self._in_columns(columns)
+            if made is not None:
+                yield made
+            else:
+                records = parquet.records(batch, self._fields.ts, self._fields.unit)
+                found = (self._event(record, f"{path.name}, row {row + i}") for i, record in enumerate(records, 1))
+                yield [event for event in found if event is not None]
+            row += len(batch)
+
+    def _in_columns(self, columns: dict[str, pa.Array] | None) -> StreamColumns | None:
+        """Records as events, if they are given and all of them are events."""
+        made = None if columns is None else stream_columns(self._fields, columns, self.name)
+        self._taken += 0 if made is None else len(made)
+        return made
 
     def _wanted(self) -> list[str]:
         """The columns without which the file is not what the user says it is."""
@@ -176,16 +196,24 @@ class FileStream(RecordStream):
 class _Cursor:
     """Where we are in a file of lines: what is not a whole line yet, and the columns of a CSV file."""
 
-    def __init__(self, stream: FileStream) -> None:
+    def __init__(self, stream: FileStream, in_columns: bool = False) -> None:
         self._stream = stream
+        self._is_columnar = in_columns
         self._lines = Lines()
         self._rows: CsvRows | None = None
         if stream._kind == "csv":
             self._rows = CsvRows(stream._wanted(), stream._path.name, stream._rejects)
 
-    def take(self, data: bytes) -> list[Event]:
+    def take(self, data: bytes) -> list[Event] | StreamColumns:
         """The events in more bytes."""
-        return self._events(self._lines.feed(data))
+        lines: Sequence[Line] = self._lines.feed(data)
+        if self._is_columnar:
+            if self._rows is not None:
+                lines = self._rows.after_header(lines)
+            columns = json_columns(lines) if self._rows is None else self._rows.columns(lines)
+            if columns and (found := self._stream._in_columns(columns)) is not None:
+                return found
+        return self._events(lines)
 
     def end(self) -> list[Event]:
         """The event in a last line without a newline, if there is one."""
@@ -204,7 +232,7 @@ class _Cursor:
             self._stream._rejects.add(f"line {rest[0]}", "cut off when the file was truncated", rest[1] or b"")
         return []
 
-    def _events(self, lines: list[Line]) -> list[Event]:
+    def _events(self, lines: Iterable[Line]) -> list[Event]:
         if self._rows is None:
             return self._stream._events_of_lines(lines, "")
         found = (self._stream._event(record, f"line {number}") for number, record in self._rows.records(lines))

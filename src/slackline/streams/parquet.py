@@ -18,15 +18,17 @@ SUFFIXES = (".parquet", ".pq")
 ROWS = 4096
 
 
-def batches(path: Path, wanted: Iterable[str], ts: str, unit: str) -> Iterator[list[dict[str, Any]]]:
-    """The records of a file, some at a time. Time stamps of Arrow become integers in ``unit``."""
+def batches(path: Path, wanted: Iterable[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of a file, some at a time."""
     with pq.ParquetFile(path) as file:
         check_columns(file.schema_arrow.names, wanted, path.name)
         for batch in file.iter_batches(ROWS):
-            yield _records(batch, ts, unit)
+            batch.validate(full=True)  # above all, that text is UTF-8
+            yield batch
 
 
-def _records(batch: pa.RecordBatch, ts: str, unit: str) -> list[dict[str, Any]]:
+def records(batch: pa.RecordBatch, ts: str, unit: str) -> list[dict[str, Any]]:
+    """Rows as records. Time stamps of Arrow become integers in ``unit``."""
     column = batch.schema.get_field_index(ts)
     kind = batch.schema.field(column).type
     is_time = pa.types.is_timestamp(kind)

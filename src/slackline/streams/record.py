@@ -109,7 +109,7 @@ class Fields:
             if not isinstance(type, str) or not type:
                 raise BadRecordError(f"field {self.type_field!r} holds no type, but {type!r}")
         seq = payload.pop(self.seq, None) if self.seq is not None else None
-        return Event.of(type or self.type, ts, source, None if seq is None else _sequence_number(seq), payload)
+        return Event.of(type or self.type, ts, source, None if seq is None else sequence_number(seq), payload)
 
 
 def time_of(value: Any, unit: str = "us") -> int:
@@ -155,7 +155,8 @@ def _since_epoch(moment: datetime, unit: str) -> int:
     return converted((moment - _EPOCH) // _MICROSECOND, "us", unit)
 
 
-def _sequence_number(value: Any) -> int | None:
+def sequence_number(value: Any) -> int | None:
+    """The sequence number that a record gives; an empty text is none."""
     if isinstance(value, str):
         if not value:
             return None

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import csv
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from slackline.core.errors import SchemaError
+from slackline.streams.columns import text_columns
 from slackline.streams.lines import MAX_LINE, Line
 from slackline.streams.record import Rejects, value_of
 
@@ -56,6 +59,33 @@ class CsvRows:
                 for name in self._payload:
                     record[name] = value_of(record[name])
                 yield number, record
+
+    def after_header(self, lines: Sequence[Line]) -> Sequence[Line]:
+        """The lines behind the header, which is read if it is among them."""
+        for at, line in enumerate(lines):
+            if self._columns is not None:
+                return lines[at:]
+            list(self.records([line]))
+        return []
+
+    def columns(self, lines: Iterable[Line]) -> dict[str, pa.Array] | None:
+        """The records in lines behind the header, column by column; None if there is anything to reject."""
+        if self._columns is None:
+            return None
+        rows = []
+        for _, line in lines:
+            if line is None:
+                return None
+            if not line or line.isspace():
+                continue
+            try:
+                fields = _fields(line)
+            except ValueError:
+                return None
+            if len(fields) != len(self._columns):
+                return None
+            rows.append(fields)
+        return text_columns(self._columns, rows, self._wanted)
 
     def check_header(self) -> None:
         """Raise if there was none: the file has ended."""

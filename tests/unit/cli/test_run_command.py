@@ -202,7 +202,7 @@ def test_a_file_of_options_that_means_nothing_is_told(text: str, message: str, h
 def test_a_detector_that_raises_is_told_with_exit_code_1(here: Path) -> None:
     write_records(here / "in.jsonl", [{"ts": n, "x": None} for n in range(100)])
     done = run("vans.py", "--from", "in.jsonl", "--to", "out")
-    assert done.exit_code == 1 and "detector 'Steps' raised TypeError" in done.stderr
+    assert done.exit_code == 1 and "detector 'Steps' raised KeyError" in done.stderr
 
 
 VITALS = Vitals(

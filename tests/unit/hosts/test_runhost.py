@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from tests.unit.hosts.steps_app import lines_of, records, steps, write_records
 
 from slackline.core.errors import SlacklineError, StateError
-from slackline.hosts import runhost
+from slackline.hosts import delivery, runhost
 from slackline.hosts.keeping import LATE, OUTPUTS, QUARANTINED
 from slackline.hosts.roles import Roles
 from slackline.hosts.runhost import RunHost
@@ -109,7 +110,9 @@ def test_a_file_goes_to_a_folder_and_nothing_is_lost(source: str, tmp_path: Path
 def test_crashes_at_any_moment_change_nothing(
     source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_keep: bool, every: float
 ) -> None:
-    monkeypatch.setattr(runhost, "MOST", 23)
+    for module, name in ((runhost, "LEAST"), (runhost, "MOST"), (delivery, "PIECE")):
+        monkeypatch.setattr(module, name, 23)
+    monkeypatch.setattr(runhost, "CHECKPOINTS", math.inf)
     run_to([source], FolderTarget(tmp_path / "whole"))
     crashes = 0
     for after in (1, 2, 3, 5, 2) if every < 1 else (1, 2):

@@ -154,6 +154,24 @@ def test_numbers_add_up_over_keys_those_asleep_too() -> None:
     assert sites.numbers().buffered == 0
 
 
+def test_of_the_keys_in_a_push_those_that_are_awake_come_first() -> None:
+    """In turn, each of four keys would find its engine asleep where there is room for three."""
+    sites = Sites(steps(), keyed=True, awake=3)
+    for n in range(5):
+        sites.push([Event("at", ts=10 * n + at, x=1) for at in range(4)], ["a", "b", "c", "d"])
+        assert sites.woken == (n > 0)
+
+
+def test_more_detectors_leave_room_for_fewer_engines() -> None:
+    one, two = (
+        Sites(
+            Hierarchy([type(f"D{n}", (Steps,), {"publishes": (f"s{n}",)})() for n in range(k)], clock="at"), keyed=True
+        )
+        for k in (1, 2)
+    )
+    assert two._most_awake < one._most_awake == 15_420
+
+
 def test_wall_time_lets_go_what_waits_in_every_key() -> None:
     sites = Sites(steps(), keyed=True, awake=2)
     n = 0

@@ -11,13 +11,16 @@ from tests.unit.hosts.steps_app import records, steps, write_records
 
 from slackline import Detector, Event, Hierarchy
 from slackline.core.errors import ConfigError
+from slackline.hosts.delivery import joined, merged
+from slackline.hosts.forms import events_of
 from slackline.hosts.roles import Roles
-from slackline.hosts.sources import ReadPlace, Source, merged, open_sources
+from slackline.hosts.sources import ReadPlace, Source, open_sources
 
 
 def read(sources: list[Source]) -> list[Event]:
     async def work() -> list[Event]:
-        return [event async for _, _, event in merged(sources)]
+        found = joined([delivery async for delivery in merged(sources)]).rows
+        return found if isinstance(found, list) else events_of(found)
 
     return asyncio.run(work())
 

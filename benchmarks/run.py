@@ -1,0 +1,148 @@
+"""What `slackline run` costs from a file to a folder, against the engine alone on the same rows.
+
+    slackline bench run --json
+
+One detector that looks at every event and finds one in a hundred; rows out of order by up to 20 places, of a fixed
+seed. ``engine_us`` is CPU time per row of :meth:`slackline.Engine.push` with the table, in pieces of 4,096 rows;
+``…_ratio`` is that of a run over the file, checkpoints and results included, as a multiple of it, from the same round:
+without keys, with 20 keys (``keyed``), with malformed lines here and there (``bad``), four files side by side
+(``side_by_side``), and ``pyarrow``, which only reads the CSV file. The best of three rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json as jsonlib
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+import slackline as sl
+from slackline.hosts.roles import Roles
+from slackline.hosts.runhost import RunHost
+from slackline.hosts.sites import Sites
+from slackline.hosts.sources import open_sources
+from slackline.hosts.targets import FolderTarget
+
+ROWS, PUSH, ROUNDS = 100_000, 4_096, 3
+
+
+class Jump(sl.Detector):
+    """A van that is far from where it was a moment ago."""
+
+    listens, publishes = ("at",), ("jump",)
+
+    def __init__(self) -> None:
+        self.last = 0.0
+
+    def on_event(self, event: sl.Event) -> Iterable[sl.Event]:
+        if abs(event["km"] - self.last) > 9:
+            yield event.derive("jump", km=event["km"] - self.last)
+        self.last = event["km"]
+
+
+HIERARCHY = sl.Hierarchy([Jump()], clock="at")
+
+
+def stream(rows: int) -> pa.Table:
+    chance = np.random.default_rng(7)
+    order = np.argsort(np.arange(rows) + chance.integers(0, 20, rows), kind="stable")
+    names = np.array([f"van{n}" for n in range(20)])
+    return pa.table(
+        {
+            "ts": order * 1000,
+            "van": names[order % 20],
+            "km": np.round(chance.random(rows) * 10, 3),
+            "doors": chance.integers(0, 5, rows),
+        }
+    )
+
+
+def write(folder: Path, table: pa.Table) -> None:
+    """The same rows in every form."""
+    plain = pa_csv.WriteOptions(quoting_style="none")
+    pq.write_table(table, folder / "in.parquet")
+    pa_csv.write_csv(table, folder / "in.csv", plain)
+    lines = (folder / "in.csv").read_text().splitlines(keepends=True)
+    (folder / "bad.csv").write_text(
+        "".join(line if n % 2_000 else f"{line}no record\n" for n, line in enumerate(lines))
+    )
+    (folder / "in.jsonl").write_text("".join(f"{jsonlib.dumps(row)}\n" for row in table.to_pylist()))
+    (folder / "parts").mkdir()
+    for n in range(4):
+        pa_csv.write_csv(table.take(np.arange(n, len(table), 4)), folder / "parts" / f"{n}.csv", plain)
+
+
+def run_over(source: Path, key: str | None = None) -> None:
+    roles = Roles(unit="us", key=key)
+    folder = Path(tempfile.mkdtemp())
+    try:
+        sites, sources = Sites(HIERARCHY, keyed=key is not None), open_sources([str(source)], HIERARCHY, roles, False)
+        asyncio.run(RunHost(sites, sources, FolderTarget(folder), roles).run())
+    finally:
+        shutil.rmtree(folder)
+
+
+def push(table: pa.Table) -> None:
+    engine = sl.Engine(HIERARCHY)
+    for start in range(0, len(table), PUSH):
+        engine.push(table.slice(start, PUSH))
+    engine.close()
+
+
+def run(rows: int = ROWS) -> dict[str, float]:
+    """The figures."""
+    table = stream(rows)
+    folder = Path(tempfile.mkdtemp())
+    ways: dict[str, Callable[[], object]] = {
+        "engine": lambda: push(table),
+        "csv": lambda: run_over(folder / "in.csv"),
+        "jsonl": lambda: run_over(folder / "in.jsonl"),
+        "parquet": lambda: run_over(folder / "in.parquet"),
+        "keyed": lambda: run_over(folder / "in.csv", "van"),
+        "bad": lambda: run_over(folder / "bad.csv"),
+        "side_by_side": lambda: run_over(folder / "parts"),
+        "pyarrow": lambda: pa_csv.read_csv(folder / "in.csv"),
+    }
+    try:
+        write(folder, table)
+        push(table.slice(0, PUSH))  # what must be compiled or loaded is
+        rounds = [{name: _cpu(way) for name, way in ways.items()} for _ in range(ROUNDS)]
+    finally:
+        shutil.rmtree(folder)
+    figures = {"rows": float(rows), "engine_us": min(each["engine"] for each in rounds) / rows * 1e6}
+    return figures | {
+        f"{name}_ratio": min(each[name] / each["engine"] for each in rounds) for name in ways if name != "engine"
+    }
+
+
+def _cpu(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="slackline bench run", description=__doc__.split("\n")[0])
+    parser.add_argument("--json", action="store_true", help="print one JSON object only")
+    parser.add_argument("--rows", type=int, default=ROWS, help="rows of the file")
+    options = parser.parse_args(argv)
+    figures = run(options.rows)
+    if options.json:
+        print(jsonlib.dumps(figures))
+    else:
+        for name, value in figures.items():
+            print(f"{name:20} {value:10,.2f}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
