@@ -131,6 +131,9 @@ class Source:
         if self.path is None:
             return None
         mark = self._mark()
+        if mark and place.mark and len(mark) != len(place.mark):
+            was, now = ("read once", "followed") if self.live else ("followed", "read once")
+            raise StateError(f"{self.url} was {was} before, and is {now}. Give --follow as then, or another folder.")
         if self.live and place.mark != mark:
             return f"{self.url} is another file than the one that was read before; reading from its start"
         if not self.live and mark < place.mark:
