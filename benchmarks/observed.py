@@ -7,7 +7,7 @@ their ``ratio``. (Wall time says little of a few percent, and nothing on a machi
 ``stats=False``, so that everything that is done for the figures is done for them alone.
 
 - *columns*: two keys, one columnar detector that finds nothing: a row per group is all that is added.
-- *found*: two keys, every event is found: what Spark counts and sorts on its way.
+- *found*: two keys, every event is found: each is counted, and its wait sorted.
 - *keys*: many keys of 20 rows: statistics are asked of every engine.
 
 Runs with and without alternate, ``ROUNDS`` times, in one session; of all their micro-batches after the first

@@ -92,7 +92,7 @@ def test_figures_are_those_of_the_rows(spark: SparkSession, table: pa.Table, fol
     assert (seen["late_target"], seen.get("alpha"), seen["quarantined"]) == (0.001, None, 0)
     waits = [max(0, row.detected_at - row.ts) for row in of_kind(rows, "event")]
     for name, share in (("wait_p50", 0.5), ("wait_p99", 0.99)):
-        low, high = np.quantile(waits, [share - 0.002, share + 0.002])
+        low, high = np.quantile(waits, [share - 0.005, share + 0.005])
         assert low - 1 <= seen[name] <= high + 1
 
 

@@ -34,7 +34,7 @@ from slackline.spark.batch import runner
 from slackline.spark.codec import ARRIVAL, KEY, PLACE, SITE
 from slackline.spark.columns import EventColumns, key_back
 from slackline.spark.keyed import arrival_type, arrow_schema, streamed, whole
-from slackline.spark.observed import metrics_name, observed
+from slackline.spark.observed import METRICS, metrics_name, observed
 from slackline.spark.processor import SiteProcessor
 from slackline.spark.rows import COLUMNS, SCHEMA, apart
 from slackline.spark.session import allow_timers, check, check_size
@@ -123,11 +123,12 @@ def detect(
         if silence:
             allow_timers(df.sparkSession)
         processor = SiteProcessor(recipe, arrival_type(prepared), silence, shards)
-        rows = apart(streamed(prepared, dictionaries, processor, COLUMNS, "ProcessingTime" if silence else "None"))
+        rows = streamed(prepared, dictionaries, processor, COLUMNS, "ProcessingTime" if silence else "None")
     else:
         rows = whole(prepared, dictionaries, runner(recipe), SCHEMA)
     if name is not None:
         rows = observed(rows, name, len(hierarchy.names), Options(**engine_options).target)
+    rows = (apart(rows) if streaming else rows).where(F.col("kind") != METRICS)
     return rows.withColumn("key", key_back(F.col("key"), columns.key_type(df)))
 
 

@@ -176,9 +176,10 @@ class SiteProcessor(GroupProcessor):
                 ledger = Ledger(silence, state.get())
                 ledger.rows(rows, now)
                 self._keep(ledger, state)
+        if len(out):
+            yield out.take_columns()
         if self._recipe.metrics:
             out.metrics(tally.plain())
-        if len(out):
             yield out.take_columns()
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
@@ -200,9 +201,10 @@ class SiteProcessor(GroupProcessor):
                 site.forget(keys, out)
                 self._states.updateValue((name,), site.save())
             self._keep(ledger, self._key_ledger)
+        if len(out):
+            yield out.take_columns()
         if self._recipe.metrics:
             out.metrics(tally.plain())
-        if len(out):
             yield out.take_columns()
 
     def _keep(self, ledger: Ledger, state: Any) -> None:

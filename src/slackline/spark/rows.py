@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ from slackline.core.outcome import Late, Output, Quarantined
 from slackline.core.payload import to_json
 from slackline.core.time import whole
 from slackline.spark.codec import KEY, NULL_SITE
-from slackline.spark.observed import METRICS
+from slackline.spark.observed import METRICS, weighed
 
 #: The columns of the output, the key still as text; `detect` gives it its own type back.
 FIELDS: tuple[tuple[str, Any, pa.DataType], ...] = (
@@ -63,6 +64,10 @@ class OutputRows:
         self._rows: list[tuple[Any, ...]] = []
         self._site, self._life = NULL_SITE, ""
         self._whose: Whose | None = None
+        #: What was given out so far, for :mod:`slackline.spark.observed`.
+        self._found = self._late = 0
+        self._waits: list[int] = []
+        self._reasons: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -90,21 +95,27 @@ class OutputRows:
                 )
             )  # fmt: skip
             change += 1
+            self._found += 1
+            if out.op == "insert":
+                self._waits.append(max(0, out.detected_at - event.ts))
         return change
 
     def late(self, items: Iterable[Late]) -> None:
         """Events that came at or below a detector's horizon."""
         for item in items:
+            self._late += 1
             self._event("late", item.detector, item.event, item.position, lateness=item.lateness)
 
     def quarantined(self, items: Iterable[Quarantined]) -> None:
         """Events that could not be taken, or that a detector failed on."""
         for item in items:
+            self._reasons[item.reason] += 1
             why = {"reason": item.reason, "detail": item.detail}
             self._event("quarantine", item.detector, item.event, item.position, **why)
 
     def rejected(self, table: pa.Table, start: int, reason: str, detail: str) -> None:
         """Rows that have no place in any engine's order; they are numbered from ``start``."""
+        self._reasons[reason] += len(table)
         for nr, row in enumerate(table.to_pylist(), start):
             fields = {name: value for name, value in row.items() if value is not None}
             kind, ts, key = fields.pop("type", None), fields.pop("ts", None), fields.pop(KEY, self._site)
@@ -121,8 +132,10 @@ class OutputRows:
         self._row(key, "stats", f"stats/{self._site}/{rows}/forget", None, None, None, to_json(stats, "stats"))
 
     def metrics(self, figures: dict[str, Any]) -> None:
-        """What is added up on the way, see :mod:`slackline.spark.observed`."""
-        self._row(NULL_SITE, METRICS, METRICS, None, None, None, to_json(figures, METRICS))
+        """What is added up on the way, with what was given out so far: see :mod:`slackline.spark.observed`."""
+        counts = {"found": self._found, "late_found": self._late, "reasons": dict(self._reasons)}
+        told = {**figures, **counts, "quarantined": self._reasons.total(), "waits": weighed(self._waits)}
+        self._row(NULL_SITE, METRICS, METRICS, None, None, None, to_json(told, METRICS))
 
     def take(self) -> pa.RecordBatch:
         """The rows so far as Arrow, in the output's schema; they are forgotten here."""
