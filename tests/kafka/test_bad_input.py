@@ -96,6 +96,7 @@ def test_a_process_whose_transactional_id_is_taken_joins_again_and_doubles_nothi
     world.send(source, rows[300:])
     found_all(world, sink, rows)
     world.stop(host)
+    other.close()
     assert "another process has taken over partition 0" in caplog.text
     assert "Joining the group again" in caplog.text
 
@@ -112,6 +113,7 @@ def test_a_process_whose_transactional_id_is_taken_again_and_again_gives_up_and_
             other.init_transactions(30)
             world.send(source, readings(120))
             time.sleep(0.3)
+            other.close()
 
     thread = threading.Thread(target=take)
     thread.start()
