@@ -1,9 +1,8 @@
-"""What the benchmarks on Kafka share: a broker for as long as they run, and how their figures are printed."""
+"""What the benchmarks on Kafka share: a broker for as long as they run."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 from collections.abc import Callable
@@ -14,16 +13,10 @@ from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the broker of the tests
 
+from _figures import tell
 from tests.kafka.broker import LocalBroker, why_not
 
 console = Console(stderr=True)
-
-
-def parser(name: str, about: str | None) -> argparse.ArgumentParser:
-    """The options that all have."""
-    made = argparse.ArgumentParser(prog=f"slackline bench {name}", description=(about or "").split("\n")[0])
-    made.add_argument("--json", action="store_true", help="print one JSON object only")
-    return made
 
 
 def brokered(options: argparse.Namespace, run: Callable[[str, argparse.Namespace, Path], dict[str, Any]]) -> int:
@@ -38,9 +31,5 @@ def brokered(options: argparse.Namespace, run: Callable[[str, argparse.Namespace
             figures = run(broker.address, options, Path(folder))
         finally:
             broker.stop()
-    if options.json:
-        print(json.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:<22} {value}")
+    tell(figures, options.json)
     return 0

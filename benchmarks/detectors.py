@@ -8,12 +8,16 @@ each in turn. The times of the many are given as multiples of that of one detect
 
 from __future__ import annotations
 
-import argparse
-import json as jsonlib
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import slackline as sl
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from _figures import parser, tell
 
 COUNTS = (1, 20, 200)
 WARM_UP, EVENTS = 1500, 3000
@@ -53,15 +57,8 @@ def run() -> dict[str, float]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="slackline bench detectors", description=__doc__.split("\n")[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object only")
-    options = parser.parse_args(argv)
-    figures = run()
-    if options.json:
-        print(jsonlib.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:18} {value:6.2f}")
+    options = parser("detectors", __doc__).parse_args(argv)
+    tell(run(), options.json)
     return 0
 
 

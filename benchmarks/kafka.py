@@ -47,7 +47,8 @@ from slackline.hosts.sites import Sites
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from _brokered import brokered, console, parser  # noqa: E402
+from _brokered import brokered, console  # noqa: E402
+from _figures import parser  # noqa: E402
 from _positions import hierarchy, jumps  # noqa: E402
 from tests.kafka.broker import committed  # noqa: E402
 

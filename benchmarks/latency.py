@@ -41,7 +41,8 @@ import slackline
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from _brokered import brokered, console, parser
+from _brokered import brokered, console
+from _figures import parser
 from tests.kafka.broker import CONNECTOR
 
 VANS = 10

@@ -16,8 +16,6 @@ Runs with and without alternate, ``ROUNDS`` times, in one session; of all their 
 
 from __future__ import annotations
 
-import argparse
-import json as jsonlib
 import shutil
 import sys
 import tempfile
@@ -36,6 +34,7 @@ import slackline as sl
 from slackline.spark import detect, session
 
 sys.path.insert(0, str(Path(__file__).parent))
+from _figures import parser, tell
 from keys import cpu_seconds
 
 BATCHES, WARM_UP, ROUNDS = 8, 4, 2
@@ -123,16 +122,10 @@ def run(loads: Iterable[str] = LOADS) -> dict[str, float]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="slackline bench observed", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object only")
-    parser.add_argument("--loads", nargs="+", choices=LOADS, default=list(LOADS), help="which to measure")
-    options = parser.parse_args(argv)
-    figures = run(options.loads)
-    if options.json:
-        print(jsonlib.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:>22}  {value:>10.3f}")
+    asked = parser("observed", __doc__)
+    asked.add_argument("--loads", nargs="+", choices=LOADS, default=list(LOADS), help="which to measure")
+    options = asked.parse_args(argv)
+    tell(run(options.loads), options.json)
     return 0
 
 

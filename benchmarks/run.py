@@ -11,10 +11,10 @@ without keys, with 20 keys (``keyed``), with malformed lines here and there (``b
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json as jsonlib
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -31,6 +31,10 @@ from slackline.hosts.runhost import RunHost
 from slackline.hosts.sites import Sites
 from slackline.hosts.sources import open_sources
 from slackline.hosts.targets import FolderTarget
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from _figures import parser, tell
 
 ROWS, PUSH, ROUNDS = 100_000, 4_096, 3
 
@@ -131,16 +135,10 @@ def _cpu(work: Callable[[], object]) -> float:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="slackline bench run", description=__doc__.split("\n")[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object only")
-    parser.add_argument("--rows", type=int, default=ROWS, help="rows of the file")
-    options = parser.parse_args(argv)
-    figures = run(options.rows)
-    if options.json:
-        print(jsonlib.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:20} {value:10,.2f}")
+    asked = parser("run", __doc__)
+    asked.add_argument("--rows", type=int, default=ROWS, help="rows of the file")
+    options = asked.parse_args(argv)
+    tell(run(options.rows), options.json)
     return 0
 
 
