@@ -45,6 +45,6 @@ app.command()(node)
 app.command()(nodes)
 app.command()(migrate)
 app.command()(place)
-app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(bench)
+app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})(bench)
 
 del rich

@@ -17,10 +17,13 @@ from slackline.core.errors import ConfigError, SlacklineError
 @reports_errors
 def bench(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="Name of a benchmark, e.g. `ordering`.")],
+    name: Annotated[str, typer.Argument(help="Name of a benchmark, e.g. `ordering`.")] = "--help",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
 ) -> None:
     """Run a benchmark. Whatever follows its name goes to the benchmark; try `slackline bench NAME --help`."""
+    if name in ("-h", "--help"):  # behind a name it is the benchmark's
+        typer.echo(context.get_help())
+        return
     folder = benchmarks_folder()
     names = sorted(path.stem for path in folder.glob("*.py") if not path.stem.startswith("_"))
     if name not in names:

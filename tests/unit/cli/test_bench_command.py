@@ -36,6 +36,14 @@ def test_a_benchmark_gets_its_arguments_and_prints_its_figures(repository):
     assert json.loads(result.stdout) == {"argv": ["--json", "--repeats", "1"]}
 
 
+def test_help_behind_a_name_is_the_benchmarks_and_else_that_of_the_command(repository):
+    write(repository, "fast", "def main(argv):\n    print('of the benchmark', argv)\n")
+    assert run("fast", "--help").stdout == "of the benchmark ['--help']\n"
+    for arguments in ([], ["--help"], ["-h"]):
+        shown = run(*arguments)
+        assert shown.exit_code == 0 and "Run a benchmark" in shown.stdout
+
+
 def test_the_exit_code_of_a_benchmark_is_passed_on(repository):
     write(repository, "failing", "def main(argv):\n    return 1\n")
     assert run("failing").exit_code == 1
