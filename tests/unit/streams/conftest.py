@@ -37,12 +37,16 @@ class Broker:
             self._process = subprocess.Popen([MOSQUITTO, "-c", str(config)], stdout=log, stderr=log)
         for _ in range(500):
             if self._process.poll() is not None:
-                pytest.fail(f"mosquitto ended at once:\n{(self._folder / 'log').read_text()}")
+                pytest.fail(f"mosquitto ended at once:\n{self.log()}")
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:
                     return
             time.sleep(0.01)
         pytest.fail("mosquitto does not listen")
+
+    def log(self) -> str:
+        """What it has said so far, in all its lives."""
+        return (self._folder / "log").read_text()
 
     def end(self) -> None:
         """End it, and wait until it is gone."""
