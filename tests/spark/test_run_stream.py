@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
+from tests.hosts.processes import LIMIT, started, wait_for
 from tests.unit.hosts.steps_app import hierarchy, records, write_records
 from typer.testing import CliRunner
 
@@ -77,6 +79,22 @@ def test_a_folder_is_followed_and_a_stop_loses_nothing(spark: SparkSession, tmp_
         (key, one.id, one.event.ts, json.dumps(dict(one.event.payload), separators=(",", ":"))) for key, one in found
     }
     assert len(written) == len(found) + len(late)
+
+
+def test_a_signal_to_the_whole_group_of_processes_ends_it_in_order(tmp_path: Path) -> None:
+    source, to = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    write_records(source / "a.jsonl", records(500))
+    line = ["run", APP, "--from", str(source), "--follow", "--to", str(to), "--key", "van", "--on", "spark"]
+    with started(line, stderr=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            wait_for((to / "_checkpoint" / "commits" / "0").exists, "the first micro-batch")
+            os.killpg(process.pid, signal.SIGTERM)
+            _, told = process.communicate(timeout=LIMIT)
+        finally:
+            process.kill()
+    assert process.returncode == 0, told
+    assert "stops; what waits is in the checkpoint" in told and "Traceback" not in told
 
 
 def test_what_makes_a_query_fail_is_told(spark: SparkSession, tmp_path: Path) -> None:

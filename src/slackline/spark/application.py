@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import signal
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
@@ -61,12 +63,28 @@ def application_session(ships: ModuleType | None = None) -> Iterator[SparkSessio
     if ships is not None:
         cloudpickle.register_pickle_by_value(ships)
     ours = SparkSession.getActiveSession() is None
-    spark = session()
+    with _shielded():
+        spark = session()
     try:
         yield spark
     finally:
         if ours:
             spark.stop()
+
+
+@contextmanager
+def _shielded() -> Iterator[None]:
+    """Processes that are started in here do not end by SIGTERM, which often goes to all of a group: who started them
+    stops them. pyspark does the same with SIGINT. For these seconds it does not end us either.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only there signals can be set
+        return
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def detected(
