@@ -50,10 +50,16 @@ _START = ["-Xmx256m", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 def why_not() -> str | None:
     """Why there can be no broker; None if there can be one."""
     if not any(JARS.glob("kafka_2.13-*.jar")):
-        return f"no jars of a Kafka broker in {JARS}; `./run test` fetches them"
+        return f"no jars of a Kafka broker in {JARS}; `./run test` fetches them{_when_fetched()}"
     if _java() is None:
         return "no Java for a Kafka broker"
     return None
+
+
+def _when_fetched() -> str:
+    """Why they did not come when ``./run`` last tried."""
+    why = _PLACE / "why_not"
+    return f"; when it tried: {why.read_text()}" if why.exists() else ""
 
 
 def _java() -> str | None:
