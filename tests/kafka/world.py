@@ -80,8 +80,9 @@ class World:
     def __init__(self, brokers: str, name: str, folder: Path) -> None:
         self.brokers = brokers
         self.name = f"{re.sub('[^a-z0-9]+', '-', name)[:40]}-{zlib.crc32(name.encode()):08x}"
-        self.admin = AdminClient({"bootstrap.servers": brokers})
-        self.producer = Producer({"bootstrap.servers": brokers, "linger.ms": 1})
+        quiet = {"bootstrap.servers": brokers, "log_level": 2}  # a broker that stops is no news here
+        self.admin = AdminClient(quiet)
+        self.producer = Producer({**quiet, "linger.ms": 1})
         #: What hosts in threads have raised.
         self.failures: list[BaseException] = []
         self._folder = folder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from tests.kafka.app import hierarchy
 from tests.kafka.broker import CONNECTOR, LocalBroker, why_not
 from tests.kafka.world import World, by_key, readings, undisturbed
 from tests.spark.test_run_stream import run_until
+from typer.testing import CliRunner
 
+from slackline.cli import app
 from slackline.core.errors import ConfigError, SchemaError
 from slackline.hosts.kafka import arrow_record
 from slackline.spark import detect
@@ -95,16 +98,21 @@ def test_what_detect_finds_in_a_topic_is_what_engines_find(
     world.close()
 
 
+def command(broker: LocalBroker, folder: Path, source: str, sink: str) -> list[str]:
+    """The command between two topics, on Spark."""
+    (folder / "fields.ddl").write_text(SCHEMA)
+    address = f"kafka://{broker.address}/{source}?schema={folder}/fields.ddl&state={folder}/checkpoint"
+    line = ["tests.kafka.app:hierarchy", "--on", "spark", "--from", address, "--key", "van", "--group", "vans"]
+    return [*line, "--to", f"kafka://{broker.address}/{sink}"]
+
+
 def test_the_command_runs_from_topic_to_topic_and_goes_on_after_a_stop(
     spark: SparkSession, broker: LocalBroker, tmp_path: Path
 ) -> None:
     world = World(broker.address, "spark-run", tmp_path)
     source, sink, aside = world.topic("in", 2), world.topic("out"), world.topic("aside")
     rows = readings(600)
-    (tmp_path / "fields.ddl").write_text(SCHEMA)
-    address = f"kafka://{broker.address}/{source}?schema={tmp_path}/fields.ddl&state={tmp_path}/checkpoint"
-    line = ["tests.kafka.app:hierarchy", "--on", "spark", "--from", address, "--key", "van", "--group", "vans"]
-    line += ["--to", f"kafka://{broker.address}/{sink}?quarantine={aside}"]
+    line = command(broker, tmp_path, source, f"{sink}?quarantine={aside}")
     said = []
     for part in (rows[:350], rows[350:]):
         world.send(source, part)
@@ -116,6 +124,33 @@ def test_the_command_runs_from_topic_to_topic_and_goes_on_after_a_stop(
     records = world.records(sink)
     assert len({dict(record.headers())["id"] for record in records}) == len(records)
     assert by_key(told_in(records)) == undisturbed(rows)
+    world.close()
+
+
+def test_topics_that_are_not_there_are_named(spark: SparkSession, broker: LocalBroker, tmp_path: Path) -> None:
+    world = World(broker.address, "spark-none", tmp_path)
+    there = world.topic("there")
+    for pair in (("nowhere", there), (there, "nowhere")):
+        done = CliRunner().invoke(app, ["run", *command(broker, tmp_path, *pair)])
+        assert done.exit_code == 2
+        assert f"there is no topic 'nowhere' at {broker.address}" in done.stderr and there in done.stderr
+    world.close()
+
+
+def test_a_broker_that_is_away_is_waited_for(spark: SparkSession, broker: LocalBroker, tmp_path: Path) -> None:
+    world = World(broker.address, "spark-away", tmp_path)
+    source, sink = world.topic("in"), world.topic("out")
+    rows = readings(100)
+    world.send(source, [*rows, {"type": "reading"}])
+    broker.stop()
+    started = threading.Timer(8, broker.start)
+    started.start()
+    done = run_until((tmp_path / "checkpoint" / "commits" / "0").exists, *command(broker, tmp_path, source, sink))
+    started.join()
+    assert done.exit_code == 0, done.stderr
+    assert f"no broker answers at {broker.address}" in done.stderr and "going on" in done.stderr
+    assert by_key(told_in(world.records(sink))) == undisturbed(rows)
+    assert len(world.records(f"{sink}-quarantine")) == 1  # the topic was made
     world.close()
 
 

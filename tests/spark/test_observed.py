@@ -32,16 +32,6 @@ from slackline.spark.site import Recipe, Site
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture(scope="module")
-def table() -> pa.Table:
-    return stream()
-
-
-@pytest.fixture(scope="module")
-def folder(table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_files(table, tmp_path_factory.mktemp("observed") / "in", 6, shuffle=True)
-
-
 def run(df: DataFrame, checkpoint: Path | None = None) -> tuple[list[Row], list[Any]]:
     """All rows of a stream, and the progress of each micro-batch."""
     name = f"observed_{uuid.uuid4().hex}"
@@ -79,8 +69,8 @@ def worst(stats: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def test_figures_are_those_of_the_rows(spark: SparkSession, table: pa.Table, folder: Path) -> None:
-    out = detect(read_stream(spark, folder, 6), hierarchy(), arrival="arrival", **COLUMNS)
+def test_figures_are_those_of_the_rows(spark: SparkSession, table: pa.Table, shuffled: Path) -> None:
+    out = detect(read_stream(spark, shuffled, 6), hierarchy(), arrival="arrival", **COLUMNS)
     rows, [progress] = run(out)
     seen = told(progress)
     stats = [json.loads(row.payload) for row in of_kind(rows, "stats")]
@@ -97,9 +87,9 @@ def test_figures_are_those_of_the_rows(spark: SparkSession, table: pa.Table, fol
 
 
 def test_each_micro_batch_counts_its_own_rows_and_vitals_add_them_up(
-    spark: SparkSession, table: pa.Table, folder: Path
+    spark: SparkSession, table: pa.Table, shuffled: Path
 ) -> None:
-    rows, all_progress = run(detect(read_stream(spark, folder, 1), hierarchy(), arrival="arrival", **COLUMNS))
+    rows, all_progress = run(detect(read_stream(spark, shuffled, 1), hierarchy(), arrival="arrival", **COLUMNS))
     seen = [told(progress) for progress in all_progress]
     assert len(seen) == 6 and sum(one["events"] for one in seen) == len(table)
     assert sum(one["found"] for one in seen) == len(of_kind(rows, "event"))
@@ -119,7 +109,7 @@ def _rows_so_far(item: tuple[str, dict[str, Any]]) -> int:
 
 
 def test_an_action_more_on_a_micro_batch_counts_nothing_twice(
-    spark: SparkSession, table: pa.Table, folder: Path
+    spark: SparkSession, table: pa.Table, shuffled: Path
 ) -> None:
     found: list[int] = []
 
@@ -127,7 +117,7 @@ def test_an_action_more_on_a_micro_batch_counts_nothing_twice(
         assert batch.count() > 0
         found.append(batch.where("kind = 'event'").count())
 
-    out = detect(read_stream(spark, folder, 3), hierarchy(), arrival="arrival", **COLUMNS)
+    out = detect(read_stream(spark, shuffled, 3), hierarchy(), arrival="arrival", **COLUMNS)
     query = out.writeStream.foreachBatch(look).trigger(availableNow=True).start()
     query.awaitTermination()
     seen = [told(progress) for progress in query.recentProgress]
@@ -136,10 +126,10 @@ def test_an_action_more_on_a_micro_batch_counts_nothing_twice(
 
 @pytest.mark.parametrize("options", [{}, {"shards": 2}], ids=["keys", "shards"])
 def test_without_statistics_the_figures_are_the_same_and_no_row_is_left(
-    spark: SparkSession, table: pa.Table, folder: Path, options: dict[str, Any]
+    spark: SparkSession, table: pa.Table, shuffled: Path, options: dict[str, Any]
 ) -> None:
     options |= COLUMNS
-    df = read_stream(spark, folder, 3)
+    df = read_stream(spark, shuffled, 3)
     rows, plain = run(detect(df, hierarchy(), arrival="arrival", **options))
     bare, quiet = run(detect(df, hierarchy(), arrival="arrival", stats=False, **options))
     assert {row.kind for row in bare} == {row.kind for row in rows} - {"stats"} < {row.kind for row in rows}
@@ -165,8 +155,8 @@ def test_in_shards_late_is_what_came_too_late_for_its_key() -> None:
     assert site.keys_of(events) == len(SITES)
 
 
-def test_what_is_set_aside_is_counted_by_reason(spark: SparkSession, table: pa.Table, folder: Path) -> None:
-    df = read_stream(spark, folder, 6)
+def test_what_is_set_aside_is_counted_by_reason(spark: SparkSession, table: pa.Table, shuffled: Path) -> None:
+    df = read_stream(spark, shuffled, 6)
     df = df.withColumn("site", F.when(F.col("arrival") % 100 != 7, F.col("site")))
     df = df.withColumn("ts", F.when(F.col("arrival") % 100 != 8, F.col("ts")).otherwise(-1))
     df = df.withColumn("type", F.when(F.col("arrival") % 100 != 9, F.col("type")).otherwise("odd"))
@@ -183,9 +173,13 @@ def test_what_is_set_aside_is_counted_by_reason(spark: SparkSession, table: pa.T
     assert vitals_of(progress).quarantined == dict(reasons)
 
 
-def test_with_speculation_all_changes_are_found_and_alpha_is_told(spark: SparkSession, folder: Path) -> None:
+def test_with_speculation_all_changes_are_found_and_alpha_is_told(spark: SparkSession, shuffled: Path) -> None:
     out = detect(
-        read_stream(spark, folder, 2), hierarchy(), arrival="arrival", speculation=sl.Speculation(alpha=0.0), **COLUMNS
+        read_stream(spark, shuffled, 2),
+        hierarchy(),
+        arrival="arrival",
+        speculation=sl.Speculation(alpha=0.0),
+        **COLUMNS,
     )
     rows, progresses = run(out)
     seen = [told(progress) for progress in progresses]
@@ -195,9 +189,9 @@ def test_with_speculation_all_changes_are_found_and_alpha_is_told(spark: SparkSe
 
 
 def test_what_idle_keys_let_go_is_counted_in_the_micro_batch_of_their_timer(
-    spark: SparkSession, folder: Path, tmp_path: Path
+    spark: SparkSession, shuffled: Path, tmp_path: Path
 ) -> None:
-    out = detect(read_stream(spark, folder, 6), hierarchy(), arrival="arrival", idle="1 second", **COLUMNS)
+    out = detect(read_stream(spark, shuffled, 6), hierarchy(), arrival="arrival", idle="1 second", **COLUMNS)
     writer = out.writeStream.format("parquet").option("path", str(tmp_path / "out"))
     query = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(processingTime="200 milliseconds").start()
     try:
@@ -227,8 +221,8 @@ def wait_for(happens: Callable[[], Any], seconds: float = 60) -> None:
         time.sleep(0.1)
 
 
-def test_two_pipelines_in_one_query_have_two_names(spark: SparkSession, table: pa.Table, folder: Path) -> None:
-    df = read_stream(spark, folder, 6)
+def test_two_pipelines_in_one_query_have_two_names(spark: SparkSession, table: pa.Table, shuffled: Path) -> None:
+    df = read_stream(spark, shuffled, 6)
     first = detect(df, hierarchy(), arrival="arrival", metrics="first", **COLUMNS)
     second = detect(df, hierarchy(), arrival="arrival", metrics="second", policy="slack", **COLUMNS)
     _, [progress] = run(first.union(second))
@@ -243,7 +237,7 @@ def test_two_pipelines_in_one_query_have_two_names(spark: SparkSession, table: p
         detect(events, one, key="key", ts="ts", type="type", arrival="change", metrics="first")
 
 
-def test_a_listener_hears_the_same(spark: SparkSession, table: pa.Table, folder: Path) -> None:
+def test_a_listener_hears_the_same(spark: SparkSession, table: pa.Table, shuffled: Path) -> None:
     heard: list[Any] = []
 
     class Listener(StreamingQueryListener):
@@ -256,7 +250,7 @@ def test_a_listener_hears_the_same(spark: SparkSession, table: pa.Table, folder:
     listener = Listener()
     spark.streams.addListener(listener)
     try:
-        _, [progress] = run(detect(read_stream(spark, folder, 6), hierarchy(), arrival="arrival", **COLUMNS))
+        _, [progress] = run(detect(read_stream(spark, shuffled, 6), hierarchy(), arrival="arrival", **COLUMNS))
         wait_for(lambda: heard)
     finally:
         spark.streams.removeListener(listener)
@@ -278,9 +272,9 @@ def test_a_checkpoint_goes_on_with_and_without_metrics(spark: SparkSession, tabl
     assert seen[2]["other"]["state_bytes"] > 0
 
 
-def test_a_batch_is_observed_by_an_observation(spark: SparkSession, table: pa.Table, folder: Path) -> None:
+def test_a_batch_is_observed_by_an_observation(spark: SparkSession, table: pa.Table, shuffled: Path) -> None:
     observation = Observation()
-    df = spark.read.parquet(str(folder))
+    df = spark.read.parquet(str(shuffled))
     rows = detect(df, hierarchy(), arrival="arrival", metrics=observation, **COLUMNS).collect()
     seen = observation.get
     assert (seen["events"], seen["keys"], seen["buffered"]) == (len(table), len(SITES), 0)
@@ -289,6 +283,6 @@ def test_a_batch_is_observed_by_an_observation(spark: SparkSession, table: pa.Ta
 
 
 @pytest.mark.parametrize("metrics", ["", 3, Observation("of a stream")])
-def test_what_is_no_name_is_refused(spark: SparkSession, folder: Path, metrics: Any) -> None:
+def test_what_is_no_name_is_refused(spark: SparkSession, shuffled: Path, metrics: Any) -> None:
     with pytest.raises(ConfigError, match="it must be the name of a stream's metrics"):
-        detect(read_stream(spark, folder), hierarchy(), arrival="arrival", metrics=metrics, **COLUMNS)
+        detect(read_stream(spark, shuffled), hierarchy(), arrival="arrival", metrics=metrics, **COLUMNS)

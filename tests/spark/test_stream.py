@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from tests.spark.world import COLUMNS, SITES, comparable, embedded, hierarchy, read_stream, run, stream, write_files
+from tests.spark.world import COLUMNS, SITES, comparable, embedded, hierarchy, read_stream, run, write_files
 
 from slackline.spark import detect
 
@@ -17,17 +17,6 @@ pytestmark = pytest.mark.spark
 
 OUTPUT = ["key", "op", "id", "type", "ts", "detected_at", "detector", "final", "payload", "kind"]
 OUTPUT += ["change", "flushed", "delayed"]
-
-
-@pytest.fixture(scope="module")
-def table() -> pa.Table:
-    return stream()
-
-
-@pytest.fixture(scope="module")
-def shuffled(table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Six files, whose rows are in no order: only the arrival column knows it."""
-    return write_files(table, tmp_path_factory.mktemp("shuffled") / "in", 6, shuffle=True)
 
 
 @pytest.fixture(scope="module")
