@@ -137,6 +137,15 @@ def test_topics_that_are_not_there_are_named(spark: SparkSession, broker: LocalB
     world.close()
 
 
+def test_one_engine_for_several_partitions_is_refused(spark: SparkSession, broker: LocalBroker, tmp_path: Path) -> None:
+    world = World(broker.address, "spark-one", tmp_path)
+    line = command(broker, tmp_path, world.topic("in", 2), world.topic("out"))
+    at = line.index("--key")
+    done = CliRunner().invoke(app, ["run", *line[:at], *line[at + 2 :]])
+    assert done.exit_code == 2 and "has 2 partitions" in done.stderr, done.stderr
+    world.close()
+
+
 def test_a_broker_that_is_away_is_waited_for(spark: SparkSession, broker: LocalBroker, tmp_path: Path) -> None:
     world = World(broker.address, "spark-away", tmp_path)
     source, sink = world.topic("in"), world.topic("out")

@@ -48,7 +48,8 @@ def read_topic(
                  schema itself, as JSON.
     ``options``  more of the connector's, e.g. ``kafka.security.protocol``.
 
-    A record that cannot be decoded becomes a row without a time stamp, which ``detect`` puts into quarantine.
+    All records of a key must be in one partition: ``arrived`` orders those of a partition, and no others. A record that
+    cannot be decoded becomes a row without a time stamp, which ``detect`` puts into quarantine.
     """
     one_of("format", format, FORMATS)
     settings = {"kafka.bootstrap.servers": brokers, "subscribe": topic, "startingOffsets": start, **(options or {})}

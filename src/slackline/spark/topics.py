@@ -71,7 +71,7 @@ def run_topics(
         spark, topics.brokers, topics.source, topics.schema, format=topics.format, start=topics.start,
         options={"groupIdPrefix": topics.group, "maxOffsetsPerTrigger": str(MOST_RECORDS), **client},
     )  # fmt: skip
-    _prepare(spark, topics)
+    _prepare(spark, topics, keyed=roles.key is not None)
     if roles.key == "key" and "key" not in events.columns:
         events = events.withColumnRenamed(RECORD_KEY, "key")
     found = detected(events.drop(RECORD_KEY), hierarchy, roles, options, arrival=ARRIVED)
@@ -84,7 +84,7 @@ def run_topics(
     return writer.option("checkpointLocation", str(topics.state)).queryName(topics.group).start()
 
 
-def _prepare(spark: SparkSession, topics: TopicPair) -> None:
+def _prepare(spark: SparkSession, topics: TopicPair, keyed: bool) -> None:
     """Wait for brokers and look for the topics: Spark itself would be silent for minutes, and then name none."""
     settings = {"bootstrap.servers": topics.brokers, "default.api.timeout.ms": ATTEMPT, "request.timeout.ms": ATTEMPT}
     jvm: Any = spark.sparkContext._jvm
@@ -101,6 +101,13 @@ def _prepare(spark: SparkSession, topics: TopicPair) -> None:
             if name not in there:
                 near = ", ".join(sorted(one for one in there if not one.startswith("__"))) or "none"
                 raise ConfigError(f"there is no topic {name!r} at {topics.brokers}; there are: {near}. Create it.")
+        told = _asked(spark, topics, lambda: admin.describeTopics([topics.source]).allTopicNames().get())
+        partitions = told[topics.source].partitions().size()
+        if partitions > 1 and not keyed:
+            raise ConfigError(
+                f"the topic {topics.source!r} has {partitions} partitions, between which there is no order of arrival, "
+                f"and there is one engine for all. Give --key, or a topic with one partition."
+            )
         if topics.quarantine not in there:
             empty = jvm.java.util.Optional.empty()
             wish = jvm.org.apache.kafka.clients.admin.NewTopic(topics.quarantine, empty, empty)
