@@ -81,6 +81,29 @@ def test_a_folder_is_followed_and_a_stop_loses_nothing(spark: SparkSession, tmp_
     assert len(written) == len(found) + len(late)
 
 
+def test_what_comes_after_a_pause_is_counted(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark tells of a pause with the number of the micro-batch that will end it."""
+    source, to = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    first, second = records(300), records(500)[300:]
+    write_records(source / "a.jsonl", first)
+
+    def pause_and_go_on() -> bool:
+        commits = to / "_checkpoint" / "commits"
+        if (commits / "0").exists() and not (source / "b.jsonl").exists():
+            time.sleep(2)
+            write_records(tmp_path / "b.jsonl", second).rename(source / "b.jsonl")
+        return (commits / "1").exists()
+
+    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "100")
+    try:
+        line = [APP, "--from", str(source), "--follow", "--to", str(to), "--key", "van", "--on", "spark"]
+        done = run_until(pause_and_go_on, *line, "--checkpoint-every", "0.2")
+    finally:
+        spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
+    assert "500 events" in done.stderr, done.stderr
+
+
 def test_a_signal_to_the_whole_group_of_processes_ends_it_in_order(tmp_path: Path) -> None:
     source, to = tmp_path / "in", tmp_path / "out"
     source.mkdir()

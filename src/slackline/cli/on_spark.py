@@ -101,6 +101,8 @@ class _Fares:
         is_idle = not self._query.status["isTriggerActive"]
         before = self._last
         for progress in self._query.recentProgress:
+            if "addBatch" not in progress["durationMs"]:
+                continue  # nothing came for a while; its number is that of the micro-batch to come
             if self._last is None or progress["batchId"] > self._last["batchId"]:
                 self._last, self._vitals = progress, vitals_of(progress, self._vitals, per_second=self._per_second)
         if self._vitals is None:
