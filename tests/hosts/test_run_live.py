@@ -136,6 +136,20 @@ def test_from_a_broker_to_a_broker_that_goes_away_and_comes_back(broker: Broker)
     assert said.lines[-1]["figures"]["events"] == 600
 
 
+def test_from_a_broker_to_a_folder_what_waits_is_kept_for_the_next_run(broker: Broker, tmp_path: Path) -> None:
+    broker.start("allow_anonymous true", "log_type subscribe")
+    found, to = records(600), tmp_path / "found"
+    line = ("--from", f"mqtt://127.0.0.1:{broker.port}/vans", "--to", str(to), "--key", "van")
+    for nr, at_stop in enumerate(("keep", "flush")):
+        with live(*line, "--at-stop", at_stop) as (process, said):
+            wait_for(lambda nr=nr: subscriptions(broker) == nr + 1, "the subscription of the run")
+            publish(broker, "vans", found[300 * nr : 300 * (nr + 1)])
+            said.wait_for_events(300 * (nr + 1))
+            ended_in_order(process)
+    told = [lines_of(to / name) for name in ("outputs.jsonl", "late.jsonl") if (to / name).exists()]
+    assert sum(map(len, told)) == 600
+
+
 class _Giver(BaseHTTPRequestHandler):
     """Gives lines and then nothing for as long as somebody listens."""
 
