@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from typing import Any
 
@@ -37,23 +38,36 @@ class Committed:
 
     def __init__(self) -> None:
         self.each: list[tuple[list[Record], int]] = []
+        self.kept: list[int] = []
 
     def commit(self, records: list[Record], offset: Any, _: Any) -> None:
         self.each.append((records, offset.offset))
 
-    def records(self, partition: int, snapshot: PartitionSnapshot) -> list[Record]:
-        return [KEPT]
+    def records(self, partition: int, snapshot: PartitionSnapshot) -> Iterator[Record]:
+        yield Record("state", b"part", str(snapshot.offset).encode(), [])
+        yield KEPT
 
     def keep(self, partition: int, snapshot: PartitionSnapshot) -> None:
-        pass
+        self.kept.append(snapshot.offset)
+
+    def parts(self) -> list[tuple[str, int]]:
+        """What was written of snapshots, and with which offset."""
+        told = {KEPT.key: "end"}
+        return [
+            (told.get(one.key, (one.value or b"").decode()), offset)
+            for each, offset in self.each
+            for one in each
+            if one.topic == "state"
+        ]
 
 
 class Slow(InputPartition):
-    """One whose snapshots take four seconds."""
+    """One that takes a second to save each engine."""
 
-    def snapshot(self) -> PartitionSnapshot:
-        time.sleep(4)
-        return super().snapshot()
+    def cut(self) -> Iterator[bytes]:
+        for piece in super().cut():
+            time.sleep(1)
+            yield piece
 
 
 @pytest.fixture
@@ -76,7 +90,7 @@ def test_what_is_flushed_is_committed_with_a_snapshot_that_knows_of_it(clock: li
     committed, one = Committed(), machine()
     works = work(one, committed)
     one.take(messages(60))
-    works.step(clock[0])
+    works.step(clock[0], 0.002)
     assert committed.each == []  # all wait, and it is not time for the offset
     works.flush("idle")
     [(records, offset)] = committed.each
@@ -93,8 +107,43 @@ def test_snapshots_that_take_long_are_made_seldom(clock: list[float], slow: bool
     for nr, message in enumerate(messages(96)):  # one a second
         one.take([message])
         clock[0] = max(clock[0], 101.0 + nr)
-        works.step(clock[0])
-    assert sum(KEPT in records for records, _ in committed.each) == expected
+        works.step(clock[0], 0.002)
+    assert len(committed.kept) == expected
+
+
+def test_a_snapshot_is_made_between_records_and_written_after_what_is_committed(clock: list[float]) -> None:
+    committed, one = Committed(), machine()
+    one.__class__ = Slow
+    works = work(one, committed, snapshot=10)
+    records = messages(60)
+    one.take(records[:40])
+    clock[0] = 110.0
+    for message in records[40:]:
+        works.step(clock[0], 0.5)  # one engine
+        one.take([message])
+        clock[0] += 0.02
+    # Begun at record 40; six engines take a step each, and what is of none two; then its records are written.
+    assert committed.kept == [40]
+    assert [what for what, _ in committed.parts()] == ["40", "end"]
+    assert all(offset >= 48 for _, offset in committed.parts())
+
+
+@pytest.mark.parametrize("steps", [1, 4, 9])
+def test_where_a_snapshot_is_needed_at_once_one_that_is_half_made_is_dropped(clock: list[float], steps: int) -> None:
+    committed, one = Committed(), machine()
+    one.__class__ = Slow
+    works = work(one, committed, snapshot=10)
+    records = messages(60)
+    one.take(records[:40])
+    clock[0] = 110.0
+    for message in records[40 : 40 + steps]:
+        works.step(clock[0], 0.5)
+        one.take([message])
+    assert works.is_saving == (steps < 9)
+    works.flush("idle")
+    assert committed.kept == [40 + steps]
+    assert committed.parts()[-2:] == [(str(40 + steps), 40 + steps), ("end", 40 + steps)]
+    assert not works.is_saving and not works.is_writing
 
 
 def test_a_broker_with_a_full_disk_is_told_as_such() -> None:
