@@ -17,11 +17,16 @@ from slackline.hosts.kafka.brokers import Brokers
 from slackline.hosts.kafka.partition import InputPartition
 from slackline.hosts.kafka.records import Record
 from slackline.hosts.kafka.snapshots import PartitionSnapshot
-from slackline.hosts.kafka.work import ExactWork
+from slackline.hosts.kafka.work import ExactWork, PlainWork
 from slackline.hosts.kafka.writing import Plain
 
-#: What stands for a snapshot in a transaction.
+#: What stands for a snapshot's end.
 KEPT = Record("state", b"", None, [])
+
+
+def part_of(offset: int) -> Record:
+    """What stands for a snapshot's bytes."""
+    return Record("state", b"part", str(offset).encode(), [])
 
 
 class AtOnce(Executor):
@@ -44,21 +49,15 @@ class Committed:
         self.each.append((records, offset.offset))
 
     def records(self, partition: int, snapshot: PartitionSnapshot) -> Iterator[Record]:
-        yield Record("state", b"part", str(snapshot.offset).encode(), [])
+        yield part_of(snapshot.offset)
         yield KEPT
 
     def keep(self, partition: int, snapshot: PartitionSnapshot) -> None:
         self.kept.append(snapshot.offset)
 
-    def parts(self) -> list[tuple[str, int]]:
+    def parts(self) -> list[tuple[Record, int]]:
         """What was written of snapshots, and with which offset."""
-        told = {KEPT.key: "end"}
-        return [
-            (told.get(one.key, (one.value or b"").decode()), offset)
-            for each, offset in self.each
-            for one in each
-            if one.topic == "state"
-        ]
+        return [(one, offset) for records, offset in self.each for one in records if one.topic == "state"]
 
 
 class Slow(InputPartition):
@@ -79,11 +78,15 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def work(of: InputPartition, committed: Any, **settings: Any) -> ExactWork:
+def what(of: InputPartition, snapshots: Any, **settings: Any) -> tuple[Any, ...]:
     at = "kafka://127.0.0.1:1/"
     host = KafkaHost(hierarchy, f"{at}in", f"{at}out", group="app", key="van", **settings)
-    what = (of, PartitionSnapshot(0, None), committed, host.settings)
-    return ExactWork(*what, transactions=committed, metadata=lambda anew: None, threads=AtOnce())
+    return of, PartitionSnapshot(0, None), snapshots, host.settings
+
+
+def work(of: InputPartition, committed: Any, **settings: Any) -> ExactWork:
+    told = what(of, committed, **settings)
+    return ExactWork(*told, transactions=committed, metadata=lambda anew: None, threads=AtOnce())
 
 
 def test_what_is_flushed_is_committed_with_a_snapshot_that_knows_of_it(clock: list[float]) -> None:
@@ -124,8 +127,9 @@ def test_a_snapshot_is_made_between_records_and_written_after_what_is_committed(
         clock[0] += 0.02
     # Begun at record 40; six engines take a step each, and what is of none two; then its records are written.
     assert committed.kept == [40]
-    assert [what for what, _ in committed.parts()] == ["40", "end"]
-    assert all(offset >= 48 for _, offset in committed.parts())
+    parts, offsets = zip(*committed.parts(), strict=True)
+    assert parts == (part_of(40), KEPT)
+    assert 48 <= offsets[0] < offsets[1]
 
 
 @pytest.mark.parametrize("steps", [1, 4, 9])
@@ -142,8 +146,48 @@ def test_where_a_snapshot_is_needed_at_once_one_that_is_half_made_is_dropped(clo
     assert works.is_saving == (steps < 9)
     works.flush("idle")
     assert committed.kept == [40 + steps]
-    assert committed.parts()[-2:] == [(str(40 + steps), 40 + steps), ("end", 40 + steps)]
+    assert committed.parts()[-2:] == [(part_of(40 + steps), 40 + steps), (KEPT, 40 + steps)]
     assert not works.is_saving and not works.is_writing
+
+
+class Journal(Committed):
+    """Notes in which order records are written, known to be there, and committed."""
+
+    is_settled = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.did: list[Any] = []
+
+    def write(self, records: list[Record]) -> None:
+        self.did += [one if one.topic == "state" else "output" for one in records]
+
+    def settle(self) -> None:
+        self.did.append("settled")
+
+    def commit(self, *, offsets: Any, asynchronous: bool) -> None:  # type: ignore[override]
+        self.did.append(offsets[0].offset)
+
+
+def test_without_transactions_a_snapshot_is_valid_once_all_outputs_before_it_are_there(clock: list[float]) -> None:
+    journal, one = Journal(), machine()
+    works = PlainWork(*what(one, journal, delivery="at-least-once", snapshot=0.5), plain=journal, consumer=journal)
+    records = messages(120)
+    one.take(records[:100])
+    clock[0] += 0.6
+    for message in records[100:]:
+        works.step(clock[0], 0)  # one engine
+        if journal.kept:
+            break
+        one.take([message])
+        clock[0] += 0.01
+    assert journal.kept == [100] and one.offset > 108
+    assert part_of(100) in journal.did and "output" in journal.did
+    assert journal.did[-4:] == ["settled", KEPT, "settled", one.offset]
+    one.take(records[one.offset :])
+    works.finish(flush=False)
+    assert journal.kept == [100, 120]
+    assert journal.did[-5:] == ["settled", part_of(120), KEPT, "settled", 120]
 
 
 def test_a_broker_with_a_full_disk_is_told_as_such() -> None:
