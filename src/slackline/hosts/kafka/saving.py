@@ -22,7 +22,7 @@ class Saving:
     def __init__(self, machine: InputPartition, snapshots: Snapshots) -> None:
         #: When it was begun, in seconds of :func:`time.monotonic`.
         self.at = time.monotonic()
-        #: Seconds that went into saving so far.
+        #: Seconds until all engines were saved.
         self.took = 0.0
         #: The snapshot, once all engines are saved.
         self.snapshot: PartitionSnapshot | None = None
@@ -52,7 +52,7 @@ class Saving:
             self.snapshot = PartitionSnapshot(self._offset, self._state)
             self._records = self._snapshots.records(self._number, self.snapshot)
             self._next = next(self._records, None)
-        self.took += time.monotonic() - start
+            self.took = time.monotonic() - self.at
 
     def records(self, most: float) -> list[Record]:
         """The next records to write, once all is saved."""

@@ -28,8 +28,9 @@ from slackline.hosts.kafka.writing import Plain, Transactions
 
 logger = logging.getLogger("slackline.kafka")
 
-#: Records that are taken at once, at most.
-MOST = 5_000
+#: Records that are taken at once, at most; and while engines are being saved, as each record may be of a key that must be
+#: saved before.
+MOST, FEW = 5_000, 100
 #: Seconds to wait for records while nothing is to be written, and while something is.
 LONG, SHORT = 0.1, 0.002
 #: Seconds that go into saving engines each time records were looked for; a share of the time since then, if that is
@@ -109,7 +110,8 @@ class GroupSession:
         works = self.works.values()
         is_saving = any(work.is_saving for work in works)
         waits = any(work.machine.pending or work.is_writing for work in works)
-        first = self._consumer.poll(0 if is_saving else SHORT if waits else LONG)
+        wait, most = (0.0, FEW) if is_saving else (SHORT if waits else LONG, MOST)
+        first = self._consumer.poll(wait)
         if self._failure is not None:
             raise self._failure
         if self._is_stale:
@@ -117,7 +119,7 @@ class GroupSession:
         if first is None:
             return
         by_partition: dict[int, list[Message]] = {}
-        for message in [first, *self._consumer.consume(MOST, 0)]:
+        for message in [first, *self._consumer.consume(most, 0)]:
             error = message.error()
             if error is not None:
                 self._heard(error, message)

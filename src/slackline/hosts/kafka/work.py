@@ -28,8 +28,8 @@ from slackline.hosts.kafka.writing import Metadata, Plain, Transactions
 
 #: Seconds after which an offset is committed though nothing came out.
 QUIET = 1.0
-#: At most this share of the time goes into saving engines: where there are many, snapshots are further apart than asked
-#: for, or there would be too little time left for reading.
+#: At most in this share of the time engines are being saved, which leaves less of it for reading: where there are many,
+#: snapshots are further apart than asked for.
 SHARE = 0.1
 #: Seconds from one record of a snapshot to the next: they may be large, and what comes out waits behind them.
 PACE = 0.01
@@ -39,7 +39,7 @@ MOST_PENDING = 100_000
 
 class LastSnapshot(NamedTuple):
     """The last snapshot: its size, when it was begun, in seconds of :func:`time.monotonic`, its offset, and how long
-    it took to save.
+    it took until all was saved.
     """
 
     size: int
