@@ -28,12 +28,12 @@ from slackline.hosts.kafka.writing import Plain, Transactions
 
 logger = logging.getLogger("slackline.kafka")
 
-#: Records that are taken at once, at most; and while engines are being saved, as each record may be of a key that must be
-#: saved before.
+#: Records that are taken at once, at most; and while engines are being saved: each may be of a key that must be saved
+#: before.
 MOST, FEW = 5_000, 100
 #: Seconds to wait for records while nothing is to be written, and while something is.
 LONG, SHORT = 0.1, 0.002
-#: Seconds that go into saving engines each time records were looked for; a share of the time since then, if that is
+#: Seconds that go into saving engines each time records were looked for; a share of the time that took, if that is
 #: more: where much is read at a time it would take for ever otherwise.
 STEP = 0.002
 #: Seconds that a broker may take to say whether there are more records, and before it is asked once more.
@@ -74,7 +74,7 @@ class GroupSession:
         while not self._brokers.stopped():
             self._read()
             now = time.monotonic()
-            spare = max(STEP, SHARE * (now - before)) / max(1, len(self.works))
+            spare = max(STEP, SHARE * (now - before)) / max(1, sum(work.is_saving for work in self.works.values()))
             before = now
             for work in self.works.values():
                 if self._is_idle(work, now):
