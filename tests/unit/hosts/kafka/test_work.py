@@ -114,18 +114,24 @@ def test_snapshots_that_take_long_are_made_seldom(clock: list[float], slow: bool
     assert len(committed.kept) == expected
 
 
-def test_a_snapshot_is_made_between_records_and_written_after_what_is_committed(clock: list[float]) -> None:
+def after(steps: int, clock: list[float]) -> tuple[Committed, ExactWork]:
+    """A partition whose snapshot was begun at record 40, so many steps ago; after each came a record."""
     committed, one = Committed(), machine()
     one.__class__ = Slow
     works = work(one, committed, snapshot=10)
     records = messages(60)
     one.take(records[:40])
     clock[0] = 110.0
-    for message in records[40:]:
+    for message in records[40 : 40 + steps]:
         works.step(clock[0], 0.5)  # one engine
         one.take([message])
         clock[0] += 0.02
-    # Begun at record 40; six engines take a step each, and what is of none two; then its records are written.
+    return committed, works
+
+
+def test_a_snapshot_is_made_between_records_and_written_after_what_is_committed(clock: list[float]) -> None:
+    committed, _ = after(20, clock)
+    # Six engines take a step each, what is of none two, and to see that none is left one more; then it is written.
     assert committed.kept == [40]
     parts, offsets = zip(*committed.parts(), strict=True)
     assert parts == (part_of(40), KEPT)
@@ -134,16 +140,8 @@ def test_a_snapshot_is_made_between_records_and_written_after_what_is_committed(
 
 @pytest.mark.parametrize("steps", [1, 4, 9])
 def test_where_a_snapshot_is_needed_at_once_one_that_is_half_made_is_dropped(clock: list[float], steps: int) -> None:
-    committed, one = Committed(), machine()
-    one.__class__ = Slow
-    works = work(one, committed, snapshot=10)
-    records = messages(60)
-    one.take(records[:40])
-    clock[0] = 110.0
-    for message in records[40 : 40 + steps]:
-        works.step(clock[0], 0.5)
-        one.take([message])
-    assert works.is_saving == (steps < 9)
+    committed, works = after(steps, clock)
+    assert works.is_saving == (steps < 9) and works.is_writing == (steps >= 9)
     works.flush("idle")
     assert committed.kept == [40 + steps]
     assert committed.parts()[-2:] == [(part_of(40 + steps), 40 + steps), (KEPT, 40 + steps)]
