@@ -129,7 +129,7 @@ class PartitionWork(ABC):
 
 
 class ExactWork(PartitionWork):
-    """Outputs, offset and now and then a snapshot in one transaction.
+    """Outputs and offset in one transaction, and now and then a snapshot, or a part of one.
 
     A transaction is carried out by another thread, with content that no longer changes: meanwhile the engines go on.
     """
