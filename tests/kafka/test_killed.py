@@ -13,6 +13,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.kafka]
 
 #: Records that are sent while one host lives.
 A_LIFE = 1200
+#: Of a topic for snapshots that take as long to write as they are apart: whoever is killed leaves half a one.
+SMALL = {"cleanup.policy": "compact", "max.message.bytes": "2048"}
 
 
 def sending(world: World, source: str, rows: list[dict[str, object]]) -> threading.Thread:
@@ -24,11 +26,11 @@ def sending(world: World, source: str, rows: list[dict[str, object]]) -> threadi
 def test_a_host_that_is_killed_three_times_loses_and_doubles_nothing(world: World) -> None:
     rows = readings(4 * A_LIFE)
     expected = undisturbed(rows)
-    source, sink = world.topic("in", 2), world.topic("out", 2)
+    source, sink, state = world.topic("in", 2), world.topic("out", 2), world.topic("state", 2, **SMALL)
     chance = random.Random(3)
     for life in range(3):
         before = count_of(world, sink)
-        process = world.process(source, sink, snapshot=0.3)
+        process = world.process(source, sink, snapshot=0.3, state=state)
         world.send(source, rows[life * A_LIFE : life * A_LIFE + 200])
         sender = sending(world, source, rows[life * A_LIFE + 200 : (life + 1) * A_LIFE])
         wait_for(lambda before=before: count_of(world, sink) > before, "some output")
@@ -37,7 +39,7 @@ def test_a_host_that_is_killed_three_times_loses_and_doubles_nothing(world: Worl
         kill(process)
         sender.join()
     world.send(source, rows[3 * A_LIFE :])
-    host = world.host(source, sink, snapshot=0.3)
+    host = world.host(source, sink, snapshot=0.3, state=state)
     wait_for(lambda: count_of(world, sink) >= sum(map(len, expected.values())), "all output")
     world.stop(host)
     assert by_key(world.outputs(sink)) == expected
@@ -81,15 +83,15 @@ def test_processes_that_come_and_go_leave_the_output_as_it_would_have_been(world
 def test_at_least_once_repeats_what_it_repeats_with_the_same_ids(world: World) -> None:
     rows = readings(2 * A_LIFE)
     expected = undisturbed(rows)
-    source, sink = world.topic("in", 2), world.topic("out", 1)
-    process = world.process(source, sink, snapshot=0.3, delivery="at-least-once")
+    source, sink, state = world.topic("in", 2), world.topic("out", 1), world.topic("state", 2, **SMALL)
+    process = world.process(source, sink, snapshot=0.3, state=state, delivery="at-least-once")
     world.send(source, rows[:200])
     sender = sending(world, source, rows[200:A_LIFE])
     wait_for(lambda: count_of(world, sink) > 100, "some output")
     kill(process)
     sender.join()
     world.send(source, rows[A_LIFE:])
-    host = world.host(source, sink, snapshot=0.3, delivery="at-least-once")
+    host = world.host(source, sink, snapshot=0.3, state=state, delivery="at-least-once")
 
     def once() -> dict[bytes, bytes]:
         """The first record of each id, in order."""

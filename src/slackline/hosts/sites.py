@@ -11,6 +11,11 @@ cost. So of the keys in a push those come first that are awake: else, with some 
 key in its turn would send the one to sleep whose turn is next. What is saved of a key is kept until the key has
 arrivals again, so that a checkpoint costs what has changed. Figures are looked up for ``LOOKED_AT`` keys at a time;
 counts of what passed through are always right.
+
+**Checkpoints while it goes on.** :meth:`Sites.save` takes some 0.3 ms for each key that had arrivals. Who cannot wait
+for that makes a :meth:`Sites.cut`, and saves the engines one by one between pushes; one that is about to change is
+saved before it does (copy on write). So a push may take longer while a cut is made, by what it takes to save each of
+its keys once.
 """
 
 from __future__ import annotations
@@ -86,6 +91,8 @@ class Sites:
         self._waiting: set[Key] = set()  # keys for which something waits
         self._stale: dict[Key, None] = {}  # keys whose figures are those of a moment ago; all of them are awake
         self._pushed: list[Key] = []  # in the last push
+        self._uncut: dict[Key, None] = {}  # keys of the last cut that are as they were then, and not saved for it yet
+        self._pieces: list[bytes] = []  # of the last cut, that nobody took yet
         #: How many engines the last push has woken.
         self.woken = 0
         self._set_aside: tuple[list[tuple[Key, Late]], list[tuple[Key, Quarantined]]] = ([], [])
@@ -161,6 +168,7 @@ class Sites:
     def _told(self, key: Key, work: Callable[[Engine], list[Output]]) -> list[tuple[Key, Output]]:
         """Let a key's engine work; what comes of it."""
         engine = self._engine(key)
+        self._cut_off(key)
         self._saved.pop(key, None)
         self._stale[key] = None
         try:
@@ -242,9 +250,33 @@ class Sites:
 
     def save(self, keys: Iterable[Key] | None = None) -> bytes:
         """The engines of some keys, or of all, as bytes. Saving changes nothing. What was not drained is not in it."""
-        chosen = self.keys if keys is None else [key for key in keys if key in self._known]
-        sites = [(key, self._bytes(key), tuple(map(tuple, self._tally.of(key)))) for key in chosen]
-        counts = self._tally.state() if keys is None else None
+        if keys is None:
+            return self._dump(self._known, self._tally.state())
+        return self._dump([key for key in keys if key in self._known], None)
+
+    def cut(self) -> Iterator[bytes]:
+        """What :meth:`save` would give now, in pieces, one for each key; :meth:`load` takes them together.
+
+        Whatever is pushed while they are taken is not in them. There is one cut at a time: pieces of the one before
+        must not be taken any more.
+        """
+        left = self._uncut = dict.fromkeys(self._known)
+        pieces = self._pieces = [self._dump([], self._tally.state())]
+
+        def taken() -> Iterator[bytes]:
+            while pieces or left:
+                yield pieces.pop() if pieces else self._dump([left.popitem()[0]], None)
+
+        return taken()
+
+    def _cut_off(self, key: Key) -> None:
+        """A key's engine is about to change: as it is, it belongs to the cut, unless it is there already."""
+        if key in self._uncut:
+            del self._uncut[key]
+            self._pieces.append(self._dump([key], None))
+
+    def _dump(self, keys: Iterable[Key], counts: Mapping[str, Any] | None) -> bytes:
+        sites = [(key, self._bytes(key), tuple(map(tuple, self._tally.of(key)))) for key in keys]
         state = {"keyed": self.keyed, "sites": sites, "counts": counts}
         return codec.dump(STATE_KIND, STATE_VERSION, state, where="sites")
 
@@ -256,13 +288,19 @@ class Sites:
             saved = self._saved[key] = self._awake[key].save()
         return saved
 
-    def load(self, data: bytes) -> None:
+    def load(self, *data: bytes) -> None:
         """Go on where saved engines were: those of these keys take the place of any that are here.
 
         Raises :class:`~slackline.StateError` for bytes of others; one engine is tried at once, the rest when
         something comes for them.
         """
-        state = codec.load(STATE_KIND, STATE_VERSION, data, oldest=STATE_VERSION)
+        loaded = [key for piece in data for key in self._load(piece)]
+        for key in loaded[:1]:
+            self._engine(key)
+
+    def _load(self, piece: bytes) -> list[Key]:
+        """Take the engines in saved bytes; their keys."""
+        state = codec.load(STATE_KIND, STATE_VERSION, piece, oldest=STATE_VERSION)
         match state:
             case {"keyed": bool(keyed), "sites": list(sites), "counts": counts}:
                 pass
@@ -272,6 +310,7 @@ class Sites:
             was, is_now = ("one engine per key", "one for all") if keyed else ("one engine for all", "one per key")
             raise StateError(f"the state was saved with {was}, and there is {is_now} now. Give the key as it was.")
         for key, saved, figures in sites:
+            self._cut_off(key)
             self._awake.pop(key, None)
             self._stale.pop(key, None)
             self._saved[key] = saved
@@ -282,12 +321,12 @@ class Sites:
                     self._waiting.add(key)
         if counts is not None:
             self._tally.add(counts)
-        for key, *_ in sites[:1]:
-            self._engine(key)
+        return [key for key, *_ in sites]
 
     def forget(self, keys: Iterable[Key]) -> None:
         """Drop engines, with all that waits in them: somebody else has them now."""
         for key in keys:
+            self._cut_off(key)
             for place in (self._known, self._awake, self._saved, self._stale):
                 place.pop(key, None)
             self._waiting.discard(key)

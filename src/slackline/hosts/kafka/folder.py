@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,21 +34,24 @@ class FolderSnapshots:
         except OSError as error:
             raise ConfigError(f"the folder {str(folder)!r} for snapshots cannot be made: {error}.") from error
 
-    def records(self, partition: int, snapshot: PartitionSnapshot) -> list[Record]:
+    def records(self, partition: int, snapshot: PartitionSnapshot) -> Iterator[Record]:
         """None: they are no part of a transaction."""
-        return []
+        return iter(())
 
     def keep(self, partition: int, snapshot: PartitionSnapshot) -> None:
-        data = snapshot.state or b""
+        state, crc = snapshot.state or (), 0
+        for piece in state:
+            crc = zlib.crc32(piece, crc)
         numbers = {place: found[0] for place in (0, 1) if (found := self._read(self._path(partition, place)))}
-        told: dict[str, Any] = {**self._owner._asdict(), "offset": snapshot.offset, "crc": zlib.crc32(data)}
+        told: dict[str, Any] = {**self._owner._asdict(), "offset": snapshot.offset, "crc": crc}
         told |= {"empty": snapshot.state is None, "number": max(numbers.values(), default=0) + 1}
         head = json.dumps(told).encode()
         path = self._path(partition, min((0, 1), key=lambda place: numbers.get(place, 0)))
         part = path.with_suffix(".part")
         try:
             with open(part, "wb") as file:
-                file.write(head + b"\n" + data)
+                file.write(head + b"\n")
+                file.writelines(state)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(part, path)
@@ -85,4 +89,4 @@ class FolderSnapshots:
         if zlib.crc32(data) != crc:
             logger.warning("the snapshot %s is damaged; going on without it", path)
             return None
-        return number, PartitionSnapshot(offset, None if is_empty else data)
+        return number, PartitionSnapshot(offset, None if is_empty else (data,))

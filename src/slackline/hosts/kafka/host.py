@@ -65,7 +65,7 @@ class KafkaHost:
     ``group``      the name of the application, the same for all its processes: they share the partitions.
     ``options``    those of :class:`~slackline.Engine`. ``Speculation(alpha="auto")`` is refused: what it says early
                    depends on how busy the process was, and could not be repeated.
-    ``delivery``   ``"exactly-once"``: outputs, offsets and snapshots in one transaction; those who read
+    ``delivery``   ``"exactly-once"``: outputs and offsets in one transaction, snapshots in such; those who read
                    ``read_committed`` get each output once. ``"at-least-once"``: outputs at once; after a crash some
                    come again, with the same header ``id``.
     ``commit``     seconds between two transactions: the less, the lower the latency and the higher the load.

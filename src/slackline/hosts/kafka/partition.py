@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from slackline.engine import Engine
 from slackline.hosts.kafka.decoding import Decoder
 from slackline.hosts.kafka.reading import Arrived, BadMessage, Message
 from slackline.hosts.kafka.records import Record, Recorder
-from slackline.hosts.kafka.snapshots import PartitionSnapshot
+from slackline.hosts.kafka.snapshots import PartitionSnapshot, changes_as_bytes, framed
 from slackline.hosts.kafka.tables import KNOWN
 from slackline.hosts.sites import Sites
 
@@ -60,7 +61,7 @@ class InputPartition:
         self._faults: dict[Any, str | None] = {}
         parts = snapshot.parts()
         if parts is not None:
-            sites.load(parts[0])
+            sites.load(*parts[0])
             recorder.changes.update(parts[1])
 
     @property
@@ -115,9 +116,11 @@ class InputPartition:
         """Let all that waits go on. What this does is not in the input: a snapshot must follow."""
         self.pending += self._records(self.sites.flush(reason))
 
-    def snapshot(self) -> PartitionSnapshot:
-        """What the engines are now."""
-        return PartitionSnapshot.of(self.offset, self.sites.save(), self._recorder.changes)
+    def cut(self) -> Iterator[bytes]:
+        """What the engines are now, piece by piece: the state of a snapshot. Meanwhile they may go on; then pieces of
+        a cut that was made before must not be taken any more.
+        """
+        return map(framed, chain([changes_as_bytes(self._recorder.changes)], self.sites.cut()))
 
     def _fault(self, table: pa.Table) -> str | None:
         """Why an engine would refuse a table; None if it takes it.

@@ -23,15 +23,19 @@ from slackline.hosts.kafka.partition import InputPartition
 from slackline.hosts.kafka.reading import Message
 from slackline.hosts.kafka.settings import KafkaSettings
 from slackline.hosts.kafka.snapshots import PartitionSnapshot, Snapshots
-from slackline.hosts.kafka.work import ExactWork, PartitionWork, PlainWork
+from slackline.hosts.kafka.work import SHARE, ExactWork, PartitionWork, PlainWork
 from slackline.hosts.kafka.writing import Plain, Transactions
 
 logger = logging.getLogger("slackline.kafka")
 
-#: Records that are taken at once, at most.
-MOST = 5_000
+#: Records that are taken at once, at most; and while engines are being saved: each may be of a key that must be saved
+#: before.
+MOST, FEW = 5_000, 100
 #: Seconds to wait for records while nothing is to be written, and while something is.
 LONG, SHORT = 0.1, 0.002
+#: Seconds that go into saving engines each time records were looked for; a share of the time that took, if that is
+#: more: where much is read at a time it would take for ever otherwise.
+STEP = 0.002
 #: Seconds that a broker may take to say whether there are more records, and before it is asked once more.
 ASKING, AGAIN = 0.5, 1.0
 
@@ -66,13 +70,16 @@ class GroupSession:
         self._consumer.subscribe(
             [self.settings.source.topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
         )
+        before = time.monotonic()
         while not self._brokers.stopped():
             self._read()
             now = time.monotonic()
+            spare = max(STEP, SHARE * (now - before)) / max(1, sum(work.is_saving for work in self.works.values()))
+            before = now
             for work in self.works.values():
                 if self._is_idle(work, now):
                     work.flush("idle")
-                work.step(now)
+                work.step(now, spare)
             tick()
         for number in list(self.works):
             self.works[number].finish(self.flush)
@@ -100,8 +107,11 @@ class GroupSession:
     # Records.
 
     def _read(self) -> None:
-        waits = any(work.machine.pending for work in self.works.values())
-        first = self._consumer.poll(SHORT if waits else LONG)
+        works = self.works.values()
+        is_saving = any(work.is_saving for work in works)
+        waits = any(work.machine.pending or work.is_writing for work in works)
+        wait, most = (0.0, FEW) if is_saving else (SHORT if waits else LONG, MOST)
+        first = self._consumer.poll(wait)
         if self._failure is not None:
             raise self._failure
         if self._is_stale:
@@ -109,7 +119,7 @@ class GroupSession:
         if first is None:
             return
         by_partition: dict[int, list[Message]] = {}
-        for message in [first, *self._consumer.consume(MOST, 0)]:
+        for message in [first, *self._consumer.consume(most, 0)]:
             error = message.error()
             if error is not None:
                 self._heard(error, message)
@@ -250,7 +260,7 @@ class GroupSession:
     def _founded(self, number: int, start: int, transactions: Transactions | None) -> tuple[PartitionSnapshot, int]:
         """The first snapshot there is: of engines that saw nothing, so that it is known where they began."""
         snapshot = PartitionSnapshot(start, None)
-        records = self._snapshots.records(number, snapshot)
+        records = list(self._snapshots.records(number, snapshot))
         self._snapshots.keep(number, snapshot)
         place = TopicPartition(self.settings.source.topic, number, start)
         if transactions is not None:

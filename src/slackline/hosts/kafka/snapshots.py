@@ -5,6 +5,9 @@ from there up to the offset that was committed, and throws away what comes out, 
 that get the same arrivals are the same (laws 3 and 6). So a commit costs nothing but a commit, and snapshots may be
 seldom.
 
+The state of a snapshot is bytes in pieces, one for each engine and one for what is of none, each with its length in
+front: so it can be made, and written, a little at a time.
+
 In a compacted topic a snapshot is cut into parts that fit a record, and a last record says how many they are. Two
 places are used in turn, so that the older one is whole until the newer one is. The parts of a partition's snapshots lie
 in the partition of the same number.
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -30,29 +33,53 @@ PART_BYTES = 512 * 1024
 OVERHEAD = 1024
 #: Records that are looked at first, from the end; then twice as many, until there is a snapshot.
 TAIL = 64
+#: Bytes that hold the length of a piece.
+LENGTH = 8
 
-STATE_KIND, STATE_VERSION = "kafka partition", 1
+STATE_KIND, STATE_VERSION = "kafka partition", 2
 
 
 class PartitionSnapshot(NamedTuple):
-    """The state of a partition's engines after all records before ``offset``; None: engines that saw nothing."""
+    """The state of a partition's engines after all records before ``offset``; None: engines that saw nothing.
+
+    The state is bytes that are to be read one after the other, wherever they are cut.
+    """
 
     offset: int
-    state: bytes | None
+    state: Sequence[bytes] | None
 
-    @classmethod
-    def of(cls, offset: int, sites: bytes, changes: dict[Any, int]) -> PartitionSnapshot:
-        """What a partition's engines and its recorder are."""
-        return cls(offset, codec.dump(STATE_KIND, STATE_VERSION, {"sites": sites, "changes": changes}))
+    @property
+    def size(self) -> int:
+        """The bytes of the state."""
+        return sum(map(len, self.state or ()))
 
-    def parts(self) -> tuple[bytes, dict[Any, int]] | None:
-        """The engines and the changes; None where nothing was seen."""
+    def parts(self) -> tuple[list[bytes], dict[Any, int]] | None:
+        """The engines, as their sites have saved them, and the changes; None where nothing was seen."""
         if self.state is None:
             return None
-        match codec.load(STATE_KIND, STATE_VERSION, self.state, oldest=STATE_VERSION):
-            case {"sites": bytes(sites), "changes": dict(changes)}:
-                return sites, changes
+        changes, *sites = _unframed(b"".join(self.state))
+        match codec.load(STATE_KIND, STATE_VERSION, changes, oldest=STATE_VERSION):
+            case {"changes": dict(counts)}:
+                return sites, counts
         raise StateError("the snapshot of a partition does not fit this release; start anew with another group.")
+
+
+def changes_as_bytes(changes: dict[Any, int]) -> bytes:
+    """The first piece of a state: how many changes there were of each key. The others are those of the sites."""
+    return codec.dump(STATE_KIND, STATE_VERSION, {"changes": changes})
+
+
+def framed(piece: bytes) -> bytes:
+    """A piece of a state with its length."""
+    return len(piece).to_bytes(LENGTH) + piece
+
+
+def _unframed(data: bytes) -> Iterator[bytes]:
+    at = 0
+    while at < len(data):
+        stop = at + LENGTH + int.from_bytes(data[at : at + LENGTH])
+        yield data[at + LENGTH : stop]
+        at = stop
 
 
 class Owner(NamedTuple):
@@ -86,8 +113,8 @@ class Snapshots(Protocol):
     def newest(self, partition: int, up_to: int | None) -> PartitionSnapshot | None:
         """The newest snapshot of a partition that is not after an offset, if one is given."""
 
-    def records(self, partition: int, snapshot: PartitionSnapshot) -> list[Record]:
-        """What to write in the same transaction as the snapshot's offset, if anything."""
+    def records(self, partition: int, snapshot: PartitionSnapshot) -> Iterator[Record]:
+        """What to write, in this order, not before the snapshot's offset is; the last one makes it valid."""
 
     def keep(self, partition: int, snapshot: PartitionSnapshot) -> None:
         """Keep a snapshot whose offset is committed, where :meth:`records` did not."""
@@ -102,16 +129,19 @@ class TopicSnapshots:
         self._look = look
         self._brokers = brokers
         self._size = max(1, min(PART_BYTES, largest - OVERHEAD))
-        self._place: dict[int, int] = {}  # of the snapshot that was written last
+        self._place: dict[int, int] = {}  # of the last snapshot that is whole
 
-    def records(self, partition: int, snapshot: PartitionSnapshot) -> list[Record]:
-        place = self._place[partition] = 1 - self._place.get(partition, 0)
-        data = snapshot.state or b""
-        parts = [data[at : at + self._size] for at in range(0, len(data), self._size)]
-        told = {**self._owner._asdict(), "offset": snapshot.offset, "parts": len(parts), "place": place}
-        told |= {"bytes": len(data), "crc": zlib.crc32(data), "empty": snapshot.state is None}
-        records = [self._record(partition, f"{place}/{nr}", part) for nr, part in enumerate(parts)]
-        return [*records, self._record(partition, f"{place}/all", json.dumps(told).encode())]
+    def records(self, partition: int, snapshot: PartitionSnapshot) -> Iterator[Record]:
+        place = 1 - self._place.get(partition, 0)
+        count = crc = 0
+        for part in _parts(snapshot.state or (), self._size):
+            crc = zlib.crc32(part, crc)
+            yield self._record(partition, f"{place}/{count}", part)
+            count += 1
+        told = {**self._owner._asdict(), "offset": snapshot.offset, "parts": count, "place": place}
+        told |= {"bytes": snapshot.size, "crc": crc, "empty": snapshot.state is None}
+        yield self._record(partition, f"{place}/all", json.dumps(told).encode())
+        self._place[partition] = place  # not before: one that has no end is written over, not the one that has
 
     def _record(self, partition: int, name: str, value: bytes) -> Record:
         return Record(self._topic, f"{partition}/{name}".encode(), value, [], partition)
@@ -163,10 +193,10 @@ class TopicSnapshots:
                 continue
             told = self._told(value)
             data = b"".join(parts.get(f"{place}/{nr}", b"") for nr in range(told["parts"]))
-            self._place[int(partition)] = int(place)
             whole = len(data) == told["bytes"] and zlib.crc32(data) == told["crc"]
             if whole and (up_to is None or told["offset"] <= up_to):
-                best = PartitionSnapshot(told["offset"], None if told["empty"] else data)
+                self._place[int(partition)] = int(place)
+                best = PartitionSnapshot(told["offset"], None if told["empty"] else (data,))
         return best
 
     def _told(self, value: bytes) -> dict[str, Any]:
@@ -180,3 +210,15 @@ class TopicSnapshots:
             )
         self._owner.check(told, f"the topic {self._topic!r}")
         return told
+
+
+def _parts(state: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """The same bytes, so many at a time."""
+    held = bytearray()
+    for piece in state:
+        held += piece
+        while len(held) >= size:
+            yield bytes(held[:size])
+            del held[:size]
+    if held:
+        yield bytes(held)

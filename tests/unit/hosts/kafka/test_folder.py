@@ -14,7 +14,7 @@ OURS = Owner("app", "in", ("Sums",))
 
 
 def snapshot(offset: int) -> PartitionSnapshot:
-    return PartitionSnapshot(offset, b"state\n" * offset)
+    return PartitionSnapshot(offset, (b"state\n" * offset,))
 
 
 def test_the_newest_snapshot_that_is_not_after_the_committed_offset_is_found(tmp_path: Path) -> None:
@@ -26,11 +26,11 @@ def test_the_newest_snapshot_that_is_not_after_the_committed_offset_is_found(tmp
         folder.keep(0, snapshot(offset))
     assert folder.newest(0, None) == folder.newest(0, 9) == snapshot(9)
     assert folder.newest(0, 8) == snapshot(5) and folder.newest(0, 4) is None
-    again = PartitionSnapshot(9, b"flushed")
+    again = PartitionSnapshot(9, (b"flushed",))
     folder.keep(0, again)
     assert folder.newest(0, None) == again
     assert folder.newest(0, 8) is None and folder.newest(1, None) is None
-    assert folder.records(0, snapshot(9)) == []
+    assert list(folder.records(0, snapshot(9))) == []
 
 
 def test_a_damaged_file_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -27,12 +27,13 @@ EMPTY = PartitionSnapshot(0, None)
 
 def machine(
     snapshot: PartitionSnapshot = EMPTY, committed: int = 0, reading: Reading | None = None,
-    options: dict[str, Any] | None = None, of: Hierarchy = hierarchy,
+    options: dict[str, Any] | None = None, of: Hierarchy = hierarchy, awake: int | None = None,
 ) -> InputPartition:  # fmt: skip
     ahead = bool(options and "speculation" in options)
     decoder = Decoder(reading or Reading(key="van"))
     recorder = Recorder("out", "bad", "in", 0, ahead)
-    return InputPartition(Sites(of, options, keyed=True), decoder, recorder, snapshot, committed, cut=ahead)
+    sites = Sites(of, options, keyed=True, awake=awake)
+    return InputPartition(sites, decoder, recorder, snapshot, committed, cut=ahead)
 
 
 def messages(count: int = 600) -> list[Message]:
@@ -64,7 +65,7 @@ def test_a_partition_that_is_taken_over_goes_on_as_if_it_had_never_moved(
 
     first = machine(options=options)
     first.take(records[:saved])
-    snapshot = first.snapshot() if saved else EMPTY
+    snapshot = PartitionSnapshot(first.offset, list(first.cut())) if saved else EMPTY
     first.take(records[saved:committed])
     written = took(first)
     second = machine(snapshot, committed, options=options)
