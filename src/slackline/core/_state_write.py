@@ -78,7 +78,6 @@ class TreeWriter:
         # are known. Until then they spell the class out, so that the order of a set's items does not depend
         # on which class was met first.
         self._classes: dict[type, list[Any]] = {}
-        self._layouts: dict[type, Layout] = {}
 
     def root(self, value: Any) -> list[Any]:
         """``[table of classes, tree]``, which ``pack`` turns into bytes."""
@@ -91,7 +90,10 @@ class TreeWriter:
         return [table, tree]
 
     def _tree(self, value: Any, path: Path) -> Any:
-        writer = _WRITERS.get(type(value)) or _other_writer(value, path)
+        kind = type(value)
+        writer = _WRITERS.get(kind) or _family_writer(kind)
+        if writer is None:
+            raise UnsupportedStateError(show(path), value, _why_not(kind))
         return writer(self, value, path)
 
     def _items(
@@ -224,9 +226,8 @@ class TreeWriter:
         return self._classes.setdefault(kind, ref)
 
     def _dataclass(self, value: Any, path: Path) -> Any:
-        kind = type(value)
         ref = self._class(fmt.DATACLASS, value, path)
-        layout = self._layouts.get(kind) or self._layouts.setdefault(kind, Layout.of(kind))
+        layout = Layout.of(type(value))
         in_dict = attributes(value)
         values = []
         for name, slot in layout.fields.items():
@@ -284,14 +285,6 @@ _WRITERS: dict[type, _Writer] = {
     _Unset: TreeWriter._unset,
     **{kind: TreeWriter._moment for kind, _ in fmt.MOMENTS.values()},
 }
-
-
-def _other_writer(value: Any, path: Path) -> _Writer:
-    kind = type(value)
-    writer = _family_writer(kind)
-    if writer is None:
-        raise UnsupportedStateError(show(path), value, _why_not(kind))
-    return writer
 
 
 def _family_writer(kind: type) -> _Writer | None:

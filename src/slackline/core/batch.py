@@ -7,11 +7,9 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from slackline.core.arrays import Column
 from slackline.core.event import NO_SEQ, Event, Source
-
-Column = npt.NDArray[Any]
 
 
 class Batch:
@@ -61,10 +59,12 @@ class Batch:
         columns = {}
         for field in fields:
             values = [event.payload.get(field) for event in events]
-            typed = field in declared and declared[field].kind != "O"
-            columns[field] = np.array(values, dtype=declared[field]) if typed else as_column(values)
-            if field in declared and not typed:
+            if field not in declared:
+                columns[field] = as_column(values)
+            elif declared[field].kind == "O":
                 columns[field] = object_column(values)
+            else:
+                columns[field] = np.array(values, dtype=declared[field])
         ts = np.array([event.ts for event in events], dtype=np.int64)
         return cls(type, ts, slots, seq, columns, list(names))
 

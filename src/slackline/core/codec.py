@@ -55,7 +55,7 @@ from slackline.core._state_read import FindClass, TreeReader
 from slackline.core._state_write import TreeWriter, pack
 from slackline.core.errors import StateError, UnsupportedStateError
 
-__all__ = ["FindClass", "class_finder", "decode", "dump", "encode", "load", "peek"]
+__all__ = ["FindClass", "class_finder", "decode", "dump", "encode", "load"]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -107,30 +107,22 @@ def dump(kind: str, version: int, value: Any, where: str | None = None) -> bytes
     return b"".join((_OUTER.pack(MAGIC, FORMAT, checksum, len(rest)), rest))
 
 
-def load(kind: str, version: int, data: Buffer, find_class: FindClass | None = None, oldest: int = 0) -> Any:
-    """The value from ``dump``; ``version`` is the newest that the caller understands, ``oldest`` the oldest.
-
-    An older version than the newest is the caller's to convert: ``peek`` tells which it is.
-    """
+def load(kind: str, version: int, data: Buffer, find_class: FindClass | None = None) -> Any:
+    """The value from ``dump``; ``version`` is the one that the caller understands."""
     found, written, body = _open(data)
     if found != kind:
         raise StateError(f"these bytes hold a {found!r}, not a {kind!r}. Give them to what has saved them.")
     if written > version:
         raise StateError(
-            f"this {kind!r} has version {written}, and this release of Slackline understands versions up to "
-            f"{version}. Restore it with the release that saved it, or a newer one."
+            f"this {kind!r} has version {written}, and this release of Slackline understands version {version}. "
+            f"Restore it with the release that saved it, or a newer one."
         )
-    if written < oldest:
+    if written < version:
         raise StateError(
             f"this {kind!r} was saved by an older release of Slackline (version {written} of the state, this one reads "
-            f"{oldest}). Load it with that release, or start anew."
+            f"{version}). Load it with that release, or start anew."
         )
     return decode(body, find_class, kind)
-
-
-def peek(data: Buffer) -> tuple[str, int]:
-    """Kind and version of what is in the envelope, after all checks of the envelope."""
-    return _open(data)[:2]
 
 
 def _open(data: Buffer) -> tuple[str, int, memoryview]:

@@ -68,14 +68,20 @@ class Hierarchy:
         self.unsorted = {name: type_names(detector.unsorted) for name, detector in order}
         self.secure = {name: type_names(detector.secure) for name, detector in order}
         self.sets_back = {name: detector.sets_back for name, detector in order}
+        direct = {
+            name: {self.publisher[kind] for kind in self.listens[name] if kind in self.publisher} for name in self.names
+        }
         #: For each detector those whose events lead to it, through others too.
-        self.below = self._below()
+        self.below: dict[str, frozenset[str]] = {}
+        self.levels: dict[str, int] = {}
+        for name, lower in direct.items():
+            self.below[name] = frozenset(lower.union(*(self.below[each] for each in lower)))
+            self.levels[name] = 1 + max([self.levels[each] for each in lower], default=0)
         #: How urgent each detector is: as much as the most urgent of all that rest on it.
         self.urgency = {
             name: max(each.urgency for other, each in order if name == other or name in self.below[other])
             for name in self.names
         }
-        self.levels = self._levels()
         published = set(self.publisher)
         wanted = {kind for _, detector in order for kind in type_names(detector.listens)}
         self.sensor_types = tuple(sorted((wanted - published) | {*self.clock, *self.clock_aids}))
@@ -177,20 +183,6 @@ class Hierarchy:
                 f"the detectors form a cycle: {circle}. A detector cannot, even through others, listen to what it "
                 f"publishes; split one of them or rename the type that closes the circle."
             ) from None
-
-    def _below(self) -> dict[str, frozenset[str]]:
-        below: dict[str, frozenset[str]] = {}
-        for name in self.names:
-            direct = {self.publisher[kind] for kind in self.listens[name] if kind in self.publisher}
-            below[name] = frozenset(direct.union(*(below[lower] for lower in direct)))
-        return below
-
-    def _levels(self) -> dict[str, int]:
-        levels: dict[str, int] = {}
-        for name in self.names:
-            below = [levels[self.publisher[kind]] for kind in self.listens[name] if kind in self.publisher]
-            levels[name] = 1 + max(below, default=0)
-        return levels
 
     def _check_clock(self, published: set[str]) -> None:
         if not self.clock:

@@ -12,7 +12,8 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from slackline.core.arrays import Column, Ints, Mask
 
 #: Wall time: a function that gives seconds (or another unit, where its user says so). Always injected.
 Now = Callable[[], float]
@@ -60,7 +61,7 @@ def time_stamp(value: Any) -> int | None:
     return number if number is not None and 0 <= number <= MAX_TS else None
 
 
-def time_stamps(values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def time_stamps(values: Column) -> tuple[Ints, Mask]:
     """A column of integers or floats as time stamps (0 where there is none), and where there are some.
 
     >>> time_stamps(np.array([7.0, -1.0, 7.5, np.nan]))
@@ -81,7 +82,7 @@ def converted(time: int, given: str, wanted: str) -> int:
     return time * PER_SECOND[wanted] // PER_SECOND[given]
 
 
-def converted_column(times: NDArray[np.int64], given: str, wanted: str) -> NDArray[np.int64]:
+def converted_column(times: Ints, given: str, wanted: str) -> Ints:
     """:func:`converted` for a column. What cannot be a time stamp in the wanted unit stays one that cannot.
 
     >>> converted_column(np.array([-1, 3, 2**61]), "s", "ms") <= MAX_TS

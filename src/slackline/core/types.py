@@ -61,21 +61,17 @@ class EventType:
         )
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, EventType)
-            and self.name == other.name
-            and self.source == other.source
-            and self.sources == other.sources
-            and self.finite == other.finite
-            and dict(self.fields) == dict(other.fields)
-        )
+        return isinstance(other, EventType) and self._told() == other._told()
 
     def __hash__(self) -> int:
         return hash(self.name)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, self._told()
+
+    def _told(self) -> tuple[Any, ...]:
         fields = {field: dtype.str for field, dtype in self.fields.items()}
-        return _rebuild, (self.name, self.source, self.sources, self.finite, fields)
+        return self.name, self.source, self.sources, self.finite, fields
 
     @property
     def demanding(self) -> bool:

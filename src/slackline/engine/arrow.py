@@ -11,16 +11,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slackline.core.batch import Column, object_column
+from slackline.core.arrays import Column, Ints, Mask
+from slackline.core.batch import object_column
 from slackline.core.time import MAX_TS, time_stamp, time_stamps
-
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-
 
 #: Whole numbers below this are their own codes.
 SMALL = 1 << 14

@@ -12,19 +12,18 @@ from __future__ import annotations
 from functools import reduce
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from slackline.core.arrays import Ints
 from slackline.core.event import Event
 from slackline.core.outcome import News
-from slackline.engine.chunk import Chunk, run_in_pieces
-from slackline.engine.due import hold, take_overdue, take_waiting
+from slackline.engine.chunk import Chunk, hold, run_in_pieces, take_overdue, take_waiting
 from slackline.engine.intake import Intake
 from slackline.engine.outbox import Outbox
 from slackline.engine.tables import Lot, read
 from slackline.engine.telling import Heard, clock_through, lots_of
 from slackline.engine.topology import Topology
-from slackline.ordering.channel import Channel, DerivedChannel, SensorChannel
+from slackline.ordering.channel import DerivedChannel, SensorChannel
 from slackline.ordering.constants import FOREVER, NEVER, SLACK
 from slackline.ordering.frontier import release_positions, rises
 from slackline.ordering.store import late_rows
@@ -32,8 +31,6 @@ from slackline.ordering.unit import Unit
 from slackline.running.backlog import ts_of
 from slackline.running.part import Part
 from slackline.running.segments import IN_ORDER, UNSORTED, Segment, merged, segment_of
-
-Ints = npt.NDArray[np.int64]
 
 
 class Columnar:
@@ -187,12 +184,12 @@ class Columnar:
         np.maximum(horizon, unit.horizon, out=horizon)
         previous = np.concatenate(([unit.horizon], horizon[:-1]))
         reached, holds = part.horizon, part.holds
-        backs = self._run(part, horizon, previous, chunk)
+        self._run(part, horizon, previous, chunk)
         if holds:  # what it has processed is known at the chunk's end
             horizon = np.full(len(horizon), reached)
             horizon[-1] = part.horizon
         for derived in part.publishes:
-            self._derive(derived, backs[derived.name], horizon, slack, rises(slack, unit.K), chunk)
+            self._derive(derived, horizon, slack, rises(slack, unit.K), chunk)
         unit.K = int(slack[-1])
 
     def _until_all_ended(self, unit: Unit, horizon: Ints, chunk: Chunk) -> Ints:
@@ -203,20 +200,19 @@ class Columnar:
         least = reduce(np.minimum, [chunk.frontiers[channel.name] for channel in unit.inputs])
         return np.where(horizon == FOREVER, least, horizon)
 
-    def _run(self, part: Part, horizon: Ints, previous: Ints, chunk: Chunk) -> dict[str, list[tuple[int, int]]]:
-        """Feed the detector what is due; for each type it publishes, how far back it was set since which position."""
+    def _run(self, part: Part, horizon: Ints, previous: Ints, chunk: Chunk) -> None:
+        """Feed the detector what is due, or what it may work on of its backlog."""
         segments = self._due(part, horizon, previous, chunk)
-        backs = {channel.name: [(-1, channel.back)] for channel in part.publishes}
+        chunk.backs.update({channel.name: [(-1, channel.back)] for channel in part.publishes})
         for segment in segments:
             self._count(part.unit, segment, chunk)
         if part.holds:
             hold(part, segments, previous, chunk)
-            self._catch_up(part, chunk, backs)
-            return backs
+            self._catch_up(part, chunk)
+            return
         part.delay(0, int(chunk.clk[-1]))
         for segment, start, stop in merged(segments):
-            self._feed(part, segment, start, stop, previous, chunk, backs)
-        return backs
+            self._feed(part, segment, start, stop, previous, chunk)
 
     # Which rows are due.
 
@@ -252,7 +248,7 @@ class Columnar:
             arrived = (store.positions[rows] - chunk.first).tolist()
             for position, event in zip(arrived, channel.batch(0, len(store)).take(rows), strict=True):
                 reached = unit.horizon if position == 0 else int(horizon[position - 1])
-                self._late(part, event, channel, reached, position, chunk)
+                self._late(part, event, reached, position, chunk)
         start, stop = np.searchsorted(store.ts, (unit.horizon, horizon[-1]), side="right").tolist()
         batch, positions = channel.batch(start, stop), store.positions[start:stop]
         if some_late and late[start:stop].any():
@@ -286,9 +282,9 @@ class Columnar:
             if event.ts > reached:
                 unit.wait(unit.entry(event, chunk.first + position))
             else:
-                self._late(part, event, channel, reached, position, chunk)
+                self._late(part, event, reached, position, chunk)
 
-    def _late(self, part: Part, event: Event, channel: Channel, reached: int, position: int, chunk: Chunk) -> None:
+    def _late(self, part: Part, event: Event, reached: int, position: int, chunk: Chunk) -> None:
         part.unit.late += 1
         if self.deliver_late:
             part.unit.overdue.append(part.unit.entry(event, chunk.first + position))
@@ -297,57 +293,35 @@ class Columnar:
 
     # Running the detector.
 
-    def _feed(
-        self,
-        part: Part,
-        segment: Segment,
-        start: int,
-        stop: int,
-        previous: Ints,
-        chunk: Chunk,
-        backs: dict[str, list[tuple[int, int]]],
-    ) -> None:
+    def _feed(self, part: Part, segment: Segment, start: int, stop: int, previous: Ints, chunk: Chunk) -> None:
         found = part.feed(*segment.part(start, stop))
         if part.runner.failures:
-            self.outbox.fail(part, part.runner.take_failures(), segment.at[start:stop] + chunk.first)
+            self.outbox.fail(part, (segment.at[start:stop] + chunk.first).tolist())
         for row, event in found:
-            position = int(segment.at[start + row])
-            trigger = int(segment.ts[start + row])
+            position, trigger = int(segment.at[start + row]), int(segment.ts[start + row])
             if segment.kind != IN_ORDER:
                 trigger = max(trigger, int(previous[position]) + 1)
-            channel = self.topology.derived[event.type]
-            channel.published(event, trigger)
-            self._publish(part, event, channel, position, chunk, backs)
+            self._publish(part, event, trigger, position, chunk)
 
-    def _publish(
-        self,
-        part: Part,
-        event: Event,
-        channel: DerivedChannel,
-        position: int,
-        chunk: Chunk,
-        backs: dict[str, list[tuple[int, int]]],
-    ) -> None:
-        self.outbox.insert(part, event, chunk.first + position, int(chunk.clk[position]), part.delayed[1])
-        if channel.back > backs[channel.name][-1][1]:
-            backs[channel.name].append((position, channel.back))
-        if self.topology.readers[channel.name]:
-            chunk.published.setdefault(channel.name, []).append((position, event))
-
-    # Detectors that are held up.
-
-    def _catch_up(self, part: Part, chunk: Chunk, backs: dict[str, list[tuple[int, int]]]) -> None:
+    def _catch_up(self, part: Part, chunk: Chunk) -> None:
         """Let the detector work on its backlog as far as it may, at the chunk's last position."""
-        last = len(chunk.clk) - 1
+        last, now = len(chunk.clk) - 1, int(chunk.clk[-1])
         for due in part.go_on():
-            part.delay(int(chunk.clk[last]) - due.clk, int(chunk.clk[last]))
+            part.delay(now - due.clk, now)
             found = part.feed(due.rows, due.keys)
             if part.runner.failures:
-                self.outbox.fail(part, part.runner.take_failures(), [chunk.first + last] * len(due))
+                self.outbox.fail(part, [chunk.first + last] * len(due))
             for row, event in found:
-                channel = self.topology.derived[event.type]
-                channel.published(event, max(ts_of(due.rows, row), due.least))
-                self._publish(part, event, channel, last, chunk, backs)
+                self._publish(part, event, max(ts_of(due.rows, row), due.least), last, chunk)
+
+    def _publish(self, part: Part, event: Event, trigger: int, position: int, chunk: Chunk) -> None:
+        channel = self.topology.derived[event.type]
+        channel.published(event, trigger)
+        self.outbox.insert(part, event, chunk.first + position, int(chunk.clk[position]), part.delayed[1])
+        if channel.back > chunk.backs[channel.name][-1][1]:
+            chunk.backs[channel.name].append((position, channel.back))
+        if self.topology.readers[channel.name]:
+            chunk.published.setdefault(channel.name, []).append((position, event))
 
     def go_on(self) -> None:
         """Let those who are behind go on as far as they may, and with them those above."""
@@ -359,16 +333,9 @@ class Columnar:
         waits = np.maximum(chunk.clk.take(segment.at) - segment.ts, 0)
         unit.count_wait(int(waits.sum()), int(waits.max()), len(waits))
 
-    def _derive(
-        self,
-        channel: DerivedChannel,
-        backs: list[tuple[int, int]],
-        horizon: Ints,
-        slack: Ints,
-        warnings: Ints,
-        chunk: Chunk,
-    ) -> None:
+    def _derive(self, channel: DerivedChannel, horizon: Ints, slack: Ints, warnings: Ints, chunk: Chunk) -> None:
         """Delays and frontier of a type this detector publishes, for those who listen to it."""
+        backs = chunk.backs[channel.name]
         # The pseudo event of a growing K knows only what was set back before its position.
         growths = np.array([position for position, _ in backs], dtype=np.int64)
         known = np.array([back for _, back in backs], dtype=np.int64)

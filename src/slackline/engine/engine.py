@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from slackline.core import codec
+from slackline.core.arrays import Ints
 from slackline.core.calibration import CalibrationLike, calibration_of
 from slackline.core.check import text
 from slackline.core.detector import Detector
@@ -16,13 +17,12 @@ from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import News, Output
 from slackline.engine import moving, telling
-from slackline.engine.arrivals import refuse_ended, rows_of
+from slackline.engine.arrivals import refuse_ended, rows_of, times_of
 from slackline.engine.assembly import Assembly
 from slackline.engine.columnar import Columnar
 from slackline.engine.exclusive import exclusive
 from slackline.engine.options import Options, WallTime
 from slackline.engine.stepwise import Stepwise
-from slackline.engine.times import Ints, times_of
 from slackline.ordering import checked
 from slackline.ordering.constants import FOREVER, NEVER
 from slackline.running.pause import Pause
@@ -133,7 +133,7 @@ class Engine(Assembly):
         if self._limit.is_full:
             self._limit.refuse_unless_clock(arrivals)
         times = None if now is None else times_of(now, len(arrivals))
-        return self._push(arrivals, times) if self._now is None else self._timed(lambda: self._push(arrivals, times))
+        return self._timed(self._push, arrivals, times)
 
     def worked(self, start: float, stop: float) -> float | None:
         """For a host that measures by itself (``now="host"``): its work went on from start to stop.
@@ -146,15 +146,15 @@ class Engine(Assembly):
             self._governor.worked(start, stop)
         return busy
 
-    def _timed(self, work: Callable[[], list[Output]]) -> list[Output]:
+    def _timed(self, work: Callable[..., list[Output]], *given: Any) -> list[Output]:
         """Do some work; how long it takes says how much may be done next."""
         if not callable(self._now):
-            return work()
+            return work(*given)
         start = self._now()
         if self._governor is not None:
             self._governor.begin(start)
         try:
-            return work()
+            return work(*given)
         finally:
             stop = self._now()
             self._lookahead.worked(self._topology.parts, start, stop, self._governor is not None and self.held > 0)
@@ -257,7 +257,7 @@ class Engine(Assembly):
         Of each type, news must come in the order in which it was given, from whoever gave it, and once.
         """
         heard = telling.checked_news(self._topology, news)
-        return self._hear(heard) if self._now is None else self._timed(lambda: self._hear(heard))
+        return self._timed(self._hear, heard)
 
     def _hear(self, heard: telling.Heard) -> list[Output]:
         self._limit.count(sum(map(len, heard.rows)) + sum(len(item.events) for item in heard.items))
@@ -275,7 +275,7 @@ class Engine(Assembly):
         When all have ended, wherever they enter, everything that waits goes on.
         """
         ended = telling.checked_entering(self._topology, types)
-        return self._end(ended) if self._now is None else self._timed(lambda: self._end(ended))
+        return self._timed(self._end, ended)
 
     def _end(self, types: Iterable[str]) -> list[Output]:
         clk = self._intake.clk
@@ -350,7 +350,7 @@ class Engine(Assembly):
         Options that are given take the place of the saved ones, except ``policy``; ``stats()["changed"]`` tells which.
         ``now`` is as for a new engine: a function cannot be saved.
         """
-        state = codec.load(STATE_KIND, STATE_VERSION, data, oldest=STATE_VERSION)
+        state = codec.load(STATE_KIND, STATE_VERSION, data)
         try:
             return cls._loaded(state, hierarchy, now, options)
         except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:

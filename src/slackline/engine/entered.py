@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from slackline.core.batch import Batch
-from slackline.core.event import NO_SEQ, Event
-from slackline.core.time import MAX_TS
+from slackline.core.event import Event
 from slackline.core.types import EventType
 from slackline.ordering import checked
 from slackline.ordering.channel import SensorChannel
-from slackline.ordering.store import restored_columns, saved_columns
+from slackline.ordering.store import restored_rows, saved_rows
 
 
 class Entered:
@@ -60,8 +59,8 @@ class Entered:
         for name, kept in self._kept.items():
             if kept:
                 batch = self._joined(name)
-                columns = saved_columns({field: batch[field] for field in batch.fields})
-                saved[name] = {"ts": batch.ts, "slots": batch.sources[0], "seq": batch.seq, "columns": columns}
+                columns = {field: batch[field] for field in batch.fields}
+                saved[name] = saved_rows(batch.ts, batch.sources[0], batch.seq, columns)
         return saved
 
     def restore(self, state: Any) -> None:
@@ -71,10 +70,7 @@ class Entered:
             if name not in self._entering:
                 raise checked.wrong(what, "is of a type that does not enter here")
             names = self._entering[name].senders.names
-            ts = checked.ints(saved, what, "ts", (None,), 0, MAX_TS)
-            slots = checked.ints(saved, what, "slots", (len(ts),), 0, len(names) - 1)
-            seq = checked.ints(saved, what, "seq", (len(ts),), NO_SEQ, MAX_TS)
-            self.add(Batch(name, ts, slots, seq, restored_columns(saved, what, len(ts)), names))
+            self.add(Batch(name, *restored_rows(saved, what, len(names)), names))
 
 
 def numbered(channel: SensorChannel, batch: Batch) -> Batch:

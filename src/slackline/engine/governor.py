@@ -164,11 +164,11 @@ class Governor:
         highest = max([urgency[part.name] for part in parts], default=0)
         equal = all(urgency[part.name] == highest for part in parts)
         loads = self._loads()
-        idle = set[Part]().union(*(self._with_above(part) for part in held))
+        idle = self.topology.with_above(held)
         left = sum(loads[part] for part in parts if part not in idle)
         half = left / 2
         for part in self._least_important_first(loads):
-            also = self._with_above(part) - idle
+            also = self.topology.with_above([part]) - idle
             saved = sum(loads[other] for other in also)
             may_wait = part in also and (equal or urgency[part.name] < highest) and len(idle | also) < len(parts)
             if left > half and saved > 0 and may_wait:
@@ -183,7 +183,7 @@ class Governor:
             if part in held and left > 0:
                 rows, done = len(part.backlog), Effort.of(part).done
                 # A row of this one leads to work above. If nobody knows what it costs, try one.
-                cost = sum(other.spent for other in self._with_above(part)) / done if done else left
+                cost = sum(other.spent for other in self.topology.with_above([part])) / done if done else left
                 part.allowed = min(rows, max(1, int(left / cost))) if cost else rows
                 left -= cost * part.allowed
                 if part.allowed == rows and left >= 0:
@@ -201,13 +201,9 @@ class Governor:
     def _loads(self) -> dict[Part, float]:
         return {part: Effort.of(part).load_since(self._before.get(part.name)) for part in self.topology.parts}
 
-    def _with_above(self, part: Part) -> set[Part]:
-        """The part, and those who have nothing to do while it has not."""
-        return {part, *(above for channel in part.publishes for above in self.topology.above[channel.name])}
-
     def _least_important_first(self, loads: dict[Part, float]) -> list[Part]:
         def importance(part: Part) -> tuple[float, int, float]:
-            saved = sum(loads[other] for other in self._with_above(part))
+            saved = sum(loads[other] for other in self.topology.with_above([part]))
             return self.topology.hierarchy.urgency[part.name], -self._waits_above(part), -saved
 
         return sorted(self.topology.parts, key=importance)

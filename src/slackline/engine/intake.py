@@ -17,8 +17,8 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from slackline.core.arrays import Ints
 from slackline.core.event import Event, Source
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import A_TIME_STAMP, MAX_TS, time_stamp, whole
@@ -33,9 +33,6 @@ from slackline.ordering.elapsed import Elapsed
 from slackline.ordering.frontier import rises
 from slackline.ordering.skew import Skews
 from slackline.ordering.wall import Wall
-
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 UNKNOWN_TYPE, CLOCK_JUMP = "unknown type", "clock jump"
 #: The field of an event whose time stamp was corrected that holds the one it came with.

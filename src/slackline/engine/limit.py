@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from slackline.core.errors import BufferLimitError
 from slackline.core.event import Event
+from slackline.engine.arrivals import types_of
 from slackline.engine.intake import Intake
 from slackline.engine.outbox import Outbox
 from slackline.engine.topology import Topology
@@ -58,11 +59,7 @@ class Limit:
         if error is None:
             return
         clock = {*self.topology.hierarchy.clock, *self.topology.hierarchy.clock_aids}
-        if not isinstance(arrivals, pa.Table):
-            types = {event.type for event in arrivals if isinstance(event.type, str)}
-        else:
-            types = set(arrivals["type"].to_pylist() if "type" in arrivals.column_names else self.topology.entering)
-        if sum(self.outbox.held) > self.most or not types & clock:
+        if sum(self.outbox.held) > self.most or not types_of(self.topology, arrivals) & clock:
             raise error
 
     def _why(self) -> str:

@@ -83,13 +83,11 @@ class Options:
             )
         if self.max_jump is not None and self.max_jump != "auto":
             whole_number("max_jump", self.max_jump, 1)
-        given: Any = self.speculation
-        each = given.values() if isinstance(given, Mapping) else () if given is None else (given,)
-        if not all(isinstance(one, Speculation) for one in each):
+        if not all(isinstance(one, Speculation) for one in self._speculations):
             raise ConfigError(
-                f"speculation={given!r} is not valid; pass slackline.Speculation(...), or a dict of them by detector."
+                f"speculation={self.speculation!r} is not valid; pass slackline.Speculation(...), or a dict of them by "
+                f"detector."
             )
-
         self._check_pause()
 
     def _check_pause(self) -> None:
@@ -149,7 +147,7 @@ class Options:
             raise ConfigError(
                 "pause goes by how busy the process is, which takes a wall clock: pass now=time.monotonic."
             )
-        if self._adapts and now is None:
+        if now is None and any(one.alpha == "auto" for one in self._speculations):
             raise ConfigError(
                 "speculation with alpha='auto' is set from how busy the process is, which takes a wall clock: pass "
                 "now=time.monotonic, or give alpha a number from 0 to 1."
@@ -185,11 +183,10 @@ class Options:
         return self.speculation
 
     @property
-    def _adapts(self) -> bool:
-        """Whether α is set from how busy the process is."""
+    def _speculations(self) -> list[Any]:
+        """All that is said about speculation, of whatever detector."""
         given = self.speculation
-        each = given.values() if isinstance(given, Mapping) else () if given is None else (given,)
-        return any(one.alpha == "auto" for one in each)
+        return [*given.values()] if isinstance(given, Mapping) else [] if given is None else [given]
 
     def changed(self, given: Mapping[str, Any]) -> Options:
         """These options, with those given in place of the saved ones."""

@@ -6,7 +6,7 @@ Parts are run level by level, but what they find comes out in the order of arriv
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from slackline.core.errors import DetectorError
@@ -72,11 +72,11 @@ class Outbox:
         self._quarantined.append((position, Quarantined(event, reason, detail, detector, position)))
         self.reasons[reason] += 1
 
-    def fail(self, part: Part, failures: Iterable[Failure], positions: Any) -> None:
+    def fail(self, part: Part, positions: Sequence[int]) -> None:
         """A detector raised on events; ``positions`` are those of the rows it was fed."""
-        for failure in failures:
+        for failure in part.runner.take_failures():
             detail = f"{part.name} raised {type(failure.cause).__name__}: {failure.cause}"
-            self.quarantine(failure.event, RAISED, detail, int(positions[failure.row]), part.name)
+            self.quarantine(failure.event, RAISED, detail, positions[failure.row], part.name)
             self._failures.append((part.name, failure))
 
     # Out.

@@ -17,18 +17,18 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from slackline.core.batch import Batch
+from slackline.core.arrays import Ints
 from slackline.core.event import Event
 from slackline.core.outcome import News
 from slackline.engine.intake import Intake
 from slackline.engine.outbox import Outbox
-from slackline.engine.times import Ints
 from slackline.engine.topology import Topology
 from slackline.ordering.channel import Channel, DerivedChannel, SensorChannel
 from slackline.ordering.constants import FOREVER, NEVER
 from slackline.ordering.frontier import turning_points
 from slackline.running.backlog import Due, ts_of
 from slackline.running.part import Part
+from slackline.running.segments import Rows
 
 
 class Joining(NamedTuple):
@@ -105,8 +105,7 @@ class Stepwise:
         for part in topology.parts:
             part.as_of = NEVER
         due = [part for part in topology.parts if part.unit.heap and part.unit.heap[0].ts <= reached]
-        above = [part for lower in due for channel in lower.publishes for part in topology.above[channel.name]]
-        self._evaluate(sorted({*due, *above}), intake.position - 1, intake.clk, False)
+        self._evaluate(sorted(topology.with_above(due)), intake.position - 1, intake.clk, False)
 
     def push(self, event: Event, now: int | None = None) -> None:
         """Take the next arrival, at wall time ``now`` if that is told."""
@@ -190,7 +189,7 @@ class Stepwise:
         moved = clk > before
         heard = {part for item in news for part in topology.above[item.type]}
         if joining is not None:
-            heard |= {joining.part, *(above for c in joining.part.publishes for above in topology.above[c.name])}
+            heard |= topology.with_above([joining.part])
         parts = topology.parts if moved else sorted(heard)  # without an arrival, a move of the clock is for everybody
         for part in parts:
             part.settle(position, before)
@@ -226,13 +225,12 @@ class Stepwise:
         alarms = self._alarms
         if not self._unmeasured and not (alarms and alarms[0][0] <= clk):
             return parts
-        woken = [part for name in self._unmeasured for part in above[name]]
+        woken = {part for name in self._unmeasured for part in above[name]}
         while alarms and alarms[0][0] <= clk:
             at, part = heapq.heappop(alarms)
             if part.alarm == at:
                 part.alarm = FOREVER
-                woken.append(part)
-                woken += [other for published in part.publishes for other in above[published.name]]
+                woken |= self.topology.with_above([part])
         return sorted({*parts, *woken})
 
     def _measure(self, channel: Channel | None, position: int, before: int, clk: int) -> None:
@@ -315,20 +313,12 @@ class Stepwise:
             self._work(part, events, None, least, position, clk, part.delay(0, clk))
 
     def _work(
-        self,
-        part: Part,
-        rows: Batch | Sequence[Event],
-        keys: Ints | None,
-        least: int,
-        position: int,
-        clk: int,
-        delayed: int,
+        self, part: Part, rows: Rows, keys: Ints | None, least: int, position: int, clk: int, delayed: int
     ) -> None:
         """Run the detector on rows, and pass on what it published, which is ``delayed``."""
-        runner = part.runner
         found = part.feed(rows, keys)
-        if runner.failures:
-            self.outbox.fail(part, runner.take_failures(), [position] * len(rows))
+        if part.runner.failures:
+            self.outbox.fail(part, [position] * len(rows))
         for row, event in found:
             channel = self.topology.derived[event.type]
             channel.published(event, max(ts_of(rows, row), least))
@@ -343,9 +333,8 @@ class Stepwise:
         if not self._in_step:
             self._catch_up()
         behind = [part for part in self.topology.parts if part.backlog and part.allowed]
-        above = [part for lower in behind for channel in lower.publishes for part in self.topology.above[channel.name]]
         position = max(0, self.intake.position - (not self._ended))
-        self._evaluate(sorted({*behind, *above}), position, self.intake.clk, False)
+        self._evaluate(sorted(self.topology.with_above(behind)), position, self.intake.clk, False)
 
     # Without evidence.
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from slackline.core.batch import Batch, Column, object_column
+from slackline.core.arrays import Column, Ints, Mask
+from slackline.core.batch import Batch, object_column
 from slackline.core.errors import SchemaError
 from slackline.core.event import NO_SEQ, Event, Source
 from slackline.core.types import EventType
@@ -32,9 +32,6 @@ from slackline.engine.intake import (
 )
 from slackline.ordering.channel import SensorChannel
 from slackline.ordering.clock import NO_CLOCK
-
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True)
@@ -208,9 +205,18 @@ class _Table:
 
     def _passing(self, name: str, kind: EventType, rows: Ints, fields: dict[str, arrow.Cast]) -> Mask:
         """Which rows pass all checks; the rest is refused, each for the first reason there is."""
+        # The checks of the intake, for columns: None where all rows pass. Sources were checked with the schema.
+        masks = {
+            "bad time stamp": _taken(self.good_ts, rows),
+            "bad sequence number": None if self.seq is None else _taken(self.good_seq, rows),
+            "bad source": None,
+            "unknown source": self._known_source(kind, rows),
+            "bad value": _all([cast.fits for cast in fields.values() if cast.fits is not None]),
+            "not finite": _finite([cast.values for cast in fields.values()]) if kind.finite else None,
+        }
         passing = np.ones(len(rows), dtype=np.bool_)
         for check in CHECKS:
-            good = _COLUMN_CHECKS[check.reason](self, kind, rows, fields)
+            good = masks[check.reason]
             if good is None or good.all():
                 continue
             for row in rows[passing & ~good].tolist():
@@ -220,6 +226,12 @@ class _Table:
                 )
             passing &= good
         return passing
+
+    def _known_source(self, kind: EventType, rows: Ints) -> Mask | None:
+        if kind.sources is None:
+            return None
+        codes, values = self.encoded_sources(self.source_of(kind))
+        return np.array([value in kind.sources for value in values], dtype=np.bool_)[_taken(codes, rows)]
 
 
 def read(intake: Intake, table: pa.Table, now: Ints | None) -> tuple[dict[str, Lot], Ints]:
@@ -299,54 +311,17 @@ def _declared_each(column: pa.ChunkedArray, rows: Ints, dtype: np.dtype[Any]) ->
     return arrow.Cast(made, fits)
 
 
-# The checks of the intake, for columns: which rows pass, None for all. Sources were checked with the schema.
-
-_ColumnCheck = Callable[[_Table, EventType, Ints, dict[str, arrow.Cast]], Mask | None]
-
-
-def _good_ts(table: _Table, kind: EventType, rows: Ints, fields: dict[str, arrow.Cast]) -> Mask | None:
-    return _taken(table.good_ts, rows)
-
-
-def _good_seq(table: _Table, kind: EventType, rows: Ints, fields: dict[str, arrow.Cast]) -> Mask | None:
-    return None if table.seq is None else _taken(table.good_seq, rows)
-
-
-def _any_source(table: _Table, kind: EventType, rows: Ints, fields: dict[str, arrow.Cast]) -> Mask | None:
-    return None
-
-
-def _known_source(table: _Table, kind: EventType, rows: Ints, fields: dict[str, arrow.Cast]) -> Mask | None:
-    if kind.sources is None:
-        return None
-    codes, values = table.encoded_sources(table.source_of(kind))
-    return np.array([value in kind.sources for value in values], dtype=np.bool_)[_taken(codes, rows)]
-
-
-def _good_values(table: _Table, kind: EventType, rows: Ints, fields: dict[str, arrow.Cast]) -> Mask | None:
-    masks = [cast.fits for cast in fields.values() if cast.fits is not None]
+def _all(masks: list[Mask]) -> Mask | None:
     return np.logical_and.reduce(masks) if masks else None
 
 
-def _finite(table: _Table, kind: EventType, rows: Ints, fields: dict[str, arrow.Cast]) -> Mask | None:
-    numbers = [cast.values for cast in fields.values() if cast.values.dtype.kind == "f"]
-    if not kind.finite or not numbers:
-        return None
+def _finite(columns: list[Column]) -> Mask | None:
+    numbers = [column for column in columns if column.dtype.kind == "f"]
     # A sum is finite only if all its terms are (and then some: an overflow is looked at again, one by one).
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(sum(float(np.sum(column)) for column in numbers)):
             return None
-    return np.all([np.isfinite(column) for column in numbers], axis=0)
-
-
-_COLUMN_CHECKS: dict[str, _ColumnCheck] = {
-    "bad time stamp": _good_ts,
-    "bad sequence number": _good_seq,
-    "bad source": _any_source,
-    "unknown source": _known_source,
-    "bad value": _good_values,
-    "not finite": _finite,
-}
+    return _all([np.isfinite(column) for column in numbers])
 
 
 def _taken(array: Column, rows: Ints) -> Column:

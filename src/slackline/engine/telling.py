@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from slackline.core.arrays import Ints
 from slackline.core.batch import Batch
+from slackline.core.check import whole_number
 from slackline.core.errors import ConfigError
 from slackline.core.event import NO_SEQ, Event
 from slackline.core.outcome import News
@@ -28,8 +29,6 @@ from slackline.engine.tables import Lot
 from slackline.engine.topology import Topology
 from slackline.ordering.constants import FOREVER, NEVER, SLACK
 from slackline.ordering.hearing import SILENT
-
-Ints = npt.NDArray[np.int64]
 
 _NUMBERS = (
     ("horizon", NEVER, FOREVER), ("back", 0, FOREVER + 1), ("clk", NEVER, MAX_TS), ("K", 0, FOREVER),
@@ -94,21 +93,14 @@ def good(topology: Topology, item: News) -> tuple[Batch | None, News]:
             f"are {sorted(topology.derived)}, sensor types are {sorted(topology.sensors)}."
         )
     for what, least, most in _NUMBERS:
-        _check_number(item, what, getattr(item, what), least, most)
+        whole_number(f"news of type {item.type!r}: {what}", getattr(item, what), least, most)
     for warning in item.warnings:
-        _check_number(item, "warnings", warning, -(2**63), MAX_TS)
+        whole_number(f"news of type {item.type!r}: warnings", warning, -(2**63), MAX_TS)
     try:
         batch = _batch(item, topology.hierarchy.types.get(item.type) if is_sensor else None)
     except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
         raise ConfigError(f"news of type {item.type!r} holds what cannot be its events: {error}.") from error
     return (batch, item._replace(events=())) if is_sensor else (None, item._replace(events=tuple(item.events)))
-
-
-def _check_number(item: News, what: str, value: Any, least: int, most: int) -> None:
-    if type(value) is not int or not least <= value <= most:
-        raise ConfigError(
-            f"news of type {item.type!r} has {what}={value!r}; it must be a whole number from {least} to {most}."
-        )
 
 
 def _batch(item: News, kind: EventType | None) -> Batch:

@@ -116,12 +116,8 @@ class Topology:
         """How the frontier of a type is found: so that everybody who hears of it has no more late than it accepts."""
         if not self.targets:
             return self.evidence
-        kinds, heard = [name], set()
-        for kind in kinds:
-            for detector, listens in self.hierarchy.listens.items():
-                if kind in listens and detector not in heard:
-                    heard.add(detector)
-                    kinds += self.hierarchy.published(detector)
+        listeners = {detector for detector, listens in self.hierarchy.listens.items() if name in listens}
+        heard = [each for each, below in self.hierarchy.below.items() if each in listeners or below & listeners]
         accepted = [self.targets.get(detector, LATE_TARGET) for detector in heard]
         return replace(self.evidence, late_target=float(min(accepted, default=LATE_TARGET)))
 
@@ -189,6 +185,11 @@ class Topology:
                     found.update(self._listeners(channel.name, above))
             above[name] = tuple(sorted(found))
         return above[name]
+
+    def with_above(self, parts: Iterable[Part]) -> set[Part]:
+        """The parts, and those that hear of what they publish, through others too."""
+        parts = list(parts)
+        return {*parts, *(above for p in parts for channel in p.publishes for above in self.above[channel.name])}
 
     def told_elsewhere(self) -> list[str]:
         """The types published here to which detectors listen that run elsewhere; all, where sensor types are named."""

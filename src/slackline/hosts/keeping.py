@@ -94,7 +94,7 @@ class Folder:
             card, node = split(data)
         except FrameError as error:
             raise StateError(f"{self.path / CHECKPOINT} is damaged. Start anew with another folder.") from error
-        match codec.load(_KIND, _VERSION, card, oldest=_VERSION):
+        match codec.load(_KIND, _VERSION, card):
             case {"position": int(position), "addresses": dict(known), "lengths": dict(lengths)}:
                 return Kept(node, position, known), lengths
         raise StateError(f"{self.path / CHECKPOINT} was not written by this release; start anew with another folder.")

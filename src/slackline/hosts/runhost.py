@@ -275,7 +275,7 @@ class RunHost:
 
     def _has_ended(self, kept: Kept) -> bool:
         """Go on from a checkpoint; whether there is nothing to go on with."""
-        match codec.load(STATE_KIND, STATE_VERSION, kept.node, oldest=STATE_VERSION):
+        match codec.load(STATE_KIND, STATE_VERSION, kept.node):
             case {"sites": bytes(sites), "places": dict(places), "ended": bool(ended)}:
                 pass
             case _:

@@ -300,7 +300,7 @@ class Sites:
 
     def _load(self, piece: bytes) -> list[Key]:
         """Take the engines in saved bytes; their keys."""
-        state = codec.load(STATE_KIND, STATE_VERSION, piece, oldest=STATE_VERSION)
+        state = codec.load(STATE_KIND, STATE_VERSION, piece)
         match state:
             case {"keyed": bool(keyed), "sites": list(sites), "counts": counts}:
                 pass

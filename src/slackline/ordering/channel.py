@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from slackline.core.arrays import Column, Ints
 from slackline.core.batch import Batch
 from slackline.core.event import Event
 from slackline.core.outcome import News
@@ -22,8 +22,6 @@ from slackline.ordering.constants import FOREVER, NEVER, ORDERED, POLICIES, SLAC
 from slackline.ordering.hearing import SILENT, Hearing
 from slackline.ordering.senders import Senders
 from slackline.ordering.store import ColumnStore
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,7 @@ class Evidence:
         """Measurements that fill one block of the window of delays."""
         return min(max(1, self.window // delays.BLOCKS), FOREVER)
 
-    def rules(self, is_clock: bool) -> npt.NDArray[Any]:
+    def rules(self, is_clock: bool) -> Column:
         """The same for the compiled code, for a type that is a clock or not."""
         target = frontier.NO_TARGET if self.late_target is None else self.late_target
         return frontier.rules_of(self.policy, self.margin, self.timeout, self.block, self.warmup or 0, target, is_clock)

@@ -10,16 +10,16 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from slackline.core.arrays import Column, Floats, Ints
 from slackline.core.errors import StateError
 from slackline.ordering.constants import FOREVER
 
 #: No counter gets there.
 MANY = 2**62
 
-Bound = int | npt.NDArray[np.int64]
+Bound = int | Ints
 
 
 @njit(cache=True)
@@ -62,9 +62,7 @@ def number(state: Any, what: str, name: str, least: int = 0, most: int = MANY) -
     return value
 
 
-def ints(
-    state: Any, what: str, name: str, shape: tuple[int | None, ...], least: Bound, most: Bound
-) -> npt.NDArray[np.int64]:
+def ints(state: Any, what: str, name: str, shape: tuple[int | None, ...], least: Bound, most: Bound) -> Ints:
     """An array of whole numbers within bounds, which are the same for all, or given for each along the last axis."""
     value = _array(state, what, name, np.int64, shape)
     if not value.size:
@@ -78,7 +76,7 @@ def ints(
     return value
 
 
-def floats(state: Any, what: str, name: str, size: int) -> npt.NDArray[np.float64]:
+def floats(state: Any, what: str, name: str, size: int) -> Floats:
     """An array of finite numbers."""
     value = _array(state, what, name, np.float64, (size,))
     if not math.isfinite(value.sum()):  # of numbers of which one is not, the sum is not
@@ -94,7 +92,7 @@ def items(state: Any, what: str, name: str, most: int = FOREVER) -> list[Any]:
     return value
 
 
-def _array(state: Any, what: str, name: str, dtype: Any, shape: tuple[int | None, ...]) -> npt.NDArray[Any]:
+def _array(state: Any, what: str, name: str, dtype: Any, shape: tuple[int | None, ...]) -> Column:
     value = entry(state, what, name)
     if type(value) is not np.ndarray or value.dtype != dtype or not value.flags.carray:
         raise wrong(f"{what}.{name}", f"is {_short(value)} and must be an array of {np.dtype(dtype)}")

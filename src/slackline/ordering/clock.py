@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from slackline.core.arrays import Floats, Ints
 from slackline.core.time import MAX_TS
 from slackline.ordering import checked
 from slackline.ordering.constants import FOREVER, NEVER
@@ -59,20 +60,16 @@ TOP, TOP_WHO, LAST_WHO, RUN, AGREED, STEP = range(7, 13)
 #: Where there are aids, the clock by clock types alone.
 SET = 13
 
-_START: npt.NDArray[np.int64] = np.array(
-    [NEVER, 0, 0, 0, 0, NEVER, 0, NEVER, -1, -1, 0, NEVER, 0, NEVER], dtype=np.int64
-)
-_MOST: npt.NDArray[np.int64] = np.array(
-    [MAX_TS, *[2**62] * 3, 1, 2**62, 1, MAX_TS, *[2**62] * 3, MAX_TS, 2**62, MAX_TS], dtype=np.int64
-)
+_START: Ints = np.array([NEVER, 0, 0, 0, 0, NEVER, 0, NEVER, -1, -1, 0, NEVER, 0, NEVER], dtype=np.int64)
+_MOST: Ints = np.array([MAX_TS, *[2**62] * 3, 1, 2**62, 1, MAX_TS, *[2**62] * 3, MAX_TS, 2**62, MAX_TS], dtype=np.int64)
 
 #: Then for each aid: the first and the newest of it since the last clock event; the bounds of this generation and of
 #: the one before.
 FIRST, NEWEST, MEASURED, LOWER, UPPER, OLD_LOWER, OLD_UPPER = range(7)
 _OWN, _PER_AID = 14, 7
-_UNMEASURED: npt.NDArray[np.int64] = np.array([NEVER, NEVER, 0, -FOREVER, FOREVER, -FOREVER, FOREVER], dtype=np.int64)
-_AID_LEAST: npt.NDArray[np.int64] = np.array([NEVER, NEVER, 0] + 4 * [-FOREVER], dtype=np.int64)
-_AID_MOST: npt.NDArray[np.int64] = np.array([MAX_TS, MAX_TS, GENERATION] + 4 * [FOREVER], dtype=np.int64)
+_UNMEASURED: Ints = np.array([NEVER, NEVER, 0, -FOREVER, FOREVER, -FOREVER, FOREVER], dtype=np.int64)
+_AID_LEAST: Ints = np.array([NEVER, NEVER, 0] + 4 * [-FOREVER], dtype=np.int64)
+_AID_MOST: Ints = np.array([MAX_TS, MAX_TS, GENERATION] + 4 * [FOREVER], dtype=np.int64)
 
 
 class Clock:
@@ -85,25 +82,16 @@ class Clock:
     21
     """
 
-    __slots__ = ("_aids", "_max_jump", "ints", "mean_step")
+    __slots__ = ("_aids", "ints", "max_jump", "mean_step")
 
     def __init__(self, max_jump: int = JUMP_AUTO, aids: int = 0) -> None:
-        self.max_jump = max_jump
+        self.max_jump = min(max_jump, FOREVER)
         self._aids = aids
-        self.ints: npt.NDArray[np.int64] = self._with_aids(_START, _UNMEASURED)
-        self.mean_step: npt.NDArray[np.float64] = np.zeros(1)
+        self.ints: Ints = self._with_aids(_START, _UNMEASURED)
+        self.mean_step: Floats = np.zeros(1)
 
-    def _with_aids(self, own: npt.NDArray[np.int64], of_each: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def _with_aids(self, own: Ints, of_each: Ints) -> Ints:
         return np.concatenate((own, np.tile(of_each, self._aids)))
-
-    @property
-    def max_jump(self) -> int:
-        """How far ahead an event may be; what is more than all time saturates."""
-        return self._max_jump
-
-    @max_jump.setter
-    def max_jump(self, most: int) -> None:
-        self._max_jump = min(most, FOREVER)
 
     @property
     def clk(self) -> int | None:
@@ -113,22 +101,22 @@ class Clock:
 
     def tick(self, ts: int, role: int, key: int) -> int:
         """Take one event; ``key`` identifies its type and source. Says STOOD, ADVANCED or REJECTED."""
-        return int(tick(self.ints, self.mean_step, ts, role, key, self._max_jump))
+        return int(tick(self.ints, self.mean_step, ts, role, key, self.max_jump))
 
     def tick_agreed(self, ts: int, role: int, key: int, who: int) -> int:
         """The same, where it takes two sources to move the clock; ``who`` identifies the source, whatever its type."""
-        return int(tick_agreed(self.ints, self.mean_step, ts, role, key, who, self._max_jump))
+        return int(tick_agreed(self.ints, self.mean_step, ts, role, key, who, self.max_jump))
 
     def run(
         self,
-        ts: npt.NDArray[np.int64],
+        ts: Ints,
         role: npt.NDArray[np.integer[Any] | np.bool_],
-        key: npt.NDArray[np.int64],
-        clk: npt.NDArray[np.int64],
-    ) -> npt.NDArray[np.int64]:
+        key: Ints,
+        clk: Ints,
+    ) -> Ints:
         """Take a chunk (negative keys are rows to pass over); fills ``clk`` and returns the rejected rows."""
         roles = role.astype(np.int64, copy=False)
-        rejected = run_ticks(self.ints, self.mean_step, ts, roles, key, self._max_jump, clk)
+        rejected = run_ticks(self.ints, self.mean_step, ts, roles, key, self.max_jump, clk)
         return np.flatnonzero(rejected)
 
     def state(self) -> dict[str, Any]:

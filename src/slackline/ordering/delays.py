@@ -18,9 +18,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from slackline.core.arrays import Floats, Ints
 from slackline.ordering.constants import FOREVER, NEVER
 
 BLOCKS = 32
@@ -40,31 +40,31 @@ BLOCK_SQ = BLOCK_SUM + BLOCKS
 FLOATS = BLOCK_SQ + BLOCKS
 
 
-_UNMEASURED: npt.NDArray[np.int64] = np.zeros(INTS, dtype=np.int64)
+_UNMEASURED: Ints = np.zeros(INTS, dtype=np.int64)
 _UNMEASURED[[CLOSED_MAX, OPEN_MAX, OPEN_START, *range(BLOCK_MAX, BLOCK_MAX + BLOCKS)]] = NEVER
 
 
 #: Between which numbers each is, whatever was measured.
-LEAST: npt.NDArray[np.int64] = np.zeros(INTS, dtype=np.int64)
-MOST: npt.NDArray[np.int64] = np.full(INTS, 2**62, dtype=np.int64)
+LEAST: Ints = np.zeros(INTS, dtype=np.int64)
+MOST: Ints = np.full(INTS, 2**62, dtype=np.int64)
 LEAST[[WAITING_MIN, WAITING_BASE, CLOSED_MAX, OPEN_MAX, OPEN_START, *range(BLOCK_MAX, BLOCK_MAX + BLOCKS)]] = NEVER
 MOST[[CLOSED_MAX, OPEN_MAX, *range(BLOCK_MAX, BLOCK_MAX + BLOCKS)]] = 2**62 - NEVER  # of a pseudo event
 MOST[[K, MARGIN]] = FOREVER
 MOST[[HEAD, CALIBRATED]] = BLOCKS - 1, 1
 
 
-def empty_window() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+def empty_window() -> tuple[Ints, Floats]:
     """The state of a type that nothing was measured of."""
     return _UNMEASURED.copy(), np.zeros(FLOATS)
 
 
-def start_from(ints: npt.NDArray[np.int64], delay: int) -> None:
+def start_from(ints: Ints, delay: int) -> None:
     """Begin with a delay that is known: it is the largest of the window until the window has moved on."""
     ints[OPEN_MAX] = ints[K] = delay
     ints[CALIBRATED] = 1
 
 
-def suppose(ints: npt.NDArray[np.int64], delay: int) -> bool:
+def suppose(ints: Ints, delay: int) -> bool:
     """Begin with a delay that is only supposed, and counts until the first is measured [Migration, algorithm 1].
 
     Whether that is so: nothing changes if one was.

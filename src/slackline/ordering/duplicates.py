@@ -7,8 +7,9 @@ number older than that cannot be told from new and passes (it is late anyway, or
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
+
+from slackline.core.arrays import Ints
 
 WORDS = 16
 SPAN = 64 * WORDS
@@ -17,12 +18,12 @@ SPAN = 64 * WORDS
 HIGHEST = WORDS
 
 #: Between which numbers each is, whatever was seen.
-LEAST: npt.NDArray[np.int64] = np.full(WORDS + 1, -(2**63), dtype=np.int64)
-MOST: npt.NDArray[np.int64] = np.full(WORDS + 1, 2**63 - 1, dtype=np.int64)
+LEAST: Ints = np.full(WORDS + 1, -(2**63), dtype=np.int64)
+MOST: Ints = np.full(WORDS + 1, 2**63 - 1, dtype=np.int64)
 MOST[HIGHEST] = 0
 
 
-def empty_seen(capacity: int) -> npt.NDArray[np.int64]:
+def empty_seen(capacity: int) -> Ints:
     """Nothing seen: per source the bits of its recent numbers, and the highest number."""
     return np.zeros((capacity, WORDS + 1), dtype=np.int64)
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from slackline.core.arrays import Ints
 from slackline.ordering import checked, lateness
 from slackline.ordering.constants import FOREVER, NEVER
 from slackline.ordering.delays import MEASURED, K
@@ -27,8 +27,6 @@ from slackline.ordering.wall import NOW, Wall, clk_at, first_wall, pass_time
 PART = 0.1
 #: Where events are many, slack says sooner what is complete; where they are few, safety costs little.
 TIMES = 4
-
-Ints = npt.NDArray[np.int64]
 
 
 class Elapsed:

@@ -25,12 +25,12 @@ into chunks cannot make a difference (law 3).
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from slackline.core.arrays import Column
 from slackline.ordering.constants import FOREVER, NEVER, ORDERED, READY, SLACK
 from slackline.ordering.delays import CALIBRATED, MEASURED, WAITING, K, measure, measure_itself, note
 from slackline.ordering.hearing import SILENT, UNSURE
@@ -55,7 +55,6 @@ NO_TARGET = -1.0
 #: After so many times the warm-up no type is waited for any more.
 RARE = 32
 
-Ints = npt.NDArray[np.int64]
 
 #: How frontiers are found, as it gets into the compiled code: an array of one record. To pass each number by itself
 #: would cost more at every step; to pass a tuple, twice as much.
@@ -99,7 +98,7 @@ class AtPosition(NamedTuple):
 @lru_cache(maxsize=64)
 def rules_of(
     policy: int, margin: float, timeout: int, block: int, warmup: int, target: float, is_clock: bool
-) -> npt.NDArray[Any]:
+) -> Column:
     """The rules as ``step`` and ``run`` take them; what is larger than any time stamp saturates."""
     # RARE times the warm-up must fit 64 bits.
     timeout, block, warmup = min(timeout, FOREVER), min(block, FOREVER), min(warmup, FOREVER // RARE)

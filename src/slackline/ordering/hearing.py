@@ -17,9 +17,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from slackline.core.arrays import Ints
 from slackline.core.time import MAX_TS
 from slackline.ordering import checked
 from slackline.ordering.constants import FOREVER, NEVER
@@ -34,10 +34,8 @@ SILENT, UNSURE = -1, FOREVER
 #: Arrivals while only listening; since when is measured; how many are still to be heard; the largest delay; and the
 #: oldest of those that came since the clock moved; whether the largest is short enough.
 _COUNT, _SINCE, _LEFT, _LARGEST, _OLDEST, _SURE = range(6)
-_LEAST: npt.NDArray[np.int64] = np.array([0, NEVER, 0, 0, 0, 0])
-_MOST: npt.NDArray[np.int64] = np.array([2**62, MAX_TS, FOREVER, FOREVER, FOREVER, 1])
-
-Ints = npt.NDArray[np.int64]
+_LEAST: Ints = np.array([0, NEVER, 0, 0, 0, 0])
+_MOST: Ints = np.array([2**62, MAX_TS, FOREVER, FOREVER, FOREVER, 1])
 
 
 class Hearing:

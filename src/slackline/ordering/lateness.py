@@ -33,9 +33,9 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from slackline.core.arrays import Floats, Ints
 from slackline.ordering import checked, delays
 from slackline.ordering.constants import FOREVER, NEVER
 
@@ -68,14 +68,14 @@ DEBT, OWED, READY_DEBT, READY_OWED, WEIGHT, TOTAL, LOSS = (delays.FLOATS + i for
 MEMORY = LOSS + 2
 FLOATS = MEMORY + 2 * BUCKETS
 
-LEAST: npt.NDArray[np.int64] = np.concatenate((delays.LEAST, np.zeros(INTS - delays.INTS, dtype=np.int64)))
-MOST: npt.NDArray[np.int64] = np.concatenate((delays.MOST, np.ones(INTS - delays.INTS, dtype=np.int64)))
+LEAST: Ints = np.concatenate((delays.LEAST, np.zeros(INTS - delays.INTS, dtype=np.int64)))
+MOST: Ints = np.concatenate((delays.MOST, np.ones(INTS - delays.INTS, dtype=np.int64)))
 LEAST[[SLACK_REACH, READY_REACH]] = NEVER - FOREVER
 MOST[[SLACK_REACH, READY_REACH, LARGEST, PATIENCE, HOLD]] = FOREVER
 MOST[[LONG, SHORT]] = BUCKETS - 1
 
 
-def empty_books() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+def empty_books() -> tuple[Ints, Floats]:
     """The state of a type of which nothing is known."""
     window, sums = delays.empty_window()
     ints = np.concatenate((window, np.zeros(INTS - delays.INTS, dtype=np.int64)))
@@ -242,14 +242,14 @@ def learn(ints, floats, ts, delay, target, newcomer):  # type: ignore[no-untyped
         set_slack(ints, floats, target)
 
 
-def packed(floats: npt.NDArray[np.float64]) -> dict[str, Any]:
+def packed(floats: Floats) -> dict[str, Any]:
     """The floats as they are saved: of the memories, what is not zero."""
     memory = floats[MEMORY:]
     filled = np.flatnonzero(memory)
     return {"floats": floats[:MEMORY], "buckets": filled, "weights": memory[filled]}
 
 
-def unpacked(state: dict[str, Any], what: str) -> npt.NDArray[np.float64]:
+def unpacked(state: dict[str, Any], what: str) -> Floats:
     """The floats from what :func:`packed` gave."""
     buckets = checked.ints(state, what, "buckets", (None,), 0, 2 * BUCKETS - 1)
     weights = checked.floats(state, what, "weights", len(buckets))

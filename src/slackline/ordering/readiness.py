@@ -23,13 +23,11 @@ back.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from slackline.core.arrays import Ints
 from slackline.core.time import MAX_TS
 from slackline.ordering.constants import FOREVER, NEVER
-
-Ints = npt.NDArray[np.int64]
 
 BLOCK = 16
 BLOCKS = 4
@@ -258,23 +256,36 @@ def _set(tree, node, value):  # type: ignore[no-untyped-def]
         node >>= 1
 
 
+@njit(cache=True)
+def _slowest(tree):  # type: ignore[no-untyped-def]
+    """The leaf of the source with the least frontier."""
+    node = 1
+    while node < len(tree) // 2:
+        node = 2 * node if tree[2 * node] == tree[node] else 2 * node + 1
+    return node
+
+
+@njit(cache=True)
+def _leave(row):  # type: ignore[no-untyped-def]
+    """For how long a source may stay away, beyond the time-out, before it is disabled."""
+    # No gap is longer than 2**62, so three of 2**61 are more than can have passed.
+    return FAILURES * min(row[LONGEST], MAX_TS // 2)
+
+
 @njit(cache=True, inline="always")
 def least_frontier(sources, tree, clk, patience):  # type: ignore[no-untyped-def]
     """The frontier of the type: the least over the live sources, FOREVER when there is none."""
     if clk == NEVER:
         return tree[1]
     while tree[1] < clk - patience:
-        node = 1
-        while node < len(sources):
-            node = 2 * node if tree[2 * node] == tree[node] else 2 * node + 1
+        node = _slowest(tree)
         row = sources[node - len(sources)]
         if row[MISSING] > 0 and row[DISORDER] < DISORDERLY:
             row[MISSING] = 0
             row[LOST] += 1
             _set(tree, node, _frontier(row))
             continue
-        # No gap is longer than 2**62, so three of 2**61 are more than can have passed.
-        if clk - row[LAST] - patience <= FAILURES * min(row[LONGEST], MAX_TS // 2):
+        if clk - row[LAST] - patience <= _leave(row):
             break
         row[DISABLED] = 1
         row[TIMES_DISABLED] += 1
@@ -289,8 +300,5 @@ def next_change(sources: Ints, tree: Ints, clk: int, patience: int) -> int:
         return FOREVER
     if least >= clk - patience:
         return least + patience + 1
-    node = 1
-    while node < len(sources):
-        node = 2 * node if tree[2 * node] == tree[node] else 2 * node + 1
-    row = sources[node - len(sources)]
-    return int(row[LAST]) + patience + FAILURES * min(int(row[LONGEST]), MAX_TS // 2) + 1
+    row = sources[_slowest(tree) - len(sources)]
+    return int(row[LAST]) + patience + int(_leave(row)) + 1

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from slackline.core.arrays import Ints, Mask
 from slackline.core.event import NO_SEQ, Event, Source
 from slackline.ordering import checked, duplicates, readiness
-
-Ints = npt.NDArray[np.int64]
 
 
 @njit(cache=True)
@@ -72,15 +70,10 @@ class Senders:
     def slot(self, source: Source) -> int:
         """The number of a source; a new one gets the next."""
         slot = self.slots.get(source)
-        return self.number([source]) if slot is None else slot
-
-    def number(self, sources: Sequence[Source]) -> int:
-        """Number new sources in the order given; the number of the first of them."""
-        first = len(self.names)
-        self.names.extend(sources)
-        n = len(self.names)
-        self.slots.update(zip(sources, range(first, n), strict=True))
-        return first
+        if slot is None:
+            slot = self.slots[source] = len(self.names)
+            self.names.append(source)
+        return slot
 
     def slots_of(self, codes: Ints, values: Sequence[Source]) -> Ints:
         """The number of the source of each row, ``codes`` saying which of ``values`` it is.
@@ -92,21 +85,8 @@ class Senders:
         (array([0, 1, 0]), ['z', 'x'])
         """
         met = first_met(codes, len(values))
-        known = self.slots
-        new: list[Source] = []
-        slots = []
-        following = len(self.names)
-        for code in met.tolist():
-            source = values[code]
-            slot = known.get(source)
-            if slot is None:
-                slot = known[source] = following + len(new)
-                new.append(source)
-            slots.append(slot)
-        if new:
-            self.number(new)
         slot_of = np.empty(len(values), dtype=np.int64)
-        slot_of[met] = slots
+        slot_of[met] = [self.slot(values[code]) for code in met.tolist()]
         return slot_of.take(codes)
 
     def ranks_of(self, slots: Ints) -> Ints:
@@ -128,13 +108,13 @@ class Senders:
             self._make_room_for_numbers()
         return bool(duplicates.is_duplicate(self.seen, slot, seq))
 
-    def are_duplicates(self, slots: Ints, seqs: Ints) -> npt.NDArray[np.bool_]:
+    def are_duplicates(self, slots: Ints, seqs: Ints) -> Mask:
         """The same for the rows of a chunk, in order of arrival."""
         if len(self.seen) < len(self.names):
             if not len(seqs) or seqs.max() < 0:  # nobody numbers events
                 return np.zeros(len(seqs), dtype=np.bool_)
             self._make_room_for_numbers()
-        found: npt.NDArray[np.bool_] = duplicates.duplicates(self.seen, slots, seqs)
+        found: Mask = duplicates.duplicates(self.seen, slots, seqs)
         return found
 
     def _make_room_for_numbers(self) -> None:

@@ -32,17 +32,15 @@ import zlib
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from slackline.core.arrays import Ints
 from slackline.core.event import Source
 from slackline.core.time import MAX_TS
 from slackline.ordering import checked
 from slackline.ordering.channel import SensorChannel
 from slackline.ordering.clock import CLK, REJECTED, Clock, tick, tick_agreed
 from slackline.ordering.constants import NEVER
-
-Ints = npt.NDArray[np.int64]
 
 BLOCK = 8
 FACTOR = 8

@@ -11,16 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-from slackline.core.batch import Column, absent, joined_columns, object_column
+from slackline.core.arrays import Column, Ints
+from slackline.core.batch import absent, joined_columns, object_column
 from slackline.core.event import NO_SEQ
 from slackline.core.time import MAX_TS
 from slackline.ordering import checked
-
-Ints = npt.NDArray[np.int64]
-
 
 #: The columns of an empty store: nothing writes into columns, they are replaced.
 _NO_ROWS: Ints = np.empty(0, dtype=np.int64)
@@ -95,34 +92,31 @@ class ColumnStore:
         """What waits, None for nothing."""
         if not len(self):
             return None
-        columns = saved_columns(self.columns)
-        return {
-            "ts": self.ts, "slots": self.slots, "seq": self.seq, "positions": self.positions, "columns": columns,
-        }  # fmt: skip
+        return {**saved_rows(self.ts, self.slots, self.seq, self.columns), "positions": self.positions}
 
     def restore(self, state: dict[str, Any] | None, what: str, sources: int, arrivals: int) -> None:
         """Go on from what ``state`` gave; there are so many sources, and so many events have arrived."""
         self.clear()
         if state is None:
             return
-        ts = checked.ints(state, what, "ts", (None,), 0, MAX_TS)
-        n = len(ts)
-        if (ts[1:] < ts[:-1]).any():
+        self.ts, self.slots, self.seq, self.columns = restored_rows(state, what, sources)
+        self.positions = checked.ints(state, what, "positions", (len(self),), 0, arrivals - 1)
+        if (self.ts[1:] < self.ts[:-1]).any():
             raise checked.wrong(f"{what}.ts", "is not in order")
-        self.ts = ts
-        self.slots = checked.ints(state, what, "slots", (n,), 0, sources - 1)
-        self.seq = checked.ints(state, what, "seq", (n,), NO_SEQ, 2**63 - 1)
-        self.positions = checked.ints(state, what, "positions", (n,), 0, arrivals - 1)
-        self.columns = restored_columns(state, what, n)
 
 
-def saved_columns(columns: Mapping[str, Column]) -> dict[str, Any]:
-    """The payload of rows as a checkpoint holds it."""
-    return {field: column.tolist() if column.dtype == object else column for field, column in columns.items()}
+def saved_rows(ts: Ints, slots: Ints, seq: Ints, columns: Mapping[str, Column]) -> dict[str, Any]:
+    """Rows as a checkpoint holds them."""
+    payload = {field: column.tolist() if column.dtype == object else column for field, column in columns.items()}
+    return {"ts": ts, "slots": slots, "seq": seq, "columns": payload}
 
 
-def restored_columns(state: Any, what: str, n: int) -> dict[str, Column]:
-    """The payload of ``n`` rows from a checkpoint."""
+def restored_rows(state: Any, what: str, sources: int) -> tuple[Ints, Ints, Ints, dict[str, Column]]:
+    """Rows of so many sources from a checkpoint."""
+    ts = checked.ints(state, what, "ts", (None,), 0, MAX_TS)
+    n = len(ts)
+    slots = checked.ints(state, what, "slots", (n,), 0, sources - 1)
+    seq = checked.ints(state, what, "seq", (n,), NO_SEQ, MAX_TS)
     restored = {}
     for field, column in checked.mapping(checked.entry(state, what, "columns"), f"{what}.columns").items():
         if type(column) is list:
@@ -130,7 +124,7 @@ def restored_columns(state: Any, what: str, n: int) -> dict[str, Column]:
         if type(field) is not str or type(column) is not np.ndarray or column.shape != (n,):
             raise checked.wrong(f"{what}.columns[{field!r}]", f"is no column of {n} rows")
         restored[field] = column
-    return restored
+    return ts, slots, seq, restored
 
 
 #: Bits that one pass of the radix sort takes; so many counters stay in the cache.

@@ -19,14 +19,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from slackline.core.arrays import Ints
 from slackline.core.time import MAX_TS
 from slackline.ordering import checked
 from slackline.ordering.constants import FOREVER, NEVER
-
-Ints = npt.NDArray[np.int64]
 
 LEVELS, SIZE = 32, 32
 HALF, QUARTER = SIZE // 2, SIZE // 4
@@ -46,12 +44,6 @@ class Wall:
         self.ints: Ints = np.zeros(COUNT + LEVELS, dtype=np.int64)
         self.ints[NOW] = NEVER
         self.marks: Ints = np.zeros((LEVELS, SIZE, 3), dtype=np.int64)
-
-    def copy(self) -> Wall:
-        """The same, apart."""
-        other = Wall()
-        other.ints[:], other.marks[:] = self.ints, self.marks
-        return other
 
     @property
     def now(self) -> int:

@@ -9,23 +9,19 @@ import logging
 import struct
 import tempfile
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from slackline.core.batch import Batch
 from slackline.core.codec import decode, encode
 from slackline.core.errors import UnsupportedStateError
 from slackline.core.event import Event, Source
-from slackline.core.time import MAX_TS
 from slackline.ordering import checked
 from slackline.ordering.constants import FOREVER, NEVER
-from slackline.ordering.store import restored_columns, saved_columns
-
-Ints = npt.NDArray[np.int64]
+from slackline.ordering.store import restored_rows, saved_rows
+from slackline.running.segments import Piece, Rows, cut
 
 #: More rows than anybody has.
 UNLIMITED = 2**62
@@ -36,37 +32,28 @@ _LOGGER = logging.getLogger("slackline")
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """Rows that were due at stream time ``clk``; those of a batch with their keys.
+class Due(Piece):
+    """Rows that were due at stream time ``clk``.
 
     For rows that are not in order, unsorted or late ones, ``least`` is the first time stamp beyond the horizon then.
     """
 
-    rows: Batch | Sequence[Event]
-    keys: Ints | None
     least: int
     clk: int
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
     def part(self, start: int, stop: int) -> Due:
         """Some of the rows."""
-        if stop - start == len(self.rows):
-            return self
-        rows = self.rows.slice(start, stop) if isinstance(self.rows, Batch) else self.rows[start:stop]
-        return Due(rows, None if self.keys is None else self.keys[start:stop], self.least, self.clk)
+        return Due(*cut(self.rows, self.keys, start, stop), self.least, self.clk)
 
     def own(self) -> Due:
         """The same rows, in memory of their own: the columns they came from may be much longer."""
         if not isinstance(self.rows, Batch):
             return self
-        every = np.arange(len(self.rows))
         keys = None if self.keys is None else self.keys.copy()
-        return Due(self.rows.take(every), keys, self.least, self.clk)
+        return Due(self.rows.take(np.arange(len(self))), keys, self.least, self.clk)
 
 
-def ts_of(rows: Batch | Sequence[Event], row: int) -> int:
+def ts_of(rows: Rows, row: int) -> int:
     """The time stamp of a row."""
     return int(rows.ts[row]) if isinstance(rows, Batch) else rows[row].ts
 
@@ -164,7 +151,7 @@ class Backlog:
         self._file.seek(self._ahead)
         (length,) = _LENGTH.unpack(self._file.read(_LENGTH.size))
         due = _restored(decode(self._file.read(length)), None)
-        self._ahead += _LENGTH.size + length
+        self._ahead = self._file.tell()
         self._in_memory += len(due)
         if self._ahead == self._written:
             self._file.close()
@@ -184,7 +171,7 @@ class Backlog:
             self._file.seek(at)
             (length,) = _LENGTH.unpack(self._file.read(_LENGTH.size))
             plain.append(decode(self._file.read(length)))
-            at += _LENGTH.size + length
+            at = self._file.tell()
         return plain + [_plain(due) for due in self._last]
 
     def restore(self, state: Any, types: frozenset[str]) -> None:
@@ -201,8 +188,8 @@ def _plain(due: Due) -> dict[str, Any]:
     if isinstance(rows, Batch):
         used, slots = np.unique(rows.sources[0], return_inverse=True)
         names = [rows.sources[1][slot] for slot in used.tolist()]
-        columns = saved_columns({field: rows[field] for field in rows.fields})
-        rows = {"type": rows.type, "ts": rows.ts, "slots": slots, "seq": rows.seq, "columns": columns, "names": names}
+        columns = {field: rows[field] for field in rows.fields}
+        rows = {"type": rows.type, "names": names, **saved_rows(rows.ts, slots, rows.seq, columns)}
     else:
         rows = list(rows)
     return {"rows": rows, "keys": due.keys, "least": due.least, "clk": due.clk}
@@ -215,17 +202,14 @@ def _restored(plain: Any, types: frozenset[str] | None) -> Due:
     saved, keys = checked.entry(plain, what, "rows"), checked.entry(plain, what, "keys")
     rows: Batch | list[Event]
     if isinstance(saved, dict):
-        ts = checked.ints(saved, what, "ts", (None,), 0, MAX_TS)
         names = checked.items(saved, what, "names")
-        slots = checked.ints(saved, what, "slots", (len(ts),), 0, len(names) - 1)
-        seq = checked.ints(saved, what, "seq", (len(ts),), -1, 2**63 - 1)
         if not all(isinstance(name, Source) for name in names):
             raise checked.wrong(what, "holds a source that cannot be")
         kind = checked.entry(saved, what, "type")
-        rows = Batch(kind, ts, slots, seq, restored_columns(saved, what, len(ts)), names)
+        rows = Batch(kind, *restored_rows(saved, what, len(names)), names)
         kinds = {kind}
         if keys is not None:
-            keys = checked.ints(plain, what, "keys", (len(ts),), 0, 2**63 - 1)
+            keys = checked.ints(plain, what, "keys", (len(rows),), 0, 2**63 - 1)
     else:
         rows = list(checked.items(plain, what, "rows"))
         if keys is not None or not all(type(event) is Event and type(event.ts) is int for event in rows):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-from slackline.core.batch import Batch
+from slackline.core.arrays import Ints
 from slackline.core.event import Event
 from slackline.core.time import Now
 from slackline.core.types import type_names
@@ -14,7 +14,8 @@ from slackline.ordering.constants import FOREVER, NEVER
 from slackline.ordering.senders import total_order
 from slackline.ordering.unit import Unit
 from slackline.running.backlog import UNLIMITED, Backlog, Due
-from slackline.running.runner import Found, Keys, Runner
+from slackline.running.runner import Found, Runner
+from slackline.running.segments import Rows
 
 T = TypeVar("T")
 
@@ -107,7 +108,7 @@ class Part:
         for channel in self.follows:
             channel.follow(position, clk)
 
-    def feed(self, rows: Batch | Sequence[Event], keys: Keys | None = None) -> Found:
+    def feed(self, rows: Rows, keys: Ints | None = None) -> Found:
         """What the detector publishes for rows (:meth:`Runner.feed`)."""
         return self.runner.feed(rows, keys) if self.wall is None else self.timed(lambda: self.runner.feed(rows, keys))
 

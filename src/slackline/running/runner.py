@@ -8,9 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
+from slackline.core.arrays import Ints
 from slackline.core.batch import Batch
 from slackline.core.codec import class_finder, decode, encode
 from slackline.core.detector import Detector
@@ -19,12 +17,12 @@ from slackline.core.event import Event
 from slackline.core.time import time_stamp
 from slackline.core.types import type_names
 from slackline.ordering import checked
+from slackline.running.segments import Rows
 
 #: Inputs after which the state kept for a restore is taken anew.
 GUARD_EVERY = 256
 
 Found = list[tuple[int, Event]]
-Keys = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)
@@ -59,7 +57,7 @@ class Runner:
         self._since: list[Event | Batch] | None = None
         self._rows_since = 0
 
-    def feed(self, rows: Batch | Sequence[Event], keys: Keys | None = None) -> Found:
+    def feed(self, rows: Rows, keys: Ints | None = None) -> Found:
         """What the detector publishes for events of one type (a batch) or of any types, with the row that caused it.
 
         Whoever feeds takes the failures by :meth:`take_failures`; their events are passed over. ``keys`` are the
@@ -155,7 +153,7 @@ class Runner:
             )
         return event if type(event.ts) is int else Event.of(event.type, ts, None, None, dict(event.payload))
 
-    def _found(self, rows: Batch | Sequence[Event]) -> Found:
+    def _found(self, rows: Rows) -> Found:
         """What the detector publishes for rows, whatever it takes; raises what it raises."""
         if isinstance(rows, Batch):
             if self.takes_batches:

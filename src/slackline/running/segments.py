@@ -2,15 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from slackline.core.arrays import Ints
 from slackline.core.batch import Batch
 from slackline.core.event import Event
 
-Ints = npt.NDArray[np.int64]
+#: Events of any types, or a batch of one.
+Rows = Batch | Sequence[Event]
+
+
+def cut(rows: Rows, keys: Ints | None, start: int, stop: int) -> tuple[Rows, Ints | None]:
+    """Some of the rows, with the arrival positions of those of a batch, where they are known."""
+    if stop - start == len(rows):
+        return rows, keys
+    part = rows.slice(start, stop) if isinstance(rows, Batch) else rows[start:stop]
+    return part, None if keys is None else keys[start:stop]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A run of rows; ``keys`` are the arrival positions of those of a batch, where they are known."""
+
+    rows: Rows
+    keys: Ints | None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def part(self, start: int, stop: int) -> Piece:
+        """Some of the rows."""
+        return Piece(*cut(self.rows, self.keys, start, stop))
+
 
 #: Among what is due at one position: first what is unsorted, then what is late, then what is in order.
 UNSORTED, OVERDUE, IN_ORDER = 0, 1, 2
@@ -21,24 +47,19 @@ class Segment:
     """Rows for one detector, in their order, with the position at which each is due and what orders them there."""
 
     kind: int
-    rows: Batch | list[Event]
+    rows: Rows
     ts: Ints
     at: Ints
     ranks: Ints
     order: Ints
     keys: Ints | None = None  # arrival positions of stored rows
 
-    def part(self, start: int, stop: int) -> tuple[Batch | list[Event], Ints | None]:
+    def part(self, start: int, stop: int) -> tuple[Rows, Ints | None]:
         """Some of the rows, and their keys."""
-        if stop - start == len(self.rows):
-            return self.rows, self.keys
-        rows = self.rows.slice(start, stop) if isinstance(self.rows, Batch) else self.rows[start:stop]
-        return rows, None if self.keys is None else self.keys[start:stop]
+        return cut(self.rows, self.keys, start, stop)
 
 
-def segment_of(
-    kind: int, rows: Batch | list[Event], rank: int, ts: Ints, at: Ints, keys: Ints | None = None
-) -> Segment:
+def segment_of(kind: int, rows: Rows, rank: int, ts: Ints, at: Ints, keys: Ints | None = None) -> Segment:
     """Rows of one type as a segment."""
     # Unsorted events of one position keep the order of their arrival, whatever their time stamps.
     order = np.zeros_like(ts) if kind == UNSORTED else ts

@@ -12,16 +12,17 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-from slackline.core.batch import Batch
+from slackline.core.arrays import Ints
 from slackline.core.codec import class_finder, decode, encode
 from slackline.core.detector import Detector
 from slackline.core.event import Event
 from slackline.core.outcome import id_of
 from slackline.ordering import checked
 from slackline.running.runner import Found, Runner
+from slackline.running.segments import Piece, Rows
 from slackline.speculation.config import Speculation
 from slackline.speculation.retraction import Retraction
-from slackline.speculation.tail import Ints, Piece, Snapshot, Step, Tail, matching, place_of, without
+from slackline.speculation.tail import Snapshot, Step, Tail, matching, place_of, without
 
 #: After so many failed attempts in a row a detector speculates only every 2**LONGEST-th time.
 LONGEST = 6
@@ -49,7 +50,7 @@ class SpeculativeRunner(Runner):
 
     # What is certain.
 
-    def feed(self, rows: Batch | Sequence[Event], keys: Ints | None = None) -> Found:
+    def feed(self, rows: Rows, keys: Ints | None = None) -> Found:
         if not self.tail.steps:
             return super().feed(rows)
         piece = Piece(rows, keys)

@@ -67,9 +67,6 @@ class Load:
         self.since, self.busy = float(stop), 0.0
         return factor
 
-    def state(self) -> dict[str, Any]:
-        return {"since": self.since, "busy": self.busy}
-
     @classmethod
     def restored(cls, state: dict[str, Any]) -> Load:
         load = cls(**state)

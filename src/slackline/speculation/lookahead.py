@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -26,11 +27,10 @@ from slackline.ordering.channel import SensorChannel
 from slackline.ordering.constants import NEVER
 from slackline.ordering.unit import Entry, Unit
 from slackline.running.part import Part
-from slackline.running.segments import IN_ORDER, Segment, merged, segment_of
+from slackline.running.segments import IN_ORDER, Piece, Segment, merged, segment_of
 from slackline.speculation.ahead import SpeculativeRunner
 from slackline.speculation.alpha import Controller, Load
 from slackline.speculation.shares import Account, weigh
-from slackline.speculation.tail import Piece
 
 
 class Early(NamedTuple):
@@ -152,21 +152,19 @@ class LookAhead:
     # Checkpoints.
 
     def state(self) -> dict[str, Any]:
-        controller = self.controller
+        controller, load = self.controller, self.load
         return {
             "detectors": {name: self.state_of(name) for name in self.early},
             "alpha": controller.alpha,
             "last_minimum": controller.last_minimum,
             "slow": controller.slow,
-            "load": self.load.state(),
+            "load": {"since": load.since, "busy": load.busy},
         }
 
     def state_of(self, name: str) -> dict[str, Any]:
         """What is known of one detector: the early answers that are not settled, and its account."""
-        return {
-            "early": [(id, *early) for id, early in self.early[name].items()],
-            "account": self.accounts[name].state(),
-        }
+        early = [(id, *early) for id, early in self.early[name].items()]
+        return {"early": early, "account": asdict(self.accounts[name])}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         for name, saved in state["detectors"].items():
@@ -247,13 +245,13 @@ def _pending(unit: Unit, limit: int, tentative: Mapping[str, Sequence[Event]], p
             _stored(unit, channel, limit, entries, segments)
     entries.sort()
     if not segments:
-        return [Piece([entry.event for entry in entries])] if entries else []
+        return [Piece([entry.event for entry in entries], None)] if entries else []
     if entries:
         ts = np.array([entry.ts for entry in entries], dtype=np.int64)
         ranks = np.array(unit.ranks_of(entries), dtype=np.int64)
         events = [entry.event for entry in entries]
         segments.append(Segment(IN_ORDER, events, ts, np.zeros_like(ts), ranks, ts, None))
-    return [Piece(s.rows, s.keys).part(start, stop) for s, start, stop in merged(segments)]
+    return [Piece(*segment.part(start, stop)) for segment, start, stop in merged(segments)]
 
 
 def _stored(unit: Unit, channel: SensorChannel, limit: int, entries: list[Entry], segments: list[Segment]) -> None:

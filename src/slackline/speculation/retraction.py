@@ -22,42 +22,24 @@ from slackline.core.outcome import id_of
 DECAY, BETTER = 0.99, 0.9
 
 
-class Full:
-    """Take back everything behind the break."""
+@dataclass(frozen=True, slots=True)
+class Technique:
+    """Take back all that is behind the break at once; or, if it compares, what came out otherwise, once it is known."""
 
-    name = "full"
+    name: str
     #: Whether the work done again is compared with the old, to stop where nothing changed.
-    compares = False
+    compares: bool
 
-    @staticmethod
-    def taken_back(lost: Iterable[Event]) -> frozenset[str]:
+    def taken_back(self, lost: Iterable[Event]) -> frozenset[str]:
         """The ids that those above must take for gone."""
-        return frozenset(id_of(event) for event in lost)
+        return frozenset() if self.compares else frozenset(map(id_of, lost))
 
-    @staticmethod
-    def cost(lost: int, changed: int, each: int) -> int:
-        """In events handled: all that was lost is taken back and sent again."""
-        return each * lost
-
-
-class OnDemand:
-    """Take back what came out otherwise, once it is known."""
-
-    name = "on_demand"
-    compares = True
-
-    @staticmethod
-    def taken_back(lost: Iterable[Event]) -> frozenset[str]:
-        return frozenset()
-
-    @staticmethod
-    def cost(lost: int, changed: int, each: int) -> int:
-        """Only what changed is taken back and sent again, but everything is compared."""
-        return each * changed + lost
+    def cost(self, lost: int, changed: int, each: int) -> int:
+        """In events handled: what is taken back and sent again, and what is compared."""
+        return each * changed + lost if self.compares else each * lost
 
 
-Technique = Full | OnDemand
-TECHNIQUES: dict[str, Technique] = {"full": Full(), "on_demand": OnDemand()}
+TECHNIQUES = {each.name: each for each in (Technique("full", False), Technique("on_demand", True))}
 CHOICES = ("auto", *TECHNIQUES)
 
 
@@ -89,7 +71,7 @@ class Retraction:
     def __init__(self, choice: str, above: int = 0) -> None:
         self.choice = choice
         self.above = above
-        self.technique: Technique = TECHNIQUES["full" if choice == "full" else "on_demand"]
+        self.technique = TECHNIQUES["full" if choice == "full" else "on_demand"]
         self.costs = Costs()
 
     def account(self, lost: int, changed: int) -> None:

@@ -46,9 +46,6 @@ class Account:
         """The α of this detector."""
         return alpha**self.share if alpha > 0 else 0.0
 
-    def state(self) -> dict[str, Any]:
-        return asdict(self)
-
     @classmethod
     def restored(cls, state: Mapping[str, Any]) -> Account:
         account = cls(**state)

@@ -16,14 +16,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from slackline.core.batch import Batch
 from slackline.core.event import Event
 from slackline.core.outcome import id_of
-
-Ints = npt.NDArray[np.int64]
-Found = list[tuple[int, Event]]
+from slackline.running.runner import Found
+from slackline.running.segments import Piece
 
 
 class Snapshot(NamedTuple):
@@ -31,40 +29,6 @@ class Snapshot(NamedTuple):
 
     state: bytes
     published: int
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A run of rows; ``keys`` are their arrival positions where they are a batch."""
-
-    rows: Batch | Sequence[Event]
-    keys: Ints | None = None
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def part(self, start: int, stop: int) -> Piece:
-        if start == 0 and stop == len(self.rows):
-            return self
-        if isinstance(self.rows, Batch):
-            return Piece(self.rows.slice(start, stop), None if self.keys is None else self.keys[start:stop])
-        return Piece(self.rows[start:stop])
-
-    def same(self, start: int, other: Piece, there: int, broken: frozenset[str]) -> int:
-        """How many rows from ``start`` on are those of ``other`` from ``there`` on, before one that is broken."""
-        n = min(len(self) - start, len(other) - there)
-        if isinstance(self.rows, Batch) or isinstance(other.rows, Batch):
-            if not (isinstance(self.rows, Batch) and isinstance(other.rows, Batch)):
-                return 0
-            if self.rows.type != other.rows.type or self.keys is None or other.keys is None:
-                return 0
-            differ = np.flatnonzero(self.keys[start : start + n] != other.keys[there : there + n])
-            return int(differ[0]) if len(differ) else n
-        for row in range(n):
-            event = self.rows[start + row]
-            if event != other.rows[there + row] or (broken and id_of(event) in broken):
-                return row
-        return n
 
 
 @dataclass(slots=True)
@@ -179,23 +143,37 @@ def matching(left: Sequence[Piece], right: Sequence[Piece], broken: frozenset[st
         if j == len(b):
             b, j = next(theirs, None), 0
             continue
-        n = a.same(i, b, j, broken)
+        n = _same(a, i, b, j, broken)
         if n == 0:
             break
         same, i, j = same + n, i + n, j + n
     return same
 
 
+def _same(left: Piece, i: int, right: Piece, j: int, broken: frozenset[str]) -> int:
+    """How many rows of one piece from ``i`` on are those of the other from ``j`` on, before one that is broken."""
+    n = min(len(left) - i, len(right) - j)
+    if isinstance(left.rows, Batch) and isinstance(right.rows, Batch):
+        if left.rows.type != right.rows.type or left.keys is None or right.keys is None:
+            return 0
+        differ = np.flatnonzero(left.keys[i : i + n] != right.keys[j : j + n])
+        return int(differ[0]) if len(differ) else n
+    if isinstance(left.rows, Batch) or isinstance(right.rows, Batch):
+        return 0
+    for row in range(n):
+        event = left.rows[i + row]
+        if event != right.rows[j + row] or (broken and id_of(event) in broken):
+            return row
+    return n
+
+
 def without(pieces: Sequence[Piece], rows: int) -> list[Piece]:
     """The pieces less their first ``rows`` rows."""
-    left = []
-    for piece in pieces:
-        if rows >= len(piece):
-            rows -= len(piece)
-        else:
-            left.append(piece.part(rows, len(piece)))
-            rows = 0
-    return left
+    for number, piece in enumerate(pieces):
+        if rows < len(piece):
+            return [piece.part(rows, len(piece)), *pieces[number + 1 :]]
+        rows -= len(piece)
+    return []
 
 
 def place_of(first: Piece, pieces: Sequence[Piece]) -> int | None:

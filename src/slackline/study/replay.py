@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from slackline.core.arrays import Ints, Mask
 from slackline.engine.options import Options
 from slackline.ordering.channel import SensorChannel
 from slackline.ordering.clock import JUMP_OFF, Clock
@@ -15,8 +15,6 @@ from slackline.ordering.elapsed import Elapsed
 from slackline.ordering.hearing import Hearing
 from slackline.ordering.wall import Wall
 
-Ints = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True, slots=True)
 class Replay:
@@ -24,7 +22,7 @@ class Replay:
     the number of events if only the end of the stream released it, -1 if it was late."""
 
     release: Ints
-    late: npt.NDArray[np.bool_]
+    late: Mask
     K: Ints
     #: The wall time at which it went on, where arrivals have wall times; it may lie between two arrivals.
     at: Ints | None = None
@@ -55,7 +53,8 @@ def replay(
     evidence = options.evidence
     channel = SensorChannel("event", 0, evidence, is_clock=True)
     n = len(ts)
-    channel.senders.number(range(int(source.max(initial=-1)) + 1))
+    for number in range(int(source.max(initial=-1)) + 1):
+        channel.senders.slot(number)
     clk = np.empty(n, dtype=np.int64)
     Clock(JUMP_OFF).run(ts, np.ones(n, dtype=np.bool_), source, clk)
     positions = np.arange(n)

@@ -48,7 +48,8 @@ def test_what_was_learnt_of_sources_stays_when_more_of_them_come() -> None:
     for ts in range(0, 1_000, 100):
         target.step(target.senders.slot("first"), ts, ts // 100, ts - 100, ts)
     known, least = target.sources[0].tolist(), int(target.tree[1])
-    target.senders.number([f"s{i}" for i in range(100)])
+    for i in range(100):
+        target.senders.slot(f"s{i}")
     target.step(-1, 0, 10, 900, 900)
     target.state()
     assert (target.sources[1:101] == readiness.UNKNOWN).all() and len(target.tree) == 2 * len(target.sources) >= 202
@@ -59,7 +60,8 @@ def test_what_was_learnt_of_sources_stays_when_more_of_them_come() -> None:
 def test_numbers_of_events_are_remembered_when_more_sources_come() -> None:
     target = Senders()
     assert not target.is_duplicate(target.slot("a"), 7)
-    target.number([f"s{i}" for i in range(100)])
+    for i in range(100):
+        target.slot(f"s{i}")
     assert target.is_duplicate(0, 7)
     assert not target.is_duplicate(100, 7)
     assert target.are_duplicates(np.array([0, 100, 50]), np.array([7, 7, 7])).tolist() == [True, True, False]

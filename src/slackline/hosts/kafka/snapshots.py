@@ -58,7 +58,7 @@ class PartitionSnapshot(NamedTuple):
         if self.state is None:
             return None
         changes, *sites = _unframed(b"".join(self.state))
-        match codec.load(STATE_KIND, STATE_VERSION, changes, oldest=STATE_VERSION):
+        match codec.load(STATE_KIND, STATE_VERSION, changes):
             case {"changes": dict(counts)}:
                 return sites, counts
         raise StateError("the snapshot of a partition does not fit this release; start anew with another group.")
