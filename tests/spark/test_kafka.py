@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -152,10 +153,15 @@ def test_a_broker_that_is_away_is_waited_for(spark: SparkSession, broker: LocalB
     rows = readings(100)
     world.send(source, [*rows, {"type": "reading"}])
     broker.stop()
-    started = threading.Timer(8, broker.start)
+    missed = threading.Event()
+    listener = logging.Handler()
+    listener.emit = lambda record: missed.set() if "no broker answers" in record.getMessage() else None  # type: ignore[method-assign]
+    logging.getLogger("slackline.kafka").addHandler(listener)
+    started = threading.Thread(target=lambda: (missed.wait(60), broker.start()))
     started.start()
     done = run_until((tmp_path / "checkpoint" / "commits" / "0").exists, *command(broker, tmp_path, source, sink))
     started.join()
+    logging.getLogger("slackline.kafka").removeHandler(listener)
     assert done.exit_code == 0, done.stderr
     assert f"no broker answers at {broker.address}" in done.stderr and "going on" in done.stderr
     assert by_key(told_in(world.records(sink))) == undisturbed(rows)

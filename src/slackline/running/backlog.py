@@ -21,7 +21,7 @@ from slackline.core.event import Event, Source
 from slackline.ordering import checked
 from slackline.ordering.constants import FOREVER, NEVER
 from slackline.ordering.store import restored_rows, saved_rows
-from slackline.running.segments import Piece, Rows, cut
+from slackline.running.segments import Piece, Rows, sliced
 
 #: More rows than anybody has.
 UNLIMITED = 2**62
@@ -43,7 +43,7 @@ class Due(Piece):
 
     def part(self, start: int, stop: int) -> Due:
         """Some of the rows."""
-        return Due(*cut(self.rows, self.keys, start, stop), self.least, self.clk)
+        return Due(*sliced(self.rows, self.keys, start, stop), self.least, self.clk)
 
     def own(self) -> Due:
         """The same rows, in memory of their own: the columns they came from may be much longer."""

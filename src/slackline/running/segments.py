@@ -15,7 +15,7 @@ from slackline.core.event import Event
 Rows = Batch | Sequence[Event]
 
 
-def cut(rows: Rows, keys: Ints | None, start: int, stop: int) -> tuple[Rows, Ints | None]:
+def sliced(rows: Rows, keys: Ints | None, start: int, stop: int) -> tuple[Rows, Ints | None]:
     """Some of the rows, with the arrival positions of those of a batch, where they are known."""
     if stop - start == len(rows):
         return rows, keys
@@ -35,7 +35,7 @@ class Piece:
 
     def part(self, start: int, stop: int) -> Piece:
         """Some of the rows."""
-        return Piece(*cut(self.rows, self.keys, start, stop))
+        return Piece(*sliced(self.rows, self.keys, start, stop))
 
 
 #: Among what is due at one position: first what is unsorted, then what is late, then what is in order.
@@ -56,7 +56,7 @@ class Segment:
 
     def part(self, start: int, stop: int) -> tuple[Rows, Ints | None]:
         """Some of the rows, and their keys."""
-        return cut(self.rows, self.keys, start, stop)
+        return sliced(self.rows, self.keys, start, stop)
 
 
 def segment_of(kind: int, rows: Rows, rank: int, ts: Ints, at: Ints, keys: Ints | None = None) -> Segment:
