@@ -40,9 +40,9 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, 
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import slackline as sl
-from slackline.hosts.kafka import KafkaHost, arrow_record
-from slackline.hosts.kafka.partition import InputPartition
-from slackline.hosts.sites import Sites
+from slackline.connectors.kafka import KafkaHost, arrow_record
+from slackline.connectors.kafka.partition import InputPartition
+from slackline.runtime.sites import Sites
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))

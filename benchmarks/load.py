@@ -52,11 +52,11 @@ from rich.console import Console
 from rich.progress import Progress
 
 import slackline as sl
-from slackline.hosts import client
-from slackline.hosts.address import Address
-from slackline.hosts.keeping import OUTPUTS, output_line
-from slackline.hosts.secret import Credentials
+from slackline.cluster import client
+from slackline.cluster.secret import Credentials
 from slackline.nodes.survey import Survey
+from slackline.runtime.address import Address
+from slackline.runtime.keeping import OUTPUTS, output_line
 from slackline.sim import corner_live
 from slackline.sim.corner_kick import ENTERS, PLACES, QUIET, hierarchy, positions
 from slackline.sim.corner_play import CornerPlay, alone, play

@@ -39,7 +39,7 @@ from rich.console import Console
 
 import slackline
 from slackline import Hierarchy
-from slackline.hosts.playback import STEP
+from slackline.cluster.playback import STEP
 from slackline_soccer import recorded, simulate
 from slackline_soccer.simulator import saved
 

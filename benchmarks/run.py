@@ -26,11 +26,11 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 import slackline as sl
-from slackline.hosts.roles import Roles
-from slackline.hosts.runhost import RunHost
-from slackline.hosts.sites import Sites
-from slackline.hosts.sources import open_sources
-from slackline.hosts.targets import FolderTarget
+from slackline.connectors.runhost import RunHost
+from slackline.connectors.sources import open_sources
+from slackline.connectors.targets import FolderTarget
+from slackline.runtime.roles import Roles
+from slackline.runtime.sites import Sites
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 

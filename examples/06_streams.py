@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import slackline as sl
-from slackline.streams import FileStream, HttpStream, Junction
+from slackline.connectors import FileStream, HttpStream, Junction
 
 DOOR = [(1, "open"), (4, "closed"), (12, "open"), (21, "closed")]
 LIFT = [(2, 0), (5, 1), (9, 2), (14, 3), (18, 0)]

@@ -25,7 +25,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 #: Rooms whose tests start processes that wait for each other, or install packages.
-PROCESSES = ("hosts", "kafka", "packaging")
+PROCESSES = ("processes", "kafka", "packaging")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -65,15 +65,6 @@ def body_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str | None:
     return ast.dump(function.args) + ast.dump(whole) if sum(1 for _ in ast.walk(whole)) >= RULE else None
 
 
-def test_no_class_name_is_used_twice() -> None:
-    homes = defaultdict(list)
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.ClassDef):
-                homes[node.name].append(name_of(path))
-    assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
-
-
 def test_no_function_is_written_twice() -> None:
     homes = defaultdict(list)
     for path in SOURCES:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.kafka.app import hierarchy
 
-from slackline.hosts.kafka import KafkaHost
+from slackline.connectors.kafka import KafkaHost
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")

@@ -17,8 +17,8 @@ from tests.kafka.broker import LocalBroker, why_not
 from tests.kafka.world import CLIENT, World, by_key, count_of, readings, undisturbed, wait_for
 
 import slackline as sl
+from slackline.connectors.kafka import BrokerError, KafkaHost, ReplacedError
 from slackline.core.errors import ConfigError, StateError
-from slackline.hosts.kafka import BrokerError, KafkaHost, ReplacedError
 
 pytestmark = [pytest.mark.slow, pytest.mark.kafka]
 

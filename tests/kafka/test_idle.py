@@ -11,8 +11,8 @@ from confluent_kafka import Producer
 from tests.kafka.app import hierarchy
 from tests.kafka.world import World, kill, readings, wait_for
 
-from slackline.hosts.sites import Sites
-from slackline.streams.record import Fields
+from slackline.runtime.record import Fields
+from slackline.runtime.sites import Sites
 
 pytestmark = [pytest.mark.slow, pytest.mark.kafka]
 

@@ -23,8 +23,8 @@ from tests.kafka.app import hierarchy
 from tests.kafka.broker import committed
 
 import slackline
-from slackline.hosts.kafka import KafkaHost
-from slackline.hosts.sites import Sites
+from slackline.connectors.kafka import KafkaHost
+from slackline.runtime.sites import Sites
 
 HERE = Path(__file__).parent
 #: No test waits for longer, in seconds; machines may be slow.

@@ -34,8 +34,8 @@ print(*[output.event.ts for output in found], "pandas" in sys.modules)
 #: What each extra is for, and what it prints.
 USES = {
     "cli": ("from slackline.cli import app; print(len(app.registered_commands) >= 3)", "True"),
-    "kafka": ("from slackline.hosts.kafka import KafkaHost; print(KafkaHost.__name__)", "KafkaHost"),
-    "metrics": ("from slackline.hosts.metrics import Metrics; print(Metrics(0).port > 0)", "True"),
+    "kafka": ("from slackline.connectors.kafka import KafkaHost; print(KafkaHost.__name__)", "KafkaHost"),
+    "metrics": ("from slackline.runtime.metrics import Metrics; print(Metrics(0).port > 0)", "True"),
     "report": ("from slackline.report import study_page, sync_page; print(study_page.__name__)", "study_page"),
     "soccer": (
         "import slackline_soccer.commands.soccer; from slackline_soccer.report import match_page; print('imported')",
@@ -43,7 +43,7 @@ USES = {
     ),
     "spark": ("from slackline.spark import detect, synchronise; print(detect.__name__)", "detect"),
     "streams": (
-        "from slackline.streams import HttpStream, MqttStream; HttpStream('http://127.0.0.1:9/', ts='ts');"
+        "from slackline.connectors import HttpStream, MqttStream; HttpStream('http://127.0.0.1:9/', ts='ts');"
         "MqttStream('127.0.0.1', 'topic', ts='ts'); print('made')",
         "made",
     ),
@@ -51,12 +51,12 @@ USES = {
 
 #: What one gets to read where an extra is missing.
 MISSES = {
-    "kafka": "from slackline.hosts.kafka import KafkaHost",
+    "kafka": "from slackline.connectors.kafka import KafkaHost",
     "spark": "import slackline.spark",
     "report": "from slackline.report import study_page",
     "cli": "import slackline.cli",
-    "metrics": "from slackline.hosts.metrics import Metrics; Metrics(0)",
-    "streams": "from slackline.streams import HttpStream; HttpStream('http://127.0.0.1:9/', ts='ts')",
+    "metrics": "from slackline.runtime.metrics import Metrics; Metrics(0)",
+    "streams": "from slackline.connectors import HttpStream; HttpStream('http://127.0.0.1:9/', ts='ts')",
 }
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.unit.hosts.steps_app import lines_of, records
+from tests.unit.runtime.steps_app import lines_of, records
 from typer.testing import CliRunner
 
 from slackline.cli import app
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-APP = str(Path(__file__).parents[1] / "unit" / "hosts" / "steps_app.py")
+APP = str(Path(__file__).parents[1] / "unit" / "runtime" / "steps_app.py")
 
 
 def run(*arguments: str) -> tuple[int, str]:

@@ -21,8 +21,8 @@ from tests.spark.test_run_stream import run_until
 from typer.testing import CliRunner
 
 from slackline.cli import app
+from slackline.connectors.kafka import arrow_record
 from slackline.core.errors import ConfigError, SchemaError
-from slackline.hosts.kafka import arrow_record
 from slackline.spark import detect
 from slackline.spark.kafka import ARRIVED, _decoded, found_records, read_topic
 

@@ -22,8 +22,8 @@ from tests.spark.world import COLUMNS, SITES, Touchy, comparable, hierarchy, rea
 
 import slackline as sl
 from slackline.core.errors import ConfigError
-from slackline.hosts.numbers import Figures
-from slackline.hosts.progress import vitals_of
+from slackline.runtime.numbers import Figures
+from slackline.runtime.progress import vitals_of
 from slackline.spark import detect
 from slackline.spark.rows import OutputRows
 from slackline.spark.sharded import keyed

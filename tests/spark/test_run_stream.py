@@ -15,19 +15,19 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
-from tests.hosts.processes import LIMIT, started, wait_for
-from tests.unit.hosts.steps_app import hierarchy, records, write_records
+from tests.processes.processes import LIMIT, started, wait_for
+from tests.unit.runtime.steps_app import hierarchy, records, write_records
 from typer.testing import CliRunner
 
 from slackline.cli import app
 from slackline.core.errors import ConfigError
 from slackline.core.event import Event
-from slackline.hosts.sites import Sites
+from slackline.runtime.sites import Sites
 from slackline.spark.kafka import read_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-APP = str(Path(__file__).parents[1] / "unit" / "hosts" / "steps_app.py")
+APP = str(Path(__file__).parents[1] / "unit" / "runtime" / "steps_app.py")
 
 
 def run_until(happened: Callable[[], bool], *arguments: str, seconds: float = 120) -> Any:

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 
 from slackline.core.time import Now
-from slackline.hosts.vitals import Vitals
+from slackline.runtime.vitals import Vitals
 
 #: Seconds between two lines in a log.
 EVERY = 10.0

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from slackline.hosts.metrics import Metrics
+from slackline.runtime.metrics import Metrics
 
 MetricsPort = Annotated[
     int | None,

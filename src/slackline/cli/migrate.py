@@ -10,9 +10,9 @@ import typer
 
 from slackline.cli.failure import reports_errors
 from slackline.cli.reaching import At, SecretFile, TlsCa, TlsCert, TlsKey
-from slackline.hosts.address import Address
-from slackline.hosts.client import move
-from slackline.hosts.secret import Credentials
+from slackline.cluster.client import move
+from slackline.cluster.secret import Credentials
+from slackline.runtime.address import Address
 
 
 @reports_errors

@@ -22,20 +22,20 @@ from slackline.cli.hierarchies import load_application
 from slackline.cli.logs import Log, MetricsPort, say_on_stderr, served_metrics
 from slackline.cli.reaching import SecretFile, TlsCa, TlsCert, TlsKey
 from slackline.cli.recordings import read_recording
+from slackline.cluster.links import Listener
+from slackline.cluster.playback import Playback
+from slackline.cluster.secret import Credentials
+from slackline.cluster.tcp import TcpHost
 from slackline.compile import run_everything, run_solver
 from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import PER_SECOND
 from slackline.engine.options import Options
-from slackline.hosts.address import Address
-from slackline.hosts.keeping import Folder, Kept, Printed
-from slackline.hosts.links import Listener
-from slackline.hosts.numbers import RunTotals
-from slackline.hosts.playback import Playback
-from slackline.hosts.secret import Credentials
-from slackline.hosts.tcp import TcpHost
 from slackline.nodes import Node, NodeSettings
 from slackline.running.pause import Pause
+from slackline.runtime.address import Address
+from slackline.runtime.keeping import Folder, Kept, Printed
+from slackline.runtime.numbers import RunTotals
 
 #: Options of the engine that nodes give themselves.
 _NOT_GIVEN = ("late", "pause")

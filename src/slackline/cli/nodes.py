@@ -14,9 +14,9 @@ from rich.table import Table
 
 from slackline.cli.failure import reports_errors
 from slackline.cli.reaching import At, SecretFile, TlsCa, TlsCert, TlsKey
-from slackline.hosts.address import Address
-from slackline.hosts.client import overview
-from slackline.hosts.secret import Credentials
+from slackline.cluster.client import overview
+from slackline.cluster.secret import Credentials
+from slackline.runtime.address import Address
 
 #: Seconds between two looks, for the rates.
 BETWEEN = 2.0

@@ -17,14 +17,14 @@ import typer
 from slackline.cli.logs import say_on_stderr
 from slackline.cli.planned import plan_text
 from slackline.cli.settings import CHECKPOINT_EVERY, RunSettings
+from slackline.connectors.kafka.address import KafkaAddress, client_properties
+from slackline.connectors.sources import scheme_of
 from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
-from slackline.hosts.kafka.address import KafkaAddress, client_properties
-from slackline.hosts.progress import vitals_of
-from slackline.hosts.roles import Roles
-from slackline.hosts.sites import Sites
-from slackline.hosts.sources import scheme_of
-from slackline.hosts.vitals import INTERVAL, Vitals, Watcher
+from slackline.runtime.progress import vitals_of
+from slackline.runtime.roles import Roles
+from slackline.runtime.sites import Sites
+from slackline.runtime.vitals import INTERVAL, Vitals, Watcher
 
 #: Who is told how it fares, for as long as it runs.
 Watched = Callable[[RunSettings], AbstractContextManager[Watcher]]

@@ -16,15 +16,15 @@ from rich.table import Table
 
 from slackline.cli.failure import FAILED, reports_errors
 from slackline.cli.reaching import At, SecretFile, TlsCa, TlsCert, TlsKey
+from slackline.cluster.placing import Placing
+from slackline.cluster.secret import Credentials
 from slackline.core.errors import ConfigError, SlacklineError
-from slackline.hosts.address import Address
-from slackline.hosts.placing import Placing
-from slackline.hosts.secret import Credentials
 from slackline.nodes.master import Decision, Master
 from slackline.placement import Problem
 from slackline.placement.changes import PlacementChange, changes
 from slackline.placement.solvers import DEFAULT, SOLVERS, solver_of
 from slackline.placement.story import MoveMade, PlacementStory
+from slackline.runtime.address import Address
 
 #: Characters of a line where no terminal says how wide it is.
 WIDE = 110

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from slackline.cli.settings import CHECKPOINT_EVERY, RunSettings
+from slackline.connectors.sources import Source
+from slackline.connectors.targets import Target
 from slackline.core.hierarchy import Hierarchy
-from slackline.hosts.sources import Source
-from slackline.hosts.targets import Target
 
 WIDTH = 13
 

@@ -20,19 +20,19 @@ from slackline.cli.logs import LogForm, MetricsPort, say_on_stderr, served_metri
 from slackline.cli.on_spark import run_on_spark
 from slackline.cli.planned import at_stop_of, places, plan_text, promises
 from slackline.cli.settings import CHECKPOINT_EVERY, RunSettings, settings_of
+from slackline.connectors.runhost import RunHost
+from slackline.connectors.sources import open_sources, scheme_of
+from slackline.connectors.targets import open_target
 from slackline.core.errors import ConfigError
 from slackline.core.extras import explain
 from slackline.core.hierarchy import Hierarchy
-from slackline.hosts.roles import Roles
-from slackline.hosts.runhost import RunHost
-from slackline.hosts.sites import Sites
-from slackline.hosts.sources import open_sources, scheme_of
-from slackline.hosts.targets import open_target
-from slackline.hosts.vitals import Vitals
+from slackline.runtime.roles import Roles
+from slackline.runtime.sites import Sites
+from slackline.runtime.vitals import Vitals
 
 #: Schemes that bring a host of their own, since sources and sinks belong together there: the module whose
 #: ``Application(settings, hierarchy, roles)`` has ``run(watch)``, and for the plan ``key``, ``places``, ``promises``.
-OWN_HOSTS = {"kafka": "slackline.hosts.kafka"}
+OWN_HOSTS = {"kafka": "slackline.connectors.kafka"}
 
 logger = logging.getLogger("slackline.run")
 

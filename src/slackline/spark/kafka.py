@@ -42,8 +42,8 @@ def read_topic(
     """A topic as a streaming DataFrame of events, with the columns of ``schema``, ``record_key`` and ``arrived``.
 
     ``format``   ``"json"``: an object per record; ``"arrow"``: an Arrow IPC stream per record, as
-                 :func:`slackline.hosts.kafka.arrow_record` makes it; ``"avro"``: one record of an Avro schema (Spark's
-                 package ``spark-avro`` is needed, too).
+                 :func:`slackline.connectors.kafka.arrow_record` makes it; ``"avro"``: one record of an Avro
+                 schema (Spark's package ``spark-avro`` is needed, too).
     ``schema``   the fields of the events, as Spark writes them (``"ts long, van string, x double"``); of Avro, the
                  schema itself, as JSON.
     ``options``  more of the connector's, e.g. ``kafka.security.protocol``.

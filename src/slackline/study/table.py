@@ -20,10 +20,10 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 import pyarrow.parquet as pa_parquet
 
+from slackline.connectors.rows import check_there
 from slackline.core.errors import ConfigError, SchemaError, SlacklineError
 from slackline.core.time import A_TIME_STAMP, converted_column, time_stamps
-from slackline.streams.record import EXACT, BadRecordError, time_of
-from slackline.streams.rows import check_there
+from slackline.runtime.record import EXACT, BadRecordError, time_of
 from slackline.study.outcome import Bools, Ints
 
 TSV = (".tsv", ".tsv.gz")

@@ -25,7 +25,7 @@ SMALL = "match_app:small"
     ],
 )
 def test_wrong_use_is_told(arguments, message, monkeypatch):
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "hosts")
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "processes")
     result = CliRunner().invoke(app, ["node", *arguments, "--name", "n1"])
     assert (result.exit_code, result.stdout) == (2, "") and message in result.stderr
 

@@ -10,11 +10,11 @@ from tests.unit.nodes.overviews import CHAIN, Told
 from typer.testing import CliRunner
 
 from slackline.cli import app
+from slackline.cluster import placing
+from slackline.cluster.secret import Credentials
 from slackline.core.errors import SlacklineError
-from slackline.hosts import placing
-from slackline.hosts.address import Address
-from slackline.hosts.secret import Credentials
 from slackline.nodes.master import Master
+from slackline.runtime.address import Address
 
 AT = ("--at", "127.0.0.1:7001")
 

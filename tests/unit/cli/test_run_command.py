@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from tests.unit.hosts.steps_app import lines_of, records, write_records
+from tests.unit.runtime.steps_app import lines_of, records, write_records
 from typer.testing import CliRunner, Result
 
 from slackline.cli import app
 from slackline.cli.live import Status, line_of, table_of
 from slackline.cli.logs import JsonLine
-from slackline.hosts.numbers import Figures, Numbers
-from slackline.hosts.vitals import Vitals
+from slackline.runtime.numbers import Figures, Numbers
+from slackline.runtime.vitals import Vitals
 
-APP = Path(__file__).parents[1] / "hosts" / "steps_app.py"
+APP = Path(__file__).parents[1] / "runtime" / "steps_app.py"
 
 
 @pytest.fixture

@@ -1,0 +1,170 @@
+"""Nodes in processes of their own, as the command line starts them, for tests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import slackline
+from slackline.cluster import client
+from slackline.cluster.secret import Credentials
+from slackline.core.errors import SlacklineError
+from slackline.runtime.address import Address
+from slackline.runtime.keeping import LATE, OUTPUTS
+
+#: No test waits for longer, in seconds; machines may be slow.
+LIMIT = 120.0
+HERE = Path(__file__).parent
+NOBODY = Credentials()
+SMALL = "match_app:small"
+
+
+def wait_for(condition: Callable[[], Any], what: str, limit: float = LIMIT) -> Any:
+    """What the condition gives when it is true."""
+    stop = time.monotonic() + limit
+    while time.monotonic() < stop:
+        if found := condition():
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"{what} has not come about in {limit:g} s")
+
+
+def started(arguments: Iterable[str], **streams: Any) -> subprocess.Popen[str]:
+    """`slackline …` in a process of its own, where the applications of these tests are."""
+    before = os.environ.get("PYTHONPATH", "")
+    paths = os.pathsep.join([str(Path(slackline.__file__).parents[1]), str(HERE), *before.split(os.pathsep)])
+    line = [sys.executable, "-m", "slackline", *arguments]
+    return subprocess.Popen(line, env={**os.environ, "PYTHONPATH": paths}, text=True, **streams)
+
+
+def finished(*arguments: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of `slackline …`."""
+    with started(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            out, err = process.communicate(timeout=LIMIT)
+        finally:
+            process.kill()  # one that has ended does not mind
+    return process.returncode, out, err
+
+
+class NodeProcess:
+    """`slackline node …`, with its folder and what it says."""
+
+    def __init__(self, folder: Path, name: str, *arguments: str) -> None:
+        self.folder = folder / name
+        self.name = name
+        self.log = folder / f"{name}.log"
+        self.arguments = ("node", *arguments, "--name", name, "--folder", str(self.folder))
+        self.start()
+
+    def start(self, *more: str) -> None:
+        """Begin, or come back."""
+        with self.log.open("a") as log:
+            self.said_before = log.tell()
+            self.process = started([*self.arguments, *more], stdout=subprocess.DEVNULL, stderr=log)
+
+    def said(self) -> str:
+        """What it has said in this life."""
+        return self.log.read_bytes()[self.said_before :].decode()
+
+    def address(self) -> str:
+        """Where it listens; it says so when it does."""
+        found = wait_for(lambda: re.search(r"listens at (\S+);", self.said()) or self.ended(), f"{self.name}'s address")
+        assert isinstance(found, re.Match), self.said()
+        return found[1]
+
+    def ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def wait(self, limit: float = LIMIT) -> int:
+        """Its exit code, when it has ended."""
+        return self.process.wait(limit)
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(LIMIT)
+
+    def outputs(self) -> list[dict[str, Any]]:
+        path = self.folder / OUTPUTS
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    def late(self) -> int:
+        """How many events were late."""
+        return len((self.folder / LATE).read_text().splitlines())
+
+
+class Network:
+    """Some nodes of one application; those that still run are ended at the end."""
+
+    def __init__(self, folder: Path, *application: str, credentials: Credentials = NOBODY) -> None:
+        self.folder = folder
+        self.application = application
+        self.nodes: dict[str, NodeProcess] = {}
+        self.credentials = credentials
+
+    def __enter__(self) -> Network:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for node in self.nodes.values():
+            if not node.ended():
+                node.kill()
+
+    def add(self, name: str, *arguments: str, application: tuple[str, ...] | None = None) -> NodeProcess:
+        """One more node; the first is joined by all others."""
+        first = next(iter(self.nodes.values()), None)
+        join = () if first is None else ("--join", first.address())
+        node = NodeProcess(self.folder, name, *(application or self.application), *arguments, *join)
+        self.nodes[name] = node
+        return node
+
+    def at(self) -> Address:
+        alive = next(node for node in self.nodes.values() if not node.ended())
+        return Address.of(alive.address())
+
+    def overview(self) -> dict[str, Any]:
+        return asyncio.run(client.overview(self.at(), self.credentials))
+
+    def runs(self) -> dict[str, list[str]]:
+        """Which detectors run where, as one of the nodes sees it."""
+        return {name: node["runs"] for name, node in self.overview()["nodes"].items()}
+
+    def move(self, detector: str, node: str) -> dict[str, Any]:
+        """Move a detector, sooner or later: a node that has no time for seconds is taken for dead, and comes back."""
+
+        def moved() -> dict[str, Any] | None:
+            try:
+                return asyncio.run(client.move(self.at(), self.credentials, detector, node))
+            except SlacklineError as error:
+                assert not any(each.ended() for each in self.nodes.values()), f"too late: {error}"
+                time.sleep(1.0)
+                return {"detector": detector} if f"runs on {node!r} already" in str(error) else None
+
+        found: dict[str, Any] = wait_for(moved, f"the move of {detector} to {node}")
+        return found
+
+    def wait_for_outputs(self) -> None:
+        """Until every node has found something."""
+
+        def found() -> bool:
+            for node in self.nodes.values():
+                assert not node.ended(), node.said()
+            return all(node.outputs() for node in self.nodes.values())
+
+        wait_for(found, "an output of every node")
+
+    def outputs(self) -> list[dict[str, Any]]:
+        return [output for node in self.nodes.values() for output in node.outputs()]

@@ -1,0 +1,142 @@
+"""`slackline node`, `nodes` and `migrate` as users meet them, right and wrong."""
+
+import json
+import signal
+
+import pytest
+from tests.processes.processes import SMALL, Network, finished, wait_for
+
+from slackline.cluster.secret import Credentials
+
+pytestmark = pytest.mark.slow
+
+ROWS = 4_000
+
+
+def two(network, recording, *pace):
+    """Low where its events enter, High elsewhere."""
+    first = network.add("n1", str(recording), "--run", "Low", "--ingress", "a", "--until-end", *pace)
+    second = network.add("n2", "--run", "High", "--until-end")
+    return first, second
+
+
+def highs(network):
+    return sorted(
+        output["event"]["payload"]["low"] for output in network.outputs() if output["event"]["type"] == "high"
+    )
+
+
+def test_a_file_through_two_processes_and_both_end(network, recording):
+    first, second = two(network, recording)
+    assert [first.wait(), second.wait()] == [0, 0], first.said() + second.said()
+    assert highs(network) == list(range(2, ROWS + 1, 2))
+    assert {output["detector"] for output in second.outputs()} == {"High"}
+
+
+def test_a_node_alone_prints_what_it_finds_if_it_has_no_folder(recording):
+    code, out, err = finished("node", SMALL, str(recording), "--name", "n1", "--until-end")
+    assert code == 0, err
+    found = [json.loads(line) for line in out.splitlines()]
+    assert {line["kind"] for line in found} == {"output"} and len(found) == ROWS
+    assert "listens at 127.0.0.1:" in err and "has stopped" in err
+
+
+def test_a_node_that_may_hardly_work_finds_the_same_later(recording):
+    code, out, err = finished("node", SMALL, str(recording), "--name", "n1", "--until-end", "--pause", "0.3")
+    assert code == 0, err
+    assert len({json.loads(line)["id"] for line in out.splitlines()}) == ROWS
+    code, _, err = finished("node", SMALL, str(recording), "--name", "n1", "--pause", "1")
+    assert code == 2 and "share=1 is not valid" in err
+
+
+def test_nodes_shows_who_runs_what_and_migrate_moves_it(network, recording):
+    first, _ = two(network, recording, "--speed", "1", "--unit", "ms")
+    at = first.address()
+    wait_for(lambda: highs(network), "outputs")
+    code, out, _ = finished("nodes", "--at", at)
+    assert code == 0 and all(word in out for word in ("n1", "n2", "Low", "High", "a enter", "events/s"))
+    code, out, err = finished("migrate", "High", "n1", "--at", at)
+    assert code == 0 and "High runs on n1 now; it came from n2 in" in out, err
+    code, out, _ = finished("nodes", "--at", at, "--json")
+    assert code == 0 and json.loads(out)["nodes"]["n1"]["runs"] == ["High", "Low"]
+
+
+def test_an_unknown_detector_or_node_cannot_be_moved(network, recording):
+    first, _ = two(network, recording, "--speed", "1", "--unit", "ms")
+    at = first.address()
+    wait_for(lambda: highs(network), "outputs")
+    code, out, err = finished("migrate", "Hihg", "n1", "--at", at)
+    assert (code, out) == (1, "") and "there is no detector 'Hihg'; the application has" in err
+    code, out, err = finished("migrate", "High", "n7", "--at", at)
+    assert (code, out) == (1, "") and "there is no node 'n7'; there are" in err
+
+
+def test_where_no_node_is_nothing_can_be_asked():
+    code, out, err = finished("nodes", "--at", "127.0.0.1:9")
+    assert (code, out) == (1, "") and "cannot speak to a node at 127.0.0.1:9" in err
+    code, _, err = finished("migrate", "High", "n1", "--at", "nowhere")
+    assert code == 2 and "is no address" in err
+
+
+def test_a_second_node_of_a_name_is_turned_away(network, recording):
+    first, second = two(network, recording, "--speed", "1", "--unit", "ms")
+    wait_for(lambda: highs(network), "outputs")
+    code, _, err = finished("node", SMALL, "--name", "n2", "--join", first.address())
+    assert code == 1 and "another node called 'n2' already; give each its own --name" in err
+    assert not first.ended() and not second.ended()
+
+
+def test_a_node_with_another_version_of_the_application_is_turned_away(network, recording):
+    first, _ = two(network, recording, "--speed", "1", "--unit", "ms")
+    wait_for(lambda: highs(network), "outputs")
+    for options, reason in (
+        (["match_app:changed"], "runs 'match_app:changed'"),
+        ([SMALL, "--engine", "late_target=0.5"], "another version of the application"),
+    ):
+        code, _, err = finished("node", *options, "--name", "n3", "--join", first.address())
+        assert code == 1 and reason in err
+
+
+def test_a_node_that_is_killed_comes_back_and_nothing_is_lost_or_found_twice(network, recording):
+    first, second = two(network, recording, "--speed", "4", "--unit", "ms")
+    for node in (second, first):
+        wait_for(lambda: len(highs(network)) > 50, "outputs")
+        where = node.address()
+        node.kill()
+        node.start("--listen", where)
+    assert [first.wait(), second.wait()] == [0, 0], first.said() + second.said()
+    assert highs(network) == list(range(2, ROWS + 1, 2))
+
+
+def test_ctrl_c_stops_a_node_alone_and_it_goes_on_where_it_was(network, recording):
+    node = network.add("n1", str(recording), "--speed", "8", "--unit", "ms", "--until-end")
+    wait_for(lambda: highs(network), "outputs")
+    node.process.send_signal(signal.SIGINT)
+    assert node.wait(30) == 0 and "nobody is there to take" in node.said()
+    assert 0 < len(highs(network)) < ROWS / 2
+    node.start()
+    assert node.wait() == 0
+    assert highs(network) == list(range(2, ROWS + 1, 2))
+
+
+def test_with_a_secret_only_those_who_have_it_take_part(tmp_path, recording):
+    secret = tmp_path / "secret"
+    secret.write_text("0123456789abcdef\n")
+    given = ("--secret-file", str(secret))
+    with Network(tmp_path, SMALL, *given, credentials=Credentials.of(secret_file=secret)) as network:
+        first, second = two(network, recording, "--speed", "4", "--unit", "ms")
+        wait_for(lambda: highs(network), "outputs")
+        code, _, err = finished("nodes", "--at", first.address())
+        assert code == 1 and "it wants a secret" in err
+        code, out, _ = finished("nodes", "--at", first.address(), "--json", *given)
+        assert code == 0 and json.loads(out)["seen_from"] == "n1"
+        assert "is refused" in first.said()
+        assert network.move("High", "n1")["from"] == "n2"
+        assert [first.wait(), second.wait()] == [0, 0]
+        assert highs(network) == list(range(2, ROWS + 1, 2))
+
+
+def test_a_folder_of_another_node_is_not_taken(network, recording):
+    network.add("n1", str(recording), "--until-end").wait()
+    code, _, err = finished("node", SMALL, "--name", "n2", "--folder", str(network.nodes["n1"].folder))
+    assert code == 2 and "holds node 'n1', not 'n2'" in err

@@ -1,0 +1,136 @@
+"""A node that only notes what its host does to it, and hosts for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, TypeVar
+
+from slackline.cluster.connection import Connection, dial
+from slackline.cluster.links import Listener
+from slackline.cluster.secret import Credentials
+from slackline.cluster.tcp import TcpHost
+from slackline.nodes.actions import Actions, Notice
+from slackline.nodes.messages import VERSION, Envelope, Query, decode, encode
+from slackline.runtime.address import Address
+from slackline.runtime.keeping import Kept
+
+LIMIT = 20.0
+LOOPBACK = Address("127.0.0.1", 0)
+NOBODY = Credentials()
+
+T = TypeVar("T")
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run to the end, or fail."""
+    return asyncio.run(asyncio.wait_for(work, LIMIT))
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for something to become true; ``run`` sets the limit."""
+    while not condition():
+        await asyncio.sleep(0.002)
+
+
+def said_by(name: str) -> bytes:
+    """An envelope of that sender."""
+    return encode(Envelope(VERSION, name, 1, 0, 0, 0, Query()))
+
+
+class NotingNode:
+    """Says its name on each link, and otherwise what ``next`` holds; what it hears must be envelopes."""
+
+    def __init__(self, name: str = "n1") -> None:
+        self.name = name
+        self.busy = self.saving_took = 0.0
+        self.failed: str | None = None
+        self.is_ready = True
+        self.is_full = False
+        self.is_gone = False
+        self.is_through = False
+        self.is_idle = False
+        self.links: list[str] = []
+        #: Everything that was done to it, in order.
+        self.calls: list[tuple[Any, ...]] = []
+        self.next = Actions()
+        self.known: dict[str, str] = {}
+
+    def link_up(self, link: str, now: float) -> None:
+        self.calls.append(("up", link))
+        self.links.append(link)
+        self.next.messages.append((link, said_by(self.name)))
+
+    def link_down(self, link: str, now: float) -> None:
+        self.calls.append(("down", link))
+        self.links.remove(link)
+
+    def receive(self, link: str, data: bytes, now: float) -> None:
+        self.calls.append(("heard", link, decode(data).sender))
+
+    def push(self, table: Any, now: float, wall: Any = None) -> None:
+        self.calls.append(("push", len(table)))
+
+    def end(self, now: float) -> None:
+        self.calls.append(("end",))
+
+    def leave(self, now: float) -> None:
+        self.calls.append(("leave",))
+        self.is_gone = self.is_through
+
+    def run(self, now: float) -> Actions:
+        self.calls.append(("run",))
+        made, self.next = self.next, Actions()
+        return made
+
+    def save(self) -> bytes:
+        return repr(self.calls).encode()
+
+    def addresses(self) -> dict[str, str]:
+        return self.known
+
+    def peers(self) -> list[str]:
+        """Who has spoken, over links that are up."""
+        return sorted({call[2] for call in self.calls if call[0] == "heard" and call[1] in self.links})
+
+    def say(self, level: str, text: str) -> None:
+        self.next.notices.append(Notice(level, text))
+
+
+class NotingDisk:
+    """Notes what it is to keep among the node's calls."""
+
+    def __init__(self, node: NotingNode) -> None:
+        self._calls = node.calls
+
+    def write(self, outputs: list[Any], late: list[Any], quarantined: list[Any]) -> None:
+        self._calls.append(("write", outputs, late, quarantined))
+
+    def keep(self, kept: Kept) -> None:
+        self._calls.append(("keep", kept.position))
+
+
+@contextlib.asynccontextmanager
+async def hosted(
+    node: NotingNode, credentials: Credentials = NOBODY, address: Address = LOOPBACK, **options: Any
+) -> AsyncIterator[tuple[Address, TcpHost]]:
+    """The node at work, and where."""
+    listener = await Listener.at(address, credentials)
+    keeping = options.pop("keeping", None) or NotingDisk(node)
+    host = TcpHost(node, listener, keeping, **options)  # type: ignore[arg-type]
+    task = asyncio.create_task(host.run())
+    try:
+        yield listener.address, host
+    finally:
+        if not task.done():
+            host.stop()
+            host.stop()
+        await task
+
+
+async def met(address: Address, name: str, credentials: Credentials = NOBODY) -> Connection:
+    """A connection to a node, over which somebody of that name has spoken."""
+    connection = await dial(address, credentials)
+    connection.write([said_by(name)])
+    return connection

@@ -1,0 +1,339 @@
+import asyncio
+import logging
+import struct
+
+import pyarrow as pa
+import pytest
+from tests.unit.cluster.fake import LOOPBACK, NOBODY, NotingNode, hosted, met, run, said_by, until
+
+from slackline.cluster import links as links_module
+from slackline.cluster.links import Listener
+from slackline.cluster.playback import Playback
+from slackline.cluster.secret import Credentials
+from slackline.cluster.tcp import TcpHost
+from slackline.core.errors import ConfigError, SlacklineError
+from slackline.runtime.address import Address
+
+SECRET = Credentials(secret=b"a secret of some length")
+
+
+@pytest.mark.parametrize("shown", ["nothing", "secret", "tls"])
+def test_two_nodes_find_each_other_and_are_told_when_one_is_gone(shown, certificates):
+    credentials = {"nothing": NOBODY, "secret": SECRET, "tls": Credentials.of(**certificates["ours"])}[shown]
+
+    async def meeting():
+        one, two = NotingNode("n1"), NotingNode("n2")
+        async with hosted(one, credentials) as (address, _):
+            async with hosted(two, credentials, join=[address]):
+                await until(lambda: one.peers() == ["n2"] and two.peers() == ["n1"])
+            await until(lambda: not one.links)
+
+    run(meeting())
+
+
+def test_nodes_learn_of_each_other_and_have_one_connection_each():
+    async def meeting():
+        nodes = [NotingNode(name) for name in ("n1", "n2", "n3")]
+        one, two, three = nodes
+        async with (
+            hosted(one) as (first, _),
+            hosted(two, join=[first]) as (second, _),
+            hosted(three, join=[first]) as (third, _),
+        ):
+            everybody = {"n1": str(first), "n2": str(second), "n3": str(third)}
+            for node in nodes:
+                node.known = everybody
+            await until(lambda: all(len(node.peers()) == 2 for node in nodes))
+            await asyncio.sleep(3 * links_module.LOOK)
+            return [(len(node.links), sum(call[0] == "up" for call in node.calls)) for node in nodes]
+
+    assert run(meeting()) == [(2, 2)] * 3
+
+
+def test_two_who_dial_each_other_at_once_stop_dialling_when_they_are_connected():
+    async def meeting():
+        one, two = NotingNode("n1"), NotingNode("n2")
+        first, second = [await Listener.at(LOOPBACK, NOBODY) for _ in range(2)]
+        addresses = first.address, second.address
+        first.close()
+        second.close()
+        async with (
+            hosted(one, address=addresses[0], join=[addresses[1]]),
+            hosted(two, address=addresses[1], join=[addresses[0]]),
+        ):
+            await until(lambda: one.peers() == ["n2"] and two.peers() == ["n1"])
+            await asyncio.sleep(4 * links_module.LOOK)
+            return len(one.links), len(two.links), sum(call[0] == "up" for call in one.calls)
+
+    left, right, ups = run(meeting())
+    assert left == right == ups <= 2
+
+
+def test_a_connection_that_breaks_is_made_again(monkeypatch):
+    monkeypatch.setattr(links_module, "FIRST", 0.02)
+
+    async def meeting():
+        one, two = NotingNode("n1"), NotingNode("n2")
+        async with hosted(two) as (address, _), hosted(one, join=[address]) as (_, host):
+            for _ in range(3):
+                await until(lambda: len(one.links) == 1 and two.peers() == ["n1"])
+                link = one.links[0]
+                host._links.cut(link)
+                await until(lambda link=link: link not in one.links)
+
+    run(meeting())
+
+
+@pytest.mark.parametrize(
+    ("garbage", "why"),
+    [
+        (struct.pack(">I", 3) + b"\x01\x02\x03", "not an envelope"),
+        (struct.pack(">I", 2**31) + b"x", "a frame of 2147483648 bytes"),
+        (struct.pack(">I", 0), "not an envelope"),
+    ],
+    ids=["no envelope", "oversized", "empty"],
+)
+def test_who_sends_garbage_is_cut_off_and_logged_and_the_node_lives_on(garbage, why, caplog):
+    async def meeting():
+        node = NotingNode()
+        async with hosted(node) as (address, _):
+            good = await met(address, "good")
+            bad = await met(address, "bad")
+            await until(lambda: node.peers() == ["bad", "good"])
+            bad._writer.write(garbage)
+            await until(lambda: node.peers() == ["good"])
+            while await bad.read():
+                pass
+            good.write([said_by("good")])
+            await until(lambda: sum(call[0] == "heard" for call in node.calls) == 3)
+            good.drop()
+
+    with caplog.at_level(logging.WARNING, "slackline.cluster"):
+        run(meeting())
+    (record,) = caplog.records
+    assert "'bad'" in record.message and "is cut off" in record.message and why in record.message
+
+
+def test_a_caller_that_is_no_node_is_refused_and_logged(caplog):
+    async def meeting():
+        node = NotingNode()
+        async with hosted(node) as (address, _):
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            await reader.read()
+            writer.close()
+            (await met(address, "good")).drop()
+            await until(lambda: ("heard", "good") in [(call[0], call[-1]) for call in node.calls])
+
+    with caplog.at_level(logging.WARNING, "slackline.cluster"):
+        run(meeting())
+    (record,) = caplog.records
+    assert "is refused" in record.message and "does not speak as a node does" in record.message
+
+
+def test_who_does_not_read_is_cut_off_when_too_much_waits_for_it(monkeypatch, caplog):
+    monkeypatch.setattr(links_module, "MOST_WAITING", 1_000_000)
+
+    async def meeting():
+        node = NotingNode()
+        async with hosted(node) as (address, host):
+            slow = await met(address, "slow")
+            await until(lambda: node.peers() == ["slow"])
+            (link,) = node.links
+            slow._reader._transport.pause_reading()
+            most = sent = 0
+            while host._links.has(link):
+                node.next.messages.append((link, bytes(100_000)))
+                host._wake.set()
+                sent += 1
+                await asyncio.sleep(0)
+                if host._links.has(link):
+                    most = max(most, host._links._links[link].connection.waiting)
+            await until(lambda: not node.links)
+            slow.drop()
+            return most, sent
+
+    with caplog.at_level(logging.WARNING, "slackline.cluster"):
+        most, sent = run(meeting())
+    assert most < 1_200_000 and sent > 10
+    assert "'slow'" in caplog.text and "it does not read" in caplog.text
+
+
+def test_what_is_to_be_kept_is_kept_before_anything_is_sent():
+    async def meeting():
+        node = NotingNode()
+        async with hosted(node) as (address, host):
+            peer = await met(address, "peer")
+            await until(lambda: node.peers() == ["peer"])
+            send = host._links.send
+            host._links.send = lambda messages: (node.calls.append(("send", len(messages))), send(messages))
+            node.calls.clear()
+            node.next.checkpoint = b"state"
+            node.next.outputs.append("found")
+            node.next.messages.append((node.links[0], said_by("n1")))
+            host._wake.set()
+            await until(lambda: ("send", 1) in node.calls)
+            calls = node.calls[: node.calls.index(("send", 1)) + 1]
+            peer.drop()
+            return calls
+
+    assert run(meeting())[-4:] == [("run",), ("write", ["found"], [], []), ("keep", 0), ("send", 1)]
+
+
+def test_a_node_is_kept_before_it_speaks_and_after_its_last_word():
+    async def meeting():
+        node = NotingNode()
+        async with hosted(node):
+            await until(lambda: ("run",) in node.calls)
+        return node.calls
+
+    calls = run(meeting())
+    assert calls[0] == ("keep", 0) and calls[-1] == ("keep", 0)
+
+
+def test_what_has_come_is_taken_in_one_turn():
+    async def meeting():
+        node = NotingNode()
+        async with hosted(node) as (address, _):
+            peer = await met(address, "peer")
+            await until(lambda: node.peers() == ["peer"])
+            node.calls.clear()
+            peer.write([said_by("peer")] * 50)
+            await until(lambda: sum(call[0] == "heard" for call in node.calls) == 50)
+            peer.drop()
+            return sum(call[0] == "run" for call in node.calls)
+
+    assert run(meeting()) < 10
+
+
+def test_a_node_that_was_turned_away_stops_with_the_reason():
+    async def meeting():
+        node = NotingNode()
+        listener = await Listener.at(LOOPBACK, NOBODY)
+        node.failed = "another node is called n1"
+        await TcpHost(node, listener, NotingDisk()).run()
+
+    class NotingDisk:
+        def keep(self, kept):
+            pass
+
+    with pytest.raises(SlacklineError, match="another node is called n1"):
+        run(meeting())
+
+
+def test_a_node_leaves_before_it_stops():
+    async def meeting():
+        node = NotingNode()
+        async with hosted(node) as (address, host):
+            await until(lambda: ("run",) in node.calls)
+            host.stop()
+            await asyncio.sleep(0.05)
+            assert ("leave",) in node.calls and node.calls[-1] != ("keep", 0)
+            node.is_gone = True
+            host._wake.set()
+            await until(lambda: node.calls[-1] == ("keep", 0))
+            with pytest.raises(OSError):
+                await asyncio.open_connection(*address)
+
+    run(meeting())
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+def test_a_last_word_is_heard(tls, certificates):
+    credentials = Credentials.of(**certificates["ours"]) if tls else NOBODY
+
+    async def meeting():
+        node = NotingNode()
+        async with hosted(node, credentials) as (address, host):
+            peer = await met(address, "peer", credentials)
+            await until(lambda: node.peers() == ["peer"])
+            words = [said_by("n1")] * 2000
+            node.next.messages += [(node.links[0], word) for word in words]
+            host.stop()
+            node.is_gone = True
+            heard = 0
+            while frames := await peer.read():
+                heard += len(frames)
+            peer.drop()
+            return heard
+
+    assert run(meeting()) == 2001
+
+
+def test_an_address_to_join_beyond_this_machine_needs_a_secret():
+    async def meeting():
+        async with hosted(NotingNode(), join=[Address("192.0.2.1", 7000)]):
+            await asyncio.sleep(0.05)
+
+    with pytest.raises(ConfigError, match="--secret-file"):
+        run(meeting())
+
+
+def test_an_address_that_is_told_by_others_is_not_dialled_without_a_secret(caplog):
+    async def meeting():
+        node = NotingNode("n9")
+        node.known = {"n1": "192.0.2.1:7000", "n2": "nonsense"}
+        async with hosted(node):
+            await until(lambda: len(caplog.records) == 2)
+            await asyncio.sleep(2 * links_module.LOOK)
+
+    with caplog.at_level(logging.WARNING, "slackline.cluster"):
+        run(meeting())
+    assert ["'n1' is out of reach" in caplog.text, "'n2' is out of reach" in caplog.text] == [True, True]
+
+
+# Local arrivals.
+
+
+def tables(*sizes):
+    def made():
+        at = 0
+        for size in sizes:
+            yield pa.table({"ts": range(at, at + size)})
+            at += size
+
+    return made
+
+
+def pushes(node):
+    return [call[1] for call in node.calls if call[0] == "push"]
+
+
+def test_local_arrivals_wait_until_the_network_is_there_and_takes_more():
+    async def meeting():
+        node = NotingNode()
+        node.is_ready = False
+        async with hosted(node, playback=Playback(tables(12_000), ["a"])) as (_, host):
+            await until(lambda: node.calls.count(("run",)) >= 1)
+            assert pushes(node) == []
+            node.is_ready = node.is_full = True
+            host._wake.set()
+            await asyncio.sleep(0.05)
+            assert pushes(node) == []
+            node.is_full = False
+            host._wake.set()
+            await until(lambda: ("end",) in node.calls)
+        return node.calls
+
+    calls = run(meeting())
+    assert [call for call in calls if call[0] in ("push", "end")] == [
+        ("push", 5000),
+        ("push", 5000),
+        ("push", 2000),
+        ("end",),
+    ]
+    assert calls[-1] == ("keep", 12_000)
+
+
+def test_a_node_may_stop_by_itself_when_all_has_ended():
+    async def meeting():
+        node = NotingNode()
+        async with hosted(node, playback=Playback(tables(10), ["a"]), until_end=True) as (_, host):
+            await until(lambda: ("end",) in node.calls)
+            await asyncio.sleep(0.05)
+            assert node.calls[-1] != ("keep", 10)
+            node.is_through = True
+            host._wake.set()
+            await until(lambda: node.calls[-1] == ("keep", 10))
+
+    run(meeting())

@@ -1,0 +1,43 @@
+"""Addresses of topics, and files with a client's properties."""
+
+from pathlib import Path
+
+import pytest
+
+from slackline.connectors.kafka.address import KafkaAddress, client_properties
+from slackline.core.errors import ConfigError
+
+
+def test_an_address_names_brokers_a_topic_and_options() -> None:
+    address = KafkaAddress.of("kafka://127.0.0.1:9092,[::1]:9093/a.b-c_d?format=arrow&key=van")
+    assert address == KafkaAddress("127.0.0.1:9092,[::1]:9093", "a.b-c_d", {"format": "arrow", "key": "van"})
+    assert str(address) == "kafka://127.0.0.1:9092,[::1]:9093/a.b-c_d"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("http://127.0.0.1:9092/a", "is no address of a topic"),
+        ("kafka://127.0.0.1:9092", "names no topic"),
+        ("kafka:///a", "names no broker"),
+        ("kafka://127.0.0.1/a", "is no address"),
+        ("kafka://127.0.0.1:9092/a b", "is no name of a topic"),
+        ("kafka://127.0.0.1:9092/", "is no name of a topic"),
+        ("kafka://127.0.0.1:9092/a?key", "name=value"),
+        ("kafka://127.0.0.1:9092/a?key=x&key=y", "twice"),
+    ],
+)
+def test_what_is_no_address_is_refused_with_the_reason(text: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        KafkaAddress.of(text)
+
+
+def test_properties_of_the_client_are_read_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("# who we are\nsecurity.protocol=SASL_SSL\n\nsasl.password = a=b \n")
+    assert client_properties(file) == {"security.protocol": "SASL_SSL", "sasl.password": "a=b"}
+    file.write_text("security.protocol\n")
+    with pytest.raises(ConfigError, match="line 1"):
+        client_properties(file)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        client_properties(tmp_path / "none")
