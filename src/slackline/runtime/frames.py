@@ -1,16 +1,17 @@
-"""Frames: what travels over a connection, each with its length (four bytes, big-endian) before it."""
+"""Frames: byte strings, each with its length (four bytes, big-endian) in front; over connections and in checkpoints."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 
-from slackline.nodes.messages import ProtocolError
+from slackline.core.errors import SlacklineError
 
 _LENGTH = struct.Struct(">I")
 
 
-class FrameError(ProtocolError):
-    """A frame that nobody of this protocol sends: too long, cut short, or sealed by somebody else."""
+class FrameError(SlacklineError):
+    """Bytes that are no sequence of frames: too long, or cut short."""
 
 
 def framed(data: bytes) -> bytes:
@@ -22,39 +23,45 @@ def framed(data: bytes) -> bytes:
     return _LENGTH.pack(len(data)) + data
 
 
-def split(data: bytes) -> tuple[bytes, bytes]:
-    """A frame at the beginning of the data, and the rest.
+def frames(data: bytes) -> Iterator[bytes]:
+    """The content of all frames in complete data.
 
-    >>> split(framed(b"abc") + b"de")
-    (b'abc', b'de')
+    >>> list(frames(framed(b"abc") + framed(b"")))
+    [b'abc', b'']
     """
-    if len(data) < _LENGTH.size or len(data) < (stop := _LENGTH.size + _LENGTH.unpack_from(data)[0]):
-        raise FrameError(f"{len(data)} bytes are no frame.")
-    return data[_LENGTH.size : stop], data[stop:]
+    at = 0
+    while at < len(data):
+        if len(data) - at < _LENGTH.size:
+            raise FrameError(f"the data ends inside the length of a frame, at byte {at}.")
+        start = at + _LENGTH.size
+        at = start + _LENGTH.unpack_from(data, at)[0]
+        if at > len(data):
+            raise FrameError(f"the data ends inside a frame: {at} bytes were expected, and there are {len(data)}.")
+        yield data[start:at]
 
 
 class Frames:
-    """Cuts what comes in into frames of at most ``most`` bytes. **Where it was cut on the way means nothing.**
+    """Cuts a stream of bytes into frames of at most ``limit`` bytes, wherever the stream was cut on the way.
 
-    >>> frames = Frames(10)
-    >>> frames.feed(b"\\x00\\x00\\x00\\x03ab"), frames.feed(b"c\\x00")
+    >>> reader = Frames(10)
+    >>> reader.feed(b"\\x00\\x00\\x00\\x03ab"), reader.feed(b"c\\x00")
     ([], [b'abc'])
     """
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The frames that are complete now. A FrameError as soon as a length is too great, before the frame comes."""
+        """The frames that are complete now. Raises FrameError as soon as a length exceeds the limit."""
         buffer = self._buffer
         buffer += data
         found: list[bytes] = []
         at = 0
         while len(buffer) - at >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(buffer, at)
-            if length > self.most:
-                raise FrameError(f"a frame of {length} bytes; at most {self.most} are taken.")
+            if length > self.limit:
+                raise FrameError(f"a frame of {length} bytes; the limit is {self.limit}.")
             stop = at + _LENGTH.size + length
             if len(buffer) < stop:
                 break
@@ -64,6 +71,6 @@ class Frames:
         return found
 
     def end(self) -> None:
-        """Nothing more comes; a FrameError if that is in the middle of a frame."""
+        """The stream has ended. Raises FrameError if that is inside a frame."""
         if self._buffer:
             raise FrameError(f"the connection ended inside a frame, {len(self._buffer)} bytes after its beginning.")
