@@ -1,110 +1,271 @@
-"""How a host fares, for Prometheus: figures by HTTP, on this machine alone unless told otherwise.
+"""Metrics of a running application: one model for the terminal, logs, Prometheus and Spark's observed metrics.
 
-All names begin with ``slackline_``. Lengths of stream time are in seconds. ``docs/grafana/slackline.json`` is a
-dashboard of them.
+Lengths of stream time are in the unit of the event times; ``ts_per_second`` turns them into seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
-from slackline.core.errors import ConfigError
-from slackline.core.extras import explain
-from slackline.runtime.numbers import Numbers
-from slackline.runtime.vitals import Vitals
+import numpy as np
 
-LOOPBACK = "127.0.0.1"
+from slackline.core.outcome import Output
+from slackline.core.time import Now
 
-
-def families(vitals: Vitals) -> Iterator[Any]:
-    """The figures as Prometheus has them. A figure that there is none of is left out."""
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-    numbers = vitals.numbers
-    counts = {
-        "slackline_events": ("Events that came.", numbers.arrivals),
-        "slackline_found": ("Events that detectors found.", numbers.outputs),
-        "slackline_late": ("Events that came too late, once for each detector.", numbers.late),
-    }
-    for name, (says, count) in counts.items():
-        yield CounterMetricFamily(name, says, value=count)
-    reasons = CounterMetricFamily("slackline_quarantined", "Events that were set aside, by reason.", labels=["reason"])
-    for reason, count in sorted(vitals.quarantined.items()):
-        reasons.add_metric([reason], count)
-    yield reasons
-    gauges: dict[str, tuple[str, float | None]] = {
-        "slackline_events_per_second": ("Events that came, per second.", vitals.rate),
-        "slackline_found_per_second": ("Events that detectors found, per second.", vitals.found_rate),
-        "slackline_late_share": ("Share of late events, of the detector with the largest.", numbers.late_share),
-        "slackline_late_target": ("Share of late events that is kept to.", numbers.late_target),
-        "slackline_slack_seconds": ("K: how long events wait at most, the largest.", vitals.seconds(numbers.K)),
-        "slackline_alpha": ("How much of the wait is waited before speculating, the largest.", numbers.alpha),
-        "slackline_buffered": ("Events that wait.", numbers.buffered),
-        "slackline_keys": ("Keys that have an engine.", numbers.keys),
-        "slackline_lag": ("Records that lie there and were not taken yet.", vitals.lag),
-        "slackline_checkpoint_bytes": ("Size of the last checkpoint.", vitals.checkpoint_bytes),
-        "slackline_checkpoint_age_seconds": ("Time since the last checkpoint.", vitals.checkpoint_age),
-    }
-    for name, (says, value) in gauges.items():
-        if value is not None:
-            yield GaugeMetricFamily(name, says, value=value)
-    waits = GaugeMetricFamily(
-        "slackline_wait_seconds", "From an event's time stamp to its being found, of recent ones.", labels=["quantile"]
-    )
-    for quantile, wait in (("0.5", numbers.wait_p50), ("0.99", numbers.wait_p99)):
-        if wait is not None:
-            waits.add_metric([quantile], wait / vitals.per_second)
-    yield waits
-    yield from _by_detector(vitals)
+#: Latencies are those of so many events that were emitted last.
+RECENT = 4096
+#: Rates are averages over at least so many seconds.
+INTERVAL = 1.0
 
 
-def _by_detector(vitals: Vitals) -> Iterator[Any]:
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+class DetectorMetrics(NamedTuple):
+    """Metrics of one detector in one engine, or in all of them: sums of counts, and the largest slack and α."""
 
-    delivered = CounterMetricFamily("slackline_detector_events", "Events a detector was given.", labels=["detector"])
-    late = CounterMetricFamily("slackline_detector_late", "Events late for a detector.", labels=["detector"])
-    slack = GaugeMetricFamily("slackline_detector_slack_seconds", "K of a detector.", labels=["detector"])
-    buffered = GaugeMetricFamily("slackline_detector_buffered", "Events that wait for it.", labels=["detector"])
-    for name, figures in vitals.numbers.detectors.items():
-        delivered.add_metric([name], figures.delivered)
-        late.add_metric([name], figures.late)
-        slack.add_metric([name], figures.K / vitals.per_second)
-        buffered.add_metric([name], figures.buffered)
-    yield from (delivered, late, slack, buffered)
+    delivered: int = 0
+    late: int = 0
+    buffered: int = 0
+    K: int = 0
+    alpha: float | None = None
+
+    @classmethod
+    def of(cls, stats: Mapping[str, Any]) -> DetectorMetrics:
+        """From the statistics that an engine has of a detector."""
+        return cls(stats["delivered"], stats["late"], stats["buffered"], stats["K"], stats.get("alpha"))
+
+    @property
+    def late_share(self) -> float:
+        """The share of events that were late."""
+        return self.late / (self.delivered + self.late) if self.late else 0.0
+
+    def __or__(self, other: DetectorMetrics) -> DetectorMetrics:
+        """Both together."""
+        return DetectorMetrics(
+            self.delivered + other.delivered, self.late + other.late, self.buffered + other.buffered,
+            max(self.K, other.K), largest((self.alpha, other.alpha)),
+        )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
 class Metrics:
-    """Serves the vitals that it was given last. Call it with them; :meth:`close` it at the end.
+    """Metrics at one moment.
 
-    ``port`` 0 is any that is free; :attr:`port` tells which.
+    ``keys``           keys with an engine.
+    ``events``         events received; ``outputs`` events emitted; ``late`` late events; ``duplicates`` events dropped
+                       as duplicates; ``quarantined`` events and records in quarantine, by reason.
+    ``late_share``     of the detector with the largest; ``late_target`` is the share that the engines keep.
+    ``latency_p50``, ``latency_p99``  stream time from the event time of an output to its emission, of recent outputs.
+    ``K``, ``alpha``   the largest of all engines and detectors; α is None without speculation.
+    ``buffered``       events in reorder buffers, of the detector with the most, all keys together.
+    ``detectors``      metrics of each detector.
+    ``event_rate``, ``output_rate``  per second.
+    ``lag``            records that are available and were not processed; None where unknown.
+    ``checkpoint_bytes``, ``checkpoint_age``  of the last checkpoint, the age in seconds; None where there is none.
+    ``ts_per_second``  units of event time in a second.
     """
 
-    def __init__(self, port: int, address: str = LOOPBACK) -> None:
-        try:
-            from prometheus_client import CollectorRegistry, start_http_server
-        except ImportError as error:
-            raise explain(error, "--metrics") from error
-        self._vitals = Vitals(Numbers())
-        registry: Any = CollectorRegistry()
-        registry.register(self)
-        try:
-            self._server, self._thread = start_http_server(port, address, registry)
-        except (OSError, OverflowError) as error:
-            raise ConfigError(
-                f"cannot serve metrics at {address}:{port}: {error}. Give another --metrics PORT, or 0 for any."
-            ) from error
-        self.port: int = self._server.server_port
+    keys: int = 0
+    events: int = 0
+    outputs: int = 0
+    late: int = 0
+    duplicates: int = 0
+    quarantined: Mapping[str, int] = field(default_factory=dict)
+    late_share: float = 0.0
+    late_target: float | None = None
+    latency_p50: float | None = None
+    latency_p99: float | None = None
+    K: int = 0
+    alpha: float | None = None
+    buffered: int = 0
+    detectors: Mapping[str, DetectorMetrics] = field(default_factory=dict)
+    event_rate: float = 0.0
+    output_rate: float = 0.0
+    lag: int | None = None
+    checkpoint_bytes: int | None = None
+    checkpoint_age: float | None = None
+    ts_per_second: int = 1_000_000
 
-    def __call__(self, vitals: Vitals) -> None:
-        self._vitals = vitals
+    def seconds(self, length: float | None) -> float | None:
+        """A length of stream time in seconds."""
+        return None if length is None else length / self.ts_per_second
 
-    def collect(self) -> Iterable[Any]:
-        """Called by Prometheus's own server, in its own thread: what it reads is never changed, only replaced."""
-        return families(self._vitals)
+    @property
+    def unprocessed(self) -> int:
+        """Records that reached no detector: duplicates and what is in quarantine."""
+        return self.duplicates + sum(self.quarantined.values())
 
-    def close(self) -> None:
-        """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    def plain(self) -> dict[str, Any]:
+        """The metrics as JSON takes them, lengths of time in seconds."""
+        return {
+            "events": self.events,
+            "event_rate": round(self.event_rate, 1),
+            "outputs": self.outputs,
+            "output_rate": round(self.output_rate, 1),
+            "late": self.late,
+            "late_share": self.late_share,
+            "late_target": self.late_target,
+            "duplicates": self.duplicates,
+            "quarantined": dict(self.quarantined),
+            "latency_p50": self.seconds(self.latency_p50),
+            "latency_p99": self.seconds(self.latency_p99),
+            "K": self.seconds(self.K),
+            "alpha": self.alpha,
+            "buffered": self.buffered,
+            "keys": self.keys,
+            "lag": self.lag,
+            "checkpoint_bytes": self.checkpoint_bytes,
+            "checkpoint_age": self.checkpoint_age,
+        }
+
+    @classmethod
+    def merged(cls, each: Iterable[Metrics]) -> Metrics:
+        """The metrics of several partitions as one: sums, and the largest of what cannot be added."""
+        parts = list(each)
+        if not parts:
+            return cls()
+        reasons: Counter[str] = Counter()
+        detectors: dict[str, DetectorMetrics] = {}
+        for part in parts:
+            reasons.update(part.quarantined)
+            for name, one in part.detectors.items():
+                detectors[name] = detectors.get(name, DetectorMetrics()) | one
+        worst = ("latency_p50", "latency_p99", "alpha")
+        added = ("keys", "events", "outputs", "late", "duplicates", "buffered")
+        return replace(
+            parts[0],
+            **{name: sum(getattr(part, name) for part in parts) for name in added},
+            **{name: largest(getattr(part, name) for part in parts) for name in worst},
+            K=max(part.K for part in parts),
+            late_share=max((one.late_share for one in detectors.values()), default=0.0),
+            quarantined=dict(reasons),
+            detectors=detectors,
+        )
+
+
+#: Receives the metrics of a moment.
+MetricsListener = Callable[[Metrics], object]
+
+
+class MetricsCollector:
+    """Counts what passes through engines, and adds up what is known of their detectors."""
+
+    def __init__(self, detectors: Sequence[str] = (), late_target: float | None = None) -> None:
+        self.events = self.outputs = self.late = self.duplicates = 0
+        self.quarantined: Counter[str] = Counter()
+        self.detectors = tuple(detectors)
+        self.latencies: deque[int] = deque(maxlen=RECENT)
+        self._late_target = late_target
+        self._by_key: dict[Any, tuple[DetectorMetrics, ...]] = {}
+        self._sums = [(0, 0, 0) for _ in detectors]  # delivered, late and buffered, of all keys
+
+    def count_events(self, events: int) -> None:
+        """Events were received."""
+        self.events += events
+
+    def count_outputs(self, outputs: Sequence[Output]) -> None:
+        """Events were emitted."""
+        self.outputs += len(outputs)
+        new = (output for output in outputs[-RECENT:] if output.op == "insert")
+        self.latencies.extend(max(0, output.detected_at - output.event.ts) for output in new)
+
+    def count_aside(self, late: int, duplicates: int, reasons: Iterable[str]) -> None:
+        """Events were late, duplicates, or went into quarantine for these reasons."""
+        self.late += late
+        self.duplicates += duplicates
+        self.quarantined.update(reasons)
+
+    def update(self, key: Any, detectors: Iterable[DetectorMetrics]) -> None:
+        """Replace the metrics of a key's detectors, in the order of the hierarchy."""
+        new = tuple(detectors)
+        old = self._by_key.get(key, (DetectorMetrics(),) * len(new))
+        for at, (before, after) in enumerate(zip(old, new, strict=True)):
+            delivered, late, buffered = self._sums[at]
+            delivered += after.delivered - before.delivered
+            late += after.late - before.late
+            self._sums[at] = delivered, late, buffered + after.buffered - before.buffered
+        self._by_key[key] = new
+
+    def drop(self, key: Any) -> None:
+        """The engine of a key is gone: its counts stay, its buffered events and its slack do not."""
+        if key in self._by_key:
+            self.update(key, (one._replace(buffered=0, K=0, alpha=None) for one in self._by_key[key]))
+
+    def of(self, key: Any) -> tuple[DetectorMetrics, ...]:
+        """The metrics of a key's detectors, as far as they are known."""
+        return self._by_key.get(key, ())
+
+    def by_detector(self) -> dict[str, DetectorMetrics]:
+        """The metrics of each detector, over all keys."""
+        found = {}
+        for at, name in enumerate(self.detectors):
+            each = [detectors[at] for detectors in self._by_key.values()]
+            alpha = largest(one.alpha for one in each)
+            found[name] = DetectorMetrics(*self._sums[at], max((one.K for one in each), default=0), alpha)
+        return found
+
+    def metrics(self, keys: int) -> Metrics:
+        """All of it, at this moment."""
+        detectors = self.by_detector()
+        p50, p99 = (float(p) for p in np.percentile(self.latencies, (50, 99))) if self.latencies else (None, None)
+        return Metrics(
+            keys=keys,
+            events=self.events,
+            outputs=self.outputs,
+            late=self.late,
+            duplicates=self.duplicates,
+            quarantined=dict(self.quarantined),
+            late_share=max((one.late_share for one in detectors.values()), default=0.0),
+            late_target=self._late_target,
+            latency_p50=p50,
+            latency_p99=p99,
+            K=max((one.K for one in detectors.values()), default=0),
+            alpha=largest(one.alpha for one in detectors.values()),
+            buffered=max((one.buffered for one in detectors.values()), default=0),
+            detectors=detectors,
+        )
+
+    def save(self) -> dict[str, Any]:
+        """The counts, for a checkpoint; metrics of detectors are saved with their keys."""
+        counts = {name: getattr(self, name) for name in ("events", "outputs", "late", "duplicates")}
+        return {**counts, "quarantined": dict(self.quarantined)}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Continue from the counts of a checkpoint."""
+        for name in ("events", "outputs", "late", "duplicates"):
+            setattr(self, name, getattr(self, name) + state[name])
+        self.quarantined.update(state["quarantined"])
+
+
+class Rates:
+    """How much counts grow per second, over the last interval.
+
+    >>> times = iter([0.0, 2.0, 2.5])
+    >>> rates = Rates(lambda: next(times))
+    >>> rates.of(100, 10), rates.of(400, 11)
+    ((50.0, 5.0), (50.0, 5.0))
+    """
+
+    def __init__(self, now: Now, *counts: int) -> None:
+        self._now = now
+        self._since = now()
+        self._counts = counts
+        self._rates: tuple[float, ...] = ()
+
+    def of(self, *counts: int) -> tuple[float, ...]:
+        """The rates, given the counts of this moment."""
+        now = self._now()
+        before = self._counts or (0,) * len(counts)
+        passed = now - self._since
+        if passed >= INTERVAL or not self._rates:
+            grown = (max(0, new - old) for new, old in zip(counts, before, strict=True))
+            self._rates = tuple(growth / max(passed, 1e-9) for growth in grown)
+            if passed >= INTERVAL:
+                self._counts, self._since = counts, now
+        return self._rates
+
+
+def largest(values: Iterable[float | None]) -> Any:
+    """The largest of the values that are known; None if none is."""
+    return max((value for value in values if value is not None), default=None)

@@ -40,5 +40,5 @@ class Sink(ABC):
         """What the sink is, in a few words, for the plan of a run."""
         return type(self).__name__
 
-    async def close(self) -> None:
+    async def close(self) -> None:  # noqa: B027 - most have nothing to release
         """Nothing more will be written. Called once, also after a failure."""

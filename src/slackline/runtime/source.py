@@ -79,5 +79,5 @@ class Source(ABC):
         """What the source is, in a few words, for the plan of a run."""
         return type(self).__name__
 
-    async def close(self) -> None:
+    async def close(self) -> None:  # noqa: B027 - most have nothing to release
         """Release what the source holds. Called once, also after a failure."""

@@ -1,22 +1,23 @@
-"""Many small keys ordered as one stream, and told apart inside.
+"""Shards: many keys of few events, ordered as one stream and processed key by key.
 
-A key with a few hundred events is at its end before anything is known of its delays. So with ``shards`` keys are hashed
-into that many sites. A site has one engine: clock, delays, sources and order are those of all its keys together. What
-is found is still found key by key, because each detector of the hierarchy is a :class:`Keyed` one.
+A key with a few hundred events ends before its delays are known. So with ``shards`` keys are hashed into that many
+engines. A shard has one engine: stream time, delays, sources and order are those of all its keys together. Detection
+stays per key, because each detector of the hierarchy is a :class:`KeyedDetector`.
 
-Whose an event is travels with it: with sensor events in the source, ``(key, source)`` as one text; with what
-detectors publish, in the payload. Neither detectors nor the output's rows see it there.
+The key travels with its events: with sensor events in the source, ``(key, source)`` as one text; with published events
+in the payload. Neither detectors nor output records show it there.
 
-**Late.** A key that was away for a while is late for its shard when it returns, which went on with the others. That is
-no reason to set its events aside: its own detectors have seen nothing since. So the engine delivers late events, and
-an event is late only where the detector of its own key has seen a later one.
+**Late.** A key that was silent for a while is late for its shard when it returns, because the other keys have moved the
+watermark. Its own detectors have seen nothing since, so the engine delivers late events, and an event is late only
+where the detector of its own key has processed a later one.
 """
 
 from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -34,46 +35,79 @@ from slackline.core.outcome import Late
 from slackline.core.types import type_names
 from slackline.ordering.senders import total_order
 from slackline.running.runner import Runner
-from slackline.spark.codec import KEY
 
+#: The column, and the field of published events, that holds the key.
+KEY = "__slackline_key"
 #: Beside the keys, all of which begin with a letter: the number of late events.
 _COUNTED = ""
 #: Added to whole numbers, so that as text they sort as numbers do.
 _BIAS = 2**63
 
 
-def together(key: str, source: Source) -> str:
+def shard_of(key: Any, shards: int) -> str:
+    """The shard of a key. The number of shards is part of the name: another number must not find these states.
+
+    >>> shard_of("van-7", 64), shard_of(7, 64)
+    ('64/46', '64/50')
+    """
+    return f"{shards}/{zlib.crc32(str(key).encode('utf-8', 'surrogatepass')) % shards}"
+
+
+def key_name(key: str | int) -> str:
+    """A key as text from which it can be read back.
+
+    >>> key_name("7"), key_name(7), key_of_name("i7")
+    ('s7', 'i7', 7)
+    """
+    return f"s{key}" if isinstance(key, str) else f"i{key}"
+
+
+def key_of_name(name: str) -> str | int:
+    """The key that :func:`key_name` has made text."""
+    return name[1:] if name[0] == "s" else int(name[1:])
+
+
+def together(key: str | int, source: Source) -> str:
     """A key and a source as one text. For each key these sort as its sources do.
 
     >>> sorted([together("van", "b"), together("van", 10), together("van", 9), together("van", None)]) == [
     ...     together("van", None), together("van", 9), together("van", 10), together("van", "b")]
     True
     """
+    name = key_name(key)
     if source is None:
-        return f"{len(key)}:{key}"
-    return f"{len(key)}:{key}s{source}" if isinstance(source, str) else f"{len(key)}:{key}i{source + _BIAS:020d}"
+        return f"{len(name)}:{name}"
+    return f"{len(name)}:{name}s{source}" if isinstance(source, str) else f"{len(name)}:{name}i{source + _BIAS:020d}"
 
 
 @lru_cache(maxsize=2**16)
-def whose(both: str) -> tuple[str, Source]:
-    """The key and the source that :func:`together` made one.
+def apart(both: str) -> tuple[str, Source]:
+    """The name of the key and the source that :func:`together` made one.
 
-    >>> whose(together("van:7", -3)), whose(together("", None))
-    (('van:7', -3), ('', None))
+    >>> apart(together("van:7", -3)), apart(together("", None))
+    (('svan:7', -3), ('s', None))
     """
     size, _, rest = both.partition(":")
-    key, source = rest[: int(size)], rest[int(size) :]
+    name, source = rest[: int(size)], rest[int(size) :]
     if not source:
-        return key, None
-    return key, source[1:] if source[0] == "s" else int(source[1:]) - _BIAS
+        return name, None
+    return name, source[1:] if source[0] == "s" else int(source[1:]) - _BIAS
+
+
+def joined_events(events: Sequence[Event], keys: Sequence[str | int]) -> list[Event]:
+    """Events of many keys with ``(key, source)`` as their source."""
+    return [
+        Event.of(event.type, event.ts, together(key, event.source), event.seq, event.payload)
+        for event, key in zip(events, keys, strict=True)
+    ]
 
 
 def joined_sources(table: pa.Table) -> pa.Table:
     """The rows of many keys with ``(key, source)`` as their source, and without the column of the key."""
     keys = _encoded(table[KEY])
     table = table.drop_columns([KEY])
-    nobody = pa.nulls(len(table), pa.string())
-    sources = _encoded(table["source"] if "source" in table.schema.names else nobody)
+    none = pa.nulls(len(table), pa.string())
+    sources = _encoded(table["source"] if "source" in table.schema.names else none)
     names, owners = [*sources.dictionary.to_pylist(), None], keys.dictionary.to_pylist()
     at = pc.fill_null(sources.indices, len(names) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
     pairs, rows = np.unique(keys.indices.to_numpy(zero_copy_only=False) * len(names) + at, return_inverse=True)
@@ -90,28 +124,26 @@ def _encoded(column: pa.ChunkedArray | pa.Array) -> pa.DictionaryArray:
     return column if isinstance(column, pa.DictionaryArray) else column.dictionary_encode()
 
 
-def told_apart(event: Event) -> tuple[str, Event]:
-    """The key of an event, and the event as it is for that key alone."""
-    payload = dict(event.payload)
-    key, source = payload.pop(KEY, None), event.source
-    if key is None:
-        key, source = whose(str(source))
-    return key, Event.of(event.type, event.ts, source, event.seq, payload)
+def separated(event: Event) -> tuple[str | int, Event]:
+    """The key of an event, and the event as that key has it."""
+    name, separate = _for_key(event)
+    return key_of_name(name), separate
 
 
-def keyed(hierarchy: Hierarchy, columns: Iterable[str], late: str = "divert") -> Hierarchy:
+def sharded(hierarchy: Hierarchy, columns: Iterable[str] = (), late: str = "divert") -> Hierarchy:
     """The same hierarchy for events of many keys; ``columns`` are those of the events."""
     for kind in hierarchy.types.values():
         if kind.sources is not None:
             raise ConfigError(
-                f"event type {kind.name!r} names its sources, which shards cannot tell: leave `sources` out, or shards."
+                f"event type {kind.name!r} declares its sources, which a shard does not know: leave out "
+                f"`sources`, or shards."
             )
         if kind.source != "source" and kind.source in columns:
             raise ConfigError(
                 f"event type {kind.name!r} has its sources in column {kind.source!r}; with shards pass "
                 f"source={kind.source!r}, so that it is known before keys are put together."
             )
-    detectors = [Keyed(hierarchy.fresh(name), late == "divert") for name in hierarchy.names]
+    detectors = [KeyedDetector(hierarchy.fresh(name), late == "divert") for name in hierarchy.names]
     clock, aids = (
         [hierarchy.types.get(name, name) for name in names] for names in (hierarchy.clock, hierarchy.clock_aids)
     )
@@ -128,7 +160,7 @@ class _Mine:
         self.last: tuple[Any, ...] | None = None
 
 
-class Keyed(Detector):
+class KeyedDetector(Detector):
     """One detector per key, each of which sees the events of its key alone, and with ``strict`` in order.
 
     Their states are kept as bytes, and only of those that saw something since are they made anew.
@@ -167,9 +199,13 @@ class Keyed(Detector):
     def takes_batches(self) -> bool:
         return self._pristine.takes_batches
 
-    def forget(self, key: str) -> int:
-        """Drop the detector of a key, for an engine that was just loaded; how many bytes its state had."""
-        return len(self._saved.pop(key, b""))
+    def drop(self, key: str | int) -> int:
+        """Drop the detector of a key; return how many bytes its state had."""
+        name = key_name(key)
+        if name in self._touched:
+            self.snapshot()
+        self._mine.pop(name, None)
+        return len(self._saved.pop(name, b""))
 
     def take_late(self) -> list[Late]:
         """The events that came too late for their key, since the last call."""
@@ -178,13 +214,13 @@ class Keyed(Detector):
         return taken
 
     def on_event(self, event: Event) -> Published:
-        key, theirs = told_apart(event)
-        mine = self._of(key)
+        name, theirs = _for_key(event)
+        mine = self._of(name)
         if not self._in_turn(mine, theirs, event):
             return None
         found: Any = mine.runner.detector.on_event(theirs)
         if isinstance(found, Iterable) and not isinstance(found, Event):
-            found = (_marked(one, key) for one in found)
+            found = (_marked(one, name) for one in found)
         return found  # or nothing, or what the runner objects to
 
     def on_batch(self, batch: Batch) -> Iterator[tuple[int, Event]]:
@@ -246,6 +282,17 @@ class Keyed(Detector):
         return True
 
 
+def _for_key(event: Event) -> tuple[str, Event]:
+    """The name of an event's key, and the event as that key has it."""
+    payload = event.payload
+    name, source = payload.get(KEY), event.source
+    if name is None:
+        name, source = apart(str(source))
+    else:
+        payload = {field: value for field, value in payload.items() if field != KEY}
+    return name, Event.of(event.type, event.ts, source, event.seq, payload)
+
+
 def _marked(event: Any, key: str) -> Any:
     """What a detector published for a key."""
     if not isinstance(event, Event):
@@ -260,7 +307,7 @@ def _by_key(batch: Batch) -> Iterator[tuple[str, Any, Batch]]:
         owners = batch[KEY].tolist()
     else:
         met, slots = np.unique(slots, return_inverse=True)
-        told = [whose(str(names[slot])) for slot in met.tolist()]
+        told = [apart(str(names[slot])) for slot in met.tolist()]
         owners, names = [told[slot][0] for slot in slots.tolist()], [source for _, source in told]
     number = {key: n for n, key in enumerate(dict.fromkeys(owners))}
     codes = np.fromiter((number[key] for key in owners), dtype=np.int64, count=len(owners))

@@ -1,0 +1,462 @@
+"""The record schema: which field of a record is what, and how records become events. One rule for every runtime.
+
+A record is a mapping of names to values. One of them is the event time; others may be the type, the source, the
+sequence number and the key; the rest is payload, and a field without a value is none. A record that cannot become an
+event is a :class:`~slackline.runtime.output.BadRecord`: it goes to the quarantine, the stream continues.
+
+**Fields adopted by name.** Where the schema does not name them, fields called ``type``, ``source`` and ``seq`` are
+used as such, and :meth:`Decoder.roles` shows it. A sequence number counts within a source, so ``seq`` is adopted only
+where the source of a record is known, or its key: in a file of many devices without a source, equal numbers of
+different devices would be taken for duplicates.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slackline.core import check
+from slackline.core.errors import ConfigError, StateError
+from slackline.core.event import Event
+from slackline.core.hierarchy import Hierarchy
+from slackline.core.time import A_TIME_STAMP, MAX_TS, PER_SECOND, converted, converted_column, time_stamp
+from slackline.runtime.output import BadRecord
+from slackline.runtime.source import Records
+from slackline.runtime.units import UnitChoice, unit_of
+
+FORMATS = ("json", "arrow", "avro")
+#: Beyond this a floating-point number no longer tells neighbouring integers apart.
+EXACT = 2**53
+#: Names of an event's own fields, which payload columns of a table cannot have.
+OWN = ("ts", "type", "source", "seq")
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_DIGITS = r"^[0-9]{1,19}$"
+_SAMPLE = 1_000
+
+
+class BadRecordError(ValueError):
+    """A record cannot become an event; the message says why. Never leaves the runtime."""
+
+
+class RecordSchema(msgspec.Struct, frozen=True, kw_only=True):
+    """Which field of a record is what.
+
+    ``ts``       the field of event times: numbers, ISO 8601 text, datetimes.
+    ``type``     the field of event types. Not needed where the hierarchy has one sensor type.
+    ``source``   the field that names the source of an event.
+    ``seq``      the field of sequence numbers, which count within a type and source.
+    ``key``      the field of keys: each has an engine of its own. It is no payload.
+    ``arrival``  the field of arrival times, in recordings.
+    ``unit``     of event times; dates become whole numbers of it. Unless given it is recognised, see
+                 :mod:`slackline.runtime.units`.
+    ``format``   of records on Kafka: ``json``, ``arrow`` or ``avro``; ``avro_schema`` is a file with the Avro schema.
+    """
+
+    ts: str = "ts"
+    type: str | None = None
+    source: str | None = None
+    seq: str | None = None
+    key: str | None = None
+    arrival: str | None = None
+    unit: str | None = None
+    format: str = "json"
+    avro_schema: str | None = None
+
+    def __post_init__(self) -> None:
+        check.one_of("format", self.format, FORMATS)
+        if self.unit is not None:
+            check.one_of("unit", self.unit, PER_SECOND)
+        if (self.avro_schema is None) == (self.format == "avro"):
+            raise ConfigError(f"format={self.format!r} and avro_schema={self.avro_schema!r}: Avro alone has a schema.")
+        named = {role: getattr(self, role) for role in ("ts", "type", "seq", "source", "key", "arrival")}
+        for role, name in named.items():
+            if name is not None and (not isinstance(name, str) or not name):
+                raise ConfigError(f"{role}={name!r} is not valid; it must be the name of a field.")
+        # The key of an event may be its source; an arrival time may be the event time.
+        alone = [named[role] for role in ("ts", "type", "seq") if named[role] is not None]
+        others = {named[role] for role in ("source", "key")} - {None}
+        if len(set(alone)) < len(alone) or others & set(alone):
+            raise ConfigError(f"one field cannot have two roles; got {named}. Only source and key may be the same.")
+
+    @property
+    def ts_per_second(self) -> int:
+        """Units of event time in a second."""
+        return PER_SECOND[self.unit or "us"]
+
+    def plain(self) -> dict[str, Any]:
+        """The schema as plain data, for a checkpoint."""
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if name != "avro_schema"}
+
+    def resumed(self, saved: Mapping[str, Any], where: str) -> RecordSchema:
+        """This schema as the one of a checkpoint, with the unit that was recognised then.
+
+        Raises StateError where the records of the checkpoint were read by another schema.
+        """
+        ours = self.plain()
+        if self.unit is None:
+            ours["unit"] = saved.get("unit")
+        other = [name for name in ours if saved.get(name) != ours[name]]
+        differs = [f"{name} was {saved.get(name)!r}, is {ours[name]!r}" for name in other]
+        if differs:
+            raise StateError(
+                f"{where} was written with another record schema: {'; '.join(differs)}. Give the options as they were, "
+                f"or start with another folder or group (--fresh discards the results and the checkpoint)."
+            )
+        return msgspec.structs.replace(self, unit=ours["unit"])
+
+
+class Arrivals(NamedTuple):
+    """Records in the form in which an engine takes them: events or a table, the keys of the rows if there are keys, and
+    the records that are no events."""
+
+    rows: list[Event] | pa.Table
+    keys: list[Any] | pa.ChunkedArray | None
+    bad: list[BadRecord]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+class Decoder:
+    """Turns records into arrivals, by a schema and for a hierarchy.
+
+    ``default_source``  the source of records that name none.
+
+    >>> from slackline.core.detector import Detector
+    >>> class Speeds(Detector):
+    ...     listens = ("at",)
+    >>> decoder = Decoder(RecordSchema(key="van"), Hierarchy([Speeds()], clock="at"))
+    >>> decoder.decode([{"ts": 5, "van": "a", "seq": 3, "speed": 7}, {"van": "b"}])
+    Arrivals(rows=[Event('at', ts=5, seq=3, speed=7)], keys=['a'], bad=[BadRecord(place='', \
+reason="there is no field 'ts'", record="{'van': 'b'}")])
+    """
+
+    def __init__(self, schema: RecordSchema, hierarchy: Hierarchy, default_source: str | None = None) -> None:
+        self.schema = schema
+        #: Notes and warnings on how records are read.
+        self.choice: UnitChoice | None = None
+        self._default_source = default_source
+        kinds = hierarchy.sensor_types
+        #: The type of records that name none.
+        self._only_type = kinds[0] if len(kinds) == 1 else None
+        self._columns: list[str] = []  # of the first batch
+
+    def decode(self, records: Records) -> Arrivals:
+        """The records as arrivals, as a table where that is the same."""
+        if isinstance(records, pa.RecordBatch):
+            records = pa.Table.from_batches([records])
+        if not len(records):
+            return Arrivals([], [] if self.schema.key else None, [])
+        if not self._columns:
+            self._look(records)
+        if isinstance(records, pa.Table):
+            columns = {name: records[name].combine_chunks() for name in records.column_names}
+            found = self._table(columns, len(records))
+            if found is not None:
+                return found
+            records = _rows(records, self.schema)
+        events, keys, bad = [], [], []
+        for record in records:
+            if isinstance(record, BadRecord):
+                bad.append(record)
+                continue
+            try:
+                event, key = self.event(record)
+            except BadRecordError as error:
+                bad.append(BadRecord("", str(error), str(record)[:65_536]))
+                continue
+            events.append(event)
+            keys.append(key)
+        return Arrivals(events, keys if self.schema.key is not None else None, bad)
+
+    def roles(self) -> dict[str, str]:
+        """How each role is filled, in words, as far as the first records show; for people."""
+        schema, columns = self.schema, self._columns
+        shown = {"ts": f"{schema.ts!r}, in {schema.unit or 'units that the first records show'}"}
+        for role in ("type", "source", "seq", "key"):
+            name = getattr(schema, role)
+            if name is not None:
+                missing = "" if name in columns or not columns else ", which the first records do not have"
+                shown[role] = f"{name!r}{missing}"
+            elif role == "key":
+                shown[role] = "none: one engine for all events"
+            elif role in columns and (role != "seq" or self._knows_source(columns)):
+                shown[role] = f"{role!r}, by its name"
+            elif role == "type":
+                shown[role] = f"none: all events are {self._only_type!r}"
+            elif role == "seq" and role in columns:
+                shown[role] = "none: 'seq' counts within a source, which is not known; --seq seq uses it anyway"
+            else:
+                source = self._default_source
+                shown[role] = f"none: {source!r}" if role == "source" and source else "none"
+        return shown
+
+    def event(self, record: Mapping[str, Any] | Event) -> tuple[Event, Any]:
+        """One record as an event, and its key. Raises :class:`BadRecordError`."""
+        schema = self.schema
+        if isinstance(record, Event):
+            return record, record.payload.get(schema.key) if schema.key is not None else None
+        payload = {name: value for name, value in record.items() if value is not None}
+        if schema.ts not in payload:
+            raise BadRecordError(f"there is no field {schema.ts!r}" if schema.ts not in record else _NO_TIME)
+        ts = time_of(payload.pop(schema.ts), schema.unit or "us")
+        key = payload.pop(schema.key, None) if schema.key is not None else None
+        kind = payload.pop(schema.type or "type", None)
+        if kind is None and schema.type is None:
+            kind = self._only_type
+        if not isinstance(kind, str) or not kind:
+            raise BadRecordError(f"field {schema.type or 'type'!r} holds no event type, but {kind!r:.80}")
+        source = self._source(payload, key)
+        seq = None
+        if schema.seq is not None or (source is not None or key is not None):
+            seq = _sequence(payload, schema.seq)
+        return Event.of(kind, ts, source if source is not None else self._default_source, seq, payload), key
+
+    def _source(self, payload: dict[str, Any], key: Any) -> Any:
+        schema = self.schema
+        if schema.source is not None and schema.source == schema.key:
+            return key
+        name = schema.source or "source"
+        source = payload.get(name)
+        if source is None:
+            return self._default_source
+        if isinstance(source, bool) or not isinstance(source, str | int):
+            if schema.source is None:
+                return self._default_source  # a field that happens to be called so is payload
+            raise BadRecordError(f"field {name!r} holds no source, but {source!r:.80}")
+        del payload[name]
+        return source
+
+    def _knows_source(self, columns: Sequence[str]) -> bool:
+        """Whether a sequence number has a source to count in."""
+        schema = self.schema
+        named = (schema.source or "source") in columns
+        return named or schema.key is not None or self._default_source is not None
+
+    def _look(self, records: Records) -> None:
+        """See which fields the first records have, and recognise the unit of their event times."""
+        if isinstance(records, pa.Table):
+            self._columns = list(records.column_names)
+            sample: Any = records[self.schema.ts][:_SAMPLE] if self.schema.ts in self._columns else None
+            values = [] if sample is None or pa.types.is_temporal(sample.type) else sample.to_pylist()
+        else:
+            mappings = [record for record in records[:_SAMPLE] if isinstance(record, Mapping)]
+            self._columns = list(dict.fromkeys(name for record in mappings for name in record))
+            values = [record.get(self.schema.ts) for record in mappings]
+        if self.choice is None:
+            numbers = np.array([number for value in values if (number := _bare(value)) is not None], np.int64)
+            self.choice = unit_of({self.schema.ts: numbers}, self.schema.unit, "the records")
+            self.schema = msgspec.structs.replace(self.schema, unit=self.choice.unit)
+
+    def _table(self, columns: dict[str, pa.Array], rows: int) -> Arrivals | None:
+        """Columns as arrivals, if each row is an event and reads the same as a record would."""
+        schema = self.schema
+        payload = {name: _plain(column) for name, column in columns.items()}
+        try:
+            ts = _times(payload.pop(schema.ts), schema.unit or "us")
+            key = payload.pop(schema.key) if schema.key is not None else None
+            kind = self._types(payload, rows)
+            source = self._sources(payload, key, rows)
+            own = {"ts": ts, "type": kind, "source": source}
+            if schema.seq is not None and schema.seq in payload:
+                own["seq"] = _numbers(payload.pop(schema.seq))
+            elif schema.seq is None and "seq" in payload and _are_numbers(payload["seq"]):
+                if source is None and key is None:
+                    return None  # it stays payload, which a table cannot show beside its own column of that name
+                own["seq"] = payload.pop("seq")
+        except (KeyError, BadRecordError, pa.ArrowInvalid, OverflowError):
+            return None
+        if key is not None and not (pa.types.is_string(key.type) or pa.types.is_integer(key.type)):
+            return None
+        if not payload.keys().isdisjoint(OWN) or not all(_is_exact(column.type) for column in payload.values()):
+            return None
+        if source is None:
+            own["source"] = pa.nulls(rows) if self._default_source is None else pa.repeat(self._default_source, rows)
+        keys = None if schema.key is None else pa.chunked_array([key])
+        return Arrivals(pa.table(own | payload), keys, [])
+
+    def _types(self, payload: dict[str, pa.Array], rows: int) -> pa.Array:
+        name = self.schema.type or "type"
+        if name not in payload:
+            if self._only_type is None or self.schema.type is not None:
+                raise BadRecordError("there is no type")
+            return pa.repeat(self._only_type, rows)
+        column = payload.pop(name)
+        if pa.types.is_null(column.type) and self._only_type is not None and self.schema.type is None:
+            return pa.repeat(self._only_type, rows)
+        if not pa.types.is_string(column.type) or column.null_count or pc.any(pc.equal(column, "")).as_py():
+            raise BadRecordError("one of the types is none")
+        return column
+
+    def _sources(self, payload: dict[str, pa.Array], key: pa.Array | None, rows: int) -> pa.Array | None:
+        """The sources; None where the records name none."""
+        schema = self.schema
+        if schema.source is not None and schema.source == schema.key:
+            return key
+        column = payload.get(schema.source or "source")
+        if column is None or pa.types.is_null(column.type):
+            payload.pop(schema.source or "source", None)
+            return None
+        if column.null_count or not (pa.types.is_string(column.type) or pa.types.is_integer(column.type)):
+            raise BadRecordError("a source is missing or none")
+        return payload.pop(schema.source or "source")
+
+
+_NO_TIME = "the event time is missing"
+
+
+def time_of(value: Any, unit: str = "us") -> int:
+    """The event time in a field; see :mod:`slackline.core.time`.
+
+    Numbers stay as they are, also as text. ISO 8601 text and ``datetime`` become whole numbers of ``unit`` since 1970;
+    without a time zone they are UTC.
+
+    >>> time_of("1970-01-01T00:00:01.5+00:00"), time_of(12.0), time_of("12")
+    (1500000, 12, 12)
+    """
+    number = _number_in(value.strip(), unit) if isinstance(value, str) else value
+    if isinstance(number, datetime):
+        number = _since_epoch(number, unit)
+    if number is None:
+        raise BadRecordError(_NO_TIME)
+    if isinstance(number, float) and EXACT < abs(number) < math.inf:
+        raise BadRecordError(f"the event time {number!r} has lost digits as a floating-point number")
+    ts = time_stamp(number)
+    if ts is None:
+        raise BadRecordError(f"the event time {number!r:.64} is not {A_TIME_STAMP}")
+    return ts
+
+
+def _number_in(text: str, unit: str) -> int | float | None:
+    """The number or the ISO 8601 time in a text; None if it is empty."""
+    if not text:
+        return None
+    if len(text) > 64:
+        raise BadRecordError(f"{text[:20]!r}... is no event time")
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _NUMBER.fullmatch(text):
+        return float(text)
+    try:
+        return _since_epoch(datetime.fromisoformat(text), unit)
+    except (ValueError, OverflowError) as cause:
+        raise BadRecordError(f"{text!r} is neither an integer nor a time in ISO 8601") from cause
+
+
+def _since_epoch(moment: datetime, unit: str) -> int:
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return converted((moment - _EPOCH) // _MICROSECOND, "us", unit)
+
+
+def _bare(value: Any) -> int | None:
+    """The number in a field of event times, if it is a bare number."""
+    if isinstance(value, str):
+        if not _INTEGER.fullmatch(value.strip()[:20]):
+            return None
+        value = int(value.strip()[:20])
+    number = time_stamp(value)
+    return number if number else None  # 0 is no date
+
+
+def _sequence(payload: dict[str, Any], name: str | None) -> int | None:
+    """Take the sequence number out of a payload. A field that only happens to be called ``seq`` stays."""
+    value = payload.get(name or "seq")
+    if isinstance(value, str) and _INTEGER.fullmatch(value) and len(value) < 20:
+        value = int(value)
+    number = None if value is None or value == "" else time_stamp(value)
+    if number is None and value not in (None, ""):
+        if name is None:
+            return None
+        raise BadRecordError(f"the sequence number {value!r:.64} is not {A_TIME_STAMP}")
+    payload.pop(name or "seq", None)
+    return number
+
+
+def _rows(table: pa.Table, schema: RecordSchema) -> list[dict[str, Any]]:
+    """The rows of a table as records; Arrow's timestamps in the event time become integers of the unit."""
+    at = table.schema.get_field_index(schema.ts)
+    kind = table.schema.field(at).type if at >= 0 else None
+    is_time = kind is not None and pa.types.is_timestamp(kind)
+    if is_time:
+        table = table.set_column(at, schema.ts, table.column(at).cast(pa.int64()))
+    rows: list[dict[str, Any]] = table.to_pylist()
+    if is_time:
+        # In Python's integers: in those of Arrow a far time of a fine unit would become a near one.
+        for row in rows:
+            if row[schema.ts] is not None:
+                row[schema.ts] = converted(row[schema.ts], kind.unit, schema.unit or "us")
+    return rows
+
+
+# Columns, by the same rules; what has no exact form in columns raises, and the rows are read one by one.
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Text of any layout as plain text."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    is_text = pa.types.is_large_string(kind) or pa.types.is_string_view(kind) or pa.types.is_string(kind)
+    return column.cast(pa.string()) if is_text else column
+
+
+def _times(column: pa.Array, unit: str) -> pa.Array:
+    """:func:`time_of` for a column."""
+    if pa.types.is_timestamp(column.type) and not column.null_count:
+        numbers = converted_column(column.cast(pa.int64()).to_numpy(), column.type.unit, unit)
+        return _in_range(pa.array(numbers))
+    if column.null_count or not (pa.types.is_integer(column.type) or _all_match(column, _DIGITS)):
+        return pa.array([time_of(value, unit) for value in column.to_pylist()], pa.int64())
+    return _in_range(column.cast(pa.int64()))
+
+
+def _numbers(column: pa.Array) -> pa.Array:
+    """Sequence numbers."""
+    if pa.types.is_integer(column.type) or _all_match(column, _DIGITS):
+        return _in_range(column.cast(pa.int64()))
+    return pa.array([_sequence({"seq": value}, "seq") for value in column.to_pylist()], pa.int64())
+
+
+def _are_numbers(column: pa.Array) -> bool:
+    """Whether all that is given is a sequence number."""
+    if not pa.types.is_integer(column.type):
+        return pa.types.is_null(column.type)
+    bounds = pc.min_max(column).as_py()
+    return bounds["min"] is None or 0 <= bounds["min"] <= bounds["max"] <= MAX_TS
+
+
+def _in_range(numbers: pa.Array) -> pa.Array:
+    bounds = pc.min_max(numbers).as_py()
+    if bounds["min"] is not None and not 0 <= bounds["min"] <= bounds["max"] <= MAX_TS:
+        raise BadRecordError("one of the numbers is no event time")
+    return numbers
+
+
+def _all_match(column: pa.Array, pattern: str) -> bool:
+    """Whether all texts in a column are like this."""
+    return pa.types.is_string(column.type) and pc.all(pc.match_substring_regex(column, pattern)).as_py() is not False
+
+
+def _is_exact(kind: pa.DataType) -> bool:
+    """Whether an engine gives values of such a column as they would be in an event."""
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
+        return bool(kind.unit != "ns")  # Python has no nanoseconds
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_null(kind)
+        or pa.types.is_union(kind)
+        or pa.types.is_date(kind)
+    )
