@@ -63,7 +63,7 @@ def ordered(stream: list[Arrival], clock: tuple[str, ...], aids: tuple[str, ...]
         waits += [at - arrived[key] for key in seen[len(waits) :]]
     engine.close()
     waits += [stream[-1][0] - arrived[key] for key in seen[len(waits) :]]
-    late, _ = engine.drain()
+    late = engine.drain().late
     return {"clock": list(clock), "late": len(late), "mean_wait_ms": sum(waits) / len(waits) / MILLISECOND}
 
 

@@ -115,14 +115,14 @@ def run(
         for start in range(0, table.num_rows, PUSH):
             part = table.slice(start, PUSH)
             found.add(machine.push(part))
-            found.set_aside(*machine.drain())
+            found.set_aside(*machine.drain()[:2])
             positions += part.num_rows
             if history is not None:
                 history.append(machine.stats())
             if progress is not None:
                 progress(positions)
     found.add(machine.close())
-    found.set_aside(*machine.drain())
+    found.set_aside(*machine.drain()[:2])
     if recording is not None:
         found.quarantined.update(recording.set_aside.reasons)
     return MatchResult(

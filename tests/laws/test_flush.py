@@ -27,7 +27,7 @@ def stretches(draw: st.DrawFn, n: int) -> list[int]:
 def run(world: World, ways: list[Pieces], options: dict[str, Any], restart: bool = False) -> Result:
     """Push the world's stream, stretch by stretch, each in its way, and flush after each but the last."""
     engine = sl.Engine(world.hierarchy(), **options)
-    result = Result([], [], [], {}, [])
+    result = Result([], [], [], [], {}, [])
     start = 0
     for number, pieces in enumerate(ways):
         for size, form in pieces:
@@ -49,6 +49,7 @@ def the_same(one: Result, other: Result) -> None:
     assert other.outputs == one.outputs
     assert other.late == one.late
     assert other.quarantined == one.quarantined
+    assert other.duplicates == one.duplicates
     assert other.seen == one.seen
     assert other.stats == one.stats
 
@@ -82,8 +83,8 @@ def test_what_is_final_is_the_same_with_speculation(world: World, options: dict[
 @given(world=worlds(), options=settings(), data=st.data())
 def test_nothing_is_lost_and_all_is_in_order(world: World, options: dict[str, Any], data: Any) -> None:
     ways = [data.draw(cuts(n)) for n in data.draw(stretches(len(world.events)))]
-    result = run(world, ways, {**options, "late": "divert"})
-    set_aside = Counter((q.event.type, q.event.source) for q in result.quarantined)
+    result = run(world, ways, {**options, "late": "divert", "duplicates": "keep"})
+    set_aside = Counter((item.event.type, item.event.source) for item in (*result.quarantined, *result.duplicates))
     arrived = [(e.type, e.source) for e in (*world.events, *(o.event for o in result.outputs))]
     for plan in world.plans:
         seen = result.seen[plan.name]

@@ -1,4 +1,4 @@
-"""Law 8: form is irrelevant. The same rows as events and as Arrow of any layout: same outputs, late and quarantined."""
+"""Law 8: form is irrelevant. The same rows as events and as Arrow of any layout give the same outcomes."""
 
 from __future__ import annotations
 
@@ -163,6 +163,7 @@ def everything(detector: sl.Detector, options: dict[str, Any], pushes: list[Any]
         "outputs": sorted(map(told, outputs)),
         "late": [(shown(item.event), item.lateness, item.position) for item in engine.late],
         "quarantined": [(shown(item.event), item.reason, item.detail, item.position) for item in engine.quarantined],
+        "duplicates": [(shown(item.event), item.position) for item in engine.drain().duplicates],
         "types": engine.stats()["types"],
         "reasons": engine.stats()["quarantined"],
     }

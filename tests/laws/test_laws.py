@@ -24,17 +24,19 @@ def test_law_1_a_detector_sees_its_input_in_the_total_order(world: World, option
 
 @given(world=worlds(), options=settings(), data=st.data())
 def test_law_2_nothing_is_lost(world: World, options: dict[str, Any], data: Any) -> None:
-    """Per detector, type and source: arrived = delivered + diverted + still buffered, at any moment."""
+    """Per detector, type and source, always: arrived = delivered + late + quarantined + duplicates + buffered."""
     pieces = data.draw(cuts(len(world.events)))
     stop = data.draw(st.integers(0, len(pieces)))
-    engine = sl.Engine(world.hierarchy(), **options)
+    engine = sl.Engine(world.hierarchy(), **{**options, "duplicates": "keep"})
     outputs: list[sl.Output] = []
     start = 0
     for size, form in pieces[:stop]:
         outputs += push_piece(engine, world.events[start : start + size], form, world.times(start, size))
         start += size
-    late, quarantined = engine.drain()
-    set_aside = Counter((q.event.type, q.event.source) for q in quarantined)
+    late, quarantined, duplicates = engine.drain()
+    assert engine.duplicates == engine.stats()["duplicates"] == len(duplicates)
+    assert all(world.events[item.position] == item.event for item in duplicates)
+    set_aside = Counter((item.event.type, item.event.source) for item in (*quarantined, *duplicates))
     arrived = [(e.type, e.source) for e in world.events[:start]] + [(o.event.type, o.event.source) for o in outputs]
     buffered = engine.buffered()
     for plan in world.plans:
@@ -59,6 +61,7 @@ def test_law_3_cutting_into_pushes_changes_nothing(world: World, options: dict[s
         assert in_turn(other.outputs) == in_turn(one_by_one.outputs)
         assert other.late == one_by_one.late
         assert other.quarantined == one_by_one.quarantined
+        assert other.duplicates == one_by_one.duplicates
         assert other.seen == one_by_one.seen
         assert other.stats[-1] == one_by_one.stats[-1]
     # Also in between: after the same arrivals the engines are in the same state.
@@ -96,6 +99,7 @@ def test_law_6_restart_changes_nothing(world: World, options: dict[str, Any], da
     restarted = run(world, pieces, options, restart=True)
     assert restarted.outputs == undisturbed.outputs
     assert restarted.late == undisturbed.late
+    assert restarted.duplicates == undisturbed.duplicates
     assert restarted.seen == undisturbed.seen
     assert restarted.stats[-1] == undisturbed.stats[-1]
 

@@ -40,7 +40,7 @@ def urgent(world: World, urgencies: list[int]) -> sl.Hierarchy:
 
 def through(engine: sl.Engine, world: World, pieces: Pieces, reload: Any = None) -> tuple[Result, int]:
     """Everything that is visible, and the most events that were held."""
-    result, start, held = Result([], [], [], {}, []), 0, 0
+    result, start, held = Result([], [], [], [], {}, []), 0, 0
     for size, form in pieces:
         result.outputs += push_piece(engine, world.events[start : start + size], form, world.times(start, size))
         start += size
@@ -86,6 +86,7 @@ def test_who_is_held_up_finds_the_same_later(world: World, options: dict[str, An
     assert result.seen == expected.seen
     assert by_detector(result.outputs) == by_detector(expected.outputs)
     assert (result.late, result.quarantined) == (expected.late, expected.quarantined)
+    assert result.duplicates == expected.duplicates
     assert all(output.delayed >= 0 for output in result.outputs)
     assert held or not any(output.delayed for output in result.outputs)
 

@@ -147,13 +147,14 @@ def delays(rng: np.random.Generator, kind: str, n: int) -> np.ndarray:
 def worlds(draw: st.DrawFn, kinds: tuple[str, ...] = ("none", "bounded", "heavy", "bursty", "regime")) -> World:
     """A random world: one to three sensor types, up to four sources each, regular or not, each type late by its own.
 
-    The clock is one type or several, of whatever delays, and others may aid it.
+    The clock is one type or several, of whatever delays, and others may aid it. Sources may send events again.
     """
     chosen = draw(plans())
     used = sorted({kind for plan in chosen for kind in plan.listens if kind in SENSORS})
     rng = np.random.default_rng(draw(st.integers(0, 2**20)))
     n = draw(st.integers(1, 120))
     in_order = draw(st.booleans())
+    repeated = draw(st.sampled_from([0, 0, 0.2]))
     arrivals: list[tuple[float, int, sl.Event]] = []
     for kind in used:
         later = draw(st.sampled_from([0, 0, 7, 60]))
@@ -167,6 +168,8 @@ def worlds(draw: st.DrawFn, kinds: tuple[str, ...] = ("none", "bounded", "heavy"
             for seq, (t, a) in enumerate(zip(ts.tolist(), arrival.tolist(), strict=True)):
                 event = sl.Event(kind, ts=t, source=f"s{number}", seq=seq, value=int(rng.integers(0, 100)))
                 arrivals.append((a, len(arrivals), event))
+                if rng.random() < repeated:
+                    arrivals.append((a + float(rng.uniform(0, 40)), len(arrivals), event))
     arrivals.sort(key=lambda item: item[:2])
     clock = tuple(draw(st.lists(st.sampled_from(used), min_size=1, max_size=2, unique=True)))
     others = [kind for kind in used if kind not in clock]
@@ -196,6 +199,7 @@ def settings(draw: st.DrawFn) -> dict[str, Any]:
         **slack,
         "warmup": None if policy == "ordered" else draw(st.sampled_from([None, 0, 5])),
         "late": draw(st.sampled_from(["divert", "deliver"])),
+        "duplicates": draw(st.sampled_from(["drop", "keep"])),
         "max_jump": draw(st.sampled_from(["auto", None, 60])),
         "skew": "report" if policy == "ordered" else draw(st.sampled_from(["report", "correct"])),
     }
@@ -233,6 +237,7 @@ class Result:
     outputs: list[Any]
     late: list[Any]
     quarantined: list[Any]
+    duplicates: list[Any]
     seen: dict[str, list[Any]]
     stats: list[dict[str, Any]]
 
@@ -246,7 +251,7 @@ def run(
 ) -> Result:
     """Push the world's stream piece by piece; with ``restart`` the engine is saved and loaded between pieces."""
     engine = sl.Engine(world.hierarchy(declared), **options)
-    result = Result([], [], [], {}, [])
+    result = Result([], [], [], [], {}, [])
     start = 0
     for size, form in pieces:
         result.outputs += push_piece(engine, world.events[start : start + size], form, world.times(start, size))
@@ -261,7 +266,7 @@ def run(
 def ended(engine: sl.Engine, result: Result) -> Result:
     """The result with what the end of the stream brings."""
     result.outputs += engine.close()
-    result.late, result.quarantined = engine.drain()
+    result.late, result.quarantined, result.duplicates = engine.drain()
     result.seen = {name: list(detector.seen) for name, detector in engine.detectors.items()}
     result.stats.append(engine.stats())
     return result

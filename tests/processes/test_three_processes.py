@@ -32,7 +32,7 @@ def match(tmp_path_factory):
     engine = sl.Engine(hierarchy, sensors=hierarchy.sensor_types)
     found = [output for table in tables() for output in engine.push(table)]
     found += engine.end(hierarchy.sensor_types)
-    late, _ = engine.drain()
+    late = engine.drain().late
     return folder, sorted(map(comparable, (json.loads(output_line(output)) for output in found))), len(late)
 
 

@@ -44,7 +44,7 @@ def late_positions(match: Simulation, **options: Any) -> set[int]:
     found: set[int] = set()
     for table in match.tables():
         engine.push(table)
-        late, _ = engine.drain()
+        late = engine.drain().late
         found |= {item.position for item in late if item.event.type == "position" and item.position is not None}
     return found
 

@@ -130,7 +130,7 @@ def embedded(table: pa.Table, close: bool, hierarchy: sl.Hierarchy | None = None
             found.add(
                 (site, o.op, o.id, o.event.type, o.event.ts, o.detected_at, o.detector, o.final, payload, "event")
             )
-        late, _ = engine.drain()
+        late = engine.drain().late
         found |= {(site, "late", item.detector, item.event.type, item.event.ts, item.lateness) for item in late}
     return found
 

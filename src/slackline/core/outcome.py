@@ -1,4 +1,4 @@
-"""What becomes of events: found, late, set aside, or passed on."""
+"""What becomes of events: found, late, set aside, dropped as a duplicate, or passed on."""
 
 from __future__ import annotations
 
@@ -65,6 +65,27 @@ class Quarantined(NamedTuple):
     detail: str
     detector: str | None = None
     position: int | None = None
+
+
+class Duplicate(NamedTuple):
+    """An event whose type, source and sequence number arrived before; detectors do not see it again.
+
+    ``position`` is the number of its arrival.
+    """
+
+    event: Event
+    position: int | None = None
+
+
+class Drained(NamedTuple):
+    """What :meth:`~slackline.Engine.drain` returns, each in order of arrival.
+
+    ``duplicates`` is empty unless the engine keeps them (``duplicates="keep"``); it counts them either way.
+    """
+
+    late: list[Late]
+    quarantined: list[Quarantined]
+    duplicates: list[Duplicate]
 
 
 class News(NamedTuple):

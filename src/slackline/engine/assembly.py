@@ -9,7 +9,7 @@ from slackline.core.detector import Detector
 from slackline.core.errors import ConfigError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
-from slackline.core.outcome import Late, Quarantined
+from slackline.core.outcome import Drained, Late, Quarantined
 from slackline.engine.columnar import Columnar
 from slackline.engine.entered import Entered
 from slackline.engine.exclusive import exclusive
@@ -51,7 +51,7 @@ class Assembly:
         self._changed: dict[str, list[Any]] = {}
         self._now = now
         self._idle: list[None] = [None]
-        self._outbox = Outbox()
+        self._outbox = Outbox(options.duplicates == "keep")
         self._topology = Topology(
             hierarchy, options.evidence, options.targets, named, now if callable(now) else None, alone
         )
@@ -108,9 +108,25 @@ class Assembly:
         """Events that were set aside and not drained yet, in order of arrival."""
         return self._outbox.quarantined
 
+    @property
+    def duplicates(self) -> int:
+        """How many arrivals so far were duplicates: events whose type, source and ``seq`` had arrived before."""
+        return self._intake.duplicates
+
     @exclusive
-    def drain(self) -> tuple[list[Late], list[Quarantined]]:
-        """Take the late and the quarantined events; they are forgotten here."""
+    def drain(self) -> Drained:
+        """Take the late and quarantined events, and with ``duplicates="keep"`` the duplicates; the engine forgets them.
+
+        >>> from slackline import Detector, Engine, Event, Hierarchy
+        >>> class Echo(Detector):
+        ...     listens, publishes = ("ping",), ("pong",)
+        ...     def on_event(self, event):
+        ...         yield event.derive("pong")
+        >>> engine = Engine(Hierarchy([Echo()], clock="ping"), duplicates="keep")
+        >>> found = engine.push([Event("ping", ts=1, seq=0), Event("ping", ts=1, seq=0)])
+        >>> engine.duplicates, engine.drain().duplicates
+        (1, [Duplicate(event=Event('ping', ts=1, seq=0), position=1)])
+        """
         return self._outbox.drain()
 
     @property

@@ -29,7 +29,7 @@ from slackline.running.pause import Pause
 from slackline.speculation.config import Speculation
 
 STATE_KIND = "engine"
-STATE_VERSION = 5
+STATE_VERSION = 6
 
 
 class Engine(Assembly):
@@ -46,12 +46,14 @@ class Engine(Assembly):
     ``warmup``       for so many arrivals at the start nothing is released; unless given, 0 under ``slack`` and
                      ``ordered``, 32 under ``ready``, and under ``auto`` until something is known of delays.
     ``late``         ``"divert"``: late events go to ``late``; ``"deliver"``: to the detector, out of order.
+    ``duplicates``   ``"drop"``: events whose type, source and ``seq`` arrived before are counted (:attr:`duplicates`);
+                     ``"keep"``: also collected, for :meth:`drain`.
     ``on_error``     a detector that raises: ``"fail"`` raises DetectorError, ``"quarantine"`` goes on without the
                      event.
     ``max_jump``     how far ahead of the clock a clock event may be before it needs to be confirmed; ``"auto"`` is
                      10,000 mean steps of the clock (no bound under ``ordered``), None is no bound.
     ``max_buffered`` how many events may wait in front of a detector, and how many may lie set aside (``late``,
-                     ``quarantined``) until they are drained.
+                     ``quarantined``, kept duplicates) until they are drained.
     ``overflow``     what happens beyond that: ``"error"``, or ``"release"``: the oldest events go on, at the end of
                      the push, though something earlier might still come.
     ``speculation``  let detectors run ahead: a :class:`~slackline.Speculation` for all of them, or one per detector,
@@ -94,6 +96,7 @@ class Engine(Assembly):
         timeout: int | None = None,
         warmup: int | None = None,
         late: str = "divert",
+        duplicates: str = "drop",
         on_error: str = "fail",
         max_jump: int | str | None = "auto",
         max_buffered: int = 1_000_000,
@@ -109,7 +112,8 @@ class Engine(Assembly):
         options = Options(
             policy=policy, margin=margin, window=window, timeout=timeout, warmup=warmup, late=late, on_error=on_error,
             max_jump=max_jump, max_buffered=max_buffered, overflow=overflow, speculation=speculation,
-            late_target=late_target, skew=skew, pause=pause, calibration=calibration_of(calibration),
+            late_target=late_target, skew=skew, pause=pause, duplicates=duplicates,
+            calibration=calibration_of(calibration),
         )  # fmt: skip
         self._start(hierarchy, options, now, detectors, sensors)
 

@@ -234,7 +234,7 @@ class Intake:
             event, ts, seq, source = taken, taken.ts, taken.seq, taken.source
         slot = channel.senders.slot(source)
         if seq is not None and channel.senders.is_duplicate(slot, seq):
-            channel.senders.duplicates += 1
+            self.outbox.repeat(event, position)
             return None
         if self.skews is None:
             fate, stamp = self.clock.tick(ts, channel.role, channel.key | slot), ts
@@ -334,6 +334,11 @@ class Intake:
             return Refusal(UNKNOWN_TYPE, f"type {name!r} does not enter here (sensors={here}); it comes by receive()")
         return Refusal(UNKNOWN_TYPE, self.hierarchy.unknown_type(name))
 
+    @property
+    def duplicates(self) -> int:
+        """How many arrivals were duplicates."""
+        return sum([channel.senders.duplicates for channel in self.topology.sensors.values()])
+
     def stats(self) -> dict[str, Any]:
         """What users may want to know."""
         wall = None if self.wall is None else self.wall.stats()
@@ -342,7 +347,13 @@ class Intake:
         if self.skews is not None:
             for name, sensor in sensors.items():
                 types[name]["skewed"] = self.skews.skewed(sensor)
-        return {"clk": self.clock.clk, "arrivals": self.position, "wall": wall, "types": types}
+        return {
+            "clk": self.clock.clk,
+            "arrivals": self.position,
+            "duplicates": self.duplicates,
+            "wall": wall,
+            "types": types,
+        }
 
     def state(self) -> dict[str, Any]:
         return {

@@ -44,10 +44,11 @@ class Limit:
         return error
 
     def _error(self) -> BufferLimitError | None:
-        late, quarantined, unsent = self.outbox.held
-        held = late + quarantined + unsent
+        late, quarantined, duplicates, unsent = self.outbox.held
+        held = late + quarantined + duplicates + unsent
         if held > self.most:
-            cause = f"{late} late and {quarantined} quarantined events were not collected: call engine.drain()."
+            aside = f"{late} late, {quarantined} quarantined and {duplicates} duplicate events"
+            cause = f"{aside} were not collected: call engine.drain()."
             if unsent:
                 cause = f"{unsent} events for other engines were not collected: call engine.news(). " + cause
             return BufferLimitError(held, self.most, cause)

@@ -35,6 +35,7 @@ class Options:
     timeout: int | None = None
     warmup: int | None = None
     late: str = "divert"
+    duplicates: str = "drop"
     on_error: str = "fail"
     max_jump: int | str | None = "auto"
     max_buffered: int = 1_000_000
@@ -49,6 +50,7 @@ class Options:
     def __post_init__(self) -> None:
         one_of("policy", self.policy, POLICIES)
         one_of("late", self.late, ("divert", "deliver"))
+        one_of("duplicates", self.duplicates, ("drop", "keep"))
         one_of("on_error", self.on_error, ("fail", "quarantine"))
         one_of("overflow", self.overflow, ("error", "release"))
         if self.margin is not None:

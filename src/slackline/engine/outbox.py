@@ -1,4 +1,4 @@
-"""What comes out of an engine: found, late and quarantined events, failures of detectors, and news for other engines.
+"""What comes out of an engine: found, late, quarantined and repeated events, failures of detectors, and news.
 
 Parts are run level by level, but what they find comes out in the order of arrival positions. Nobody else keeps results.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 from slackline.core.errors import DetectorError
 from slackline.core.event import Event
-from slackline.core.outcome import Late, News, Output, Quarantined, id_of
+from slackline.core.outcome import Drained, Duplicate, Late, News, Output, Quarantined, id_of
 from slackline.core.time import MAX_TS
 from slackline.engine.entered import Entered
 from slackline.ordering import checked
@@ -26,13 +26,16 @@ RAISED = "detector raised"
 class Outbox:
     """Collects results, sorts them, and gives them away."""
 
-    def __init__(self) -> None:
+    def __init__(self, keeps_duplicates: bool = False) -> None:
+        #: Whether duplicates are collected until they are drained; they are counted elsewhere.
+        self.keeps_duplicates = keeps_duplicates
         #: What has entered here and other engines were not told yet, where sensor types enter at several.
         self.entered = Entered({}, {})
         self._told: dict[str, tuple[int, int, int]] = {}  # by type: horizon, back and stream time of the last news
         self._found: list[tuple[int, int, Output]] = []  # with position and rank of the detector, to sort by
         self._late: list[tuple[int, int, Late]] = []
         self._quarantined: list[tuple[int, Quarantined]] = []
+        self._duplicates: list[Duplicate] = []
         self._failures: list[tuple[str, Failure]] = []
         #: How many events were quarantined in all, by reason.
         self.reasons: Counter[str] = Counter()
@@ -71,6 +74,11 @@ class Outbox:
         """An event cannot be taken."""
         self._quarantined.append((position, Quarantined(event, reason, detail, detector, position)))
         self.reasons[reason] += 1
+
+    def repeat(self, event: Event, position: int) -> None:
+        """An event is a duplicate; ``event`` is as it would have been taken."""
+        if self.keeps_duplicates:
+            self._duplicates.append(Duplicate(event, position))
 
     def fail(self, part: Part, positions: Sequence[int]) -> None:
         """A detector raised on events; ``positions`` are those of the rows it was fed."""
@@ -126,10 +134,10 @@ class Outbox:
         return bool(len(item.events) or item.warnings or said != before)
 
     @property
-    def held(self) -> tuple[int, int, int]:
-        """How many late, quarantined and unsent events lie here until somebody collects them."""
+    def held(self) -> tuple[int, int, int, int]:
+        """How many late, quarantined, duplicate and unsent events are kept here until they are collected."""
         unsent = sum([len(events) for events, _ in self._unsent.values()]) if self._unsent else 0
-        return len(self._late), len(self._quarantined), unsent + self.entered.rows
+        return len(self._late), len(self._quarantined), len(self._duplicates), unsent + self.entered.rows
 
     @property
     def late(self) -> list[Late]:
@@ -140,10 +148,10 @@ class Outbox:
     def quarantined(self) -> list[Quarantined]:
         return [item for _, item in sorted(self._quarantined, key=lambda entry: entry[0])]
 
-    def drain(self) -> tuple[list[Late], list[Quarantined]]:
+    def drain(self) -> Drained:
         """Give away what was set aside."""
-        taken = self.late, self.quarantined
-        self._late, self._quarantined = [], []
+        taken = Drained(self.late, self.quarantined, sorted(self._duplicates, key=lambda item: item.position or 0))
+        self._late, self._quarantined, self._duplicates = [], [], []
         return taken
 
     # Checkpoints. Between two pushes nothing that was found is left.
@@ -152,6 +160,7 @@ class Outbox:
         return {
             "late": [(position, rank, tuple(late)) for position, rank, late in self._late],
             "quarantined": [(position, tuple(item)) for position, item in self._quarantined],
+            "duplicates": [tuple(item) for item in self._duplicates],
             "reasons": dict(self.reasons),
             "flushed": dict(self.flushed),
             "unsent": dict(self._unsent),
@@ -163,6 +172,7 @@ class Outbox:
         self._late = [(p, rank, _late(item, what)) for p, rank, item in checked.items(state, what, "late")]
         aside = checked.items(state, what, "quarantined")
         self._quarantined = [(position, _quarantined(item, what)) for position, item in aside]
+        self._duplicates = [_duplicate(item, what) for item in checked.items(state, what, "duplicates")]
         self.reasons, self.flushed = (Counter(checked.entry(state, what, name)) for name in ("reasons", "flushed"))
         for kind, unsent in self.checked_unsent(checked.entry(state, what, "unsent"), self._unsent).items():
             self._unsent[kind] = unsent
@@ -199,3 +209,10 @@ def _quarantined(item: Any, what: str) -> Quarantined:
     if type(quarantined.event) is not Event or type(quarantined.reason) is not str:
         raise checked.wrong(what, "holds what is no quarantined event")
     return quarantined
+
+
+def _duplicate(item: Any, what: str) -> Duplicate:
+    duplicate = Duplicate(*item)
+    if type(duplicate.event) is not Event or type(duplicate.position) is not int:
+        raise checked.wrong(what, "holds what is no duplicate")
+    return duplicate

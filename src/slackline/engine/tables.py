@@ -256,7 +256,10 @@ def read(intake: Intake, table: pa.Table, now: Ints | None) -> tuple[dict[str, L
         lot.slots = channel.senders.slots_of(codes, values)
         repeated = channel.senders.are_duplicates(lot.slots, lot.seq)
         if repeated.any():
-            channel.senders.duplicates += int(repeated.sum())
+            if intake.outbox.keeps_duplicates:
+                again = np.flatnonzero(repeated)
+                for event, row in zip(lot.batch().take(again), lot.rows[again].tolist(), strict=True):
+                    intake.outbox.repeat(event, position + row)
             lot.keep(~repeated)
         keys[lot.rows] = channel.key | lot.slots
         roles[lot.rows] = channel.role

@@ -195,7 +195,7 @@ class Node:
             self._talk.announce()
         self._talk.forget_former_lives(now)
         self._talk.publish()
-        self._actions.late, self._actions.quarantined = self._engine.drain()  # now, or they come again after a crash
+        self._actions.late, self._actions.quarantined, _ = self._engine.drain()  # now, or they come again after a crash
         self._save(now)
         actions, self._actions = self._actions, Actions()
         actions.outputs += self._talk.take_outputs()

@@ -103,10 +103,12 @@ class Senders:
         return self._ranks.take(slots)
 
     def is_duplicate(self, slot: int, seq: int) -> bool:
-        """Whether this number of this source was seen; it has been now."""
+        """Whether this number of this source was seen; it has been now, and a duplicate is counted."""
         if slot >= len(self.seen):
             self._make_room_for_numbers()
-        return bool(duplicates.is_duplicate(self.seen, slot, seq))
+        found = bool(duplicates.is_duplicate(self.seen, slot, seq))
+        self.duplicates += found
+        return found
 
     def are_duplicates(self, slots: Ints, seqs: Ints) -> Mask:
         """The same for the rows of a chunk, in order of arrival."""
@@ -115,6 +117,7 @@ class Senders:
                 return np.zeros(len(seqs), dtype=np.bool_)
             self._make_room_for_numbers()
         found: Mask = duplicates.duplicates(self.seen, slots, seqs)
+        self.duplicates += int(np.count_nonzero(found))
         return found
 
     def _make_room_for_numbers(self) -> None:

@@ -174,7 +174,7 @@ class Sites:
         try:
             outputs = work(engine)
         finally:
-            late, quarantined = engine.drain()
+            late, quarantined, _ = engine.drain()
             self._tally.late += len(late)
             self._tally.reasons.update(item.reason for item in quarantined)
             self._set_aside[0].extend((key, item) for item in late)

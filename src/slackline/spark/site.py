@@ -169,7 +169,7 @@ class Site:
 
     def _take(self, out: OutputRows, engine: Engine, outputs: list[Output]) -> None:
         self.changes = out.outputs(outputs, self.changes)
-        late, quarantined = engine.drain()
+        late, quarantined, _ = engine.drain()
         out.late([*late, *(item for each in self._keyed() for item in each.take_late())])
         out.quarantined(quarantined)
 

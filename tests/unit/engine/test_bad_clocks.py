@@ -84,8 +84,16 @@ def test_set_aside_events_that_nobody_collects_count_against_the_limit() -> None
     target = engine(max_buffered=10)
     with pytest.raises(BufferLimitError, match=r"call engine.drain\(\)"):
         push(target, "events", [-1] * 11)
-    assert len(target.drain()[1]) == 11
+    assert len(target.drain().quarantined) == 11
     push(target, "events", [1])
+
+
+def test_kept_duplicates_count_against_the_limit() -> None:
+    target = engine(max_buffered=10, duplicates="keep")
+    with pytest.raises(BufferLimitError, match=r"and 11 duplicate events were not collected: call engine.drain\(\)"):
+        target.push([sl.Event("in", ts=1, source="s", seq=0)] * 12)
+    assert len(target.drain().duplicates) == 11
+    target.push([sl.Event("in", ts=2, source="s", seq=1)])
 
 
 @pytest.mark.parametrize("form", ["events", "table"])

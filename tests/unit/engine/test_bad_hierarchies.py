@@ -57,8 +57,9 @@ def bare() -> sl.Detector:
 @pytest.mark.parametrize(
     "options",
     [
-        {"policy": "fast"}, {"late": "drop"}, {"on_error": "ignore"}, {"overflow": "spill"}, {"margin": -1},
-        {"margin": "much"}, {"window": 0}, {"timeout": -1}, {"max_buffered": 0}, {"max_jump": 0}, {"warmup": -1},
+        {"duplicates": "divert"}, {"policy": "fast"}, {"late": "drop"}, {"on_error": "ignore"}, {"overflow": "spill"},
+        {"margin": -1}, {"margin": "much"}, {"window": 0}, {"timeout": -1}, {"max_buffered": 0}, {"max_jump": 0},
+        {"warmup": -1},
     ],
 )  # fmt: skip
 def test_an_impossible_option_names_itself(options: dict[str, Any]) -> None:

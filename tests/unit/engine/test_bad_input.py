@@ -141,15 +141,37 @@ def test_an_empty_stream() -> None:
 
 
 @FORMS
-def test_duplicates_are_dropped_and_counted(form: str) -> None:
-    target = engine()
-    rows = [(1, 0), (2, 1), (1, 0), (3, 2), (2, 1)]
+@pytest.mark.parametrize("duplicates", ["drop", "keep"])
+def test_duplicates_are_dropped_and_counted_and_kept_where_asked_for(form: str, duplicates: str) -> None:
+    target = engine(duplicates=duplicates)
+    rows = [(1, 0), (2, 1), (1, 0), (3, 2), (7, 1)]
     if form == "events":
         target.push([sl.Event("in", ts=t, source="s", seq=q) for t, q in rows])
     else:
         target.push(table(ts=[t for t, _ in rows], source=["s"] * 5, seq=[q for _, q in rows]))
     assert [output.event.ts for output in target.close()] == [1, 2, 3]
-    assert target.stats()["types"]["in"]["duplicates"] == 2
+    assert target.stats()["types"]["in"]["duplicates"] == target.stats()["duplicates"] == target.duplicates == 2
+    kept = [sl.Duplicate(sl.Event("in", ts=1, source="s", seq=0), 2), sl.Duplicate(sl.Event("in", 7, "s", 1), 4)]
+    again = sl.Engine.load(target.save(), target.hierarchy)
+    for one in (target, again):
+        assert one.drain() == ([], [], kept if duplicates == "keep" else [])
+        assert one.drain() == ([], [], []) and one.duplicates == 2, "the count stays"
+
+
+@FORMS
+def test_duplicates_of_several_types_are_in_order_of_arrival(form: str) -> None:
+    class Two(Copy):
+        listens = ("in", "other")
+
+    target = engine(Two(), duplicates="keep")
+    kinds = ["other", "in", "in", "other", "in", "other"]
+    if form == "events":
+        target.push([sl.Event(kind, ts=1, source="s", seq=0) for kind in kinds])
+    else:
+        target.push(table(ts=[1] * 6, type=kinds, source=["s"] * 6, seq=[0] * 6))
+    assert [(item.event.type, item.position) for item in target.drain().duplicates] == [
+        ("in", 2), ("other", 3), ("in", 4), ("other", 5)
+    ]  # fmt: skip
 
 
 def test_the_same_number_from_another_source_is_no_duplicate() -> None:
