@@ -153,9 +153,7 @@ class RecordBuilder:
     def _of(self, event: Event) -> tuple[Key, Event]:
         return (self._key, event) if self._key_of is None else self._key_of(event)
 
-    def _aside(
-        self, kind: str, event: Event, position: int | None, detector: str | None, **more: Any
-    ) -> OutputRecord:
+    def _aside(self, kind: str, event: Event, position: int | None, detector: str | None, **more: Any) -> OutputRecord:
         key, event = self._of(event)
         source = None if event.source is None else str(event.source)
         parts = (kind, detector or "", position, event.type, source, event.seq)
