@@ -44,7 +44,7 @@ from slackline.engine.arrow import split
 from slackline.engine.options import DEFAULTS, Options
 from slackline.running.backlog import UNLIMITED
 from slackline.running.pause import Pause
-from slackline.runtime.forms import events_of, quickest
+from slackline.runtime.forms import FEW, events_of, quickest
 from slackline.runtime.metrics import DetectorMetrics, Metrics, MetricsCollector
 from slackline.runtime.output import OutputRecord, RecordBuilder
 from slackline.runtime.sharding import KEY, KeyedDetector, joined_events, joined_sources, separated, shard_of, sharded
@@ -244,6 +244,8 @@ class KeyedEngines:
         if not self.keyed:
             return self.push_to(None, rows, now, at=at)
         parts, without = _by_key(keys, self.shards)
+        if isinstance(rows, pa.Table) and len(rows) < FEW * len(parts):
+            rows = events_of(rows)
         found: list[OutputRecord] = []
         for key, places in without:
             detail = NO_KEY[1] if key is None else f"the key is {key!r:.80}; a key is text or a whole number"
@@ -253,11 +255,10 @@ class KeyedEngines:
         for name, places, part_keys in sorted(parts, key=lambda part: part[0] not in self._cache):
             part = _taken(rows, places)
             if part_keys is not None:
-                part = (
-                    part.append_column(KEY, pa.array(part_keys))
-                    if isinstance(part, pa.Table)
-                    else joined_events(part, part_keys)
-                )
+                if isinstance(part, pa.Table):
+                    part = part.append_column(KEY, pa.array(part_keys))
+                else:
+                    part = joined_events(part, part_keys)
             found += self.push_to(name, part, now if times is None else times.take(places), at=at)
         return found
 
@@ -582,7 +583,7 @@ class KeyedEngines:
 
 
 def _taken(rows: list[Event] | pa.Table, places: Any) -> Any:
-    return rows.take(places) if isinstance(rows, pa.Table) else [rows[place] for place in places]
+    return rows.take(places) if isinstance(rows, pa.Table) else [rows[place] for place in _listed(places)]
 
 
 def _by_key(keys: Any, shards: int | None) -> tuple[list[tuple[Any, Any, list[Any] | None]], list[tuple[Any, Any]]]:

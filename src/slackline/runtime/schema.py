@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -132,29 +132,31 @@ class Arrivals(NamedTuple):
 class Decoder:
     """Turns records into arrivals, by a schema and for a hierarchy.
 
-    ``default_source``  the source of records that name none.
-
     >>> from slackline.core.detector import Detector
     >>> class Speeds(Detector):
     ...     listens = ("at",)
     >>> decoder = Decoder(RecordSchema(key="van"), Hierarchy([Speeds()], clock="at"))
     >>> decoder.decode([{"ts": 5, "van": "a", "seq": 3, "speed": 7}, {"van": "b"}])
-    Arrivals(rows=[Event('at', ts=5, seq=3, speed=7)], keys=['a'], bad=[BadRecord(place='', \
+    Arrivals(rows=[Event('at', ts=5, seq=3, speed=7)], keys=['a'], bad=[BadRecord(place='record 2', \
 reason="there is no field 'ts'", record="{'van': 'b'}")])
     """
 
-    def __init__(self, schema: RecordSchema, hierarchy: Hierarchy, default_source: str | None = None) -> None:
+    def __init__(self, schema: RecordSchema, hierarchy: Hierarchy) -> None:
+        #: The schema, with the unit that was recognised.
         self.schema = schema
-        #: Notes and warnings on how records are read.
+        #: How the unit was found: notes and warnings for people. None before the first records.
         self.choice: UnitChoice | None = None
-        self._default_source = default_source
         kinds = hierarchy.sensor_types
         #: The type of records that name none.
         self._only_type = kinds[0] if len(kinds) == 1 else None
         self._columns: list[str] = []  # of the first batch
 
-    def decode(self, records: Records) -> Arrivals:
-        """The records as arrivals, as a table where that is the same."""
+    def decode(self, records: Records, source: str | None = None, first: int = 1) -> Arrivals:
+        """The records as arrivals, as a table where that is the same.
+
+        ``source`` is that of records that name none; ``first`` the number of the first record, for the places of those
+        that are no events.
+        """
         if isinstance(records, pa.RecordBatch):
             records = pa.Table.from_batches([records])
         if not len(records):
@@ -163,25 +165,25 @@ reason="there is no field 'ts'", record="{'van': 'b'}")])
             self._look(records)
         if isinstance(records, pa.Table):
             columns = {name: records[name].combine_chunks() for name in records.column_names}
-            found = self._table(columns, len(records))
+            found = self._table(columns, len(records), source)
             if found is not None:
                 return found
             records = _rows(records, self.schema)
         events, keys, bad = [], [], []
-        for record in records:
+        for number, record in enumerate(records, first):
             if isinstance(record, BadRecord):
                 bad.append(record)
                 continue
             try:
-                event, key = self.event(record)
+                event, key = self.event(record, source)
             except BadRecordError as error:
-                bad.append(BadRecord("", str(error), str(record)[:65_536]))
+                bad.append(BadRecord(f"record {number}", str(error), str(record)[:65_536]))
                 continue
             events.append(event)
             keys.append(key)
         return Arrivals(events, keys if self.schema.key is not None else None, bad)
 
-    def roles(self) -> dict[str, str]:
+    def roles(self, source: str | None = None) -> dict[str, str]:
         """How each role is filled, in words, as far as the first records show; for people."""
         schema, columns = self.schema, self._columns
         shown = {"ts": f"{schema.ts!r}, in {schema.unit or 'units that the first records show'}"}
@@ -192,19 +194,21 @@ reason="there is no field 'ts'", record="{'van': 'b'}")])
                 shown[role] = f"{name!r}{missing}"
             elif role == "key":
                 shown[role] = "none: one engine for all events"
-            elif role in columns and (role != "seq" or self._knows_source(columns)):
+            elif role in columns and (role != "seq" or self._knows_source(source)):
                 shown[role] = f"{role!r}, by its name"
             elif role == "type":
                 shown[role] = f"none: all events are {self._only_type!r}"
             elif role == "seq" and role in columns:
                 shown[role] = "none: 'seq' counts within a source, which is not known; --seq seq uses it anyway"
             else:
-                source = self._default_source
                 shown[role] = f"none: {source!r}" if role == "source" and source else "none"
         return shown
 
-    def event(self, record: Mapping[str, Any] | Event) -> tuple[Event, Any]:
-        """One record as an event, and its key. Raises :class:`BadRecordError`."""
+    def event(self, record: Mapping[str, Any] | Event, default: str | None = None) -> tuple[Event, Any]:
+        """One record as an event, and its key; its source is ``default`` if it names none.
+
+        Raises :class:`BadRecordError`.
+        """
         schema = self.schema
         if isinstance(record, Event):
             return record, record.payload.get(schema.key) if schema.key is not None else None
@@ -218,32 +222,31 @@ reason="there is no field 'ts'", record="{'van': 'b'}")])
             kind = self._only_type
         if not isinstance(kind, str) or not kind:
             raise BadRecordError(f"field {schema.type or 'type'!r} holds no event type, but {kind!r:.80}")
-        source = self._source(payload, key)
+        source = self._source(payload, key, default)
         seq = None
         if schema.seq is not None or (source is not None or key is not None):
             seq = _sequence(payload, schema.seq)
-        return Event.of(kind, ts, source if source is not None else self._default_source, seq, payload), key
+        return Event.of(kind, ts, source, seq, payload), key
 
-    def _source(self, payload: dict[str, Any], key: Any) -> Any:
+    def _source(self, payload: dict[str, Any], key: Any, default: str | None) -> Any:
         schema = self.schema
         if schema.source is not None and schema.source == schema.key:
             return key
         name = schema.source or "source"
         source = payload.get(name)
         if source is None:
-            return self._default_source
+            return default
         if isinstance(source, bool) or not isinstance(source, str | int):
             if schema.source is None:
-                return self._default_source  # a field that happens to be called so is payload
+                return default  # a field that happens to be called so is payload
             raise BadRecordError(f"field {name!r} holds no source, but {source!r:.80}")
         del payload[name]
         return source
 
-    def _knows_source(self, columns: Sequence[str]) -> bool:
+    def _knows_source(self, source: str | None) -> bool:
         """Whether a sequence number has a source to count in."""
-        schema = self.schema
-        named = (schema.source or "source") in columns
-        return named or schema.key is not None or self._default_source is not None
+        named = (self.schema.source or "source") in self._columns
+        return named or self.schema.key is not None or source is not None
 
     def _look(self, records: Records) -> None:
         """See which fields the first records have, and recognise the unit of their event times."""
@@ -260,7 +263,7 @@ reason="there is no field 'ts'", record="{'van': 'b'}")])
             self.choice = unit_of({self.schema.ts: numbers}, self.schema.unit, "the records")
             self.schema = msgspec.structs.replace(self.schema, unit=self.choice.unit)
 
-    def _table(self, columns: dict[str, pa.Array], rows: int) -> Arrivals | None:
+    def _table(self, columns: dict[str, pa.Array], rows: int, default: str | None) -> Arrivals | None:
         """Columns as arrivals, if each row is an event and reads the same as a record would."""
         schema = self.schema
         payload = {name: _plain(column) for name, column in columns.items()}
@@ -273,7 +276,7 @@ reason="there is no field 'ts'", record="{'van': 'b'}")])
             if schema.seq is not None and schema.seq in payload:
                 own["seq"] = _numbers(payload.pop(schema.seq))
             elif schema.seq is None and "seq" in payload and _are_numbers(payload["seq"]):
-                if source is None and key is None:
+                if source is None and key is None and default is None:
                     return None  # it stays payload, which a table cannot show beside its own column of that name
                 own["seq"] = payload.pop("seq")
         except (KeyError, BadRecordError, pa.ArrowInvalid, OverflowError):
@@ -283,7 +286,7 @@ reason="there is no field 'ts'", record="{'van': 'b'}")])
         if not payload.keys().isdisjoint(OWN) or not all(_is_exact(column.type) for column in payload.values()):
             return None
         if source is None:
-            own["source"] = pa.nulls(rows) if self._default_source is None else pa.repeat(self._default_source, rows)
+            own["source"] = pa.nulls(rows) if default is None else pa.repeat(default, rows)
         keys = None if schema.key is None else pa.chunked_array([key])
         return Arrivals(pa.table(own | payload), keys, [])
 
@@ -388,15 +391,14 @@ def _rows(table: pa.Table, schema: RecordSchema) -> list[dict[str, Any]]:
     """The rows of a table as records; Arrow's timestamps in the event time become integers of the unit."""
     at = table.schema.get_field_index(schema.ts)
     kind = table.schema.field(at).type if at >= 0 else None
-    is_time = kind is not None and pa.types.is_timestamp(kind)
-    if is_time:
-        table = table.set_column(at, schema.ts, table.column(at).cast(pa.int64()))
-    rows: list[dict[str, Any]] = table.to_pylist()
-    if is_time:
-        # In Python's integers: in those of Arrow a far time of a fine unit would become a near one.
-        for row in rows:
-            if row[schema.ts] is not None:
-                row[schema.ts] = converted(row[schema.ts], kind.unit, schema.unit or "us")
+    if kind is None or not pa.types.is_timestamp(kind):
+        found: list[dict[str, Any]] = table.to_pylist()
+        return found
+    rows: list[dict[str, Any]] = table.set_column(at, schema.ts, table.column(at).cast(pa.int64())).to_pylist()
+    # In Python's integers: in those of Arrow a far time of a fine unit would become a near one.
+    for row in rows:
+        if row[schema.ts] is not None:
+            row[schema.ts] = converted(row[schema.ts], kind.unit, schema.unit or "us")
     return rows
 
 
