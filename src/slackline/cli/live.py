@@ -1,4 +1,4 @@
-"""How a run fares, for people: a table that is kept up to date in a terminal, or a line in the log now and then."""
+"""The status of a run: a table that is kept up to date in a terminal, or a line in the log every ten seconds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 
 from slackline.core.time import Now
-from slackline.runtime.vitals import Vitals
+from slackline.runtime.metrics import Metrics
 
 #: Seconds between two lines in a log.
 EVERY = 10.0
@@ -19,7 +19,7 @@ logger = logging.getLogger("slackline.run")
 
 
 class Status:
-    """Shows vitals. Call it with them; it is a context, so that the terminal is left in order."""
+    """Shows metrics: call it with them. A context manager, so that the terminal is left in order."""
 
     def __init__(self, name: str, console: Console | None = None, now: Now = time.monotonic) -> None:
         console = console or Console(stderr=True)
@@ -37,69 +37,73 @@ class Status:
         if self._live is not None:
             self._live.stop()
 
-    def __call__(self, vitals: Vitals) -> None:
+    def __call__(self, metrics: Metrics) -> None:
         if self._live is not None:
-            self._live.update(table_of(self._name, vitals), refresh=True)
+            self._live.update(table_of(self._name, metrics), refresh=True)
         elif self._now() >= self._next:
             self._next = self._now() + EVERY
-            self.log(vitals)
+            self.log(metrics)
 
-    def log(self, vitals: Vitals) -> None:
-        """A line, whatever was said when."""
-        logger.info("%s", line_of(vitals), extra={"figures": vitals.plain()})
+    def log(self, metrics: Metrics) -> None:
+        """Log the metrics now."""
+        logger.info("%s", line_of(metrics), extra={"metrics": metrics.plain()})
 
 
-def line_of(vitals: Vitals) -> str:
-    """The figures in a line."""
-    numbers = vitals.numbers
-    told = [
-        f"{numbers.arrivals:,} events ({vitals.rate:,.0f}/s)", f"{numbers.outputs:,} found",
-        f"late {_share(numbers.late_share)}{_target(vitals)}",
-        f"wait p50 {_seconds(vitals, numbers.wait_p50)}, p99 {_seconds(vitals, numbers.wait_p99)}",
-        f"K {_seconds(vitals, numbers.K)}", f"{numbers.buffered:,} wait",
+def line_of(metrics: Metrics) -> str:
+    """The metrics in a line."""
+    parts = [
+        f"{metrics.events:,} events ({metrics.event_rate:,.0f}/s)", f"{metrics.outputs:,} outputs",
+        f"late {metrics.late:,} ({_share(metrics.late_share)}{_target(metrics)})",
+        f"duplicates {metrics.duplicates:,}",
+        f"latency p50 {_seconds(metrics, metrics.latency_p50)}, p99 {_seconds(metrics, metrics.latency_p99)}",
+        f"K {_seconds(metrics, metrics.K)}", f"buffered {metrics.buffered:,}",
     ]  # fmt: skip
-    if vitals.lag is not None:
-        told.append(f"lag {vitals.lag:,}")
-    if numbers.alpha is not None:
-        told.append(f"α {numbers.alpha:.2f}")
-    if vitals.quarantined:
-        told.append("set aside: " + ", ".join(f"{count:,} {why}" for why, count in sorted(vitals.quarantined.items())))
-    return "; ".join(told)
+    if metrics.lag is not None:
+        parts.append(f"lag {metrics.lag:,}")
+    if metrics.alpha is not None:
+        parts.append(f"α {metrics.alpha:.2f}")
+    if metrics.quarantined:
+        parts.append(f"quarantined {_reasons(metrics)}")
+    return "; ".join(parts)
 
 
-def table_of(name: str, vitals: Vitals) -> Table:
-    """The figures as a table."""
-    numbers = vitals.numbers
+def table_of(name: str, metrics: Metrics) -> Table:
+    """The metrics as a table."""
     table = Table(title=name, title_justify="left", show_header=False)
-    age = vitals.checkpoint_age
+    age = metrics.checkpoint_age
+    size = "" if metrics.checkpoint_bytes is None else f"{metrics.checkpoint_bytes:,} bytes, "
     rows = [
-        ("events", f"{numbers.arrivals:,}, {vitals.rate:,.0f} per second"),
-        ("found", f"{numbers.outputs:,}, {vitals.found_rate:,.0f} per second"),
-        ("late", f"{numbers.late:,}, {_share(numbers.late_share)}{_target(vitals)}"),
-        ("wait", f"p50 {_seconds(vitals, numbers.wait_p50)}, p99 {_seconds(vitals, numbers.wait_p99)}"),
-        ("K", _seconds(vitals, numbers.K)),
-        ("α", "-" if numbers.alpha is None else f"{numbers.alpha:.2f}"),
-        ("waiting", f"{numbers.buffered:,} events of {numbers.keys:,} keys"),
-        ("lag", "-" if vitals.lag is None else f"{vitals.lag:,} records"),
-        ("set aside", ", ".join(f"{count:,} {why}" for why, count in sorted(vitals.quarantined.items())) or "none"),
-        ("checkpoint", "none" if age is None else f"{vitals.checkpoint_bytes:,} bytes, {age:.0f} s ago"),
+        ("events", f"{metrics.events:,}, {metrics.event_rate:,.0f} per second"),
+        ("outputs", f"{metrics.outputs:,}, {metrics.output_rate:,.0f} per second"),
+        ("late", f"{metrics.late:,}, {_share(metrics.late_share)}{_target(metrics)}"),
+        ("duplicates", f"{metrics.duplicates:,}"),
+        ("latency", f"p50 {_seconds(metrics, metrics.latency_p50)}, p99 {_seconds(metrics, metrics.latency_p99)}"),
+        ("slack K", _seconds(metrics, metrics.K)),
+        ("α", "-" if metrics.alpha is None else f"{metrics.alpha:.2f}"),
+        ("buffered", f"{metrics.buffered:,} events of {metrics.keys:,} keys"),
+        ("lag", "-" if metrics.lag is None else f"{metrics.lag:,} records"),
+        ("quarantined", _reasons(metrics) or "none"),
+        ("checkpoint", "none" if age is None else f"{size}{age:.0f} s ago"),
     ]
     for row in rows:
         table.add_row(*row)
     return table
 
 
+def _reasons(metrics: Metrics) -> str:
+    return ", ".join(f"{count:,} {reason}" for reason, count in sorted(metrics.quarantined.items()))
+
+
 def _share(share: float) -> str:
     return f"{share * 100:.3g} %"
 
 
-def _target(vitals: Vitals) -> str:
-    target = vitals.numbers.late_target
-    return "" if target is None else f" (target {_share(target)})"
+def _target(metrics: Metrics) -> str:
+    return "" if metrics.late_target is None else f", target {_share(metrics.late_target)}"
 
 
-def _seconds(vitals: Vitals, length: float | None) -> str:
-    seconds = vitals.seconds(length)
+def _seconds(metrics: Metrics, length: float | None) -> str:
+    seconds = metrics.seconds(length)
     if seconds is None:
         return "-"
     return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:,.3g} s"

@@ -1,204 +1,126 @@
-"""``slackline run APP``: a hierarchy at work, from files, HTTP or MQTT to files, HTTP or MQTT; or on Kafka or Spark."""
+"""``slackline run APP``: an application between sources and sinks, in this process, on Kafka or on Spark."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
+import inspect
 import logging
 import signal
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
+import pyarrow as pa
 import typer
 
-from slackline.cli.engine_options import engine_options
-from slackline.cli.failure import reports_errors
+from slackline.cli.failure import FAILED, reports_errors
 from slackline.cli.hierarchies import load_application
 from slackline.cli.live import Status
-from slackline.cli.logs import LogForm, MetricsPort, say_on_stderr, served_metrics
+from slackline.cli.logs import log_to_stderr, served_metrics
 from slackline.cli.on_spark import run_on_spark
-from slackline.cli.planned import at_stop_of, places, plan_text, promises
-from slackline.cli.settings import CHECKPOINT_EVERY, RunSettings, settings_of
-from slackline.connectors.runhost import RunHost
-from slackline.connectors.sources import open_sources, scheme_of
-from slackline.connectors.targets import open_target
+from slackline.cli.options import FIELDS, annotation_of, given_options, help_of, known_options
+from slackline.connectors.addresses import open_sink, open_sources, scheme_of
 from slackline.core.errors import ConfigError
 from slackline.core.extras import explain
 from slackline.core.hierarchy import Hierarchy
-from slackline.runtime.roles import Roles
-from slackline.runtime.sites import Sites
-from slackline.runtime.vitals import Vitals
+from slackline.nodes.fingerprint import fingerprint
+from slackline.runtime.forms import events_of
+from slackline.runtime.keyed import KeyedEngines
+from slackline.runtime.metrics import Metrics, MetricsListener
+from slackline.runtime.options import RunOptions, run_options
+from slackline.runtime.schema import Decoder
+from slackline.runtime.sink import Sink
+from slackline.runtime.source import Source
+from slackline.runtime.worker import Worker
 
-#: Schemes that bring a host of their own, since sources and sinks belong together there: the module whose
-#: ``Application(settings, hierarchy, roles)`` has ``run(watch)``, and for the plan ``key``, ``places``, ``promises``.
-OWN_HOSTS = {"kafka": "slackline.connectors.kafka"}
+#: Seconds between checkpoints in a folder, unless given.
+CHECKPOINT_EVERY = 1.0
+#: Events that --dry-run shows, and records that it looks at.
+SHOWN, LOOKED_AT = 3, 10_000
 
 logger = logging.getLogger("slackline.run")
 
 
 @reports_errors
 def run(
-    app: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="APP",
-            help="The hierarchy: module:name, a file (app.py:name), or app.py for the `hierarchy` in it. May be left "
-            "out where --config names it.",
-        ),
-    ] = None,
-    sources: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--from",
-            help="Where events come from: a file (CSV, JSON lines, both also .gz, or Parquet), a folder of such, - "
-            "(standard input, JSON lines), http://…, https://… (JSON lines or server-sent events), mqtt://HOST/TOPIC. "
-            "Several times. Or kafka://HOST:PORT/TOPIC, with --to such a topic.",
-            show_default=False,
-        ),
-    ] = None,
-    to: Annotated[
-        str | None,
-        typer.Option(
-            help="Where results go: a folder (with checkpoints, so that the same command goes on where it was), a "
-            ".jsonl file, - (standard output), http://…, https://… (POST), mqtt://HOST/TOPIC.",
-            show_default=False,
-        ),
-    ] = None,
-    key: Annotated[
-        str | None,
-        typer.Option(
-            help="Field that tells whose an event is, e.g. van: each value has an engine of its own. Unless given, "
-            "there is one for all."
-        ),
-    ] = None,
-    ts: Annotated[str | None, typer.Option(help="Field of occurrence times; ts unless given.")] = None,
-    type: Annotated[
-        str | None, typer.Option(help="Field of event types; type unless given. Not needed if there is only one.")
-    ] = None,
-    source: Annotated[
-        str | None, typer.Option(help="Field that names the source; source unless given, if there is one.")
-    ] = None,
-    seq: Annotated[
-        str | None, typer.Option(help="Field of sequence numbers; seq unless given, if there is one.")
-    ] = None,
-    unit: Annotated[
-        Literal["s", "ms", "us", "ns"] | None,
-        typer.Option(help="Unit of the time stamps; dates become it. us unless given."),
-    ] = None,
-    engine: Annotated[
-        list[str] | None,
-        typer.Option(help="Option of the engine: KEY=VALUE, e.g. policy=slack or late_target=0.01. Several times."),
-    ] = None,
-    follow: Annotated[
-        bool | None, typer.Option("--follow", help="Go on at the end of files: wait for more lines, or files.")
-    ] = None,
-    on: Annotated[
-        Literal["process", "spark"] | None,
-        typer.Option(help="Where to run: in this process, or on Spark, through slackline.spark.detect."),
-    ] = None,
-    at_stop: Annotated[
-        Literal["flush", "keep"] | None,
-        typer.Option(
-            help="What becomes of what waits, at Ctrl-C or SIGTERM: it goes on as it is, or is kept for the next run. "
-            "keep with a folder, flush otherwise, unless given."
-        ),
-    ] = None,
-    checkpoint_every: Annotated[
-        float | None,
-        typer.Option(
-            help="Seconds between checkpoints, with a folder (1 unless given; over files more, if they take long), or "
-            "between snapshots, on Kafka (30).",
-            min=0.01,
-        ),
-    ] = None,
-    metrics: MetricsPort = None,
-    log: Annotated[
-        LogForm | None, typer.Option(help="How to say on stderr what happens: text (unless given), or json.")
-    ] = None,
-    group: Annotated[
-        str | None, typer.Option(help="On Kafka: the application's name, the same for all its processes.")
-    ] = None,
-    delivery: Annotated[
-        Literal["exactly-once", "at-least-once"] | None,
-        typer.Option(help="On Kafka: in transactions (unless given), or at once, some outputs twice after a crash."),
-    ] = None,
+    app: Annotated[str | None, typer.Argument(metavar="APP", help=help_of("app"))] = None,
     config: Annotated[
         Path | None,
-        typer.Option(help="TOML file with options, called as here; the command line wins.", dir_okay=False),
+        typer.Option(help="TOML file with options, named as here; the command line overrides it.", dir_okay=False),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be done, with its guarantees, and do nothing.")
+        bool,
+        typer.Option("--dry-run", help="Print the plan, how records are read and what is guaranteed; run nothing."),
     ] = False,
+    **given: Any,
 ) -> None:
     """Run an application until its input ends, or Ctrl-C.
 
-    `slackline run app.py --from events.csv --to found/` reads a file and writes outputs.jsonl, late.jsonl and
-    quarantined.jsonl; interrupted in any way, the same command goes on, and nothing is lost or found twice. Look at
-    the plan first: add --dry-run.
+    `slackline run app.py --from events.csv --to found` reads a file and writes outputs.jsonl, late.jsonl and
+    quarantined.jsonl; interrupted in any way, the same command resumes, and nothing is lost or emitted twice. See the
+    plan first: add --dry-run. Exit code 1: failed, or most records could not be processed.
     """
-    given = {
-        "app": app, "from": sources or None, "to": to, "key": key, "ts": ts, "type": type, "source": source,
-        "seq": seq, "unit": unit, "engine": engine_options(engine or []), "follow": follow, "on": on,
-        "at-stop": at_stop, "checkpoint-every": checkpoint_every, "metrics": metrics, "log": log,
-        "group": group, "delivery": delivery,
-    }  # fmt: skip
-    settings = settings_of(given, config)
-    hierarchy, _ = load_application(settings.app, None)
-    roles = Roles(settings.ts, settings.type, settings.source, settings.seq, settings.unit, settings.key)
-    if settings.on == "spark":
-        run_on_spark(settings, hierarchy, roles, dry_run, _watched)
+    options = run_options(given_options({"app": app, **given}), config, known_options())
+    hierarchy, _ = load_application(options.app, None)
+    if options.on == "spark":
+        run_on_spark(options, hierarchy, dry_run, _watched)
         return
-    schemes = {scheme_of(url) for url in (*settings.sources, settings.to)} & set(OWN_HOSTS)
-    if schemes:
-        _run_elsewhere(schemes.pop(), settings, hierarchy, roles, dry_run)
+    if scheme_of(options.to) == "kafka" and {scheme_of(url) for url in options.sources} == {"kafka"}:
+        _between_topics(options, hierarchy, dry_run)
         return
-    if settings.group or settings.delivery:
-        raise ConfigError("--group and --delivery are for kafka:// addresses; there is none.")
-    found = open_sources(settings.sources, hierarchy, roles, settings.follow)
-    target = open_target(settings.to)
-    sites = Sites(hierarchy, settings.engine, keyed=settings.key is not None)
-    if at_stop_of(settings, target) == "keep" and not target.keeps:
-        raise ConfigError(f"--at-stop keep needs a folder to keep things in, and --to {settings.to} is none.")
-    if settings.checkpoint_every is not None and not target.keeps:
-        raise ConfigError("--checkpoint-every is for a folder to keep checkpoints in, and for Kafka.")
+    _in_process(options, hierarchy, dry_run)
+
+
+def _signature() -> inspect.Signature:
+    """The parameters of :func:`run`: those that it names, and one for each field of RunOptions."""
+    own = [each for each in inspect.signature(run).parameters.values() if each.name != "given"]
+    derived = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation_of(name))
+        for name in FIELDS
+        if name != "app"
+    ]
+    return inspect.Signature([*own, *derived])
+
+
+run.__signature__ = _signature()  # type: ignore[attr-defined]
+run.__annotations__ = {each.name: each.annotation for each in run.__signature__.parameters.values()}  # type: ignore[attr-defined]
+
+
+def _in_process(options: RunOptions, hierarchy: Hierarchy, dry_run: bool) -> None:
+    if options.delivery or (options.group and not any(map(_is_kafka, (*options.sources, options.to)))):
+        raise ConfigError("--group and --delivery are for kafka:// addresses on both sides.")
+    sources, sink = _sources(options), _sink(options)
+    at_stop = options.at_stop or ("keep" if sink.commits else "flush")
+    if at_stop == "keep" and not sink.commits:
+        raise ConfigError(f"--at-stop keep needs a folder for checkpoints, and --to {options.to} is none.")
+    if options.checkpoint_every is not None and not sink.commits:
+        raise ConfigError("--checkpoint-every is for a folder with checkpoints, and for Kafka.")
+    every = options.checkpoint_every or CHECKPOINT_EVERY
+    engines = KeyedEngines(
+        hierarchy, options.engine_options, keyed=options.key is not None, shards=options.shards,
+        idle_timeout=options.idle_timeout, state_ttl=options.state_ttl,
+    )  # fmt: skip
     if dry_run:
-        parts = (settings, found, target)
-        typer.echo(plan_text(settings, hierarchy, settings.key, places(*parts), promises(*parts)))
+        plan = [("from", f"{source.name} ({source.describe()})") for source in sources]
+        plan.append(("to", f"{options.to} ({sink.describe()})"))
+        plan.append(("guarantee", _guarantee(sources, sink, every)))
+        plan.append(("at a stop", f"buffered events are {'kept' if at_stop == 'keep' else 'flushed'}"))
+        typer.echo(plan_text(options, hierarchy, plan + asyncio.run(_preview(options, sources, hierarchy))))
         return
-    say_on_stderr("slackline", settings.log)
-    with _watched(settings) as watch:
-        _in_process(RunHost(
-            sites, found, target, roles, at_stop=at_stop_of(settings, target),
-            every=settings.checkpoint_every or CHECKPOINT_EVERY,
-            watch=watch,
-        ))  # fmt: skip
+    log_to_stderr("slackline", options.log)
+    with _watched(options) as listener:
+        worker = Worker(
+            engines, sources, sink, options.schema, application=fingerprint(hierarchy, options.engine),
+            at_stop=at_stop, checkpoint_every=every, listener=listener,
+        )  # fmt: skip
+        metrics = _until_the_end(worker)
+    _check_processed(metrics)
 
 
-@contextlib.contextmanager
-def _watched(settings: RunSettings) -> Any:
-    """Who is to be told how it fares: the terminal or the log, and metrics."""
-    metrics = served_metrics(settings.metrics)
-    last: list[Vitals] = []
-    try:
-        with Status(settings.app) as status:
-
-            def watch(vitals: Vitals) -> None:
-                last[:] = [vitals]
-                status(vitals)
-                if metrics is not None:
-                    metrics(vitals)
-
-            yield watch
-        if last:
-            status.log(last[0])
-    finally:
-        if metrics is not None:
-            metrics.close()
-
-
-def _in_process(host: RunHost) -> None:
-    async def until_the_end() -> None:
+def _until_the_end(worker: Worker) -> Metrics | None:
+    async def until_the_end() -> Metrics | None:
         task = asyncio.current_task()
         assert task is not None
         asked: list[int] = []
@@ -206,32 +128,168 @@ def _in_process(host: RunHost) -> None:
         def stop(number: int) -> None:
             """The first time in order, then at once."""
             asked.append(number)
-            host.stop() if len(asked) == 1 else task.cancel()
+            worker.stop() if len(asked) == 1 else task.cancel()
 
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop, number)
-        await host.run()
+        return await worker.run()
 
     try:
-        asyncio.run(until_the_end())
+        return asyncio.run(until_the_end())
     except (asyncio.CancelledError, KeyboardInterrupt):
-        logger.warning("stopped at once; what was not in the last checkpoint is done again by the next run")
-        raise typer.Exit(1) from None
+        logger.warning("stopped at once; the next run processes again what was not in the last checkpoint")
+        raise typer.Exit(FAILED) from None
 
 
-def _run_elsewhere(scheme: str, settings: RunSettings, hierarchy: Hierarchy, roles: Roles, dry_run: bool) -> None:
-    try:
-        application: Any = importlib.import_module(OWN_HOSTS[scheme]).Application
-    except ImportError as error:
-        if (error.name or "").startswith(OWN_HOSTS[scheme]):
-            raise ConfigError(
-                f"{scheme}:// addresses need {OWN_HOSTS[scheme]}, which is not in this release."
-            ) from None
-        raise explain(error, f"{scheme}://") from error
-    host = application(settings, hierarchy, roles)
-    if dry_run:
-        typer.echo(plan_text(settings, hierarchy, host.key, host.places, host.promises))
+def _check_processed(metrics: Metrics | None) -> None:
+    """Exit with 1 if most of the records reached no detector."""
+    if metrics is None:
         return
-    say_on_stderr("slackline", settings.log)
-    with _watched(settings) as watch:
-        host.run(watch)
+    records = metrics.events + metrics.quarantined.get("not an event", 0)
+    if 2 * metrics.unprocessed > records:
+        reasons = {"duplicates": metrics.duplicates, **metrics.quarantined}
+        why = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)
+        logger.error("%s of %s records were not processed: %s", f"{metrics.unprocessed:,}", f"{records:,}", why)
+        raise typer.Exit(FAILED)
+
+
+def _sources(options: RunOptions) -> list[Source]:
+    topics = [url for url in options.sources if _is_kafka(url)]
+    others = [url for url in options.sources if not _is_kafka(url)]
+    found: list[Source] = list(open_sources(others, options.follow)) if others else []
+    if topics:
+        from slackline.connectors.kafka import KafkaSource
+
+        found += [KafkaSource.of(url, options) for url in topics]
+    return found
+
+
+def _sink(options: RunOptions) -> Sink:
+    if _is_kafka(options.to):
+        from slackline.connectors.kafka import KafkaSink
+
+        return KafkaSink.of(options.to, options)
+    return open_sink(options.to, duplicates=options.duplicates == "write", fresh=options.fresh)
+
+
+def _is_kafka(url: str) -> bool:
+    return scheme_of(url) == "kafka"
+
+
+def _between_topics(options: RunOptions, hierarchy: Hierarchy, dry_run: bool) -> None:
+    if options.fresh or options.follow:
+        raise ConfigError("--fresh and --follow are for files and folders. On Kafka a new --group starts anew.")
+    try:
+        from slackline.connectors.kafka import KafkaApplication
+    except ImportError as error:
+        raise explain(error, "kafka://") from error
+    application = KafkaApplication(options, hierarchy)
+    if dry_run:
+        typer.echo(plan_text(options, hierarchy, application.plan()))
+        return
+    log_to_stderr("slackline", options.log)
+    with _watched(options) as listener:
+        metrics = application.run(listener)
+    _check_processed(metrics)
+
+
+@contextlib.contextmanager
+def _watched(options: RunOptions) -> Iterator[MetricsListener]:
+    """A listener that shows metrics in the terminal or the log, and serves them."""
+    server = served_metrics(options.metrics)
+    last: list[Metrics] = []
+    try:
+        with Status(options.app) as status:
+
+            def listener(metrics: Metrics) -> None:
+                last[:] = [metrics]
+                status(metrics)
+                if server is not None:
+                    server(metrics)
+
+            yield listener
+        if last:
+            status.log(last[0])
+    finally:
+        if server is not None:
+            server.close()
+
+
+# The plan.
+
+
+def plan_text(options: RunOptions, hierarchy: Hierarchy, lines: Sequence[tuple[str, str]]) -> str:
+    """The plan of a run, a line per part; ``lines`` are those of the runtime."""
+    engine = ", ".join(f"{name}={value}" for name, value in sorted(options.engine.items()))
+    engines = "one for all events" if options.key is None else f"one per {options.key}"
+    if options.shards is not None:
+        engines = f"{options.shards} shards of {options.key}"
+    parts = [
+        ("application", options.app),
+        ("sensor types", ", ".join(f"{k} (clock)" if k in hierarchy.clock else k for k in hierarchy.sensor_types)),
+        *_levels(hierarchy),
+        ("engines", f"{engines}, {'on Spark' if options.on == 'spark' else 'in this process'}"),
+        ("options", engine or "policy=auto, late_target=0.001, and the other defaults"),
+        *lines,
+    ]
+    if options.idle_timeout is not None:
+        parts.append(("idle timeout", f"{options.idle_timeout}: buffered events of a key are flushed"))
+    if options.state_ttl is not None:
+        parts.append(("state TTL", f"{options.state_ttl}: the state of a key is dropped"))
+    if options.metrics is not None:
+        parts.append(("metrics", f"http://127.0.0.1:{options.metrics}/metrics"))
+    return "\n".join(f"{what:<13} {text}" for what, text in parts)
+
+
+def _levels(hierarchy: Hierarchy) -> Iterator[tuple[str, str]]:
+    for name in sorted(hierarchy.names, key=hierarchy.levels.__getitem__):
+        listens = ", ".join(sorted(hierarchy.listens[name]))
+        publishes = ", ".join(hierarchy.published(name)) or "nothing"
+        yield f"level {hierarchy.levels[name]}", f"{name}: {listens} -> {publishes}"
+
+
+def _guarantee(sources: Sequence[Source], sink: Sink, every: float) -> str:
+    """What a crash does to results."""
+    if not sink.commits:
+        return "none beyond this run: there are no checkpoints, a new run begins at the start"
+    lost = [source.name for source in sources if source.position() is None]
+    if not lost:
+        return f"exactly once, a checkpoint every {every:g} s; after a crash the same command resumes"
+    return (
+        f"a checkpoint every {every:g} s, from which the same command resumes; a crash loses what {', '.join(lost)} "
+        f"delivered after the last one"
+    )
+
+
+async def _preview(options: RunOptions, sources: Sequence[Source], hierarchy: Hierarchy) -> list[tuple[str, str]]:
+    """How the records of the first bounded source are read: each role, sample events, duplicates among them."""
+    source = next((source for source in sources if source.bounded), None)
+    decoder = Decoder(options.schema, hierarchy)
+    default = source.name if source is not None and len(sources) > 1 else None
+    if source is None:
+        return [("record schema", f"{role} {text}") for role, text in decoder.roles().items()]
+    events, keys, bad = [], [], 0
+    batches = source.batches()
+    async for batch in batches:
+        rows, row_keys, wrong = decoder.decode(batch, default)
+        events += events_of(rows) if isinstance(rows, pa.Table) else rows
+        keys += [None] * len(rows) if row_keys is None else _list(row_keys)
+        bad += len(wrong)
+        if len(events) >= LOOKED_AT:
+            break
+    await batches.aclose()  # type: ignore[attr-defined]
+    lines = [("record schema", f"{role} {text}") for role, text in decoder.roles(default).items()]
+    choice = decoder.choice
+    lines += [("note", text) for text in (choice.notes if choice else ())]
+    lines += [("warning", text) for text in (choice.warnings if choice else ())]
+    shown = zip(events[:SHOWN], keys[:SHOWN], strict=True)
+    lines += [("sample", f"{event!r}" if options.key is None else f"{key!r}: {event!r}") for event, key in shown]
+    numbered = Counter((k, e.type, e.source, e.seq) for e, k in zip(events, keys, strict=True) if e.seq is not None)
+    repeated = numbered.total() - len(numbered)
+    absent = sum(key is None for key in keys) if options.key is not None else 0
+    found = f"{len(events):,} events, {repeated:,} duplicates, {bad:,} not an event, {absent:,} without a key"
+    return [*lines, ("sample of", found)]
+
+
+def _list(column: Any) -> list[Any]:
+    return column.to_pylist() if isinstance(column, pa.ChunkedArray) else column
