@@ -34,7 +34,7 @@ import pyarrow.compute as pc
 
 from slackline.core import codec
 from slackline.core.calibration import calibration_of
-from slackline.core.errors import ConfigError, StateError
+from slackline.core.errors import ConfigError, SchemaError, StateError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import NO_KEY, Output, Quarantined
@@ -223,7 +223,7 @@ class KeyedEngines:
     def push(
         self,
         arrivals: Any,
-        keys: Sequence[Any] | pa.Array | pa.ChunkedArray | None = None,
+        keys: str | Sequence[Any] | pa.Array | pa.ChunkedArray | None = None,
         now: Any = None,
         *,
         at: int = 0,
@@ -231,11 +231,14 @@ class KeyedEngines:
         """Process the next arrivals, in the order of arrival; return the output records.
 
         ``arrivals``  events or a table, as :meth:`slackline.Engine.push` takes them.
-        ``keys``      the key of each row: text or whole numbers. A row without one goes to the quarantine.
+        ``keys``      the key of each row, or the name of the field that holds it, which is no payload then. A key is
+                      text or a whole number; a row without one goes to the quarantine.
         ``now``       arrival times, as in :meth:`slackline.Engine.push`.
         ``at``        wall time in milliseconds, for the timeouts.
         """
         rows = rows_of(arrivals)
+        if isinstance(keys, str):
+            rows, keys = _without_key(rows, keys)
         if keys is not None and not self.keyed:
             raise ConfigError("keys were given, but all arrivals go to one engine; make KeyedEngines with keyed=True.")
         if self.keyed and (keys is None or len(keys) != len(rows)):
@@ -427,9 +430,7 @@ class KeyedEngines:
             incarnation = at if self.timeouts.ttl is not None and not self.shards else 0
             return _Entry(self.factory.engine() if has_engine else None, incarnation=incarnation)
         self.loaded += 1
-        engine, rows, changes, rejected, incarnation, notes, detectors = codec.load(STATE_KIND, STATE_VERSION, state)
-        if detectors:
-            self.collector.update(name, (DetectorMetrics(*each) for each in detectors))
+        engine, rows, changes, rejected, incarnation, notes = codec.load(STATE_KIND, STATE_VERSION, state)
         self._current.add(name)
         loaded = self.factory.engine(engine) if has_engine else None
         if loaded is not None and loaded.waiting:
@@ -460,8 +461,7 @@ class KeyedEngines:
         if name in self._outdated:
             self._refresh(name)
         engine = None if entry.engine is None else entry.engine.save()
-        detectors = tuple(map(tuple, self.collector.of(name)))
-        content = (engine, entry.rows, entry.changes, entry.rejected, entry.incarnation, entry.notes, detectors)
+        content = (engine, entry.rows, entry.changes, entry.rejected, entry.incarnation, entry.notes)
         state = codec.dump(STATE_KIND, STATE_VERSION, content, where="the state of a key")
         self._states[name] = state
         self._current.add(name)
@@ -544,7 +544,7 @@ class KeyedEngines:
         return {**layout, "counts": self.collector.save(), "activity": self.activity()}
 
     def _piece(self, name: Any) -> bytes:
-        return codec.encode((name, self._state(name)))
+        return codec.encode((name, self._state(name), tuple(map(tuple, self.collector.of(name)))))
 
     def load(self, header: Mapping[str, Any], pieces: Iterable[bytes]) -> None:
         """Resume from saved engines: they replace those of the same keys.
@@ -567,7 +567,9 @@ class KeyedEngines:
             )
         first: list[Any] = []
         for piece in pieces:
-            name, state = codec.decode(piece)
+            name, state, detectors = codec.decode(piece)
+            if detectors:
+                self.collector.update(name, (DetectorMetrics(*each) for each in detectors))
             self._into_snapshot(name)
             self._cache.pop(name, None)
             self._outdated.pop(name, None)
@@ -580,6 +582,18 @@ class KeyedEngines:
         self.resume_activity(engines, keys)
         for name in first:
             self._entry(name)
+
+
+def _without_key(rows: list[Event] | pa.Table, field: str) -> tuple[list[Event] | pa.Table, Any]:
+    """Rows without the field that holds their keys, and the keys."""
+    if isinstance(rows, pa.Table):
+        if field not in rows.column_names:
+            raise SchemaError(f"there is no column {field!r} for the key; the columns are {rows.column_names}.")
+        return rows.drop_columns([field]), rows[field]
+    payloads = [dict(event.payload) for event in rows]
+    keys = [payload.pop(field, None) for payload in payloads]
+    pairs = zip(rows, payloads, strict=True)
+    return [Event.of(event.type, event.ts, event.source, event.seq, payload) for event, payload in pairs], keys
 
 
 def _taken(rows: list[Event] | pa.Table, places: Any) -> Any:
