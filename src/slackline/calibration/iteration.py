@@ -1,5 +1,8 @@
 """Iterative delay calculation: Algorithm 2 of [Order, III-A] (Algorithm 3.2 of [Thesis, 3.5.1]).
 
+Where each key has an engine of its own, the recording is one per key: all keys are run, and the delay of a type is the
+largest of any key.
+
 The recording is run under ``slack`` once per level. A run measures the delays of everything; those of the inputs of the
 lowest level are right at once, as they come from sensors. Each further run starts from the delays that are settled,
 so that one more level is ordered and its events get their right delays. After as many runs as there are levels, or as
@@ -14,7 +17,9 @@ not have is taken to be as late as the latest of the others.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -28,13 +33,19 @@ from slackline.core.hierarchy import Hierarchy
 from slackline.engine import Engine
 
 #: Arrivals in their order: a table, events, or a function that gives such pieces from the start whenever it is called.
-Recording: TypeAlias = pa.Table | Iterable[Event] | Callable[[], Iterable[pa.Table | Iterable[Event]]]
+OneRecording: TypeAlias = pa.Table | Iterable[Event] | Callable[[], Iterable[pa.Table | Iterable[Event]]]
+#: A recording, or one for each key.
+Recording: TypeAlias = OneRecording | Mapping[Any, OneRecording]
 #: Called with the number of the run and the arrivals of it so far.
 Progress = Callable[[int, int], None]
 
 #: More measurements than any recording has: nothing is forgotten.
 _ALL = 2**60
 _PIECE = 50_000
+#: A share of duplicates above this is logged as a warning.
+_DUPLICATES = 0.01
+
+logger = logging.getLogger("slackline.calibration")
 
 
 def calibrate(hierarchy: Hierarchy, recording: Recording, progress: Progress | None = None) -> Calibration:
@@ -47,7 +58,7 @@ def configurations(
     hierarchy: Hierarchy, recording: Recording, progress: Progress | None = None
 ) -> Iterator[Calibration]:
     """What each run finds; the last is right for all levels."""
-    pieces = _pieces(recording)
+    pieces = _pieces_by_key(recording)
     found: dict[str, TypeDelay] = {}
     for level in range(1, max(hierarchy.levels.values()) + 1):
         before, settled = found, _settled(hierarchy, level - 1)
@@ -62,7 +73,7 @@ def sensor_delays(hierarchy: Hierarchy, recording: Recording, progress: Progress
     """The delays of the sensor types alone; no detector runs."""
     kinds = tuple(hierarchy.types.get(kind, kind) for kind in hierarchy.sensor_types)
     listener = Hierarchy([_Listener(kinds)], hierarchy.clock, hierarchy.clock_aids)
-    return _sensors(hierarchy, _run(listener, _pieces(recording), None, 1, progress))
+    return _sensors(hierarchy, _run(listener, _pieces_by_key(recording), None, 1, progress))
 
 
 def _sensors(hierarchy: Hierarchy, stats: dict[str, Any]) -> dict[str, int]:
@@ -113,31 +124,55 @@ def _taken_apart(hierarchy: Hierarchy, stats: dict[str, Any]) -> dict[str, TypeD
 
 def _run(
     hierarchy: Hierarchy,
-    pieces: Callable[[], Iterator[Any]],
+    recordings: Sequence[Callable[[], Iterator[Any]]],
     start: Calibration | None,
     run: int,
     progress: Progress | None,
 ) -> dict[str, Any]:
-    # A copy, so that the detectors given stay as they are.
-    engine = Engine(copy.deepcopy(hierarchy), policy="slack", margin=0, window=_ALL, calibration=start)
-    arrivals = 0
-    for piece in pieces():
-        engine.push(piece)
-        engine.drain()
-        arrivals += len(piece)
-        if progress is not None:
-            progress(run, arrivals)
-    stats = engine.stats()
-    if stats["clk"] is None:
-        aside = f"; set aside were {stats['quarantined']}" if stats["quarantined"] else ""
+    """One run over all keys; of each type its events, its largest delay and how far it is set back."""
+    found: dict[str, Any] = {"types": {}}
+    arrivals = duplicates = 0
+    quarantined: Counter[str] = Counter()
+    has_clock = False
+    for pieces in recordings:
+        # A copy, so that the detectors given stay as they are.
+        engine = Engine(copy.deepcopy(hierarchy), policy="slack", margin=0, window=_ALL, calibration=start)
+        for piece in pieces():
+            engine.push(piece)
+            engine.drain()
+            arrivals += len(piece)
+            if progress is not None:
+                progress(run, arrivals)
+        stats = engine.stats()
+        has_clock = has_clock or stats["clk"] is not None
+        duplicates += engine.duplicates
+        quarantined.update(stats["quarantined"])
+        for kind, its in stats["types"].items():
+            known = found["types"].setdefault(kind, {"events": 0, "K": 0, "back": 0})
+            known["events"] += its["events"]
+            for name in ("K", "back"):
+                known[name] = max(known[name], its.get(name) or 0)
+    if not has_clock:
+        aside = f"; in quarantine are {dict(quarantined)}" if quarantined else ""
         raise ConfigError(
             f"no delay can be measured: none of {arrivals} arrivals is of the clock types {list(hierarchy.clock)}"
             f"{aside}. Give a recording of this hierarchy's sensors."
         )
-    return stats
+    if run == 1 and duplicates > _DUPLICATES * arrivals:
+        logger.warning(
+            "%s of %s arrivals (%.3g %%) were dropped as duplicates: their type, source and sequence number were seen "
+            "before, so their delays are not measured. Check which fields are the source and the sequence number",
+            f"{duplicates:,}", f"{arrivals:,}", 100 * duplicates / arrivals,
+        )  # fmt: skip
+    return found
 
 
-def _pieces(recording: Recording) -> Callable[[], Iterator[Any]]:
+def _pieces_by_key(recording: Recording) -> list[Callable[[], Iterator[Any]]]:
+    each = recording.values() if isinstance(recording, Mapping) else [recording]
+    return [_pieces(one) for one in each]
+
+
+def _pieces(recording: OneRecording) -> Callable[[], Iterator[Any]]:
     """A function that gives the recording, piece by piece, from the start."""
     if not callable(recording) and not isinstance(recording, pa.Table):
         recording = list(recording)  # it may be an iterator, and there are several runs

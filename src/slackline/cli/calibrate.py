@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -15,9 +16,11 @@ from slackline.calibration import Calibration, estimate, sensor_delays
 from slackline.calibration import calibrate as run_calibration
 from slackline.cli.failure import reports_errors
 from slackline.cli.hierarchies import load_application
-from slackline.cli.recordings import read_recording
+from slackline.cli.options import Key, Seq, Source, Ts, Type, Unit
+from slackline.cli.recordings import Recording
 from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
+from slackline.runtime.schema import RecordSchema
 from slackline.study.table import StreamError
 
 
@@ -48,13 +51,12 @@ def calibrate(
             "TYPE.network=N of one that is published. May be given several times."
         ),
     ] = None,
-    ts: Annotated[str, typer.Option(help="Column of occurrence times.")] = "ts",
-    type: Annotated[str, typer.Option(help="Column of event types; not needed if there is only one.")] = "type",
-    source: Annotated[str, typer.Option(help="Column that names the source of an event, if there is one.")] = "source",
-    seq: Annotated[str, typer.Option(help="Column of sequence numbers, if there is one.")] = "seq",
-    unit: Annotated[
-        Literal["us", "ms", "ns", "s"], typer.Option(help="Unit that dates become; numbers stay as they are.")
-    ] = "us",
+    ts: Ts = "ts",
+    type: Type = None,
+    source: Source = None,
+    seq: Seq = None,
+    key: Key = None,
+    unit: Unit = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the calibration as JSON.")] = False,
 ) -> None:
     """Compute the delays of an application's event types from a recording, so that nothing is late at the start."""
@@ -67,9 +69,17 @@ def calibrate(
         raise StreamError(f"there is no {recording}.")
     hierarchy, tables = load_application(given[-1], recording)
     pieces: Any = tables
-    if recording is not None and tables is None:
-        pieces = read_recording(recording, hierarchy, {"ts": ts, "type": type, "source": source, "seq": seq}, unit)
     errors = Console(stderr=True)
+    if recording is not None and tables is None:
+        schema = RecordSchema(ts=ts, type=type, source=source, seq=seq, key=key, unit=unit)
+        read = Recording(recording, hierarchy, schema)
+        roles = "; ".join(f"{role} {words}" for role, words in read.decoder.roles().items())
+        choice = read.decoder.choice
+        for note in (f"record schema: {roles}", *(choice.notes + choice.warnings if choice else ())):
+            errors.print(f"note: {escape(note)}", highlight=False, soft_wrap=True)
+        pieces = read.pieces
+    elif key is not None:
+        raise ConfigError("--key is for recordings that slackline reads; this application reads its own.")
     if old is None:
         calibration = _with_progress(errors, lambda show: run_calibration(hierarchy, pieces, show))
     else:

@@ -1,26 +1,58 @@
-"""A recorded stream of any hierarchy, as a table."""
+"""A recorded stream of any hierarchy, read as ``slackline run`` reads it."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
+from slackline.connectors.files import FileSource
+from slackline.core.errors import SlacklineError
 from slackline.core.hierarchy import Hierarchy
-from slackline.study.table import ReadOptions, StreamError, read_table, read_times
+from slackline.runtime.forms import quickest
+from slackline.runtime.keyed import is_key
+from slackline.runtime.schema import Decoder, RecordSchema
 
 
-def read_recording(path: Path, hierarchy: Hierarchy, columns: dict[str, str], unit: str) -> pa.Table:
-    """The recording as an engine takes it."""
-    ts = columns["ts"]
-    wanted = [ts, *([columns["type"]] if len(hierarchy.sensor_types) > 1 else [])]
-    table = read_table(path, wanted, ReadOptions(payload=True, as_text=lambda name: name == columns["source"]))
-    times, faults = read_times(table[ts], ts, unit, path)
-    if faults:
-        rows = int(faults[0].rows.sum())
-        raise StreamError(f"column {ts!r} of {path.name}, {faults[0]} ({rows} such rows). Repair or remove these rows.")
-    names = {column: name for name, column in columns.items()}
-    # A column that is called like one of ours and is not is payload, by another name.
-    named = [names.get(name, f"{name}_in" if name in columns else name) for name in table.column_names]
-    table = table.rename_columns(named)
-    return table.set_column(table.column_names.index("ts"), "ts", pa.array(times))
+class Recording:
+    """The arrivals of a file, in pieces as an engine takes them; by key, if the schema has one.
+
+    ``decoder`` says how the records were read.
+    """
+
+    def __init__(self, path: Path, hierarchy: Hierarchy, schema: RecordSchema) -> None:
+        self.decoder = Decoder(schema, hierarchy)
+        self.by_key: dict[Any, list[Any]] = {}
+        self._types = tuple(hierarchy.types[name] for name in hierarchy.sensor_types if name in hierarchy.types)
+        asyncio.run(self._read(path))
+
+    async def _read(self, path: Path) -> None:
+        source = FileSource(path)
+        records = 0
+        async for batch in source.batches():
+            rows, keys, bad = self.decoder.decode(batch, None, records + 1)
+            records += len(batch)
+            if bad:
+                raise SlacklineError(
+                    f"{path.name}, {bad[0].place}: {bad[0].reason}. Repair or remove such records of the recording."
+                )
+            if keys is None:
+                self.by_key.setdefault(None, []).append(quickest(rows, self._types))
+                continue
+            parts: dict[Any, list[int]] = {}
+            for place, key in enumerate(keys.to_pylist() if isinstance(keys, pa.ChunkedArray) else keys):
+                if not is_key(key):
+                    raise SlacklineError(f"{path.name}, record {records - len(batch) + place + 1}: the key is {key!r}.")
+                parts.setdefault(key, []).append(place)
+            for key, places in parts.items():
+                part = rows.take(places) if isinstance(rows, pa.Table) else [rows[place] for place in places]
+                self.by_key.setdefault(key, []).append(quickest(part, self._types))
+        if not self.by_key:
+            raise SlacklineError(f"{path} holds no events. Give a file with at least one record.")
+
+    @property
+    def pieces(self) -> Any:
+        """The recording as :func:`slackline.calibration.calibrate` takes it."""
+        return {key: (lambda parts=parts: parts) for key, parts in self.by_key.items()}

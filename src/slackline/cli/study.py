@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -15,8 +15,10 @@ from rich.table import Table
 
 from slackline import report
 from slackline.cli.failure import reports_errors
+from slackline.cli.options import Key, Unit, help_of
 from slackline.core.errors import SlacklineError
 from slackline.report import Scale, disorder, params_text, share_text, verdict
+from slackline.runtime.schema import RecordSchema
 from slackline.study import STEADY, PolicyFigures, PolicyResult, RecordedStream, StudyResult, load_stream
 from slackline.study import study as run_study
 
@@ -31,16 +33,14 @@ def study(
             exists=True,
         ),
     ],
-    arrival: Annotated[str, typer.Option(help="Column of arrival times.")],
-    ts: Annotated[str, typer.Option(help="Column of occurrence times.")],
-    source: Annotated[str, typer.Option(help="Column that names the source of an event.")],
+    arrival: Annotated[str, typer.Option(help="Field of arrival times.")],
+    ts: Annotated[str, typer.Option(help=help_of("ts"))],
+    source: Annotated[str, typer.Option(help=help_of("source"))],
     type: Annotated[
-        str | None, typer.Option(help="Column of event types; each type of a source counts as a source.")
+        str | None, typer.Option(help="Field of event types; each type of a source counts as a source.")
     ] = None,
-    unit: Annotated[
-        Literal["us", "ms", "ns", "s"] | None,
-        typer.Option(help="Unit of both times; unless given, what makes them dates of this century, or else us."),
-    ] = None,
+    key: Key = None,
+    unit: Unit = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the figures as JSON, waits in the stream's unit.")
     ] = False,
@@ -49,7 +49,8 @@ def study(
     """Run a recorded stream under every policy: how many events are late, how long the others wait."""
     errors = Console(stderr=True)
     page = report.study_page if html is not None else None  # says at once if the extra is missing
-    stream = load_stream(file, arrival=arrival, ts=ts, source=source, type=type, unit=unit)
+    schema = RecordSchema(arrival=arrival, ts=ts, source=source, type=type, key=key, unit=unit)
+    stream = load_stream(file, schema)
     for note in stream.notes:
         errors.print(f"note: {escape(note)}", highlight=False, soft_wrap=True)
     for warning in stream.warnings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -14,9 +14,11 @@ from rich.table import Table
 
 from slackline import report
 from slackline.cli.failure import reports_errors
+from slackline.cli.options import Unit, help_of
 from slackline.core.errors import ConfigError, SlacklineError
 from slackline.report import SyncWords
-from slackline.study import ColumnNames, SyncResult, load_recording, synchronise_recording, write_ordered
+from slackline.runtime.schema import RecordSchema
+from slackline.study import SyncResult, load_recording, synchronise_recording, write_ordered
 from slackline.study.recording import Keep
 from slackline.study.table import CSV, ending_of
 
@@ -32,14 +34,14 @@ def sync(
             help="CSV, JSON lines (both also .gz) or Parquet; each is a stream.", dir_okay=False, exists=True
         ),
     ],
-    ts: Annotated[str, typer.Option(help="Column of occurrence times.")],
+    ts: Annotated[str, typer.Option(help=help_of("ts"))],
     arrival: Annotated[
-        str | None, typer.Option(help="Column of arrival times; without it an event arrives when it occurs.")
+        str | None, typer.Option(help="Field of arrival times; without it an event arrives when it occurs.")
     ] = None,
     source: Annotated[
-        str | None, typer.Option(help="Column that names the stream of a row, if a file holds several.")
+        str | None, typer.Option(help="Field that names the stream of a row, if a file holds several.")
     ] = None,
-    unit: Annotated[Literal["us", "ms", "ns", "s"], typer.Option(help="Unit of all times.")] = "us",
+    unit: Unit = None,
     max_delay: Annotated[
         int | None, typer.Option(min=0, help="Let an event go that waited longer; in --unit. No limit unless given.")
     ] = None,
@@ -61,7 +63,7 @@ def sync(
         task = bar.add_task("reading", total=None)
         recording = load_recording(
             files,
-            ColumnNames(ts, arrival, source, unit),
+            RecordSchema(ts=ts, arrival=arrival, source=source, unit=unit),
             keep=keep,
             progress=lambda name, done, total: bar.update(task, description=name, completed=done, total=total),
         )
@@ -73,6 +75,8 @@ def sync(
             progress=lambda done: bar.update(task, completed=done),
         )
     words = SyncWords(result)
+    for note in recording.stream.notes:
+        errors.print(f"note: {_plain(note)}", highlight=False, soft_wrap=True)
     for warning in words.warnings():
         errors.print(f"[yellow]warning:[/] {_plain(warning)}", highlight=False, soft_wrap=True)
     if out is not None:

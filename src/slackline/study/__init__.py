@@ -3,7 +3,7 @@
 from slackline.study.compare import PolicyResult, StudyResult, study
 from slackline.study.ordered import write_ordered
 from slackline.study.outcome import STEADY, PolicyFigures
-from slackline.study.recording import ColumnNames, SyncRecording, load_recording
+from slackline.study.recording import SyncRecording, load_recording
 from slackline.study.stream import RecordedStream, load_stream
 from slackline.study.sync import synchronise_recording
 from slackline.study.sync_result import StreamResult, SyncResult, WaitFigures
@@ -11,7 +11,6 @@ from slackline.study.table import StreamError
 
 __all__ = [
     "STEADY",
-    "ColumnNames",
     "PolicyFigures",
     "PolicyResult",
     "RecordedStream",

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
+
+import numpy as np
 
 from slackline.core.time import converted
 from slackline.study.clairvoyant import clairvoyant
 from slackline.study.fixed import fixed, lateness, smallest_bound
 from slackline.study.max_slack import max_slack
-from slackline.study.outcome import STEADY, Outcome, PolicyFigures, measure
+from slackline.study.outcome import STEADY, Ints, Outcome, PolicyFigures, measure
 from slackline.study.quantile import quantile
 from slackline.study.replay import replay
 from slackline.study.stream import RecordedStream
@@ -90,18 +91,18 @@ def study(stream: RecordedStream, progress: Progress | None = None) -> StudyResu
     def run(case: _Case, done: int, total: int) -> PolicyResult:
         if progress is not None:
             progress(case.policy, done, total)
-        return PolicyResult(case.policy, case.params, measure(stream.arrival, case.run()))
+        return PolicyResult(case.policy, case.params, measure(stream.arrival, _by_key(stream, case.run)))
 
-    adaptive = list(_adaptive(stream))
+    adaptive = list(_adaptive())
     guess = len(adaptive) + len(BOUNDS_MS) + len(HINDSIGHT_SHARES)
     results = [run(case, i, guess) for i, case in enumerate(adaptive)]
     bounds = _bounds(stream, [result.waits for result in results if result.policy == "auto"])
     total = len(adaptive) + len(bounds)
     for i, bound in enumerate(bounds, len(adaptive)):
-        results.append(run(_Case("fixed", {"bound": bound}, partial(fixed, stream.ts, bound)), i, total))
+        results.append(run(_Case("fixed", {"bound": bound}, _on_times(fixed, bound)), i, total))
     if progress is not None:
         progress("clairvoyant", total, total)
-    best = measure(stream.arrival, clairvoyant(stream.ts))
+    best = measure(stream.arrival, _by_key(stream, _on_times(clairvoyant)))
     return StudyResult(
         len(stream),
         stream.sources,
@@ -117,29 +118,56 @@ def study(stream: RecordedStream, progress: Progress | None = None) -> StudyResu
 class _Case:
     policy: str
     params: dict[str, Any]
-    run: Callable[[], Outcome]
+    run: Callable[[RecordedStream], Outcome]
 
 
-def _adaptive(stream: RecordedStream) -> Iterator[_Case]:
+def _on_times(policy: Callable[..., Outcome], *parameters: Any) -> Callable[[RecordedStream], Outcome]:
+    """A policy that sees event times alone."""
+    return lambda part: policy(part.ts, *parameters)
+
+
+def _by_key(stream: RecordedStream, run: Callable[[RecordedStream], Outcome]) -> Outcome:
+    """The outcome of a policy that orders each key by itself; of the whole stream, if it has no keys."""
+    if stream.key is None:
+        return run(stream)
+    n = len(stream)
+    release, late, at = np.empty(n, np.int64), np.empty(n, np.bool_), np.empty(n, np.int64)
+    for rows in _rows_by_key(stream.key):
+        part = run(RecordedStream(stream.arrival[rows], stream.ts[rows], stream.source[rows], stream.unit))
+        late[rows] = part.late
+        # Positions in the key's stream become positions in the whole; its end is the end of the whole.
+        release[rows] = np.where(part.late, -1, np.append(rows, n)[part.release])
+        times = np.append(stream.arrival[rows], stream.arrival[-1])
+        at[rows] = times[part.release] if part.at is None else part.at
+    return Outcome(release, late, at)
+
+
+def _rows_by_key(key: Ints) -> list[Ints]:
+    """The rows of each key, in their order."""
+    return np.split(np.argsort(key, kind="stable"), np.cumsum(np.bincount(key))[:-1])
+
+
+def _adaptive() -> Iterator[_Case]:
     """Every policy that measures instead of taking a bound; the default first."""
-    yield _replayed(stream, "auto", {})
+    yield _replayed("auto", {})
     for target in LATE_TARGETS:
-        yield _replayed(stream, "auto", {"late_target": target})
-    yield _replayed(stream, "ready", {})
+        yield _replayed("auto", {"late_target": target})
+    yield _replayed("ready", {})
     for margin in MARGINS:
-        yield _replayed(stream, "slack", {"margin": margin})
+        yield _replayed("slack", {"margin": margin})
     for q in QUANTILES:
         yield _Case(
             "quantile",
             {"q": q, "window": WINDOW},
-            partial(quantile, stream.ts, q, WINDOW),
+            _on_times(quantile, q, WINDOW),
         )
-    yield _Case("max_slack", {}, partial(max_slack, stream.ts))
+    yield _Case("max_slack", {}, _on_times(max_slack))
 
 
-def _replayed(stream: RecordedStream, policy: str, params: dict[str, Any]) -> _Case:
-    def run() -> Outcome:
-        outcome = replay(stream.ts, stream.source, policy=policy, arrival=stream.arrival, **params)
+def _replayed(policy: str, params: dict[str, Any]) -> _Case:
+    def run(part: RecordedStream) -> Outcome:
+        sources = np.unique(part.source, return_inverse=True)[1].astype(np.int64)
+        outcome = replay(part.ts, sources, policy=policy, arrival=part.arrival, **params)
         return Outcome(outcome.release, outcome.late, outcome.at)
 
     return _Case(policy, params, run)
@@ -147,7 +175,7 @@ def _replayed(stream: RecordedStream, policy: str, params: dict[str, Any]) -> _C
 
 def _bounds(stream: RecordedStream, autos: list[PolicyFigures]) -> list[int]:
     """Fixed bounds worth showing: round ones, and those that hindsight chooses, also to match each `auto`."""
-    behind = lateness(stream.ts)
+    behind = _lateness(stream)
     steady = behind[STEADY:]
     enough = smallest_bound(behind, 0)
     chosen = {bound for ms in BOUNDS_MS if (bound := converted(ms, "ms", stream.unit)) <= enough}
@@ -157,3 +185,13 @@ def _bounds(stream: RecordedStream, autos: list[PolicyFigures]) -> list[int]:
         if waits.steady_late_share is not None:
             chosen.add(smallest_bound(steady, round(waits.steady_late_share * len(steady))))
     return sorted(chosen)
+
+
+def _lateness(stream: RecordedStream) -> Ints:
+    """By how much each event is behind the newest of its key."""
+    if stream.key is None:
+        return lateness(stream.ts)
+    behind = np.empty(len(stream), np.int64)
+    for rows in _rows_by_key(stream.key):
+        behind[rows] = lateness(stream.ts[rows])
+    return behind

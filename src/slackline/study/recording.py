@@ -11,18 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
-from slackline.core import check
 from slackline.core.errors import ConfigError, SchemaError
-from slackline.core.time import PER_SECOND
+from slackline.runtime.schema import RecordSchema
+from slackline.runtime.units import unit_of
 from slackline.study.outcome import Bools, Ints
 from slackline.study.stream import RecordedStream, forward
 from slackline.study.table import (
     ReadOptions,
     StreamError,
     bad_rows,
+    bare_numbers,
     ending_of,
     read_codes,
     read_table,
@@ -34,25 +36,6 @@ Keep = Literal["times", "all", "verbatim"]
 
 #: Called before each file with its name, how many are done and how many there are.
 Progress = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnNames:
-    """Which column is what. Without ``arrival`` an event arrives when it occurs; without ``source`` a file is one
-    stream.
-    """
-
-    ts: str
-    arrival: str | None = None
-    source: str | None = None
-    unit: str = "us"
-
-    def __post_init__(self) -> None:
-        check.one_of("unit", self.unit, PER_SECOND)
-
-    @property
-    def wanted(self) -> list[str]:
-        return list(dict.fromkeys(name for name in (self.ts, self.arrival, self.source) if name is not None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,21 +84,28 @@ class _Part:
 
 def load_recording(
     paths: Sequence[str | Path],
-    columns: ColumnNames,
+    columns: RecordSchema,
     *,
     keep: Keep = "times",
     progress: Progress | None = None,
 ) -> SyncRecording:
-    """Read all files: only the times, all columns, or all columns with those of CSV files as they are written."""
+    """Read all files: only the times, all columns, or all columns with those of CSV files as they are written.
+
+    Without ``arrival`` in the schema an event arrives when it occurs; without ``source`` a file is one stream. The unit
+    is recognised from the first file unless it is given.
+    """
     files = _named([Path(path) for path in paths])
     parts: list[_Part] = []
     failed: list[Failed] = []
     quarantined: dict[str, int] = {}
     wrong_columns = 0
+    notes: tuple[str, ...] = ()
     for done, (name, path) in enumerate(files.items()):
         if progress is not None:
             progress(f"reading {path.name}", done, len(files))
         try:
+            if columns.unit is None:
+                columns, notes = _with_unit(columns, path)
             part = _load(name, path, columns, len(files) > 1, keep)
         except SchemaError as error:
             wrong_columns += 1
@@ -131,7 +121,19 @@ def load_recording(
         # A column that no file has is a mistake of who asks, not of the files.
         kind = SchemaError if wrong_columns == len(files) else StreamError
         raise kind(_nothing(parts, failed))
-    return _merge(parts, columns, keep, tuple(failed), quarantined)
+    return _merge(parts, columns, keep, tuple(failed), quarantined, notes)
+
+
+def _wanted(columns: RecordSchema) -> list[str]:
+    return list(dict.fromkeys(name for name in (columns.ts, columns.arrival, columns.source) if name is not None))
+
+
+def _with_unit(columns: RecordSchema, path: Path) -> tuple[RecordSchema, tuple[str, ...]]:
+    """The schema with the unit that the times of a file show, and what to say about it."""
+    times = [name for name in (columns.ts, columns.arrival) if name is not None]
+    table = read_table(path, times)
+    chosen = unit_of({name: bare_numbers(table[name], name, path) for name in times}, None, path.name)
+    return msgspec.structs.replace(columns, unit=chosen.unit), chosen.notes
 
 
 def _named(paths: list[Path]) -> dict[str, Path]:
@@ -149,20 +151,20 @@ def _named(paths: list[Path]) -> dict[str, Path]:
     return files
 
 
-def _load(name: str, path: Path, columns: ColumnNames, many: bool, keep: Keep) -> _Part:
+def _load(name: str, path: Path, columns: RecordSchema, many: bool, keep: Keep) -> _Part:
     times = (columns.ts, columns.arrival)
     ragged: list[str] = []
 
     def as_text(column: str) -> bool:
         return column == columns.source or (keep == "verbatim" and column not in times)
 
-    table = read_table(path, columns.wanted, ReadOptions(keep != "times", as_text, ragged))
+    table = read_table(path, _wanted(columns), ReadOptions(keep != "times", as_text, ragged))
     rows = len(table)
-    ts, faults = read_times(table[columns.ts], columns.ts, columns.unit, path)
+    ts, faults = read_times(table[columns.ts], columns.ts, columns.unit or "us", path)
     examples = [(fault.first, f"{path.name}, column {columns.ts!r}, {fault}") for fault in faults]
     arrival = ts
     if columns.arrival is not None:
-        arrival, more = read_times(table[columns.arrival], columns.arrival, columns.unit, path)
+        arrival, more = read_times(table[columns.arrival], columns.arrival, columns.unit or "us", path)
         examples += [(fault.first, f"{path.name}, column {columns.arrival!r}, {fault}") for fault in more]
         faults += more
     names, source, nameless = _names(table, name, path, columns, many)
@@ -185,7 +187,7 @@ def _load(name: str, path: Path, columns: ColumnNames, many: bool, keep: Keep) -
     )  # fmt: skip
 
 
-def _names(table: pa.Table, name: str, path: Path, columns: ColumnNames, many: bool) -> tuple[list[str], Ints, Bools]:
+def _names(table: pa.Table, name: str, path: Path, columns: RecordSchema, many: bool) -> tuple[list[str], Ints, Bools]:
     """The streams of a file, whose each row is, and which rows are nobody's."""
     if columns.source is None:
         return [name], np.zeros(len(table), np.int64), np.zeros(len(table), np.bool_)
@@ -210,7 +212,12 @@ def running_maximum(ts: Ints, source: Ints) -> Ints:
 
 
 def _merge(
-    parts: list[_Part], columns: ColumnNames, keep: Keep, failed: tuple[Failed, ...], quarantined: dict[str, int]
+    parts: list[_Part],
+    columns: RecordSchema,
+    keep: Keep,
+    failed: tuple[Failed, ...],
+    quarantined: dict[str, int],
+    notes: tuple[str, ...],
 ) -> SyncRecording:
     """All parts, interleaved by arrival; what arrives at once stays in the order of the files."""
     arrival = np.concatenate([part.arrival for part in parts])
@@ -227,7 +234,8 @@ def _merge(
             arrival[order],
             joined(part.ts for part in parts),
             joined(part.source + before[i] for i, part in enumerate(parts)),
-            columns.unit,
+            columns.unit or "us",
+            notes=notes,
         ),
         row=joined(part.row + above[i] for i, part in enumerate(parts)),
         tables=tuple(part.table for part in parts) if keep != "times" else (),

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from slackline.core import check
-from slackline.core.time import PER_SECOND
+from slackline.core.errors import ConfigError
+from slackline.runtime.schema import RecordSchema
+from slackline.runtime.units import unit_of
 from slackline.study.outcome import Ints
-from slackline.study.table import StreamError, read_codes, read_table, read_times
-from slackline.study.unit import numbers, unit_of
+from slackline.study.table import StreamError, bare_numbers, read_codes, read_table, read_times
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,8 @@ class RecordedStream:
     """Columns of a recorded stream, row by row in the order of arrival.
 
     ``arrival`` never decreases. ``source`` numbers the sources from zero; with a type column each pair of
-    type and source has its own number, because each may be delivered differently.
+    type and source has its own number, because each may be delivered differently. ``key`` numbers the keys, if each is
+    to be ordered by itself.
     """
 
     arrival: Ints
@@ -34,6 +35,7 @@ class RecordedStream:
     unit: str = "us"
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    key: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.ts)
@@ -48,29 +50,31 @@ class RecordedStream:
         return float(np.mean(self.ts < np.maximum.accumulate(self.ts)))
 
 
-def load_stream(
-    path: str | Path, *, arrival: str, ts: str, source: str, type: str | None = None, unit: str | None = None
-) -> RecordedStream:
+def load_stream(path: str | Path, schema: RecordSchema) -> RecordedStream:
     """Read a stream from CSV (also with semicolons or tabs) or JSON lines, both also gzipped, or Parquet.
 
-    Times are non-negative integers in ``unit``, or time stamps, which are converted to it. Without a unit the times
-    themselves tell it, if they are dates; else it is ``us``.
+    The schema names the columns ``arrival``, ``ts`` and ``source``, and optionally ``type`` and ``key``. Times are
+    non-negative integers in its unit, or timestamps, which are converted to it. Without a unit it is recognised.
     """
     path = Path(path)
-    if unit is not None:
-        check.one_of("unit", unit, PER_SECOND)
-    wanted = list(dict.fromkeys(name for name in (arrival, ts, source, type) if name is not None))
+    arrival, ts, source = schema.arrival, schema.ts, schema.source
+    if arrival is None or source is None:
+        raise ConfigError("a recorded stream needs the columns of arrival times and of sources (arrival, source).")
+    optional = (schema.type, schema.key)
+    wanted = list(dict.fromkeys([arrival, ts, source, *(name for name in optional if name is not None)]))
     table = read_table(path, wanted)
     if len(table) == 0:
         raise StreamError(f"{path} holds no events. Give a file with at least one row below its header.")
-    chosen = unit_of({name: numbers(table[name], name, path) for name in (arrival, ts)}, unit, path)
+    samples = {name: bare_numbers(table[name], name, path) for name in (arrival, ts)}
+    chosen = unit_of(samples, schema.unit, path.name)
     arrivals, warnings = forward(_times(table[arrival], arrival, chosen.unit, path))
-    names = [_codes(table[name], name, path) for name in (source, type) if name is not None]
+    names = [_codes(table[name], name, path) for name in (source, schema.type) if name is not None]
     if len(names) == 2:
         pairs = names[0] * (int(names[1].max()) + 1) + names[1]
         names = [np.unique(pairs, return_inverse=True)[1].astype(np.int64)]
     times = _times(table[ts], ts, chosen.unit, path)
-    return RecordedStream(arrivals, times, names[0], chosen.unit, warnings + chosen.warnings, chosen.notes)
+    key = None if schema.key is None else _codes(table[schema.key], schema.key, path)
+    return RecordedStream(arrivals, times, names[0], chosen.unit, warnings + chosen.warnings, chosen.notes, key)
 
 
 def _times(column: pa.ChunkedArray, name: str, unit: str, path: Path) -> Ints:

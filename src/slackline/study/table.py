@@ -23,7 +23,7 @@ import pyarrow.parquet as pa_parquet
 from slackline.connectors.rows import check_there
 from slackline.core.errors import ConfigError, SchemaError, SlacklineError
 from slackline.core.time import A_TIME_STAMP, converted_column, time_stamps
-from slackline.runtime.record import EXACT, BadRecordError, time_of
+from slackline.runtime.schema import EXACT, BadRecordError, time_of
 from slackline.study.outcome import Bools, Ints
 
 TSV = (".tsv", ".tsv.gz")
@@ -36,6 +36,8 @@ ENDINGS = CSV + PARQUET + JSON_LINES
 _DELIMITERS = (",", ";", "\t")
 #: So many bytes of a file of lines are looked at, at once.
 _BLOCK = 1 << 20
+#: Rows from which the unit of times is recognised.
+_SAMPLE = 1_000
 
 
 class StreamError(SlacklineError):
@@ -211,6 +213,18 @@ def read_times(column: pa.ChunkedArray, name: str, unit: str, path: Path) -> tup
     faults.append(Fault(~good & ~missing, f"is not {A_TIME_STAMP}", column))
     faults = [fault for fault in faults if fault.rows.any()]
     return np.where(bad_rows(faults, len(times)), 0, times), faults
+
+
+def bare_numbers(column: pa.ChunkedArray, name: str, path: Path) -> Ints:
+    """The times at the start of a column that are bare numbers. Timestamps have a unit of their own."""
+    sample = column.slice(0, _SAMPLE)
+    try:
+        coarse, faults = read_times(sample, name, "s", path)
+        fine, _ = read_times(sample, name, "ns", path)
+    except SchemaError:
+        return np.zeros(0, np.int64)
+    # A timestamp is another number in another unit.
+    return coarse[(coarse == fine) & (coarse > 0) & ~bad_rows(faults, len(sample))]
 
 
 def bad_rows(faults: list[Fault], rows: int) -> Bools:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from tests.recordings import recorded
 
+from slackline.runtime.schema import RecordSchema
 from slackline.study import STEADY, RecordedStream, load_stream, study
 from slackline.study.fixed import lateness, smallest_bound
 
@@ -13,7 +14,7 @@ TARGETS = (0.0005, 0.001, 0.002, 0.005, 0.01)
 
 
 def phones(name):
-    return load_stream(recorded(name), arrival="arrival_ms", ts="ts_ms", source="source", unit="ms")
+    return load_stream(recorded(name), RecordSchema(arrival="arrival_ms", ts="ts_ms", source="source", unit="ms"))
 
 
 @pytest.fixture(scope="module", params=["d-1", "d-2", "d-3"])
@@ -144,3 +145,24 @@ def test_progress_is_told_before_each_policy_and_at_the_end():
     study(RecordedStream(ts + 1, ts, np.zeros(3, np.int64)), lambda *step: seen.append(step))
     assert [done for _, done, _ in seen] == list(range(len(seen)))
     assert seen[0][0] == "auto" and seen[-1][0] == "clairvoyant" and seen[-1][1] == seen[-1][2]
+
+
+def test_with_keys_every_policy_orders_each_key_by_itself():
+    rng = np.random.default_rng(3)
+    parts = []
+    for key, delay in enumerate((5, 500)):
+        ts = np.arange(1_500) * 10 + key
+        arrival = ts + rng.exponential(delay, len(ts)).astype(np.int64)
+        parts.append((arrival, ts, np.full(len(ts), key)))
+    arrival, ts, key = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    order = np.argsort(arrival, kind="stable")
+    whole = study(RecordedStream(arrival[order], ts[order], key[order], key=key[order]))
+    alone = []
+    for one in range(2):
+        rows = order[key[order] == one]
+        alone.append(study(RecordedStream(arrival[rows], ts[rows], key[rows])))
+    for result in whole.policies[:10]:
+        each = [next(p for p in s.policies if (p.policy, p.params) == (result.policy, result.params)) for s in alone]
+        assert result.waits.late_share == pytest.approx(np.mean([p.waits.late_share for p in each]))
+    fast = [s.default.waits.mean_wait for s in alone]
+    assert min(fast) < whole.default.waits.mean_wait < max(fast)

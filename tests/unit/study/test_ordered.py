@@ -7,11 +7,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from slackline.core.errors import SlacklineError
-from slackline.study import ColumnNames, load_recording, synchronise_recording, write_ordered
+from slackline.runtime.schema import RecordSchema
+from slackline.study import load_recording, synchronise_recording, write_ordered
 
 
 def synchronised(paths, keep="all", **options):
-    return synchronise_recording(load_recording(paths, ColumnNames("ts", "at", unit="ms"), keep=keep), **options)
+    return synchronise_recording(
+        load_recording(paths, RecordSchema(ts="ts", arrival="at", unit="ms"), keep=keep), **options
+    )
 
 
 def parquet(folder, name, **columns):
@@ -58,7 +61,7 @@ def test_a_file_with_tabs_is_written_and_read(tmp_path):
     out = tmp_path / "out.tsv"
     write_ordered(synchronised(two(tmp_path), keep="verbatim"), out)
     assert out.read_text().splitlines()[0].startswith('"position"\t"stream"\t"waited"\t"ts"')
-    assert load_recording([out], ColumnNames("ts", source="stream", unit="ms")).stream.ts.tolist() == [1, 3, 5, 9]
+    assert load_recording([out], RecordSchema(ts="ts", source="stream", unit="ms")).stream.ts.tolist() == [1, 3, 5, 9]
 
 
 def test_text_of_a_csv_file_stays_as_it_was_written(tmp_path):

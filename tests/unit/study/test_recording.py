@@ -6,9 +6,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from slackline.core.errors import ConfigError, SchemaError
-from slackline.study import ColumnNames, StreamError, load_recording
+from slackline.runtime.schema import RecordSchema
+from slackline.study import StreamError, load_recording
 
-TIMES = ColumnNames(ts="ts", arrival="at", unit="ms")
+TIMES = RecordSchema(ts="ts", arrival="at", unit="ms")
 
 
 def write(folder, name, text):
@@ -35,24 +36,24 @@ def test_json_lines_are_read(tmp_path, name):
 
 def test_iso_times_in_json_become_integers_of_the_unit(tmp_path):
     path = write(tmp_path, "a.jsonl", '{"ts": "1970-01-01T00:00:01.5Z"}\n{"ts": "1970-01-01T00:00:02Z"}\n')
-    assert load_recording([path], ColumnNames("ts", unit="ms")).stream.ts.tolist() == [1500, 2000]
+    assert load_recording([path], RecordSchema(ts="ts", unit="ms")).stream.ts.tolist() == [1500, 2000]
 
 
 def test_a_column_splits_a_file_into_streams(tmp_path):
     path = write(tmp_path, "a.csv", "ts,at,who\n1,1,x\n2,2,007\n3,3,x\n")
-    recording = load_recording([path], ColumnNames("ts", "at", "who", "ms"))
+    recording = load_recording([path], RecordSchema(ts="ts", arrival="at", source="who", unit="ms"))
     assert recording.names == ("x", "007") and recording.stream.source.tolist() == [0, 1, 0]
 
 
 def test_streams_of_several_files_are_named_by_file_and_column(tmp_path):
     paths = [write(tmp_path, f"{name}.csv", "ts,at,who\n1,1,x\n") for name in ("a", "b")]
-    assert load_recording(paths, ColumnNames("ts", "at", "who", "ms")).names == ("a/x", "b/x")
+    assert load_recording(paths, RecordSchema(ts="ts", arrival="at", source="who", unit="ms")).names == ("a/x", "b/x")
 
 
 def test_without_arrival_an_event_arrives_when_its_stream_has_come_that_far(tmp_path):
     a = write(tmp_path, "a.csv", "ts\n5\n3\n9\n")
     b = write(tmp_path, "b.csv", "ts\n4\n6\n")
-    recording = load_recording([a, b], ColumnNames("ts", unit="ms"))
+    recording = load_recording([a, b], RecordSchema(ts="ts", unit="ms"))
     assert not recording.recorded_arrival
     assert recording.stream.arrival.tolist() == [4, 5, 5, 6, 9]
     assert recording.stream.ts.tolist() == [4, 5, 3, 6, 9]
@@ -60,7 +61,7 @@ def test_without_arrival_an_event_arrives_when_its_stream_has_come_that_far(tmp_
 
 def test_without_arrival_streams_of_one_file_do_not_hold_each_other_back(tmp_path):
     path = write(tmp_path, "a.csv", "ts,who\n9,x\n2,y\n3,y\n")
-    recording = load_recording([path], ColumnNames("ts", source="who", unit="ms"))
+    recording = load_recording([path], RecordSchema(ts="ts", source="who", unit="ms"))
     assert recording.stream.arrival.tolist() == [2, 3, 9]
 
 
@@ -101,14 +102,14 @@ def test_rows_without_a_time_are_quarantined_with_an_example(tmp_path, bad, why)
 def test_arrow_time_stamps_that_the_unit_cannot_hold_are_quarantined(tmp_path, unit):
     moments = [datetime(2000, 1, 1), datetime(2600, 1, 1), datetime(1969, 12, 31, 23, 59, 59)]
     pq.write_table(pa.table({"ts": pa.array(moments, pa.timestamp(unit))}), tmp_path / "a.parquet")
-    recording = load_recording([tmp_path / "a.parquet"], ColumnNames("ts", unit="ns"))
+    recording = load_recording([tmp_path / "a.parquet"], RecordSchema(ts="ts", unit="ns"))
     assert recording.stream.ts.tolist() == [946_684_800 * 10**9]
     assert recording.quarantined == {"a": 2} and "2600-01-01 00:00:00" in recording.first_quarantined
 
 
 def test_an_arrow_time_stamp_just_before_1970_is_not_rounded_into_it(tmp_path):
     pq.write_table(pa.table({"ts": pa.array([-1, 1_999], pa.timestamp("us"))}), tmp_path / "a.parquet")
-    recording = load_recording([tmp_path / "a.parquet"], ColumnNames("ts", unit="ms"))
+    recording = load_recording([tmp_path / "a.parquet"], RecordSchema(ts="ts", unit="ms"))
     assert recording.stream.ts.tolist() == [1] and recording.quarantined == {"a": 1}
 
 
@@ -132,7 +133,7 @@ def test_a_line_that_was_cut_off_is_quarantined(tmp_path):
 def test_rows_that_name_no_stream_are_quarantined(tmp_path, missing):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"ts": [1, 2, 3], "who": pa.array([missing, "x", "y"], pa.string())}), path)
-    recording = load_recording([path], ColumnNames("ts", source="who", unit="ms"))
+    recording = load_recording([path], RecordSchema(ts="ts", source="who", unit="ms"))
     assert recording.names == ("x", "y") and recording.stream.source.tolist() == [0, 1]
     assert recording.quarantined == {"a": 1} and "no stream is named" in recording.first_quarantined
 
@@ -189,7 +190,7 @@ def test_rows_all_quarantined_are_an_error_with_the_first(tmp_path):
 def test_a_file_whose_rows_name_nobody_fails(tmp_path):
     a = write(tmp_path, "a.csv", "ts,who\n1,x\n")
     b = write(tmp_path, "b.csv", "ts,who\n")
-    recording = load_recording([a, b], ColumnNames("ts", source="who", unit="ms"))
+    recording = load_recording([a, b], RecordSchema(ts="ts", source="who", unit="ms"))
     assert recording.names == ("a/x",) and "names no stream" in recording.failed[0].reason
 
 
@@ -197,4 +198,4 @@ def test_an_unknown_ending_or_unit_is_wrong_use(tmp_path):
     with pytest.raises(ConfigError, match=r"cannot tell what a\.xlsx is"):
         load_recording([tmp_path / "a.xlsx"], TIMES)
     with pytest.raises(ConfigError, match="unit='hours' is unknown"):
-        ColumnNames("ts", unit="hours")
+        RecordSchema(ts="ts", unit="hours")

@@ -7,8 +7,9 @@ import pytest
 
 from slackline.core.errors import SchemaError
 from slackline.core.time import PER_SECOND
+from slackline.runtime.schema import RecordSchema
+from slackline.runtime.units import epoch_unit
 from slackline.study import StreamError, load_stream
-from slackline.study.unit import epoch_unit
 
 SECOND = 1_415_624_021
 
@@ -18,7 +19,7 @@ def load(tmp_path, unit=None, **columns):
     path = tmp_path / "stream.parquet"
     arrival, ts = columns
     pq.write_table(pa.table({**columns, "source": ["a"] * len(columns[ts])}), path)
-    return load_stream(path, arrival=arrival, ts=ts, source="source", unit=unit)
+    return load_stream(path, RecordSchema(arrival=arrival, ts=ts, source="source", unit=unit))
 
 
 @pytest.mark.parametrize("unit", PER_SECOND)
@@ -26,7 +27,7 @@ def test_dates_tell_their_unit(tmp_path, unit):
     times = [SECOND * PER_SECOND[unit], (SECOND + 1) * PER_SECOND[unit]]
     stream = load(tmp_path, at=times, ts=times)
     assert stream.unit == unit and stream.ts.tolist() == times
-    assert stream.notes == (f"the times are taken as {unit}, which makes 'at' 2014-11-10; --unit says otherwise",)
+    assert stream.notes == (f"event times are taken as {unit}, which makes 'at' 2014-11-10; --unit overrides",)
     assert stream.warnings == ()
 
 
@@ -45,13 +46,13 @@ def test_numbers_that_are_no_dates_are_taken_as_microseconds_and_that_is_said(tm
     stream = load(tmp_path, at=[1_058_690], ts=[1_000_000])
     assert stream.unit == "us"
     assert stream.notes == (
-        "the times are taken as us, for they do not tell ('at' is 1,058,690); --unit says otherwise",
+        "event times are taken as us, by default: 'at' is 1,058,690, which is no date in any unit; --unit overrides",
     )
 
 
 def test_the_names_of_columns_tell_where_times_do_not(tmp_path):
     stream = load(tmp_path, at_ms=[1_058_690], ts_ms=[1_000_000])
-    assert stream.unit == "ms" and "as the name of 'at_ms' says" in stream.notes[0]
+    assert stream.unit == "ms" and "by the name of 'at_ms'" in stream.notes[0]
     assert load(tmp_path, at_ms=[1_058_690], ts_s=[1_000]).unit == "us"
     # A date tells more than a name.
     assert load(tmp_path, at_ms=[SECOND], ts_ms=[SECOND]).unit == "s"
@@ -71,7 +72,7 @@ def test_a_given_unit_that_makes_strange_dates_is_questioned_and_kept(tmp_path):
     assert stream.unit == "s" and stream.notes == ()
     assert stream.warnings == (
         "in s the times of column 'ts' are of the year 44,861,309, in us of 2014-11-10: is us meant? "
-        "Waits are told in s, as you said",
+        "s is used, as given",
     )
 
 
