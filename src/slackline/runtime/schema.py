@@ -135,6 +135,7 @@ class Decoder:
     >>> from slackline.core.detector import Detector
     >>> class Speeds(Detector):
     ...     listens = ("at",)
+    ...     def on_event(self, event): ...
     >>> decoder = Decoder(RecordSchema(key="van"), Hierarchy([Speeds()], clock="at"))
     >>> decoder.decode([{"ts": 5, "van": "a", "seq": 3, "speed": 7}, {"van": "b"}])
     Arrivals(rows=[Event('at', ts=5, seq=3, speed=7)], keys=['a'], bad=[BadRecord(place='record 2', \
