@@ -31,8 +31,9 @@ _MAX_DIMENSIONS = 64  # NumPy's own limit; keeps hostile bytes from asking for a
 class TreeReader:
     """Turns one tree, as MessagePack gives it with each Ext as ``(code, data)``, back into its value."""
 
-    def __init__(self, where: str, find_class: FindClass) -> None:
+    def __init__(self, where: str, find_class: FindClass, declare: str = "") -> None:
         self._where = where
+        self._declare = declare  # what to do about a class that is not found, beside importing it
         self._find_class = find_class
         # Per class: the kind of its nodes, the class, its fields as saved, where a dataclass keeps them.
         self._classes: list[tuple[int, Any, list[str], Layout | None]] = []
@@ -52,8 +53,8 @@ class TreeReader:
         kind = self._find_class(module, qualname)
         if kind is None:
             raise StateError(
-                f"{name}, which is not defined here. Import {module!r} before restoring (nothing is imported "
-                f"because a saved state asks for it), or pass a find_class that knows the class."
+                f"{name}, which is not defined here: {self._declare}import {module!r} before restoring (nothing is "
+                f"imported because a saved state asks for it)."
             )
         try:
             now = fmt.fields_of(code, kind)

@@ -68,8 +68,11 @@ class TreeWriter:
     types of its items shows that a list is plain. Where that proves wrong, ``strict`` looks at each of them.
     """
 
-    def __init__(self, where: str, strict: bool = False) -> None:
+    def __init__(
+        self, where: str, find_class: Callable[[str, str], type | None] | None = None, strict: bool = False
+    ) -> None:
         self._where = where
+        self._find_class = find_class
         self._plain = PLAIN - {int, str} if strict else PLAIN
         self._plain_keys = frozenset() if strict else PLAIN_KEYS
         # The containers that we are inside of, by id.
@@ -221,6 +224,9 @@ class TreeWriter:
             ref = [kind.__module__, kind.__qualname__, code, list(fmt.fields_of(code, kind))]
         except TypeError as error:
             raise UnsupportedStateError(show(path), value, str(error)) from None
+        if self._find_class is not None and self._find_class(kind.__module__, kind.__qualname__) is not kind:
+            why = f"no imported module has that class; declare it in state_types of detector {self._where!r}"
+            raise UnsupportedStateError(show(path), value, why)
         if any(ref[:2] == other[:2] for other in self._classes.values()):
             raise UnsupportedStateError(show(path), value, "the state also holds another class of that name")
         return self._classes.setdefault(kind, ref)

@@ -30,8 +30,9 @@ the bytes of their items. The order of a dict is part of the state and is kept.
 **Safety.** The bytes are data, never a program. Reading them imports nothing and calls no ``__init__``,
 ``__post_init__``, ``__new__``, ``__setstate__`` or property of the classes they name. Only ``__hash__`` and
 ``__eq__`` run, where an instance is a key or in a set, as in any dict and set. A class is looked for among
-those that are already there, must be a dataclass, Enum or namedtuple, and must have the very fields that
-were saved. Memory is taken in proportion to the bytes given. Whatever is wrong with them is a StateError.
+those that the detector declares and those of imported modules, must be a dataclass, Enum or namedtuple, and
+must have the very fields that were saved. Memory is taken in proportion to the bytes given. Whatever is
+wrong with them is a StateError.
 
 **Format.** ``encode`` writes MessagePack: ``[table of classes, tree]``, see ``_state_tree``. ``dump`` puts
 an envelope around it, big-endian: 4 bytes magic, 1 byte format version, 4 bytes CRC-32 of all that follows,
@@ -44,9 +45,8 @@ from __future__ import annotations
 import struct
 import sys
 import zlib
-from collections import deque
-from collections.abc import Iterator
-from types import FunctionType, ModuleType
+from collections.abc import Iterable
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -68,13 +68,16 @@ _LENGTH_AT = _OUTER.size - 8
 _unpack = msgspec.msgpack.Decoder(ext_hook=lambda code, data: (code, data)).decode
 
 
-def encode(value: Any, where: str = "state") -> bytes:
-    """The value as bytes; ``where`` names it in errors, and is the root of the paths in them."""
+def encode(value: Any, where: str = "state", find_class: FindClass | None = None) -> bytes:
+    """The value as bytes; ``where`` names it in errors, and is the root of the paths in them.
+
+    With the ``find_class`` of a detector, a class that could not be found again raises now, not when it is restored.
+    """
     try:
         try:
-            return pack(TreeWriter(where).root(value))
+            return pack(TreeWriter(where, find_class).root(value))
         except (OverflowError, UnicodeEncodeError):  # an int beyond 64 bits, a str that is not valid Unicode
-            return pack(TreeWriter(where, strict=True).root(value))
+            return pack(TreeWriter(where, find_class, strict=True).root(value))
     except RecursionError:
         raise UnsupportedStateError(where, value, "it is nested too deeply for the call stack") from None
     except (msgspec.EncodeError, ValueError, OverflowError) as error:
@@ -85,10 +88,11 @@ def decode(data: Buffer, find_class: FindClass | None = None, where: str = "stat
     """The value that ``encode`` turned into these bytes.
 
     ``find_class(module, qualname)`` gives the class of a dataclass, Enum or namedtuple, or None. By default
-    it is looked for in the modules imported so far. See ``class_finder`` for classes that are in none.
+    it is looked for in the modules imported so far. That of a detector, whose name is ``where``, is a ``class_finder``.
     """
+    declare = "" if find_class is None else f"declare it in state_types of detector {where!r}, or "
     try:
-        return TreeReader(where, find_class or _imported_class).root(_unpack(data))
+        return TreeReader(where, find_class or _imported_class, declare).root(_unpack(data))
     except StateError:
         raise
     except Exception as error:
@@ -162,43 +166,25 @@ def _size(data: Any) -> int:
     return len(data) if isinstance(data, Buffer) else 0
 
 
-def class_finder(*objects: Any) -> FindClass:
-    """A ``find_class`` that first looks where the classes of ``objects`` (detectors, or classes) would look.
+def class_finder(declared: Iterable[type]) -> FindClass:
+    """A ``find_class`` that looks among ``declared`` (``Detector.state_types``) first, then in the imported modules.
 
-    A class of a script or of a function is in no imported module once it was shipped to another process by
-    value. The methods that use it still reach it: by their globals, by their closures, or as an attribute of
-    their class. Module and qualified name must match; but as cloudpickle forgets all but the last part of
-    a qualified name, that part alone also does, on either side, if just one class that is reached has it.
+    A class of a script or of a function is in no imported module once it was shipped to another process by value, so
+    it has to be declared. Module and qualified name must match; but as cloudpickle forgets all but the last part of a
+    qualified name, that part alone also does, on either side, if just one declared class has it.
     """
+    types = tuple(dict.fromkeys(declared))
 
     def find_class(module: str, qualname: str) -> type | None:
-        near = _global_class(objects, module, qualname)
-        if near is not None:
-            return near
         name = qualname.rpartition(".")[2]
-        alike: dict[int, type] = {}
-        for found in _reachable(objects, module):
-            if found.__module__ == module and found.__qualname__ == qualname:
-                return found
-            if found.__module__ == module and found.__name__ == name in (qualname, found.__qualname__):
-                alike[id(found)] = found
-        return _imported_class(module, qualname) or (alike.popitem()[1] if len(alike) == 1 else None)
+        near = [kind for kind in types if kind.__module__ == module and kind.__name__ == name]
+        for kind in near:
+            if kind.__qualname__ == qualname:
+                return kind
+        alike = [kind for kind in near if name in (qualname, kind.__qualname__)]
+        return _imported_class(module, qualname) or (alike[0] if len(alike) == 1 else None)
 
     return find_class
-
-
-def _global_class(objects: tuple[Any, ...], module: str, qualname: str) -> type | None:
-    """The class as the methods of the objects' classes name it: found at once, as a search is not."""
-    seen: set[int] = set()
-    for item in objects:
-        for base in (item if issubclass(type(item), type) else type(item)).__mro__:
-            for member in vars(base).values():
-                if type(member) is FunctionType and id(member.__globals__) not in seen:
-                    seen.add(id(member.__globals__))
-                    found: Any = member.__globals__.get(qualname)
-                    if issubclass(type(found), type) and (found.__module__, found.__qualname__) == (module, qualname):
-                        return found
-    return None
 
 
 def _imported_class(module: str, qualname: str) -> type | None:
@@ -214,43 +200,3 @@ def _imported_class(module: str, qualname: str) -> type | None:
 
 def _names(module: ModuleType) -> dict[str, Any]:
     return object.__getattribute__(module, "__dict__")
-
-
-def _reachable(objects: tuple[Any, ...], module: str) -> Iterator[type]:
-    """Classes that the methods of the objects' classes can reach, nearest first.
-
-    The search goes on from the objects' classes through attributes and closures, and from whatever belongs to
-    ``module``; not through all the libraries that the globals name.
-    """
-    starts = (item if issubclass(type(item), type) else type(item) for item in objects)
-    todo: deque[tuple[Any, bool]] = deque((base, True) for start in starts for base in start.__mro__)
-    seen: dict[tuple[int, bool], Any] = {}  # keeps what it has seen alive, so that ids stay unique
-    while todo:
-        item, follow = todo.popleft()
-        if issubclass(type(item), staticmethod | classmethod):
-            item = item.__func__
-        elif issubclass(type(item), property):
-            item = item.fget
-        if not issubclass(type(item), type | FunctionType):
-            item, follow = type(item), False
-        follow = follow or item.__module__ == module
-        if (id(item), follow) in seen:
-            continue
-        seen[id(item), follow] = item
-        if issubclass(type(item), type):
-            yield item
-            if follow:
-                todo.extend((member, True) for member in list(vars(item).values()))
-        elif follow:
-            if (id(item.__globals__), True) not in seen:
-                seen[id(item.__globals__), True] = item.__globals__
-                todo.extend((value, False) for value in list(item.__globals__.values()))
-            todo.extend((cell.cell_contents, True) for cell in item.__closure__ or () if _is_filled(cell))
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from slackline.core.types import EventType
 
 #: Attributes that are set up once, not state.
-CONNECTIONS = frozenset({"listens", "publishes", "unsorted", "secure", "fixed", "sets_back", "urgency", "name"})
+CONNECTIONS = frozenset(
+    {"listens", "publishes", "unsorted", "secure", "fixed", "state_types", "sets_back", "urgency", "name"}
+)
 
 Published = Iterable[Event] | None
 PublishedRows = Iterable[tuple[int, Event]] | None
@@ -28,9 +30,12 @@ class Detector:
 
     ``unsorted`` names those of ``listens`` that are wanted at once, in arrival order, without waiting. ``secure`` names
     those of which nothing may get lost on the way from another node, even if one of them crashes. ``fixed`` names
-    attributes that never change after ``__init__`` (tables, thresholds): they are no state, so nobody copies or saves
-    them. ``sets_back`` is how far the detector may set its events back, if that is known: the levels above wait so
-    much longer from the start. Otherwise it is measured, and the first event that is set back comes too late for them.
+    attributes that never change after ``__init__`` (tables, thresholds): they are not state, and are neither copied nor
+    saved. ``state_types`` declares the dataclasses, enums and named tuples of which the state holds instances, each of
+    them, also those inside others. It is needed for classes that a process cannot import by name: those defined in a
+    function, or in a script whose code is sent to Spark's workers. ``sets_back`` is how far the detector may set its
+    events back, if that is known: the levels above wait so much longer from the start. Otherwise it is measured, and
+    the first event that is set back comes too late for them.
     ``urgency`` says who goes first when there is too much to do and detectors may be held up
     (:class:`~slackline.Pause`): the higher, the later; what an urgent detector rests on is as urgent.
 
@@ -47,6 +52,7 @@ class Detector:
     unsorted: ClassVar[tuple[str | EventType, ...]] = ()
     secure: ClassVar[tuple[str | EventType, ...]] = ()
     fixed: ClassVar[tuple[str, ...]] = ()
+    state_types: ClassVar[tuple[type, ...]] = ()
     sets_back: int = 0
     urgency: float = 0
 

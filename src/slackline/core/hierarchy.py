@@ -152,6 +152,9 @@ class Hierarchy:
                 raise HierarchyError(
                     f"{name}.{attribute} must be a tuple of event type names, e.g. ('near', 'kick'); got {kinds!r}."
                 )
+        types: Any = detector.state_types
+        if not isinstance(types, tuple) or not all(isinstance(kind, type) for kind in types):
+            raise HierarchyError(f"{name}.state_types must be a tuple of classes, e.g. (Player,); got {types!r}.")
         sets_back: Any = detector.sets_back
         if not isinstance(sets_back, int) or not 0 <= sets_back <= MAX_TS:
             raise HierarchyError(

@@ -154,7 +154,7 @@ class Assembly:
             "flushed": dict(self._outbox.flushed),
             "detectors": self._lookahead.stats(self._topology.parts),
             **({} if self._governor is None else {"pause": self._governor.stats()}),
-            "options": self._options.plain(),
+            "options": self._options.in_force(self.hierarchy.names),
             "changed": self._changed,
         }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
@@ -216,6 +216,22 @@ class Options:
         if self.pause is not None:
             values["pause"] = asdict(self.pause)
         return values
+
+    def in_force(self, detectors: Iterable[str]) -> dict[str, Any]:
+        """The options as plain values with their defaults resolved: None only where nothing applies.
+
+        ``timeout`` stays None where K takes its place, and ``warmup`` where it ends as soon as delays are known.
+        """
+        target, evidence = self.target, self.evidence
+        waits_for_slack = target is None and self.policy != "ordered"
+        by_detector = {name: self.targets.get(name, LATE_TARGET) for name in detectors} if self.targets else None
+        return {
+            **self.plain(),
+            "late_target": by_detector or target,
+            "margin": evidence.margin if waits_for_slack else None,
+            "window": evidence.window if waits_for_slack else None,
+            "warmup": evidence.warmup,
+        }
 
     def differences(self, other: Options) -> dict[str, list[Any]]:
         """The options that are others there, as plain values: here and there."""

@@ -52,6 +52,7 @@ class Runner:
         self.published = 0
         self.failed = 0
         self.failures: list[Failure] = []  # of what was fed last; who feeds takes them
+        self._find_class = class_finder(detector.state_types)
         self._born = _attributes(detector)
         self._kept: Any = None
         self._since: list[Event | Batch] | None = None
@@ -181,7 +182,7 @@ class Runner:
 
     def _state_size(self) -> int:
         try:
-            return len(encode(self.detector.snapshot(), self.name))
+            return len(self._encoded(self.detector))
         except Exception:
             return -1
 
@@ -197,14 +198,21 @@ class Runner:
 
     def _at_horizon(self) -> tuple[int, bytes]:
         """How much the detector has published for what is certain, and its state then."""
-        return self.published, encode(self.detector.snapshot(), self.name)
+        return self.published, self._encoded(self.detector)
+
+    def _encoded(self, detector: Detector) -> bytes:
+        """The state of the detector, or of a copy of it."""
+        return encode(detector.snapshot(), self.name, self._find_class)
+
+    def _decoded(self, state: bytes) -> Any:
+        return decode(state, self._find_class, self.name)
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint. Attributes that ``__init__`` sets only since it was made keep their defaults."""
         what = f"detector {self.name!r}"
         self.published = checked.number(state, what, "published")
         self.failed = checked.number(state, what, "failed")
-        kept = decode(state["detector"], class_finder(self.detector), self.name)
+        kept = self._decoded(state["detector"])
         new = self._born.difference(checked.items(state, what, "born"))
         if new and isinstance(kept, dict):
             kept = {**{name: getattr(self.detector, name) for name in new}, **kept}

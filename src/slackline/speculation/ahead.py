@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from slackline.core.arrays import Ints
-from slackline.core.codec import class_finder, decode, encode
 from slackline.core.detector import Detector
 from slackline.core.event import Event
 from slackline.core.outcome import id_of
@@ -173,15 +172,14 @@ class SpeculativeRunner(Runner):
         return gone, _rows([step.piece for step in steps])
 
     def _restore_to(self, snapshot: Snapshot) -> None:
-        state = decode(snapshot.state, class_finder(self.detector), self.name)
-        self.detector.restore(state)
+        self.detector.restore(self._decoded(snapshot.state))
         self.published = snapshot.published
         self._since = None
 
     def _snapshot(self) -> Snapshot:
         """The state now; the bytes of the last snapshot if nothing changed."""
         self.snapshots += 1
-        state = encode(self.detector.snapshot(), self.name)
+        state = self._encoded(self.detector)
         last = self.tail.steps[-1].before if self.tail.steps else None
         if last is not None and last.state == state:
             state = last.state
@@ -231,9 +229,9 @@ class SpeculativeRunner(Runner):
             return snapshot.published, snapshot.state
         # Between two snapshots: a copy of the detector goes the way from the one to the horizon again.
         other = Runner(copy.deepcopy(self.detector), self.name, guarded=False)
-        other.detector.restore(decode(snapshot.state, class_finder(other.detector), self.name))
+        other.detector.restore(self._decoded(snapshot.state))
         found = [other._found(step.piece.rows) for step in steps]
-        return snapshot.published + sum(map(len, found)), encode(other.detector.snapshot(), self.name)
+        return snapshot.published + sum(map(len, found)), self._encoded(other.detector)
 
     _SAVED = ("spacing", "_pause", "_stumbled", "processed", "replays", "replayed", "snapshots", "stumbles")
 

@@ -146,7 +146,7 @@ def test_a_slot_beside_the_fields_is_named() -> None:
         value: int
 
     instance = Derived(1)
-    assert decode(encode(instance), class_finder(Derived)).value == 1
+    assert decode(encode(instance), class_finder((Derived,))).value == 1
     instance.hidden = 5
     with pytest.raises(UnsupportedStateError) as caught:
         encode(instance)

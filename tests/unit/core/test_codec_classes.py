@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import enum
-import functools
 import importlib
 import sys
 import threading
@@ -32,7 +31,7 @@ def test_nothing_is_imported_because_bytes_name_it(monkeypatch: pytest.MonkeyPat
         patch.setattr(importlib, "import_module", None)
         patch.setattr(builtins, "__import__", None)
         decode(data)
-    assert "antigravity.Joke, which is not defined here. Import 'antigravity'" in str(caught.value)
+    assert "antigravity.Joke, which is not defined here: import 'antigravity'" in str(caught.value)
     assert "antigravity" not in sys.modules
 
 
@@ -54,7 +53,7 @@ def test_only_dataclasses_enums_and_namedtuples_are_built(module: str, name: str
             decode(msgspec.msgpack.encode(body))
 
 
-def test_local_classes_are_found_by_the_closures_of_a_detector() -> None:
+def test_local_classes_are_found_where_they_are_declared() -> None:
     @dataclass
     class Local:
         value: Any
@@ -65,35 +64,30 @@ def test_local_classes_are_found_by_the_closures_of_a_detector() -> None:
     class Used(typing.NamedTuple):
         value: int
 
-    def helper() -> Any:
-        return Mood.GOOD
-
-    def decorated(function: Any) -> Any:
-        @functools.wraps(function)
-        def wrapper(*args: Any) -> Any:
-            return function(*args)
-
-        return wrapper
-
-    class Detector:
-        used = Used
-
-        @decorated
-        def on_event(self, event: Any) -> Any:
-            yield Local(helper())
-
-    class Special(Detector):
-        pass
-
     state = [Local(Mood.GOOD), Used(3)]
     data = encode(state)
-    with pytest.raises(StateError, match="not defined here"):
+    with pytest.raises(StateError, match="not defined here: import"):
         decode(data)
-    assert decode(data, class_finder(Special())) == state
-    assert decode(data, class_finder(object(), Special)) == state
+    for declared in ((), (Local,), (Used, Local)):
+        with pytest.raises(StateError, match="not defined here: declare it in state_types of detector 'D', or import"):
+            decode(data, class_finder(declared), "D")
+    assert decode(data, class_finder((Local, Mood, Used))) == state
+    assert type(decode(data, class_finder((Local, Mood, Used)))[0]) is Local
 
 
-def test_classes_of_a_script_shipped_by_value_are_found_by_globals() -> None:
+def test_a_class_that_could_not_be_found_again_is_refused_when_it_is_saved() -> None:
+    @dataclass
+    class Local:
+        value: Any
+
+    state = {"best": [Player(1), Local(2)]}
+    with pytest.raises(UnsupportedStateError, match="declare it in state_types of detector 'Team'") as caught:
+        encode(state, "Team", class_finder(()))
+    assert caught.value.where == "Team['best'][1]"
+    assert decode(encode(state, "Team", class_finder((Local,))), class_finder((Local,)), "Team") == state
+
+
+def test_classes_of_a_script_shipped_by_value_are_found_where_they_are_declared() -> None:
     source = """
 from dataclasses import dataclass
 @dataclass
@@ -102,42 +96,33 @@ class Point:
     @dataclass
     class Mark:
         y: int
-class Detector:
-    @staticmethod
-    def on_event(event):
-        return Point(1)
 """
     script: dict[str, Any] = {"__name__": "a_script"}
     sys.modules["a_script"] = types.ModuleType("a_script")
     try:
         exec(source, script)
         state = [script["Point"](1), script["Point"].Mark(2)]
-        assert decode(encode(state), class_finder(script["Detector"]())) == state
+        assert decode(encode(state), class_finder((script["Point"], script["Point"].Mark))) == state
         with pytest.raises(StateError, match="not defined here"):
             decode(encode(state))
     finally:
         del sys.modules["a_script"]
 
 
-def test_local_classes_are_found_though_cloudpickle_shortens_their_qualified_names() -> None:
+def test_declared_classes_are_found_though_cloudpickle_shortens_their_qualified_names() -> None:
     def local(qualname: str | None = None) -> Any:
         @dataclass
         class Local:
             value: int
 
-        class Detector:
-            def on_event(self, event: Any) -> Any:
-                return Local(1)
-
         Local.__qualname__ = qualname or Local.__qualname__
-        return Local, Detector
+        return Local
 
-    for (kind, _), (shipped, detector) in ((local(), local("Local")), (local("Local"), local())):
-        assert type(decode(encode(kind(3)), class_finder(detector()))) is shipped
-    detector.other = local("Local")[0]
-    detector.another = local("Local")[0]
-    with pytest.raises(StateError, match="not defined here"):
-        decode(encode(local("Other.Local")[0](3)), class_finder(detector()))
+    for kind, shipped in ((local(), local("Local")), (local("Local"), local())):
+        assert type(decode(encode(kind(3)), class_finder((shipped, Player)))) is shipped
+    for declared in ((local("Local"), local("Local")), (local("One.Local"),)):
+        with pytest.raises(StateError, match="not defined here"):
+            decode(encode(local("Other.Local")(3)), class_finder(declared))
 
 
 def test_a_class_of_the_same_name_elsewhere_is_not_taken() -> None:
@@ -146,11 +131,19 @@ def test_a_class_of_the_same_name_elsewhere_is_not_taken() -> None:
         number: Any
         owner: Any = None
 
-    class Detector:
-        def on_event(self, event: Any) -> Any:
-            return Player(1)
+    Player.__qualname__ = "Another.Player"
+    assert type(decode(encode(globals()["Player"](7)), class_finder((Player,)))) is globals()["Player"]
 
-    assert type(decode(encode(globals()["Player"](7)), class_finder(Detector()))) is globals()["Player"]
+
+def test_a_declared_class_is_taken_before_one_that_is_imported() -> None:
+    """As where a script was run anew: the module has the new class, the detector still declares its own."""
+    scope: dict[str, Any] = {"__name__": __name__, "dataclass": dataclass}
+    exec("@dataclass\nclass Player:\n    number: int\n    owner: int = 0\n", scope)  # the class statement of a script
+    data = encode(scope["Player"](7))
+    assert type(decode(data, class_finder((scope["Player"],)))) is scope["Player"]
+    assert type(decode(data)) is not scope["Player"]
+    with pytest.raises(UnsupportedStateError, match="declare it in state_types"):
+        encode(scope["Player"](7), "D", class_finder(()))
 
 
 # --- what cannot be saved -----------------------------------------------------------------------------------
@@ -282,16 +275,3 @@ def iter_frames() -> Any:
     while frame:
         yield frame
         frame = frame.f_back
-
-
-def test_a_class_that_the_methods_of_a_detector_name_is_taken_before_one_that_is_imported() -> None:
-    """As where a script was run anew: the module has the new class, the detector's methods still know theirs."""
-    scope: dict[str, Any] = {"__name__": __name__, "dataclass": dataclass}
-    exec(  # the class statement of a script
-        "@dataclass\nclass Player:\n    number: int\n    owner: int = 0\n\n"
-        "class Detects:\n    def on_event(self, event):\n        return Player(1)\n",
-        scope,
-    )
-    data = encode(scope["Player"](7))
-    assert type(decode(data, class_finder(scope["Detects"]()))) is scope["Player"]
-    assert type(decode(data)) is not scope["Player"]

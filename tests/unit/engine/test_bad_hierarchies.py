@@ -28,6 +28,7 @@ from slackline.core.errors import (
         (lambda: [linked("", "x", listens="in")], "must be a tuple"),
         (lambda: [linked("", "x", listens=("in",), unsorted=("other",))], "does not listen to"),
         (lambda: [bare()], "neither on_event nor on_batch"),
+        (lambda: [linked("", "x", listens=("in",), state_types=[int])], "state_types must be a tuple of classes"),
     ],
 )
 def test_an_impossible_hierarchy_says_what_to_do(make: Any, message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -198,3 +199,25 @@ def test_a_pause_is_no_clock_jump_where_the_input_is_in_order() -> None:
     engine = sl.Engine(sl.Hierarchy([Names()], clock="a"), policy="ordered")
     outputs = engine.push([sl.Event("a", ts, "x") for ts in (*range(20), 10**6, 10**6 + 1)]) + engine.close()
     assert len(outputs) == 22 and engine.quarantined == []
+
+
+@pytest.mark.parametrize(
+    ("given", "in_force"),
+    [
+        ({}, {"late_target": 0.001, "margin": None, "window": None, "timeout": None, "warmup": None}),
+        ({"late_target": 0.02, "warmup": 5}, {"late_target": 0.02, "margin": None, "window": None, "warmup": 5}),
+        ({"late_target": {"level1": 0.02}}, {"late_target": {"level1": 0.02, "level2": 0.001}}),
+        ({"timeout": 7}, {"late_target": None, "margin": 0.5, "window": 2048, "timeout": 7, "warmup": 32}),
+        ({"policy": "slack"}, {"late_target": None, "margin": 0.5, "window": 2048, "timeout": None, "warmup": 0}),
+        ({"policy": "ready", "margin": 2}, {"late_target": None, "margin": 2, "window": 2048, "warmup": 32}),
+        ({"policy": "ordered"}, {"late_target": None, "margin": None, "window": None, "timeout": None, "warmup": 0}),
+    ],
+)
+def test_statistics_show_the_options_in_force(given: dict[str, Any], in_force: dict[str, Any]) -> None:
+    hierarchy = sl.Hierarchy([Relay(1), Relay(2)], clock="position")
+    engine = sl.Engine(hierarchy, **given)
+    again = sl.Engine.load(engine.save(), hierarchy)
+    for one in (engine, again):
+        options = one.stats()["options"]
+        assert {name: options[name] for name in in_force} == in_force
+    assert not again.stats()["changed"]
