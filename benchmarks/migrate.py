@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import argparse
 import json as jsonlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -168,6 +168,35 @@ def look(network: Network, moments: list[MovedAt]) -> None:
             moments.append(MovedAt(network.now, figures["K"] / MILLISECOND, behind, len(network.forwarded)))
 
 
+def repeated_moves(seconds: float) -> list[tuple[float, str]]:
+    """When Pass moves, and where to: every 2 s, round and round."""
+    times = [EVERY * (turn + 1) for turn in range(int((seconds - 1) / EVERY))]
+    return [(at, NODES[(turn + 1) % 3]) for turn, at in enumerate(times)]
+
+
+def cooperative(benchmark: Benchmark, play: Callable[..., Played]) -> dict[str, Any]:
+    """The figures of the cooperative handover alone; all are counts or virtual time, so they repeat to the bit."""
+    moves = repeated_moves(benchmark.seconds)
+    still = {home: play(f"still, on {home}", "cooperative", "auto", home, []) for home in NODES}
+    auto = play("cooperative, auto", "cooperative", "auto", "n1", moves)
+    slack = play("cooperative, slack", "cooperative", "slack", "n1", moves)
+    added = [
+        1000 * (at - still[where].passes[id][0]) for id, (at, where) in auto.passes.items() if id in still[where].passes
+    ]
+    return {
+        "handovers": auto.handovers,
+        "net_equal": auto.found == benchmark.single and all(s.found == benchmark.single for s in still.values()),
+        "passes": len(auto.passes),
+        "forwarded_cooperative": len(auto.forwarded) + len(slack.forwarded),
+        "misdetections_cooperative": benchmark.misdetections(auto) + benchmark.misdetections(slack),
+        "late_cooperative": auto.late + slack.late,
+        "late_still": still["n1"].late,
+        "mean_added_latency_ms": fmean(added) if added else 0.0,
+        "max_added_latency_ms": max(added, default=0.0),
+        "state_bytes_mean": auto.state_bytes,
+    }
+
+
 def run(seconds: float = SECONDS, seed: int = SEED, html: Path | None = None, quiet: bool = True) -> dict[str, Any]:
     """Measure. Returns the figures."""
     steps = 11
@@ -179,36 +208,24 @@ def run(seconds: float = SECONDS, seed: int = SEED, html: Path | None = None, qu
             bar.update(task, advance=1, description=what)
             return benchmark.play(*arguments, **options)
 
-        times = [EVERY * (turn + 1) for turn in range(int((seconds - 1) / EVERY))]
-        round_and_round = [(at, NODES[(turn + 1) % 3]) for turn, at in enumerate(times)]
         once = [(seconds / 3, "n3")]
-        still = {home: play(f"still, on {home}", "cooperative", "auto", home, []) for home in NODES}
-        ours = play("ours, auto", "cooperative", "auto", "n1", round_and_round)
-        papers = {
-            method: play(f"{method}, slack", method, "slack", "n1", round_and_round) for method in METHODS
-        }  # fmt: skip
+        ours = cooperative(benchmark, play)
+        others = {
+            method: play(f"{method}, slack", method, "slack", "n1", repeated_moves(seconds))
+            for method in ("snapshot", "classic")
+        }
         single = {
             method: play(f"{method}, one move", method, "slack", "n2", once, watch=True) for method in METHODS
         }  # fmt: skip
         unmoved = play("no move", "cooperative", "slack", "n3", [], watch=True)
-    added = [
-        1000 * (at - still[where].passes[id][0]) for id, (at, where) in ours.passes.items() if id in still[where].passes
-    ]
+    late_still = ours.pop("late_still")
     figures = {
         "seconds": seconds,
-        "handovers": ours.handovers,
-        "net_equal": ours.found == benchmark.single and all(s.found == benchmark.single for s in still.values()),
-        "passes": len(ours.passes),
-        "forwarded_cooperative": len(ours.forwarded) + len(papers["cooperative"].forwarded),
-        "forwarded_classic": len(papers["classic"].forwarded),
-        "misdetections_cooperative": benchmark.misdetections(ours) + benchmark.misdetections(papers["cooperative"]),
-        "misdetections_snapshot": benchmark.misdetections(papers["snapshot"]),
-        "misdetections_classic": benchmark.misdetections(papers["classic"]),
-        "late_cooperative": ours.late + papers["cooperative"].late,
-        "late_without_moves": still["n1"].late + unmoved.late,
-        "mean_added_latency_ms": fmean(added) if added else 0.0,
-        "max_added_latency_ms": max(added, default=0.0),
-        "state_bytes_mean": ours.state_bytes,
+        **ours,
+        "forwarded_classic": len(others["classic"].forwarded),
+        "misdetections_snapshot": benchmark.misdetections(others["snapshot"]),
+        "misdetections_classic": benchmark.misdetections(others["classic"]),
+        "late_without_moves": late_still + unmoved.late,
         "single_move": {
             method: {
                 "forwarded": len(played.forwarded),

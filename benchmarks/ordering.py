@@ -4,9 +4,11 @@
 
 prints, in events per second, ``argsort_rate`` (a stable NumPy argsort of all time stamps), ``slack_rate`` and
 ``auto_rate`` (the engine, chunks of 10,000 rows, one columnar detector), ``single_event_rate`` (pushes of one event,
-one detector); ``slack_ratio`` and ``auto_ratio`` to the argsort; ``peak_mb_2m`` and ``peak_mb_20m`` (peak memory of a
-fresh process that streams so many events through `auto`) and ``memory_ratio``. Rates are the best of ``repeats``
-rounds; the rounds of all kinds take turns, so that a busy machine disturbs all alike. Compilation is not measured.
+one detector), ``heap_rate`` (a reorder buffer in plain Python, :func:`_baselines.heap_us`); ``slack_ratio`` and
+``auto_ratio`` to the argsort, ``single_event_ratio`` to the heap; ``peak_mb_2m`` and ``peak_mb_20m`` (peak memory of a
+fresh process that streams so many events through `auto`) and ``memory_ratio``. Rates are by CPU time, the best of
+``repeats`` rounds; the rounds of all kinds take turns, so that a busy machine disturbs all alike. Compilation is not
+measured.
 
 All positions are of one type. A batch is a run of one type, so interleaved types make short batches, and a detector of
 several high-rate types is slower.
@@ -20,7 +22,6 @@ import os
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +34,10 @@ from rich.progress import Progress
 
 import slackline as sl
 from slackline.sim import position_chunks, positions
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from _baselines import cpu_seconds, heap_us
 
 SEED = 20
 SECONDS = 65
@@ -77,11 +82,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--no-memory", action="store_true", help="skip the memory figures, which take longest")
     parser.add_argument("--peak-of", type=int, metavar="EVENTS", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
-    with _one_core():
-        if options.peak_of is not None:
+    if options.peak_of is not None:
+        with _one_core():
             print(json.dumps(_stream_through(options.peak_of)))
-            return 0
-        figures = _measure(options)
+        return 0
+    figures = _measure(options)
     if options.json:
         print(json.dumps(figures))
     else:
@@ -109,28 +114,38 @@ def _one_core() -> Iterator[None]:
 def _measure(options: argparse.Namespace) -> dict[str, float]:
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("simulating", total=4 * options.repeats + (0 if options.no_memory else 11))
+        task = bar.add_task("simulating", total=5 * options.repeats + (0 if options.no_memory else 11))
 
         def step(name: str, done: int = 0) -> None:
             bar.update(task, description=name, advance=done)
 
-        figures = _rates(options.seconds, options.repeats, step)
+        figures = rates(options.seconds, options.repeats, step=step)
         if not options.no_memory:
-            figures |= _memory(step)
+            with _one_core():
+                figures |= _memory(step)
     return figures
 
 
-def _rates(seconds: float, repeats: int, step: Callable[..., None]) -> dict[str, float]:
+def rates(
+    seconds: float, repeats: int, singles: int = SINGLE, step: Callable[..., None] = lambda *_: None
+) -> dict[str, float]:
+    """Rates and ratios of a session of so many seconds, on one core; ``singles`` events are pushed one by one."""
+    with _one_core():
+        return _rates(seconds, repeats, singles, step)
+
+
+def _rates(seconds: float, repeats: int, single: int, step: Callable[..., None]) -> dict[str, float]:
     step("simulating")
     table = positions(seconds=seconds, seed=SEED, type="position")
     ts = table["ts"].to_numpy()
     chunks = _chunks(table)
-    singles = [[event] for event in _events(table.slice(0, SINGLE))]
+    singles = [[event] for event in _events(table.slice(0, single))]
     kinds: dict[str, tuple[int, Callable[[], float]]] = {
-        "argsort_rate": (len(ts), lambda: _timed(lambda: np.argsort(ts, kind="stable"))),
+        "argsort_rate": (len(ts), lambda: cpu_seconds(lambda: np.argsort(ts, kind="stable"))),
         "slack_rate": (len(ts), lambda: _pushed(Batches(), "slack", chunks)),
         "auto_rate": (len(ts), lambda: _pushed(Batches(), "auto", chunks)),
         "single_event_rate": (len(singles), lambda: _pushed(Singles(), "auto", singles)),
+        "heap_rate": (1_000_000, heap_us),
     }
     # Warm-up: compiles and touches everything once.
     for policy in ("slack", "auto"):
@@ -143,21 +158,12 @@ def _rates(seconds: float, repeats: int, step: Callable[..., None]) -> dict[str,
             best[name] = min(best[name], run())
             step(name.removesuffix("_rate"), 1)
     rates = {name: round(events / best[name], 1) for name, (events, _) in kinds.items()}
-    ratios = {
-        name.replace("_rate", "_ratio"): round(rates[name] / rates["argsort_rate"], 4)
-        for name in ("slack_rate", "auto_rate")
-    }
-    return rates | ratios
+    against = {"slack": "argsort", "auto": "argsort", "single_event": "heap"}
+    return rates | {f"{ours}_ratio": rates[f"{ours}_rate"] / rates[f"{other}_rate"] for ours, other in against.items()}
 
 
 def _chunks(table: pa.Table) -> list[pa.Table]:
     return [table.slice(start, CHUNK) for start in range(0, len(table), CHUNK)]
-
-
-def _timed(work: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 def _pushed(detector: Batches | Singles, policy: str, pushes: list[Any]) -> float:
@@ -170,7 +176,7 @@ def _pushed(detector: Batches | Singles, policy: str, pushes: list[Any]) -> floa
             engine.drain()
         engine.close()
 
-    seconds = _timed(work)
+    seconds = cpu_seconds(work)
     pushed = sum(len(rows) for rows in pushes)
     # While K is still unknown some come late; after that next to none.
     if not 0.99 * pushed - 5_000 <= detector.seen <= pushed:

@@ -10,6 +10,6 @@ def test_runs_over_files_are_set_against_the_engine_alone():
     assert done.exit_code == 0, done.output
     figures = json.loads(done.stdout)
     assert figures.pop("rows") == 3000 and figures.pop("engine_us") > 0
-    ways = ("csv", "jsonl", "parquet", "keyed", "bad", "side_by_side", "pyarrow")
+    ways = ("csv", "jsonl", "parquet", "keyed", "bad", "side_by_side", "pyarrow", "script")
     assert set(figures) == {f"{way}_ratio" for way in ways}
     assert all(ratio > 0 for ratio in figures.values())
