@@ -1,26 +1,38 @@
-"""Streams from files, web servers and brokers, in step: adapters, an output queue and a feeder [Sync, Figure 1].
+"""Sources and sinks: files, standard input and output, HTTP and MQTT; Kafka is in :mod:`slackline.connectors.kafka`.
 
-A host: it reads wall time, files and sockets. HTTP and MQTT need the extra ``streams``.
+HTTP and MQTT need the extra ``connectors``. To connect another system, implement :class:`Source` or :class:`Sink`.
 """
 
-from slackline.connectors.adapter import Adapter
-from slackline.connectors.errors import AdapterError, SinkError
-from slackline.connectors.file import FileStream
-from slackline.connectors.http import HttpStream
-from slackline.connectors.junction import Junction
-from slackline.connectors.mqtt import MqttStream
-from slackline.connectors.stats import AdapterStats, JunctionStats
-from slackline.runtime.record import Rejected
+from typing import TYPE_CHECKING
+
+from slackline.connectors.files import FileSink, FileSource, FolderSink
+from slackline.connectors.stdio import StdinSource, StdoutSink
+from slackline.core.extras import lazy
+from slackline.runtime.output import BadRecord, OutputRecord
+from slackline.runtime.sink import Sink, SinkError
+from slackline.runtime.source import Source, SourceError
+
+if TYPE_CHECKING:
+    from slackline.connectors.http import HttpSink, HttpSource
+    from slackline.connectors.mqtt import MqttSink, MqttSource
 
 __all__ = [
-    "Adapter",
-    "AdapterError",
-    "AdapterStats",
-    "FileStream",
-    "HttpStream",
-    "Junction",
-    "JunctionStats",
-    "MqttStream",
-    "Rejected",
+    "BadRecord",
+    "FileSink",
+    "FileSource",
+    "FolderSink",
+    "HttpSink",
+    "HttpSource",
+    "MqttSink",
+    "MqttSource",
+    "OutputRecord",
+    "Sink",
     "SinkError",
+    "Source",
+    "SourceError",
+    "StdinSource",
+    "StdoutSink",
 ]
+
+_HTTP, _MQTT = "slackline.connectors.http", "slackline.connectors.mqtt"
+__getattr__ = lazy(__name__, {"HttpSink": _HTTP, "HttpSource": _HTTP, "MqttSink": _MQTT, "MqttSource": _MQTT})

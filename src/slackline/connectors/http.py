@@ -1,24 +1,24 @@
-"""An HTTP response that goes on and on, as a stream: line-delimited JSON or server-sent events."""
+"""HTTP: the records of a streaming response as a source, POST requests as a sink. Needs the extra ``connectors``."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from slackline.connectors.adapter import RecordStream
-from slackline.connectors.errors import AdapterError, require
-from slackline.connectors.sse import SentEvents
-from slackline.core.errors import ConfigError
-from slackline.core.event import Event
-from slackline.runtime.backoff import Backoff, Sleep
-from slackline.runtime.lines import MAX_LINE, Lines
+import httpx
+from httpx_sse import EventSource, ServerSentEvent
 
-if TYPE_CHECKING:
-    import httpx
+from slackline.connectors.formats import MAX_LINE, MAX_TEXT, JsonDecoder, Lines, json_record
+from slackline.core import check
+from slackline.core.errors import ConfigError, StateError
+from slackline.runtime.backoff import Backoff, Sleep
+from slackline.runtime.output import BadRecord, OutputRecord
+from slackline.runtime.sink import Sink, SinkError
+from slackline.runtime.source import Records, Source, SourceError
 
 _SSE = "text/event-stream"
 _LINES = (
@@ -29,175 +29,255 @@ _LINES = (
     "application/json-lines",
     "application/jsonlines",
 )
-#: Refusals that pass: the request took too long, came too early, or there were too many.
+#: Client errors that are temporary: the request took too long, came too early, or there were too many.
 _TEMPORARY = {408, 425, 429}
 _NO_CONTENT = 204
-#: A server may ask us to come back at once, but not to do nothing else, or to stay away for ever; in milliseconds.
+#: Limits of the reconnection time that a server may ask for, in milliseconds.
 SHORTEST, LONGEST = 10, 60_000
 #: Names and values of headers. In a value there may be spaces, but not at its ends.
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE = re.compile(r"[^\x00-\x20\x7f]+([ \t]+[^\x00-\x20\x7f]+)*")
 
 
-class HttpStream(RecordStream):
-    """What a web server goes on sending, as a stream of events. The response's Content-Type says how to read it.
+class HttpSource(Source):
+    """The records of a streaming HTTP response: JSON lines or server-sent events, as its Content-Type says.
 
-    ``url``      where. Each line of JSON, or each server-sent event's data, is a record.
-    ``ts``       the field with the time stamps; ``type``, ``type_field``, ``seq`` and ``unit`` as in
-                 :class:`~slackline.runtime.record.Fields`. A server-sent event that names its type has that type,
-                 unless ``type`` or ``type_field`` is given.
-    ``name``     the stream's name; the URL's host and path unless given.
-    ``headers``  sent with each request, for authorisation, say.
-    ``timeout``  seconds of silence after which the connection counts as lost; None for ever.
+    ``url``      what to request. Each line, or the data of each server-sent event, is a JSON object. A server-sent
+                 event that names its type (``event:``) has it in the field ``type``, unless its data has that field.
+    ``name``     the name of the source; default the host and path of the URL.
+    ``headers``  sent with each request, e.g. for authorization.
+    ``timeout``  seconds without data after which the connection is considered lost; None: never.
 
-    A refused, lost or silent connection and an answer of 5xx are tried again, after 0.5 s, 1 s, 2 s and so on up to
-    30 s (or from the time that the server names by ``retry:``). Server-sent events go on after the last id that was
-    received. Lines of JSON have no position: what the server sends then is what is read. An answer of 4xx is final,
-    but for 408, 425 and 429. The stream ends with the last line of JSON, and with an answer of 204.
+    A refused, lost or silent connection and a response with status 5xx, 408, 425 or 429 are retried after 0.5 s, 1 s,
+    2 s and so on up to 30 s (or from the time in the server's ``retry:``). Any other 4xx is final. The source ends with
+    the last JSON line, and with status 204.
+
+    The position is the id of the last server-sent event: reconnected or resumed, the source sends it as
+    ``Last-Event-ID``. JSON lines have no position: what the server sends after a reconnect is read as new.
     """
+
+    live = True
 
     def __init__(
         self,
         url: str,
         *,
-        ts: str,
         name: str | None = None,
-        type: str | None = None,
-        type_field: str | None = None,
-        seq: str | None = None,
-        unit: str = "us",
         headers: Mapping[str, str] | None = None,
         timeout: float | None = 60.0,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        require("HttpStream", "httpx", "httpx_sse")
-        if not _is_fetchable(url):
-            raise ConfigError(f"url={url!r} is none that HTTP can fetch; give http://host/path or https://host/path.")
+        self._url = _check_url(url)
         parts = urlsplit(url)
-        super().__init__(name or (parts.hostname or "") + parts.path.rstrip("/"), ts, type, type_field, seq, unit)
-        self._typed = type is not None or type_field is not None
-        self._url = url
+        self.name = check.text("name", (parts.hostname or "") + parts.path.rstrip("/") if name is None else name)
         self._headers = dict(headers or {})
         for header, value in self._headers.items():
             if not _is_header(header, value):
                 raise ConfigError(
-                    f"headers={{{header!r}: {value!r}}} cannot be sent: a name is a word, a value printable ASCII "
-                    f"without a newline or a space at its ends. Strip it, or encode it."
+                    f"headers={{{header!r}: {value!r}}} cannot be sent: a name is a token, a value printable ASCII "
+                    f"without a newline or a space at its ends. Strip the value, or encode it."
                 )
         self._timeout = timeout
-        self._backoff = Backoff(self.name, sleep)
+        self._backoff = Backoff(self.name, sleep, what="source")
         self._last_id = ""
+        self._line = self._event = 0  # numbers of the last line and the last server-sent event
 
-    def counts(self) -> dict[str, int]:
-        """Records taken and rejected, and attempts to connect that had to be repeated."""
-        return super().counts() | {"reconnects": self._backoff.attempts}
+    def describe(self) -> str:
+        return f"HTTP {self._url}"
 
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        import httpx
+    def position(self) -> str | None:
+        return self._last_id or None
 
+    def seek(self, position: Any) -> None:
+        if not isinstance(position, str):
+            raise StateError(f"source {self.name!r} cannot resume from {position!r}: that is no id of an event.")
+        self._last_id = position
+
+    async def batches(self) -> AsyncIterator[Records]:
         timeout = httpx.Timeout(10.0, read=self._timeout)
-        hooks = {"response": [self._check_redirection]}
+        hooks = {"response": [self._check_redirect]}
         async with httpx.AsyncClient(timeout=timeout, follow_redirects=True, event_hooks=hooks) as client:
-            over = False
-            while not over:
+            has_ended = False
+            while not has_ended:
+                why = "the server ended the response"
                 try:
                     async with client.stream("GET", self._url, headers=self._request_headers()) as response:
-                        over = self._is_over(response)
-                        if not over:
-                            async with aclosing(self._events(response)) as events:
-                                async for event in events:
-                                    yield event
-                            over = not _is_sse(response)
-                    why: object = "the server ended the response"
+                        if not self._has_records(response):
+                            return
+                        is_sse = _content_type(response) == _SSE
+                        found = self._sent_events(response) if is_sse else self._json_lines(response)
+                        async with aclosing(found):
+                            async for records in found:
+                                if len(records):
+                                    yield records
+                        has_ended = not is_sse
                 except _TemporaryError as error:
-                    why = error
+                    why = str(error)
                 except (httpx.TooManyRedirects, httpx.UnsupportedProtocol, httpx.LocalProtocolError) as error:
-                    raise AdapterError(f"{self._url}: {error}.") from error
+                    raise SourceError(f"{self._url}: {error}.") from error
                 except (httpx.TransportError, httpx.DecodingError) as error:
-                    why = f"{error.__class__.__name__}: {error}"
-                if not over:
+                    why = f"{type(error).__name__}: {error}"
+                if not has_ended:
                     await self._backoff.wait(why)
 
     def _request_headers(self) -> dict[bytes, bytes]:
         headers = {"Accept": ", ".join((_SSE, *_LINES)), "Cache-Control": "no-store"} | self._headers
-        # An id is whatever the server likes, in UTF-8. One that no header can hold cannot be sent back.
+        # An id is any text, in UTF-8. One that no header can hold cannot be sent back.
         if _VALUE.fullmatch(self._last_id):
             headers["Last-Event-ID"] = self._last_id
         return {name.encode(): value.encode() for name, value in headers.items()}
 
-    async def _check_redirection(self, response: httpx.Response) -> None:
+    async def _check_redirect(self, response: httpx.Response) -> None:
         if response.has_redirect_location:
             location = response.headers["location"]
-            if not _is_fetchable(location, str(response.url)):
-                raise AdapterError(f"{self._url} sends us to {location!r}, which HTTP cannot fetch. Check the address.")
+            if not _is_http(location, str(response.url)):
+                raise SourceError(f"{self._url} redirects to {location!r}, which is no HTTP address. Check the URL.")
 
-    def _is_over(self, response: httpx.Response) -> bool:
-        """Has the server nothing more to say? Raises if it says something else than events."""
+    def _has_records(self, response: httpx.Response) -> bool:
+        """Whether the response has records; False: the source has ended. Raises if it is something else."""
         status = response.status_code
         if status == _NO_CONTENT:
-            return True
+            return False
         if status >= 500 or status in _TEMPORARY:
             raise _TemporaryError(f"the server answered {status} {response.reason_phrase}")
         if status != 200:
-            raise AdapterError(
-                f"{self._url} answered {status} {response.reason_phrase}, which will not change by asking again. "
-                f"Check the address and the headers."
+            raise SourceError(
+                f"{self._url} answered {status} {response.reason_phrase}; retrying would not help. Check the URL and "
+                f"the headers."
             )
         kind = _content_type(response)
         if kind != _SSE and kind not in _LINES:
-            raise AdapterError(
+            raise SourceError(
                 f"{self._url} answered with Content-Type {kind or 'missing'}; expected {_SSE} or {_LINES[0]}."
             )
-        return False
+        return True
 
-    async def _events(self, response: httpx.Response) -> Any:
-        found = self._sent_events(response) if _is_sse(response) else self._events_in_lines(response)
-        async with aclosing(found):
-            async for event in found:
-                yield event
-
-    async def _events_in_lines(self, response: httpx.Response) -> Any:
-        lines = Lines()
-        complete = False
+    async def _json_lines(self, response: httpx.Response) -> AsyncGenerator[Records]:
+        decoder = JsonDecoder()
+        decoder.seek(0, self._line)  # line numbers continue after a reconnect: they identify bad records
         try:
             async for data in response.aiter_bytes():
                 self._backoff.succeeded()
-                for event in self._events_of_lines(lines.feed(data), ""):
-                    yield event
-            complete = True
+                yield decoder.feed(data)
+            yield decoder.end()
+        except (httpx.TransportError, httpx.DecodingError):
+            yield decoder.cut_off("cut off when the connection was lost")
+            raise
         finally:
-            rest = lines.rest()
-            if rest is not None and not complete:
-                self._rejects.add(f"line {rest[0]}", "cut off when the connection was lost", rest[1] or b"")
-        if rest is not None:
-            for event in self._events_of_lines([rest], ""):
-                yield event
+            self._line = decoder.line
 
-    async def _sent_events(self, response: httpx.Response) -> Any:
-        events = SentEvents()
-        number = 0
+    async def _sent_events(self, response: httpx.Response) -> AsyncGenerator[Records]:
+        events = ServerSentEvents()
         async for data in response.aiter_bytes():
+            records: list[dict[str, Any] | BadRecord] = []
             for sent in events.feed(data):
-                number += 1
+                self._event += 1
                 self._backoff.succeeded()
-                if sent is None:
-                    self._rejects.add(f"server-sent event {number}", f"longer than {MAX_LINE} bytes", b"")
-                    continue
                 if sent.retry is not None:
                     self._backoff.first = min(max(sent.retry, SHORTEST), LONGEST) / 1_000
                 if sent.data:
-                    named = sent.event if not self._typed and sent.event != "message" else None
-                    event = self._event(sent.data, f"server-sent event {sent.id or number}", type=named)
-                    if event is not None:
-                        yield event
-                # Only now: when the next one is asked for, this one has been taken.
+                    records.append(self._record(sent))
                 self._last_id = sent.id or self._last_id
+            yield records
+
+    def _record(self, sent: ServerSentEvent) -> dict[str, Any] | BadRecord:
+        of = f", id {sent.id}" if sent.id else ""
+        record = json_record(sent.data.encode(), f"server-sent event {self._event}{of}")
+        if isinstance(record, dict) and sent.event != "message":
+            record.setdefault("type", sent.event)
+        return record
 
 
-def _is_fetchable(url: str, base: str = "") -> bool:
-    """Can HTTP fetch this, which may be relative to ``base``?"""
-    import httpx
+class ServerSentEvents:
+    """Server-sent events out of chunks of bytes, with bounded memory.
 
+    Only complete events are given to httpx-sse. Data longer than :data:`MAX_LINE` is cut behind that; all other fields
+    of such an event count, above all its id, so that it is not sent again after a reconnect.
+    """
+
+    def __init__(self) -> None:
+        self._lines = Lines(limit=MAX_LINE + len("data: "))
+        self._after_cr = False
+        self._event: list[bytes] = []  # lines of the event that has not ended
+        self._data = self._other = 0  # bytes of its data, and of its other fields
+
+    def feed(self, data: bytes) -> Iterator[ServerSentEvent]:
+        """The events that these bytes complete."""
+        complete: list[bytes] = []
+        for line in self._lines.feed(self._with_newlines(data)):
+            if line:
+                self._take(line)
+            else:
+                complete += [*self._event, b""]
+                self._event, self._data, self._other = [], 0, 0
+        if not complete:
+            return iter(())
+        content = b"\n".join(complete) + b"\n"
+        return EventSource(httpx.Response(200, headers={"Content-Type": _SSE}, content=content)).iter_sse()
+
+    def _take(self, line: bytes) -> None:
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            if self._data <= MAX_LINE + 1:  # what is kept of longer data is longer than allowed, too
+                self._event.append(line)
+            self._data += len(value.removeprefix(b" ")) + 1
+        elif name and self._other <= MAX_TEXT:  # a line without a name is a comment
+            self._event.append(line)
+            self._other += len(line)
+
+    def _with_newlines(self, data: bytes) -> bytes:
+        """A line ends with CR, LF or CR LF, which may be in two chunks."""
+        if not data:
+            return data
+        if self._after_cr:
+            data = data.removeprefix(b"\n")
+        self._after_cr = data.endswith(b"\r")
+        return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+
+class HttpSink(Sink):
+    """Sends records to a web server: POST of JSON lines (``application/x-ndjson``), many in one request.
+
+    A status of 2xx acknowledges a request. A failed connection and a status of 5xx, 408, 425 or 429 are retried after
+    0.5 s, 1 s, 2 s and so on up to 30 s, so delivery is at least once; any other status is final.
+    """
+
+    def __init__(self, url: str, timeout: float = 30.0, *, sleep: Sleep = asyncio.sleep) -> None:
+        self._url = _check_url(url)
+        self._client = httpx.AsyncClient(timeout=timeout, headers={"Content-Type": _LINES[0]})
+        self._backoff = Backoff(url, sleep, what="sink")
+
+    def describe(self) -> str:
+        return f"HTTP POST {self._url}, JSON lines"
+
+    async def write(self, records: Sequence[OutputRecord]) -> None:
+        body = b"".join(record.json() + b"\n" for record in records)
+        while True:
+            try:
+                response = await self._client.post(self._url, content=body)
+                status = f"{response.status_code} {response.reason_phrase}"
+                if response.is_success:
+                    self._backoff.succeeded()
+                    return
+                if response.status_code < 500 and response.status_code not in _TEMPORARY:
+                    raise SinkError(f"{self._url} answered {status} to a POST; retrying would not help. Check the URL.")
+                why = f"the server answered {status}"
+            except httpx.TransportError as error:
+                why = f"{type(error).__name__}: {error}"
+            await self._backoff.wait(why)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+def _check_url(url: str) -> str:
+    if not _is_http(url):
+        raise ConfigError(f"url={url!r} is no HTTP address; give http://host/path or https://host/path.")
+    return url
+
+
+def _is_http(url: str, base: str = "") -> bool:
+    """Whether a URL, which may be relative to ``base``, is one of HTTP."""
     try:
         whole = urljoin(base, url)
         parts = urlsplit(whole)
@@ -214,12 +294,8 @@ def _is_header(name: object, value: object) -> bool:
 
 
 class _TemporaryError(Exception):
-    """An answer that may be another one next time."""
+    """A response that may be another one next time."""
 
 
 def _content_type(response: httpx.Response) -> str:
     return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
-
-
-def _is_sse(response: httpx.Response) -> bool:
-    return _content_type(response) == _SSE

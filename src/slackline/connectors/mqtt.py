@@ -1,70 +1,253 @@
-"""Messages of an MQTT broker, as one stream or as many: the sensor network's protocol.
+"""MQTT 5: the messages of topics as a source, a topic as a sink. Needs the extra ``connectors``.
 
-**Back pressure.** A message is acknowledged when the event it became has been taken, and the broker may have only
-``in_flight`` messages on the way to us that are not acknowledged (MQTT 5, Receive Maximum). Not all brokers keep to it
-(mosquitto 2.0.11 does not), and messages of QoS 0 are exempt; so with twice as many in memory the connection is not
-read. A burst waits at the broker, as far as the broker's own bound for queued messages goes.
+**Back pressure.** A message is acknowledged when the batch after its own is asked for, and the broker may have only
+``in_flight`` messages under way that are not acknowledged (Receive Maximum). Not all brokers keep to it (mosquitto
+2.0.11 does not), and messages of QoS 0 are exempt; so with twice as many waiting the connection is not read, while it
+is kept alive. A burst waits at the broker, up to the broker's own limit of queued messages.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
 
-from slackline.connectors.adapter import RecordStream
-from slackline.connectors.errors import AdapterError, require
-from slackline.connectors.inbox import Inbox
+from paho.mqtt.client import Client, MQTTErrorCode, MQTTMessage, MQTTv5, error_string
+from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+from paho.mqtt.subscribeoptions import SubscribeOptions
+
+from slackline.connectors.files import in_thread
+from slackline.connectors.formats import json_record
 from slackline.core import check
 from slackline.core.errors import ConfigError
-from slackline.core.event import Event
 from slackline.runtime.backoff import Backoff, Sleep
+from slackline.runtime.output import BadRecord, OutputRecord
+from slackline.runtime.sink import Sink, SinkError
+from slackline.runtime.source import Records, Source, SourceError
 
-if TYPE_CHECKING:
-    import aiomqtt
-
-#: Refusals of the broker that asking again does not change (MQTT 5, section 2.4): protocol error, protocol version,
-#: client identifier, user or password, not authorised, banned, authentication method, topic filter.
-_FINAL = {0x82, 0x84, 0x85, 0x86, 0x87, 0x8A, 0x8C, 0x8F}
-
-#: Retained messages: the broker sends them when we subscribe first, and not again after a loss of connection.
+#: Reason codes that retrying does not change (MQTT 5, section 2.4): protocol error, protocol version, client
+#: identifier, user name or password, not authorized, banned, authentication method, topic filter, topic name.
+_FINAL = {0x82, 0x84, 0x85, 0x86, 0x87, 0x8A, 0x8C, 0x8F, 0x90}
+#: Retained messages: the broker sends them at the first subscription, and not again after a reconnect.
 _SEND_RETAINED, _NO_RETAINED = 0, 2
+#: Seconds to wait for an answer of the broker, and between two looks whether the connection is alive.
+_TIMEOUT, _MISC = 10.0, 1.0
+#: Messages that a sink has under way, unless the broker allows fewer (MQTT 5, Receive Maximum).
+_UNDER_WAY = 64
+
+_T = TypeVar("_T")
 
 
-class MqttStream(RecordStream):
-    """JSON messages of a topic as a stream of events, in the order in which the broker delivers them.
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """Where a broker is, and how to log in."""
 
-    ``host``, ``port``  the broker; it must speak MQTT 5.
-    ``topic``   a topic, or a filter with ``+`` and ``#``.
-    ``ts``      the field with the time stamps; ``type``, ``type_field``, ``seq`` and ``unit`` as in
-                :class:`~slackline.runtime.record.Fields`.
-    ``name``    the stream's name; the topic unless given. With a filter and no name, **each topic is a stream of its
-                own** that joins when its first message comes; a junction needs ``max_delay`` then, as nobody can know
-                whether a topic is silent or at its end.
-    ``client_id``  who we are. If given, the broker keeps a session for ``session_expiry`` seconds while we are away and
-                delivers what we missed. Without it, what is published while we are away is lost.
-    ``in_flight``  how many messages may be on their way, not acknowledged.
-    ``username``, ``password``, ``tls``  as the broker wants them.
+    host: str
+    port: int = 1883
+    username: str | None = None
+    password: str | None = None
+    tls: ssl.SSLContext | None = None
 
-    A broker that goes away is tried again, after 0.5 s, 1 s, 2 s and so on up to 30 s. Delivery is at least once: after
-    a loss of connection some messages of a kept session may come twice. Give them a ``seq``, and an engine that gets
-    the events drops the copies.
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class ConnectionLost(Exception):
+    """A connection to a broker failed or ended. ``code`` is the broker's reason code, 0 if it gave none."""
+
+    def __init__(self, reason: object, code: int = 0) -> None:
+        super().__init__(str(reason))
+        self.code = code
+
+
+class Connection:
+    """One connection to a broker: paho's client, driven by the running event loop.
+
+    ``on_message`` is called with each message. Methods that wait raise :class:`ConnectionLost`.
     """
+
+    def __init__(
+        self, broker: Broker, client_id: str | None = None, on_message: Callable[[MQTTMessage], None] | None = None
+    ) -> None:
+        self._broker = broker
+        self._loop = asyncio.get_running_loop()
+        #: Done when the connection is lost.
+        self.lost: asyncio.Future[ConnectionLost] = self._loop.create_future()
+        self._accepted: asyncio.Future[ReasonCode] = self._loop.create_future()
+        self._answers: dict[int, asyncio.Future[ReasonCode]] = {}
+        self._is_reading = False
+        self._keeping_alive: asyncio.Task[None] | None = None
+        #: How many messages may be under way to the broker.
+        self.receive_maximum = 0xFFFF
+        self._client = client = Client(
+            CallbackAPIVersion.VERSION2, client_id, protocol=MQTTv5, reconnect_on_failure=False, manual_ack=True
+        )
+        client.max_inflight_messages = 0  # not limited by paho, which does not know the broker's limit
+        if broker.username is not None:
+            client.username_pw_set(broker.username, broker.password)
+        if broker.tls is not None:
+            client.tls_set_context(broker.tls)
+        client.on_connect = lambda _1, _2, _3, code, properties: self._on_connect(code, properties)
+        client.on_disconnect = lambda _1, _2, _3, code, _5: _set(self.lost, ConnectionLost(code, code.value))
+        client.on_subscribe = lambda _1, _2, mid, codes, _5: self._on_answer(mid, codes[0])
+        client.on_publish = lambda _1, _2, mid, code, _5: self._on_answer(mid, code)
+        client.on_message = None if on_message is None else lambda _1, _2, message: on_message(message)
+        client.on_socket_close = self._on_socket_close
+        client.on_socket_register_write = self._on_register_write
+        client.on_socket_unregister_write = self._on_unregister_write
+
+    async def open(self, clean_start: bool = True, properties: Properties | None = None) -> None:
+        """Connect, and wait until the broker accepts the connection."""
+        host, port = self._broker.host, self._broker.port
+        try:
+            await in_thread(lambda: self._client.connect(host, port, clean_start=clean_start, properties=properties))
+        except OSError as error:
+            raise ConnectionLost(error) from error
+        self.resume()
+        self._keeping_alive = asyncio.create_task(self._keep_alive())
+        code = await self.answer(self._accepted)
+        if code.is_failure:
+            raise ConnectionLost(code, code.value)
+
+    def subscribe(self, topic: str, retained: int) -> asyncio.Future[ReasonCode]:
+        """Subscribe with QoS 1; return the future answer."""
+        code, mid = self._client.subscribe(topic, options=SubscribeOptions(qos=1, retainHandling=retained))
+        return self._expect(code, mid)
+
+    def publish(self, topic: str, payload: bytes) -> asyncio.Future[ReasonCode]:
+        """Publish with QoS 1; return the future acknowledgement."""
+        info = self._client.publish(topic, payload, qos=1)
+        return self._expect(info.rc, info.mid)
+
+    def acknowledge(self, message: MQTTMessage) -> None:
+        """Confirm to the broker that a message was processed."""
+        self._client.ack(message.mid, message.qos)
+
+    async def answer(self, future: asyncio.Future[ReasonCode]) -> ReasonCode:
+        """Wait for an answer of the broker."""
+        await asyncio.wait(
+            cast("list[asyncio.Future[Any]]", [future, self.lost]),
+            timeout=_TIMEOUT,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        if future.done():
+            return future.result()
+        raise self.lost.result() if self.lost.done() else ConnectionLost(f"no answer within {_TIMEOUT:g} s")
+
+    def pause(self) -> None:
+        """Read no more from the connection. It is kept alive."""
+        socket = self._client.socket()
+        if self._is_reading and socket is not None:
+            self._loop.remove_reader(socket)
+        self._is_reading = False
+
+    def resume(self) -> None:
+        """Read from the connection again."""
+        socket = self._client.socket()
+        if not self._is_reading and socket is not None:
+            self._is_reading = True
+            self._loop.add_reader(socket, self._read)
+            if isinstance(socket, ssl.SSLSocket):  # which may have received more than was read
+                self._loop.call_soon(self._read)
+
+    async def close(self) -> None:
+        """Disconnect."""
+        if self._keeping_alive is not None:
+            self._keeping_alive.cancel()
+        if self._client.disconnect() == MQTTErrorCode.MQTT_ERR_SUCCESS:
+            await asyncio.wait([self.lost], timeout=_TIMEOUT)
+
+    def _read(self) -> None:
+        with self._losing():
+            while self._is_reading and self._client.socket() is not None:
+                self._client.loop_read()
+                socket = self._client.socket()
+                if not isinstance(socket, ssl.SSLSocket) or not socket.pending():
+                    break
+
+    def _on_socket_close(self, client: Client, userdata: Any, socket: Any) -> None:
+        self._loop.remove_reader(socket)
+
+    def _on_register_write(self, client: Client, userdata: Any, socket: Any) -> None:
+        self._loop.call_soon_threadsafe(self._want_write)  # the client works in a thread while it connects
+
+    def _on_unregister_write(self, client: Client, userdata: Any, socket: Any) -> None:
+        self._loop.remove_writer(socket)
+
+    def _want_write(self) -> None:
+        socket = self._client.socket()
+        if socket is not None and self._client.want_write():
+            self._loop.add_writer(socket, self._write)
+
+    def _write(self) -> None:
+        with self._losing():
+            self._client.loop_write()
+
+    async def _keep_alive(self) -> None:
+        with self._losing():
+            while self._client.loop_misc() == MQTTErrorCode.MQTT_ERR_SUCCESS:
+                await asyncio.sleep(_MISC)
+
+    @contextmanager
+    def _losing(self) -> Iterator[None]:
+        """What the client raises while it reads or writes ends the connection."""
+        try:
+            yield
+        except Exception as error:
+            _set(self.lost, ConnectionLost(f"{type(error).__name__}: {error}"))
+
+    def _on_connect(self, code: ReasonCode, properties: Any) -> None:
+        self.receive_maximum = getattr(properties, "ReceiveMaximum", self.receive_maximum)
+        _set(self._accepted, code)
+
+    def _expect(self, code: MQTTErrorCode, mid: int | None) -> asyncio.Future[ReasonCode]:
+        if code != MQTTErrorCode.MQTT_ERR_SUCCESS or mid is None:
+            raise ConnectionLost(error_string(code))
+        self._answers[mid] = self._loop.create_future()
+        return self._answers[mid]
+
+    def _on_answer(self, mid: int, code: ReasonCode) -> None:
+        if mid in self._answers:
+            _set(self._answers.pop(mid), code)
+
+
+def _set(future: asyncio.Future[_T], value: _T) -> None:
+    if not future.done():
+        future.set_result(value)
+
+
+class MqttSource(Source):
+    """The messages of a topic, each of them a JSON object, in the order in which the broker delivers them.
+
+    ``host``, ``port``  the broker.
+    ``topic``      a topic, or a filter with ``+`` and ``#``.
+    ``name``       the name of the source; default the topic. With a filter and no name, each topic is a source of
+                   events of its own: a record has its topic in the field ``source``, unless the message has that field.
+    ``client_id``  identifies this client. If given, the broker keeps the session for ``session_expiry`` seconds while
+                   it is disconnected and delivers what was missed. Without it, what is published meanwhile is lost.
+    ``in_flight``  how many messages may be under way, not acknowledged.
+    ``username``, ``password``, ``tls``  as the broker requires.
+
+    A lost broker is retried after 0.5 s, 1 s, 2 s and so on up to 30 s. Delivery is at least once: after a reconnect
+    some messages of a kept session may be delivered twice; with a sequence number the engine drops the second.
+    """
+
+    live = True
 
     def __init__(
         self,
         host: str,
         topic: str,
         *,
-        ts: str,
         port: int = 1883,
         name: str | None = None,
-        type: str | None = None,
-        type_field: str | None = None,
-        seq: str | None = None,
-        unit: str = "us",
         client_id: str | None = None,
         session_expiry: int = 3600,
         in_flight: int = 64,
@@ -73,102 +256,156 @@ class MqttStream(RecordStream):
         tls: ssl.SSLContext | None = None,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        require("MqttStream", "aiomqtt")
         if not _is_filter(topic):
             raise ConfigError(
-                f"topic={topic!r:.100} is neither a topic nor a filter: `+` stands for a whole level, as in a/+/b, and "
-                f"`#` for all that follow, as in a/#."
+                f"topic={topic!r:.100} is neither a topic nor a topic filter: `+` stands for a whole level, as in "
+                f"a/+/b, and `#` for all levels that follow, as in a/#."
             )
-        super().__init__(name or topic, ts, type, type_field, seq, unit)
-        check.whole_number("in_flight", in_flight, 1, 0xFFFF)  # as MQTT allows
-        self.many = name is None and ("+" in topic or "#" in topic)
-        #: The type of an event is its topic's, too, where each topic is a stream.
-        self._typed = type is not None or type_field is not None
-        self._host, self._port, self._topic = host, port, topic
+        self.name = check.text("name", topic if name is None else name)
+        self._broker = Broker(host, port, username, password, tls)
+        self._topic = topic
+        self._by_topic = name is None and ("+" in topic or "#" in topic)
         self._client_id = client_id
         self._session_expiry = session_expiry if client_id is not None else 0
-        self._in_flight = in_flight
-        self._inbox = Inbox(2 * in_flight)
-        self._login = {"username": username, "password": password, "tls_context": tls}
-        self._backoff = Backoff(self.name, sleep)
-        self._subscribed = False
+        self._in_flight = check.whole_number("in_flight", in_flight, 1, 0xFFFF)  # as MQTT allows
+        self._backoff = Backoff(self.name, sleep, what="source")
+        self._has_subscribed = False
+        self._number = 0  # of the last message
 
-    def counts(self) -> dict[str, int]:
-        """Messages taken and rejected, and attempts to connect that had to be repeated."""
-        return super().counts() | {"reconnects": self._backoff.attempts}
+    def describe(self) -> str:
+        return f"MQTT {self._broker}, topic {self._topic}"
 
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        import aiomqtt
-
+    async def batches(self) -> AsyncIterator[Records]:
         while True:
             try:
-                async with aclosing(self._session()) as events:
-                    async for event in events:
-                        yield event
-                why: object = "the broker ended the connection"
-            except aiomqtt.MqttError as error:
-                code = getattr(getattr(error, "rc", None), "value", None)
-                if code in _FINAL:
-                    raise AdapterError(
-                        f"the broker {self._host}:{self._port} refuses {self._topic!r}: {error}. Check the topic, the "
-                        f"client_id, the user and the password."
+                async with aclosing(self._session()) as found:
+                    async for records in found:
+                        yield records
+            except ConnectionLost as error:
+                if error.code in _FINAL:
+                    raise SourceError(
+                        f"the broker {self._broker} refuses {self._topic!r}: {error}. Check the topic, the client_id, "
+                        f"the user name and the password."
                     ) from error
-                why = f"broker {self._host}:{self._port}: {error}"
-            await self._backoff.wait(why)
+                await self._backoff.wait(f"broker {self._broker}: {error}")
 
-    async def _session(self) -> Any:
-        """The events of one connection."""
-        async with self._client() as client:
-            self._inbox.watch(client)
-            await self._subscribe(client)
-            async for message in client.messages:
+    async def _session(self) -> AsyncGenerator[Records]:
+        """The records of one connection."""
+        waiting: deque[MQTTMessage] = deque()
+        news = asyncio.Event()
+
+        def on_message(message: MQTTMessage) -> None:
+            waiting.append(message)
+            news.set()
+            if len(waiting) >= 2 * self._in_flight:
+                connection.pause()
+
+        connection = Connection(self._broker, self._client_id, on_message)
+        connection.lost.add_done_callback(lambda _: news.set())
+        try:
+            await self._subscribe(connection)
+            while True:
+                while not waiting:
+                    if connection.lost.done():
+                        raise connection.lost.result()
+                    news.clear()
+                    await news.wait()
                 self._backoff.succeeded()
-                topic = message.topic.value
-                source = topic if self.many else self.name
-                kind = topic if self.many and not self._typed else None
-                event = self._event(bytes(message.payload), f"message on {topic}", source, kind)
-                if event is not None:
-                    yield event
-                self._inbox.acknowledge(message)
+                batch = [waiting.popleft() for _ in range(min(len(waiting), self._in_flight))]
+                if len(waiting) <= self._in_flight:
+                    connection.resume()
+                yield [self._record(message) for message in batch]
+                for message in batch:
+                    connection.acknowledge(message)
+        finally:
+            await connection.close()
 
-    def _client(self) -> aiomqtt.Client:
-        import aiomqtt
-        from paho.mqtt.packettypes import PacketTypes
-        from paho.mqtt.properties import Properties
-
+    async def _subscribe(self, connection: Connection) -> None:
         properties = Properties(PacketTypes.CONNECT)
         properties.ReceiveMaximum = self._in_flight
         properties.SessionExpiryInterval = self._session_expiry
-        return aiomqtt.Client(
-            self._host,
-            self._port,
-            identifier=self._client_id,
-            protocol=aiomqtt.ProtocolVersion.V5,
-            clean_start=self._client_id is None,
-            properties=properties,
-            queue_type=self._inbox.queue_type(),
-            **self._login,  # type: ignore[arg-type]
-        )
+        await connection.open(self._client_id is None, properties)
+        retained = _NO_RETAINED if self._has_subscribed else _SEND_RETAINED
+        answer = await connection.answer(connection.subscribe(self._topic, retained))
+        if answer.is_failure:
+            raise SourceError(
+                f"the broker {self._broker} refuses the subscription to {self._topic!r}: {answer}. Check the topic "
+                f"filter and the user's permissions."
+            )
+        self._has_subscribed = True
 
-    async def _subscribe(self, client: aiomqtt.Client) -> None:
-        from paho.mqtt.subscribeoptions import SubscribeOptions
-
-        retained = _NO_RETAINED if self._subscribed else _SEND_RETAINED
-        answers = await client.subscribe(self._topic, options=SubscribeOptions(qos=1, retainHandling=retained))
-        for answer in answers:
-            if getattr(answer, "is_failure", False):
-                raise AdapterError(
-                    f"the broker {self._host}:{self._port} refuses the subscription to {self._topic!r}: {answer}. "
-                    f"Check the topic filter and the user's rights."
-                )
-        self._subscribed = True
+    def _record(self, message: MQTTMessage) -> dict[str, Any] | BadRecord:
+        self._number += 1
+        record = json_record(bytes(message.payload), f"message {self._number}, topic {message.topic}")
+        if self._by_topic and isinstance(record, dict):
+            record.setdefault("source", message.topic)
+        return record
 
 
-def _is_filter(topic: str) -> bool:
-    from aiomqtt import Wildcard
+class MqttSink(Sink):
+    """Publishes each record as a message of a topic, with QoS 1: the broker acknowledges it.
 
-    try:
-        Wildcard(topic)
-    except (TypeError, ValueError):
+    A lost broker is retried after 0.5 s, 1 s, 2 s and so on up to 30 s. Delivery is at least once: what was not
+    acknowledged when the connection was lost is published again.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        topic: str,
+        *,
+        port: int = 1883,
+        username: str | None = None,
+        password: str | None = None,
+        tls: ssl.SSLContext | None = None,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        if not _is_filter(topic) or "+" in topic or "#" in topic:
+            raise ConfigError(f"topic={topic!r:.100} cannot be published to; give a topic without `+` and `#`.")
+        self._broker = Broker(host, port, username, password, tls)
+        self._topic = topic
+        self._backoff = Backoff(f"{self._broker}/{topic}", sleep, what="sink")
+        self._connection: Connection | None = None
+
+    def describe(self) -> str:
+        return f"MQTT {self._broker}, topic {self._topic}, a message for each record"
+
+    async def write(self, records: Sequence[OutputRecord]) -> None:
+        left = [record.json() for record in records]
+        while left:
+            try:
+                await self._publish(left)
+                self._backoff.succeeded()
+            except ConnectionLost as error:
+                await self.close()
+                if error.code in _FINAL:
+                    raise SinkError(
+                        f"the broker {self._broker} refuses messages for {self._topic!r}: {error}. Check the topic, "
+                        f"the user name and the password."
+                    ) from error
+                await self._backoff.wait(error)
+
+    async def _publish(self, left: list[bytes]) -> None:
+        """Publish messages; those that were acknowledged are removed from the list."""
+        if self._connection is None:
+            self._connection = Connection(self._broker)
+            await self._connection.open()
+        count = min(_UNDER_WAY, self._connection.receive_maximum)
+        while left:
+            for future in [self._connection.publish(self._topic, payload) for payload in left[:count]]:
+                code = await self._connection.answer(future)
+                if code.is_failure:
+                    raise ConnectionLost(code, code.value)
+                del left[0]
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+
+def _is_filter(topic: Any) -> bool:
+    """Whether a text is a topic, or a filter of topics (MQTT 5, section 4.7)."""
+    if not isinstance(topic, str) or not topic or len(topic.encode()) > 0xFFFF or "\0" in topic or "#/" in topic:
         return False
-    return "\0" not in topic
+    return not any(len(level) > 1 and ("+" in level or "#" in level) for level in topic.split("/"))

@@ -18,20 +18,13 @@ import pyarrow.compute as pc
 
 from slackline.core.event import Event
 from slackline.core.time import MAX_TS, converted_column
-from slackline.runtime.lines import Line
-from slackline.runtime.record import BadRecordError, Fields, object_of, sequence_number, time_of, value_of
+from slackline.runtime.record import BadRecordError, Fields, sequence_number, time_of
 
 #: More fields than a table should have: such records have data for names.
 MOST_NAMES = 256
 
 #: Python's types that Arrow gives back as they were.
 _KINDS = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
-#: Numbers in text that :func:`value_of` and Arrow read alike, and text that neither takes for a number.
-_TEXTS = (
-    (r"^[^-.0-9]", pa.string()),
-    (r"^(0|-?[1-9][0-9]{0,17})$", pa.int64()),
-    (r"^(-?[1-9][0-9]{0,17}\.[0-9]{1,17}|0\.[0-9]{1,17}|-0\.[0-9]{0,16}[1-9])$", pa.float64()),
-)
 _DIGITS = r"^[0-9]{1,19}$"
 
 
@@ -139,19 +132,6 @@ def _is_exact(kind: pa.DataType) -> bool:
 # Columns of values.
 
 
-def json_columns(lines: Iterable[Line]) -> dict[str, pa.Array] | None:
-    """The objects in lines of JSON."""
-    try:
-        records = [object_of(line or b"") for _, line in lines if line is None or not _is_blank(line)]
-    except BadRecordError:
-        return None
-    return columns_of(records)
-
-
-def _is_blank(line: bytes) -> bool:
-    return not line or line.isspace()
-
-
 def columns_of(records: Collection[Mapping[str, Any]]) -> dict[str, pa.Array] | None:
     """Records as columns, null where one lacks a field, if all have their fields in one order."""
     shapes = sorted(dict.fromkeys(map(tuple, records)), key=len, reverse=True)
@@ -163,27 +143,6 @@ def columns_of(records: Collection[Mapping[str, Any]]) -> dict[str, pa.Array] | 
     else:
         values = ([record.get(name) for record in records] for name in names)
     return _whole({name: array_of(column) for name, column in zip(names, values, strict=True)})
-
-
-def text_columns(
-    names: Sequence[str], rows: Iterable[Sequence[str]], plain: Collection[str]
-) -> dict[str, pa.Array] | None:
-    """Rows of text as columns of what it says (:func:`value_of`), or of the text itself, where it is ``plain``."""
-    texts = zip(names, zip(*rows, strict=True), strict=False)  # without rows there is nothing
-    return _whole({name: pa.array(column, pa.string()) if name in plain else _read(column) for name, column in texts})
-
-
-def _read(texts: Sequence[str]) -> pa.Array | None:
-    column = pa.array(texts, pa.string())
-    empty = pc.equal(column, "")
-    if pc.any(empty).as_py():
-        column = pc.if_else(empty, pa.scalar(None, pa.string()), column)
-    if column.null_count == len(column):
-        return pa.nulls(len(column))
-    for pattern, kind in _TEXTS:
-        if _all_match(column, pattern):
-            return column.cast(kind)
-    return array_of(list(map(value_of, texts)))
 
 
 def _all_match(column: pa.Array, pattern: str) -> bool:

@@ -31,8 +31,6 @@ EXACT = 2**53
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-_NUMERIC = frozenset("-.0123456789")
-_AFTER_ZERO = frozenset(("", ".", "e", "E"))
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
@@ -165,35 +163,6 @@ def sequence_number(value: Any) -> int | None:
     if number is None:
         raise BadRecordError(f"the sequence number {value!r:.64} is not {A_TIME_STAMP}")
     return number
-
-
-def value_of(text: str) -> Any:
-    """A value of a CSV file: an integer or a number if it is written as one, None if empty, otherwise the text.
-
-    What would not be written the same again stays text: ``007`` is a name, not seven.
-
-    >>> [value_of(text) for text in ("12", "-3.5", "007", "", "1e3", "nan")]
-    [12, -3.5, '007', None, 1000.0, 'nan']
-    """
-    if not text:
-        return None
-    first = text[0]
-    if first not in _NUMERIC:  # most names, at little cost
-        return text
-    if first == "-":
-        value = value_of(text[1:]) if text[1:2] != "-" else text
-        return -value if isinstance(value, int | float) and value else text
-    if first == "0" and text[1:2] not in _AFTER_ZERO:
-        return text
-    if text.isdecimal() and len(text) < 20:
-        return int(text) if text.isascii() else text
-    if "_" in text or "n" in text or not text.isascii():
-        return text  # Python reads 1_000 as a number, and knows inf and nan
-    try:
-        number = float(text)
-    except ValueError:
-        return text
-    return number if math.isfinite(number) and text[-1] != " " and not text.isdecimal() else text
 
 
 _json = msgspec.json.Decoder()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import difflib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,6 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 import pyarrow.parquet as pa_parquet
 
-from slackline.connectors.rows import check_there
 from slackline.core.errors import ConfigError, SchemaError, SlacklineError
 from slackline.core.time import A_TIME_STAMP, converted_column, time_stamps
 from slackline.runtime.schema import EXACT, BadRecordError, time_of
@@ -180,7 +180,11 @@ def _unreadable(path: Path, why: object) -> StreamError:
 
 
 def _check_columns(there: list[str], wanted: list[str], path: Path, payload: bool) -> None:
-    check_there(there, wanted, path.name)
+    for name in wanted:
+        if name not in there:
+            close = difflib.get_close_matches(name, there, 1, 0.5)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise SchemaError(f"{path.name} has no column {name!r}; it has {', '.join(there) or 'none'}.{hint}")
     for name in there if payload else wanted:
         if there.count(name) > 1:
             raise SchemaError(f"{path.name} has {there.count(name)} columns {name!r}; rename all but one.")

@@ -1,0 +1,118 @@
+"""Sources and sinks by address: paths, ``-`` for standard input and output, ``http(s)://`` and ``mqtt://``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from slackline import connectors
+from slackline.connectors.files import FileSink, FileSource, FolderSink
+from slackline.connectors.formats import ENDINGS
+from slackline.connectors.stdio import StdinSource, StdoutSink
+from slackline.core.errors import ConfigError
+from slackline.runtime.sink import Sink
+from slackline.runtime.source import Source
+
+
+def scheme_of(url: str) -> str:
+    """The scheme of an address, empty for a path.
+
+    >>> scheme_of("mqtt://127.0.0.1/hall"), scheme_of("door.csv"), scheme_of("-")
+    ('mqtt', '', '')
+    """
+    return urlsplit(url).scheme.lower() if "://" in url else ""
+
+
+def open_sources(urls: Sequence[str], follow: bool = False) -> list[Source]:
+    """The sources at these addresses. Nothing is read yet.
+
+    A folder is one source for each of its files; with ``follow`` it is one source of Parquet files as they are added. A
+    file is named by its stem, and by its path where two have the same stem.
+    """
+    if not urls:
+        raise ConfigError("no source is given; give a file, a folder, a URL, or - for standard input.")
+    addresses = [address for url in urls for address in _expanded(url, follow)]
+    twice = sorted(address for address, count in Counter(addresses).items() if count > 1)
+    if twice:
+        raise ConfigError(f"{', '.join(twice)}: given several times; each source is read once.")
+    sources = [_source(address, follow) for address in addresses]
+    names = Counter(source.name for source in sources)
+    return [
+        source if names[source.name] == 1 else _source(address, follow, name=address)
+        for source, address in zip(sources, addresses, strict=True)
+    ]
+
+
+def _source(url: str, follow: bool, name: str | None = None) -> Source:
+    scheme = scheme_of(url)
+    if scheme in ("http", "https"):
+        return connectors.HttpSource(url, name=name)
+    if scheme == "mqtt":
+        return connectors.MqttSource(**broker_of(url))
+    if scheme:
+        raise _unknown(url)
+    return StdinSource() if url == "-" else FileSource(url, name=name, follow=follow)
+
+
+def _expanded(url: str, follow: bool) -> list[str]:
+    """An address, or those of the files in a folder."""
+    path = Path(url)
+    if follow or scheme_of(url) or url == "-":
+        return [url]
+    if not path.exists():
+        raise ConfigError(f"{url}: no such file or folder. To wait for a file that is written later, follow it.")
+    if not path.is_dir():
+        return [url]
+    files = [each for each in sorted(path.iterdir()) if each.name.lower().endswith(ENDINGS)]
+    files = [each for each in files if not each.name.startswith((".", "_"))]
+    if not files:
+        raise ConfigError(f"{url}: no file in this folder ends with one of {', '.join(ENDINGS)}.")
+    return list(map(str, files))
+
+
+def open_sink(url: str, duplicates: bool = False) -> Sink:
+    """The sink at an address: ``-`` is standard output, a path with the ending ``.jsonl`` a file, any other a folder.
+
+    ``duplicates``  whether a folder gets a file of duplicates.
+    """
+    scheme = scheme_of(url)
+    if scheme in ("http", "https"):
+        return connectors.HttpSink(url)
+    if scheme == "mqtt":
+        return connectors.MqttSink(**broker_of(url))
+    if scheme:
+        raise _unknown(url)
+    if url == "-":
+        return StdoutSink()
+    path = Path(url)
+    if path.suffix in (".jsonl", ".ndjson"):
+        return FileSink(path)
+    if path.suffix and not path.is_dir():
+        raise ConfigError(f"{url} is no sink: give a .jsonl file, or a folder, whose name has no ending.")
+    return FolderSink(path, duplicates)
+
+
+def broker_of(url: str) -> dict[str, Any]:
+    """The broker, topic and login in an address: ``mqtt://USER:PASSWORD@HOST:PORT/TOPIC``.
+
+    >>> broker_of("mqtt://127.0.0.1/hall/+/door")
+    {'host': '127.0.0.1', 'topic': 'hall/+/door', 'port': 1883, 'username': None, 'password': None}
+    """
+    parts = urlsplit(url.replace("#", "%23"))  # here "#" stands for all levels that follow
+    try:
+        port = parts.port or 1883
+    except ValueError:
+        port = 0
+    topic = unquote(parts.path.removeprefix("/"))
+    if parts.scheme != "mqtt" or not parts.hostname or not topic or not port or parts.query:
+        raise ConfigError(f"{url!r} is no broker and topic; give mqtt://HOST:PORT/TOPIC, e.g. mqtt://127.0.0.1/hall.")
+    login = {"username": parts.username, "password": parts.password}
+    login = {name: None if value is None else unquote(value) for name, value in login.items()}
+    return {"host": parts.hostname, "topic": topic, "port": port, **login}
+
+
+def _unknown(url: str) -> ConfigError:
+    return ConfigError(f"{url}: unknown scheme {scheme_of(url)}://; known are http://, https://, mqtt://, paths and -.")
