@@ -2,7 +2,7 @@
 
 A door writes its log while we read it. A lift is a web server on this machine that answers 500 at first and hangs up
 later. A light was recorded as lines of JSON, one of them spoilt. Their events come out in one order, whoever delivers
-first. Run it with `python examples/06_streams.py`; it needs the extra `streams`, but no network.
+first. Run it with `python examples/06_streams.py`; it needs the extra `connectors`, but no network.
 """
 
 from __future__ import annotations

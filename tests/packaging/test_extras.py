@@ -20,7 +20,7 @@ PLAIN = """
 import sys
 import pyarrow as pa
 import slackline as sl
-from slackline import occurrence, sim, streams, study, sync
+from slackline import connectors, occurrence, sim, study, sync
 class Echo(sl.Detector):
     listens, publishes = ("ping",), ("pong",)
     def on_event(self, event):
@@ -34,6 +34,11 @@ print(*[output.event.ts for output in found], "pandas" in sys.modules)
 #: What each extra is for, and what it prints.
 USES = {
     "cli": ("from slackline.cli import app; print(len(app.registered_commands) >= 3)", "True"),
+    "connectors": (
+        "from slackline.connectors import HttpSource, MqttSource; HttpSource('http://127.0.0.1:9/');"
+        "MqttSource('127.0.0.1', 'topic'); print('made')",
+        "made",
+    ),
     "kafka": ("from slackline.connectors.kafka import KafkaHost; print(KafkaHost.__name__)", "KafkaHost"),
     "metrics": ("from slackline.runtime.metrics import Metrics; print(Metrics(0).port > 0)", "True"),
     "report": ("from slackline.report import study_page, sync_page; print(study_page.__name__)", "study_page"),
@@ -42,21 +47,16 @@ USES = {
         "imported",
     ),
     "spark": ("from slackline.spark import detect, synchronise; print(detect.__name__)", "detect"),
-    "streams": (
-        "from slackline.connectors import HttpStream, MqttStream; HttpStream('http://127.0.0.1:9/', ts='ts');"
-        "MqttStream('127.0.0.1', 'topic', ts='ts'); print('made')",
-        "made",
-    ),
 }
 
 #: What one gets to read where an extra is missing.
 MISSES = {
+    "connectors": "from slackline.connectors import HttpSource",
     "kafka": "from slackline.connectors.kafka import KafkaHost",
     "spark": "import slackline.spark",
     "report": "from slackline.report import study_page",
     "cli": "import slackline.cli",
     "metrics": "from slackline.runtime.metrics import Metrics; Metrics(0)",
-    "streams": "from slackline.connectors import HttpStream; HttpStream('http://127.0.0.1:9/', ts='ts')",
 }
 
 
@@ -75,7 +75,7 @@ def test_a_plain_install_brings_four_packages_and_the_compiler(wheel: Path) -> N
 
 def test_all_is_the_union_of_the_extras(wheel: Path) -> None:
     names = set(metadata(wheel).metadata.get_all("Provides-Extra") or ())
-    assert names == {"all", "cli", "dev", "kafka", "metrics", "placement", "report", "soccer", "spark", "streams"}
+    assert names == {"all", "cli", "connectors", "dev", "kafka", "metrics", "placement", "report", "soccer", "spark"}
     parts = [closure(wheel, extra) for extra in names - {"all", "dev"}]
     assert set(closure(wheel, "all")) == set().union(*parts)
 
@@ -90,6 +90,7 @@ def test_the_table_of_extras_is_the_one_of_the_project() -> None:
         "grpc": "grpcio",
         "grpc_status": "grpcio-status",
         "httpx_sse": "httpx-sse",
+        "paho": "paho-mqtt",
         "prometheus_client": "prometheus-client",
     }
     ours = {extra: set() for extra in set(EXTRA_OF.values())}

@@ -33,8 +33,8 @@ from slackline.runtime.source import Records, Source, SourceError
 logger = logging.getLogger("slackline.connectors")
 
 _T = TypeVar("_T")
-#: Records, and the place behind them.
-_Placed = tuple[Records, dict[str, Any]]
+#: Records, the place behind them, and the inode of a followed file.
+_Placed = tuple[Records, dict[str, Any], list[int] | None]
 
 
 class FileSource(Source):
@@ -79,7 +79,7 @@ class FileSource(Source):
         self._poll = check.positive("poll", poll)
         self._sleep = sleep
         self._place: dict[str, Any] = {}
-        self._inode: list[int] | None = None  # of a followed file of lines
+        self._position = self._at({}, None)
 
     def describe(self) -> str:
         if self.path.is_dir():
@@ -87,21 +87,22 @@ class FileSource(Source):
         return f"file {self.path}, {'followed as it grows' if self.live else 'read once'}"
 
     def position(self) -> dict[str, Any]:
+        return self._position
+
+    def _at(self, place: dict[str, Any], inode: list[int] | None) -> dict[str, Any]:
+        """The position at a place, with what identifies the file: that of a followed one its inode."""
         size = None if self.live else self._size()
-        path = str(self.path.absolute())
-        return {"path": path, "follow": self.live, "size": size, "inode": self._inode, "place": self._place}
+        return {"path": str(self.path.absolute()), "follow": self.live, "size": size, "inode": inode, "place": place}
 
     def seek(self, position: Any) -> None:
+        """Resume from a position. Where it is one in another file, reading starts from the beginning."""
         match position:
             case {"path": str(path), "follow": bool(follow), "size": size, "inode": inode, "place": dict(place)}:
                 pass
             case _:
-                raise StateError(
-                    f"source {self.name!r} cannot resume from {position!r}: that is no position in a file."
-                )
+                raise StateError(f"source {self.name!r} cannot resume from {position!r}: it is no position in a file.")
         if path != str(self.path.absolute()):
-            self._warn(f"the checkpoint has a position in {path}; reading from the beginning")
-            return
+            return self._warn(f"the checkpoint has a position in {path}; reading from the beginning")
         if follow != self.live:
             was, now = ("followed", "read once") if follow else ("read once", "followed")
             raise StateError(
@@ -113,7 +114,9 @@ class FileSource(Source):
                 f"{self.path} has {self._size()} bytes and had {size} at the checkpoint: it was truncated or replaced. "
                 f"Restore the file, or start with another output folder."
             )
-        self._place, self._inode = place, inode
+        if follow and (inode not in (None, _inode(self.path)) or self._size() < place.get("offset", 0)):
+            return self._warn("another file than at the checkpoint, or truncated; reading from the beginning")
+        self._position, self._place = position, place
 
     def _size(self) -> int:
         return self.path.stat().st_size if self.path.is_file() else 0
@@ -127,21 +130,22 @@ class FileSource(Source):
         else:
             found = self._followed_lines() if self.live else in_threads(self._lines())
         async with aclosing(found):
-            async for records, self._place in found:
+            async for records, place, inode in found:
+                self._position = self._at(place, inode)
                 if len(records):
                     yield records
 
     def _lines(self) -> Generator[_Placed]:
         """The records of a file of lines that is read once."""
         for records, decoder in read_lines(self.path, **self._place):
-            yield records, {"offset": decoder.offset, "line": decoder.line}
+            yield records, {"offset": decoder.offset, "line": decoder.line}, None
 
     def _rows(self, path: Path, more: dict[str, Any]) -> Generator[_Placed]:
         """The rows of a Parquet file, behind those that were read before."""
         rows = self._place.get("rows", 0)
         for table in read_parquet(path, rows):
             rows += len(table)
-            yield table, {"rows": rows, **more}
+            yield table, {"rows": rows, **more}, None
 
     async def _folder(self) -> AsyncGenerator[_Placed]:
         """The rows of the Parquet files of a folder: first the one that was being read, then the others by name."""
@@ -156,10 +160,12 @@ class FileSource(Source):
                 self._place = {"done": done}
             if waiting:
                 reading = reading or waiting[0]
-                async for placed in in_threads(self._rows(self.path / reading, {"done": done, "reading": reading})):
-                    yield placed
+                rows = self._rows(self.path / reading, {"done": done, "reading": reading})
+                async with aclosing(in_threads(rows)) as found:
+                    async for placed in found:
+                        yield placed
                 done, reading = [*done, reading], None
-                yield [], {"done": done}
+                yield [], {"done": done}, None
             elif self.live:
                 await self._sleep(self._poll)
             elif done:
@@ -173,35 +179,32 @@ class FileSource(Source):
         return sorted(name for name in names if not name.startswith((".", "_")))
 
     async def _followed_lines(self) -> AsyncGenerator[_Placed]:
-        tail = _Tail(self.path, self._place, self._inode, self._warn)
+        tail = _Tail(self.path, self._place, self._warn)
         try:
             while True:
                 try:
                     records = await in_thread(tail.read)
                 except OSError as error:
                     raise SourceError(f"cannot follow {self.path}: {error}.") from error
-                self._inode = tail.inode
                 if records is None:
                     await self._sleep(self._poll)
                 else:
-                    yield records, {"offset": tail.decoder.offset, "line": tail.decoder.line}
+                    yield records, {"offset": tail.decoder.offset, "line": tail.decoder.line}, tail.inode
         finally:
             tail.close()
 
 
 class _Tail:
-    """Reads a file of lines as it grows. A file that does not exist yet has not grown yet.
+    """Reads a file of lines as it grows, from a place. A file that does not exist yet has not grown yet.
 
     Not detected: a file that is truncated and then exceeds its former length before the next look.
     """
 
-    def __init__(
-        self, path: Path, place: dict[str, int], inode: list[int] | None, warn: Callable[[str], object]
-    ) -> None:
-        self.inode = inode
+    def __init__(self, path: Path, place: dict[str, int], warn: Callable[[str], object]) -> None:
+        self.inode: list[int] | None = None
         self.decoder = line_decoder(path)
         self._path = path
-        self._place = place  # where to resume in the file with this inode
+        self._place = place
         self._warn = warn
         self._file: BinaryIO | None = None
 
@@ -233,13 +236,10 @@ class _Tail:
         except FileNotFoundError:
             return False
         found = os.fstat(self._file.fileno())
-        place, self._place = self._place, {}
-        if place and self.inode != [found.st_dev, found.st_ino]:
-            self._warn("another file than at the checkpoint; reading from the beginning")
-            place = {}
         self.inode = [found.st_dev, found.st_ino]
         self.decoder = line_decoder(self._path)
-        skip_to(self._file, self.decoder, **place)
+        skip_to(self._file, self.decoder, **self._place)
+        self._place = {}
         return True
 
     def close(self) -> None:

@@ -175,13 +175,13 @@ class HttpSource(Source):
                 self._backoff.succeeded()
                 if sent.retry is not None:
                     self._backoff.first = min(max(sent.retry, SHORTEST), LONGEST) / 1_000
+                self._last_id = sent.id or self._last_id
                 if sent.data:
                     records.append(self._record(sent))
-                self._last_id = sent.id or self._last_id
             yield records
 
     def _record(self, sent: ServerSentEvent) -> dict[str, Any] | BadRecord:
-        of = f", id {sent.id}" if sent.id else ""
+        of = f", id {self._last_id}" if self._last_id else ""
         record = json_record(sent.data.encode(), f"server-sent event {self._event}{of}")
         if isinstance(record, dict) and sent.event != "message":
             record.setdefault("type", sent.event)

@@ -271,6 +271,7 @@ class MqttSource(Source):
         self._backoff = Backoff(self.name, sleep, what="source")
         self._has_subscribed = False
         self._number = 0  # of the last message
+        self._waiting: deque[MQTTMessage] = deque()
 
     def describe(self) -> str:
         return f"MQTT {self._broker}, topic {self._topic}"
@@ -291,13 +292,13 @@ class MqttSource(Source):
 
     async def _session(self) -> AsyncGenerator[Records]:
         """The records of one connection."""
-        waiting: deque[MQTTMessage] = deque()
+        self._waiting.clear()
         news = asyncio.Event()
 
         def on_message(message: MQTTMessage) -> None:
-            waiting.append(message)
+            self._waiting.append(message)
             news.set()
-            if len(waiting) >= 2 * self._in_flight:
+            if len(self._waiting) >= 2 * self._in_flight:
                 connection.pause()
 
         connection = Connection(self._broker, self._client_id, on_message)
@@ -305,14 +306,14 @@ class MqttSource(Source):
         try:
             await self._subscribe(connection)
             while True:
-                while not waiting:
+                while not self._waiting:
                     if connection.lost.done():
                         raise connection.lost.result()
                     news.clear()
                     await news.wait()
                 self._backoff.succeeded()
-                batch = [waiting.popleft() for _ in range(min(len(waiting), self._in_flight))]
-                if len(waiting) <= self._in_flight:
+                batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), self._in_flight))]
+                if len(self._waiting) <= self._in_flight:
                     connection.resume()
                 yield [self._record(message) for message in batch]
                 for message in batch:

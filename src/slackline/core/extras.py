@@ -16,17 +16,17 @@ from slackline.core.errors import SlacklineError
 #: As pip knows it. ``slackline`` on the package index is somebody else's.
 DISTRIBUTION = "slackline-streams"
 
-#: The top-level module of a package, and the extra that installs it. httpx is with the other sources of streams.
+#: The top-level module of a package, and the extra that installs it.
 EXTRA_OF: Mapping[str, str] = {
-    "aiomqtt": "streams",
     "confluent_kafka": "kafka",
     "fastavro": "kafka",
     "google": "spark",
     "grpc": "spark",
     "grpc_status": "spark",
-    "httpx": "streams",
-    "httpx_sse": "streams",
+    "httpx": "connectors",
+    "httpx_sse": "connectors",
     "ortools": "placement",
+    "paho": "connectors",
     "pandas": "spark",
     "plotly": "report",
     "prometheus_client": "metrics",

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import aclosing
 from typing import Any, TypeVar
 
+import pyarrow as pa
+
 import slackline as sl
+from slackline.connectors import BadRecord, Source
 
 LIMIT = 20.0
 
@@ -101,3 +106,28 @@ class Sleeper:
     async def __call__(self, seconds: float) -> None:
         self.asked.append(seconds)
         await asyncio.sleep(0.01)
+
+
+def rows_of(records: Any) -> list[Any]:
+    """The records of a batch one by one, each without its empty fields, whatever the form of the batch."""
+    rows = records.to_pylist() if isinstance(records, pa.Table) else records
+    return [
+        {name: value for name, value in row.items() if value is not None} if isinstance(row, dict) else row
+        for row in rows
+    ]
+
+
+async def delivered(source: Source, count: float = math.inf) -> list[Any]:
+    """The records that a source delivers until it ends, or until there are so many."""
+    found: list[Any] = []
+    async with aclosing(source.batches()) as batches:  # type: ignore[type-var]
+        async for batch in batches:
+            found += rows_of(batch)
+            if len(found) >= count:
+                break
+    return found
+
+
+def times(found: list[Any]) -> list[Any]:
+    """The field ts of each record; of a bad record its place."""
+    return [row.place if isinstance(row, BadRecord) else row.get("ts") for row in found]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slackline.connectors.sse import SentEvents
-from slackline.runtime.lines import MAX_LINE
+from slackline.connectors.formats import MAX_LINE, MAX_TEXT
+from slackline.connectors.http import ServerSentEvents
 
 FEED = (
     b": a comment\n\nid: 1\ndata: one\ndata: \xc3\xa4\n\n"
@@ -16,11 +16,16 @@ FEED = (
 )
 
 
-def read(*chunks: bytes) -> list[tuple[str, str, str] | None]:
-    """Id, type and data of each event; None of one that is too long."""
-    events = SentEvents()
-    found = [sent for chunk in chunks for sent in events.feed(chunk)]
-    return [None if sent is None else (sent.id, sent.event, sent.data) for sent in found]
+def read(*chunks: bytes) -> list[tuple[str, str, str] | str]:
+    """Id, type and data of each event; of one that is too long its id."""
+    events = ServerSentEvents()
+    found: list[tuple[str, str, str] | str] = []
+    last = ""
+    for chunk in chunks:
+        for sent in events.feed(chunk):
+            last = sent.id or last
+            found.append(last if len(sent.data) > MAX_LINE else (last, sent.event, sent.data))
+    return found
 
 
 @given(st.lists(st.integers(0, len(FEED)), max_size=12).map(sorted))
@@ -43,18 +48,17 @@ def test_events_are_the_same_however_they_are_cut(cuts: list[int]) -> None:
         [b"data:\n" * 1_000] * 1_000,
     ],
 )
-def test_an_event_that_is_too_long_is_rejected_once_and_its_id_is_kept(long: list[bytes]) -> None:
+def test_an_event_that_is_too_long_is_cut_behind_the_limit_and_its_id_is_kept(long: list[bytes]) -> None:
     found = read(b"id: 7\nevent: open\n", *long, b"id: 8\n", b"data: the rest\n\n", b"data: next\n\n")
-    assert found == [None, ("8", "message", ""), ("8", "message", "next")]
+    assert found == ["8", ("8", "message", "next")]
 
 
 def test_what_never_ends_takes_no_more_memory_than_an_event_may() -> None:
     for chunk in (b"x" * 65_536, b"data: " + b"x" * 1_000 + b"\n", b"id: 1\n"):
-        events = SentEvents()
-        for _ in range(3_000):
-            list(events.feed(chunk))
-        held = len(events._lines._open) + sum(map(len, events._decoder._data))
-        assert held <= MAX_LINE
+        events = ServerSentEvents()
+        for _ in range(12_000):
+            assert not list(events.feed(chunk))
+        assert len(events._lines._open) + sum(map(len, events._event)) <= MAX_LINE + MAX_TEXT
 
 
 def test_comments_that_keep_the_connection_alive_do_not_count() -> None:
@@ -62,5 +66,9 @@ def test_comments_that_keep_the_connection_alive_do_not_count() -> None:
     assert read(b"data: one\n", *keep_alive, b"data: two\n\n") == [("", "message", "one\ntwo")]
 
 
-def test_a_line_that_never_ends_is_rejected_as_soon_as_it_is_too_long() -> None:
-    assert read(b"data: ", *[b"x" * 65_536] * 40) == [None]
+@pytest.mark.parametrize(("size", "is_long"), [(MAX_LINE, False), (MAX_LINE + 1, True)])
+def test_data_of_the_largest_size_is_whole(size: int, is_long: bool) -> None:
+    for lines in ([b"x" * size], [b"x" * (size - 10), b"y" * 9], [b"x" * (size - 1), b""]):
+        data = b"".join(b"data: %s\n" % line for line in lines) + b"\n"
+        (found,) = read(data)
+        assert found == ("" if is_long else ("", "message", b"\n".join(lines).decode()))
