@@ -73,10 +73,11 @@ def _expanded(url: str, follow: bool) -> list[str]:
     return list(map(str, files))
 
 
-def open_sink(url: str, duplicates: bool = False) -> Sink:
+def open_sink(url: str, duplicates: bool = False, fresh: bool = False) -> Sink:
     """The sink at an address: ``-`` is standard output, a path with the ending ``.jsonl`` a file, any other a folder.
 
     ``duplicates``  whether a folder gets a file of duplicates.
+    ``fresh``       whether the results and the checkpoint in a folder are discarded. Other sinks store none.
     """
     scheme = scheme_of(url)
     if scheme in ("http", "https"):
@@ -92,7 +93,7 @@ def open_sink(url: str, duplicates: bool = False) -> Sink:
         return FileSink(path)
     if path.suffix and not path.is_dir():
         raise ConfigError(f"{url} is no sink: give a .jsonl file, or a folder, whose name has no ending.")
-    return FolderSink(path, duplicates)
+    return FolderSink(path, duplicates, fresh=fresh)
 
 
 def broker_of(url: str) -> dict[str, Any]:

@@ -32,6 +32,14 @@ from slackline.runtime.source import Records, Source, SourceError
 
 logger = logging.getLogger("slackline.connectors")
 
+#: The files of a folder of results, by the kind of their records.
+FILES = {
+    "event": "outputs.jsonl",
+    "late": "late.jsonl",
+    "quarantine": "quarantined.jsonl",
+    "duplicate": "duplicates.jsonl",
+}
+
 _T = TypeVar("_T")
 #: Records, the place behind them, and the inode of a followed file.
 _Placed = tuple[Records, dict[str, Any], list[int] | None]
@@ -281,15 +289,16 @@ class FolderSink(Sink):
 
     ``outputs.jsonl`` has the events, ``late.jsonl`` the late events, ``quarantined.jsonl`` what could not be processed;
     ``duplicates.jsonl`` is written only with ``duplicates=True``. Records of other kinds are dropped. What was written
-    behind the last checkpoint is discarded by :meth:`open`. A folder belongs to one process.
+    behind the last checkpoint is discarded by :meth:`open`; with ``fresh=True`` all results and the checkpoint are.
+    A folder belongs to one process. ``kind`` is that of its checkpoints.
     """
 
     commits = True
 
-    def __init__(self, path: str | Path, duplicates: bool = False, *, kind: str = "run") -> None:
+    def __init__(self, path: str | Path, duplicates: bool = False, *, fresh: bool = False, kind: str = "run") -> None:
         self.path = Path(path)
-        names = {"event": "outputs", "late": "late", "quarantine": "quarantined", "duplicate": "duplicates"}
-        self._names = {of: f"{name}.jsonl" for of, name in names.items() if duplicates or of != "duplicate"}
+        self._names = {of: name for of, name in FILES.items() if duplicates or of != "duplicate"}
+        self._fresh = fresh
         self._store = FolderCheckpointStore(self.path, kind)
         self._files: dict[str, BinaryIO] = {}
         self._lengths: dict[str, int] = {}  # at the last checkpoint
@@ -309,6 +318,9 @@ class FolderSink(Sink):
             ) from None
         except OSError as error:
             raise ConfigError(f"cannot write to the folder {self.path}: {error}.") from error
+        if self._fresh:
+            for name in (self._store.path.name, *FILES.values()):  # first the checkpoint: the files belong to it
+                (self.path / name).unlink(missing_ok=True)
         checkpoint = self._store.load()
         if checkpoint is not None:
             self._lengths = dict(checkpoint.header.get("sink", {}).get("files", {}))

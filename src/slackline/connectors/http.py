@@ -198,31 +198,28 @@ class ServerSentEvents:
     def __init__(self) -> None:
         self._lines = Lines(limit=MAX_LINE + len("data: "))
         self._after_cr = False
-        self._event: list[bytes] = []  # lines of the event that has not ended
+        self._event = bytearray()  # lines of the event that has not ended
         self._data = self._other = 0  # bytes of its data, and of its other fields
 
     def feed(self, data: bytes) -> Iterator[ServerSentEvent]:
         """The events that these bytes complete."""
-        complete: list[bytes] = []
+        complete = bytearray()
         for line in self._lines.feed(self._with_newlines(data)):
             if line:
                 self._take(line)
             else:
-                complete += [*self._event, b""]
-                self._event, self._data, self._other = [], 0, 0
-        if not complete:
-            return iter(())
-        content = b"\n".join(complete) + b"\n"
-        return EventSource(httpx.Response(200, headers={"Content-Type": _SSE}, content=content)).iter_sse()
+                complete += self._event + b"\n"
+                self._event, self._data, self._other = bytearray(), 0, 0
+        return EventSource(httpx.Response(200, headers={"Content-Type": _SSE}, content=bytes(complete))).iter_sse()
 
     def _take(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
         if name == b"data":
             if self._data <= MAX_LINE + 1:  # what is kept of longer data is longer than allowed, too
-                self._event.append(line)
+                self._event += line + b"\n"
             self._data += len(value.removeprefix(b" ")) + 1
         elif name and self._other <= MAX_TEXT:  # a line without a name is a comment
-            self._event.append(line)
+            self._event += line + b"\n"
             self._other += len(line)
 
     def _with_newlines(self, data: bytes) -> bytes:

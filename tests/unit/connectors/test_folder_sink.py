@@ -66,6 +66,18 @@ def test_a_file_of_duplicates_outlives_a_run_that_writes_none(tmp_path: Path) ->
     assert ids(tmp_path / "duplicates.jsonl") == ["duplicate/0", "duplicate/2"]
 
 
+def test_a_fresh_start_discards_results_and_checkpoint(tmp_path: Path) -> None:
+    for fresh in (False, True):
+        sink = FolderSink(tmp_path, duplicates=not fresh, fresh=fresh)
+        assert sink.open() is None
+        if not fresh:
+            run(sink.write([record(kind, 0) for kind in KINDS]))
+            sink.commit(Checkpoint("run"))
+        run(sink.close())
+    assert {path.name: path.stat().st_size for path in tmp_path.glob("*.jsonl")} == dict.fromkeys(FILES[:3], 0)
+    assert not (tmp_path / "checkpoint").exists()
+
+
 def test_a_file_that_lacks_results_is_refused(tmp_path: Path) -> None:
     sink = FolderSink(tmp_path)
     sink.open()

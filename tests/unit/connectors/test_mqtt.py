@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
+import subprocess
 from collections.abc import Iterable
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import paho.mqtt.publish
@@ -249,3 +252,26 @@ def test_a_filter_that_can_be_is_accepted(topic: str) -> None:
 def test_more_in_flight_than_the_protocol_allows_is_refused(in_flight: int) -> None:
     with pytest.raises(ConfigError, match="1 to 65535"):
         MqttSource("host", "topic", in_flight=in_flight)
+
+
+def test_a_burst_over_tls_is_read_to_its_end(broker: Broker, tmp_path: Path) -> None:
+    """A TLS socket may have decrypted more than one message when it is read."""
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)]
+    subprocess.run([*request, *names], check=True, capture_output=True)
+    broker.start("allow_anonymous true", f"certfile {cert}", f"keyfile {key}", "max_queued_messages 1000")
+    tls = ssl.create_default_context(cafile=str(cert))
+
+    async def scenario() -> None:
+        source = opened(broker, "door", tls=tls, in_flight=5)
+        reader = Reader(source)
+        await subscribed(source)
+        sink = MqttSink("127.0.0.1", "door", port=broker.port, tls=tls)
+        await sink.write([OutputRecord(kind="event", id=f"{ts}", ts=ts) for ts in range(300)])
+        await until(lambda: len(reader.found) == 300)
+        await sink.close()
+        await reader.close()
+        assert times(reader.found) == list(range(300))
+
+    run(scenario())
