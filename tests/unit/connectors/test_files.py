@@ -254,7 +254,7 @@ def test_what_could_be_read_of_a_broken_file_is_delivered(tmp_path: Path) -> Non
 
     async def scenario() -> list[Any]:
         found: list[Any] = []
-        with pytest.raises(SourceError, match="cannot read .*end-of-stream"):
+        with pytest.raises(SourceError, match=r"cannot read .*end-of-stream"):
             async for batch in FileSource(tmp_path / "a.csv.gz").batches():
                 found += rows_of(batch)
         return found

@@ -357,7 +357,7 @@ def test_records_are_posted_as_lines_until_the_server_takes_them(server: Server)
 
 def test_a_server_that_refuses_records_ends_the_run_with_a_clear_error(server: Server) -> None:
     server.scripts = [status(404)]
-    with pytest.raises(SinkError, match="answered 404 .* to a POST; retrying would not help"):
+    with pytest.raises(SinkError, match=r"answered 404 .* to a POST; retrying would not help"):
         run(HttpSink(server.url).write(RECORDS))
     with pytest.raises(ConfigError, match="no HTTP address"):
         HttpSink("ftp://host/path")
