@@ -53,7 +53,7 @@ from rich.progress import Progress
 
 import slackline as sl
 from slackline.cluster import client
-from slackline.cluster.secret import Credentials
+from slackline.cluster.tls import Credentials
 from slackline.nodes.survey import Survey
 from slackline.runtime.address import Address
 from slackline.runtime.keeping import OUTPUTS, output_line

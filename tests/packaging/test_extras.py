@@ -34,6 +34,7 @@ print(*[output.event.ts for output in found], "pandas" in sys.modules)
 #: What each extra is for, and what it prints.
 USES = {
     "cli": ("from slackline.cli import app; print(len(app.registered_commands) >= 3)", "True"),
+    "cluster": ("from slackline.cluster.certificates import make_certificates; print('imported')", "imported"),
     "kafka": ("from slackline.connectors.kafka import KafkaHost; print(KafkaHost.__name__)", "KafkaHost"),
     "metrics": ("from slackline.runtime.metrics import Metrics; print(Metrics(0).port > 0)", "True"),
     "report": ("from slackline.report import study_page, sync_page; print(study_page.__name__)", "study_page"),
@@ -51,6 +52,7 @@ USES = {
 
 #: What one gets to read where an extra is missing.
 MISSES = {
+    "cluster": "import slackline.cluster.certificates",
     "kafka": "from slackline.connectors.kafka import KafkaHost",
     "spark": "import slackline.spark",
     "report": "from slackline.report import study_page",
@@ -75,7 +77,19 @@ def test_a_plain_install_brings_four_packages_and_the_compiler(wheel: Path) -> N
 
 def test_all_is_the_union_of_the_extras(wheel: Path) -> None:
     names = set(metadata(wheel).metadata.get_all("Provides-Extra") or ())
-    assert names == {"all", "cli", "dev", "kafka", "metrics", "placement", "report", "soccer", "spark", "streams"}
+    assert names == {
+        "all",
+        "cli",
+        "cluster",
+        "dev",
+        "kafka",
+        "metrics",
+        "placement",
+        "report",
+        "soccer",
+        "spark",
+        "streams",
+    }
     parts = [closure(wheel, extra) for extra in names - {"all", "dev"}]
     assert set(closure(wheel, "all")) == set().union(*parts)
 

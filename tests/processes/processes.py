@@ -16,7 +16,7 @@ from typing import Any
 
 import slackline
 from slackline.cluster import client
-from slackline.cluster.secret import Credentials
+from slackline.cluster.tls import Credentials
 from slackline.core.errors import SlacklineError
 from slackline.runtime.address import Address
 from slackline.runtime.keeping import LATE, OUTPUTS

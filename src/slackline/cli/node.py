@@ -20,12 +20,12 @@ from slackline.cli.engine_options import engine_options
 from slackline.cli.failure import reports_errors
 from slackline.cli.hierarchies import load_application
 from slackline.cli.logs import Log, MetricsPort, say_on_stderr, served_metrics
-from slackline.cli.reaching import SecretFile, TlsCa, TlsCert, TlsKey
+from slackline.cli.reaching import TlsCa, TlsCert, TlsKey
 from slackline.cli.recordings import read_recording
 from slackline.cluster.links import Listener
 from slackline.cluster.playback import Playback
-from slackline.cluster.secret import Credentials
 from slackline.cluster.tcp import TcpHost
+from slackline.cluster.tls import Credentials
 from slackline.compile import run_everything, run_solver
 from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
@@ -165,7 +165,6 @@ def node(
     ] = False,
     metrics: MetricsPort = None,
     log: Log = "text",
-    secret_file: SecretFile = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
@@ -193,7 +192,7 @@ def node(
         hierarchy=hierarchy,
         listen=Address.of(listen),
         join=[Address.of(each) for each in join or ()],
-        credentials=Credentials.of(secret_file, tls_cert, tls_key, tls_ca),
+        credentials=Credentials.of(tls_cert, tls_key, tls_ca),
         detectors=_chosen("run", run, hierarchy.names, alone),
         ingress=_chosen("ingress", ingress, hierarchy.sensor_types, alone and recording is not None),
         tables=tables,

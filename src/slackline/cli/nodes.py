@@ -13,9 +13,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from slackline.cli.failure import reports_errors
-from slackline.cli.reaching import At, SecretFile, TlsCa, TlsCert, TlsKey
+from slackline.cli.reaching import At, TlsCa, TlsCert, TlsKey
 from slackline.cluster.client import overview
-from slackline.cluster.secret import Credentials
+from slackline.cluster.tls import Credentials
 from slackline.runtime.address import Address
 
 #: Seconds between two looks, for the rates.
@@ -30,13 +30,12 @@ def nodes(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print all that the node knows, at once and without rates, as JSON.")
     ] = False,
-    secret_file: SecretFile = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
 ) -> None:
     """Show the nodes of a network as one of them sees it: detectors, rates, K, load, losses. Takes two seconds."""
-    credentials = Credentials.of(secret_file, tls_cert, tls_key, tls_ca)
+    credentials = Credentials.of(tls_cert, tls_key, tls_ca)
     address = Address.of(at)
     if as_json:
         typer.echo(json.dumps(asyncio.run(overview(address, credentials)), indent=2))

@@ -20,6 +20,7 @@ DISTRIBUTION = "slackline-streams"
 EXTRA_OF: Mapping[str, str] = {
     "aiomqtt": "streams",
     "confluent_kafka": "kafka",
+    "cryptography": "cluster",
     "fastavro": "kafka",
     "google": "spark",
     "grpc": "spark",

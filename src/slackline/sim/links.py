@@ -58,8 +58,8 @@ class Link:
 class Partition:
     """From ``start`` until ``end`` nothing passes between the nodes of ``side`` and ``other`` (None: all others).
 
-    The links stay up, and packets are retransmitted until the end. With ``detected`` the links break at the start, what is
-    in flight is lost, and the hosts reconnect at the end.
+    The links stay up, and packets are retransmitted until the end. With ``detected`` the links break at the start, what
+    is in flight is lost, and the hosts reconnect at the end.
     """
 
     start: float

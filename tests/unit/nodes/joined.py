@@ -66,7 +66,7 @@ class Joined:
         self.outputs: dict[str, list[sl.Output]] = defaultdict(list)
         self.notices: list[Notice] = []
         self.checkpoints: dict[str, bytes] = {}
-        #: Asked before a message is delivered: sender, receiver, bytes. One that does not pass waits, with all behind it.
+        #: Asked before a message is delivered: sender, receiver, bytes. If not, it waits, and all behind it.
         self.passes: Callable[[str, str, bytes], bool] = lambda sender, receiver, data: True
         #: Asked likewise: whether the link breaks before the message is delivered. Both hosts reconnect at once.
         self.breaks: Callable[[str, str, bytes], bool] = lambda sender, receiver, data: False
