@@ -40,7 +40,7 @@ def test_a_node_alone_prints_what_it_finds_if_it_has_no_folder(recording):
     assert code == 0, err
     found = [json.loads(line) for line in out.splitlines()]
     assert {line["kind"] for line in found} == {"output"} and len(found) == ROWS
-    assert "listens at 127.0.0.1:" in err and "has stopped" in err
+    assert "listening at 127.0.0.1:" in err and ": stopped" in err
 
 
 def test_a_node_that_may_hardly_work_finds_the_same_later(recording):

@@ -1,4 +1,4 @@
-"""``slackline migrate DETECTOR NODE``: a detector goes elsewhere while it runs."""
+"""``slackline migrate DETECTOR NODE``: migrate a detector to another node while it runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def migrate(
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
 ) -> None:
-    """Move a detector to another node. Nothing that it finds is lost, found twice, or found in another order."""
+    """Migrate a detector to another node. Its outputs do not change: none is lost, repeated or reordered."""
     credentials = Credentials.of(tls_cert, tls_key, tls_ca)
     figures = asyncio.run(move(Address.of(at), credentials, detector, node, patience))
     if as_json:

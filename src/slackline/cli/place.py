@@ -78,7 +78,7 @@ def place(
     order by it.
     """  # fmt: skip
     if dry_run and watch:
-        raise ConfigError("--dry-run and --watch: one moves nothing, the other keeps moving; give one of them.")
+        raise ConfigError("--dry-run and --watch exclude each other: one migrates nothing, the other keeps migrating.")
     solver_of(solver)  # a wrong one is told before anything else, as is an extra that is missing
     page: Callable[[PlacementStory], str] | None = None
     if html is not None:
@@ -92,7 +92,7 @@ def place(
     try:
         asyncio.run(placing.watch() if watch else _once(placing, dry_run))
     except KeyboardInterrupt:
-        _say("has stopped")
+        _say("stopped")
     decision = shown.last
     if decision is None:
         return
