@@ -53,7 +53,7 @@ from rich.progress import Progress
 
 import slackline as sl
 from slackline.cluster import client
-from slackline.cluster.secret import Credentials
+from slackline.cluster.tls import Credentials
 from slackline.nodes.survey import Survey
 from slackline.runtime.address import Address
 from slackline.runtime.keeping import OUTPUTS, output_line
@@ -171,7 +171,9 @@ def live(seed: int = SEED, quiet: float = 8.0, until: float = 33.0) -> dict[str,
             engine = sl.Engine(hierarchy(lambda seconds: None), sensors=["position"])
             found = engine.push(pq.read_table(recording)) + engine.end(["position"])
         figures[f"peak_load_{way}"] = peaks
-        figures[f"moves_{way}"] = re.findall(r"(\S+) n\d: detector '(\w+)' has come from", said.partition("leaves;")[0])
+        figures[f"moves_{way}"] = re.findall(
+            r"(\S+) n\d: detector '(\w+)' has come from", said.partition("shutting down;")[0]
+        )
         figures[f"net_equal_{way}"] = _told(outputs) == _told(map(output_line, found))
     paused = pausing(live=True)
     figures["urgent_ratio"] = {name: round(ratio, 3) for name, ratio in paused["ratio"].items()}
@@ -193,12 +195,12 @@ def _live_play(folder: Path, recording: Path, shed: bool) -> tuple[dict[str, flo
             arguments = [str(recording), "--speed", "1", "--until-end", "--limit", str(corner_live.LIMIT)]
             arguments += ["--run", ",".join(runs), "--ingress", "position" if name == ENTERS else ""]
             arguments += ["--shed"] if shed else []
-            arguments += ["--join", nodes["n1"].when(r"listens at (\S+);")[1]] if nodes else []
+            arguments += ["--join", nodes["n1"].when(r"listening at (\S+);")[1]] if nodes else []
             nodes[name] = LiveNode(folder, name, arguments)
-        nodes[ENTERS].when("plays its recording")
+        nodes[ENTERS].when("replaying the recording")
         survey = Survey()
-        while "its recording has ended" not in nodes[ENTERS].log.read_text():
-            seen = asyncio.run(client.overview(Address.of(nodes["n1"].when(r"listens at (\S+);")[1]), Credentials()))
+        while "recording ended" not in nodes[ENTERS].log.read_text():
+            seen = asyncio.run(client.overview(Address.of(nodes["n1"].when(r"listening at (\S+);")[1]), Credentials()))
             survey.look(seen, time.monotonic())
             known = survey.statistics(time.monotonic())
             for name in peaks:

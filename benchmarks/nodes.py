@@ -4,7 +4,7 @@
 
 A simulated match of 36,000 positions per second is played at the speed at which it happens, twice: through one process
 that runs everything (``one``), and through three, with detectors and queries on all of them (``three``). Both are
-`slackline node`, with a secret, so each frame is signed. What they find is read from their output as it is printed.
+`slackline node`, with mutual TLS. What they find is read from their output as it is printed.
 
 An output's **lag** is the time from when a position of its time stamp is played until it is printed: what ordering
 waits, what detectors take, and what the network adds. Positions are played in portions of 20 ms, cut alike in both
@@ -25,7 +25,6 @@ import argparse
 import json as jsonlib
 import os
 import re
-import secrets
 import subprocess
 import sys
 import tempfile
@@ -39,6 +38,7 @@ from rich.console import Console
 
 import slackline
 from slackline import Hierarchy
+from slackline.cluster.certificates import make_certificates
 from slackline.cluster.playback import STEP
 from slackline_soccer import recorded, simulate
 from slackline_soccer.simulator import saved
@@ -123,23 +123,23 @@ def _read(stream: IO[str], lines: list[tuple[float, str]]) -> None:
         lines.append((time.monotonic(), line))
 
 
-def play(folder: Path, seconds: float, places: dict[str, tuple[str, ...]], secret: Path) -> dict[str, Any]:
+def play(folder: Path, seconds: float, places: dict[str, tuple[str, ...]], tls: list[str]) -> dict[str, Any]:
     """The match through these nodes: lags by output, in seconds, and what it took."""
-    common = [str(folder), "--secret-file", str(secret), "--speed", "1", "--unit", "ps"]
+    common = [str(folder), *tls, "--speed", "1", "--unit", "ps"]
     nodes: list[Printing] = []
     try:
         for name, detectors in places.items():
             arguments = [*common, "--run", ",".join(detectors)]
             if nodes:
-                _, address = nodes[0].when(r"listens at (\S+);", 120)
+                _, address = nodes[0].when(r"listening at (\S+);", 120)
                 arguments += ["--join", address[1]]
             else:
                 arguments += ["--ingress", "position"]
             nodes.append(Printing(name, arguments))
-        began, _ = nodes[0].when("plays its recording", 120)
+        began, _ = nodes[0].when("replaying the recording", 120)
         for node in nodes:
             node.start_counting()
-        ended, _ = nodes[0].when("its recording has ended", PATIENCE * seconds)
+        ended, _ = nodes[0].when("recording ended", PATIENCE * seconds)
         for node in nodes:
             node.stop_counting(ended - began)
         _quiet(nodes)
@@ -181,8 +181,9 @@ def run(json: bool = False, seconds: float = SECONDS) -> dict[str, Any]:
     """Measure; ``json`` keeps the terminal quiet. Returns the figures."""
     console = Console(stderr=True, quiet=json)
     with tempfile.TemporaryDirectory(prefix="slackline-bench-") as name:
-        folder, secret = Path(name) / "match", Path(name) / "secret"
-        secret.write_text(secrets.token_hex(32))
+        folder, keys = Path(name) / "match", Path(name) / "tls"
+        make_certificates(keys, ["node"])
+        tls = ["--tls-cert", f"{keys}/node.pem", "--tls-key", f"{keys}/node.key", "--tls-ca", f"{keys}/ca.pem"]
         simulation = simulate(seconds, SEED)
         console.print(f"simulating {seconds:g} s of a match")
         positions = saved.save(folder, simulation.match, simulation.tables(), lambda: simulation.truth)
@@ -191,9 +192,9 @@ def run(json: bool = False, seconds: float = SECONDS) -> dict[str, Any]:
         rest = [each for each in hierarchy.names if not any(each in detectors for detectors in PLACES.values())]
         places = {**PLACES, "n3": tuple(rest)}
         console.print("playing it through one process")
-        one = play(folder, seconds, {"n1": hierarchy.names}, secret)
+        one = play(folder, seconds, {"n1": hierarchy.names}, tls)
         console.print("playing it through three")
-        three = play(folder, seconds, places, secret)
+        three = play(folder, seconds, places, tls)
     return {
         "positions": positions,
         "rate": positions / seconds,

@@ -16,7 +16,7 @@ from typing import Any
 
 import slackline
 from slackline.cluster import client
-from slackline.cluster.secret import Credentials
+from slackline.cluster.tls import Credentials
 from slackline.core.errors import SlacklineError
 from slackline.runtime.address import Address
 from slackline.runtime.keeping import LATE, OUTPUTS
@@ -78,7 +78,9 @@ class NodeProcess:
 
     def address(self) -> str:
         """Where it listens; it says so when it does."""
-        found = wait_for(lambda: re.search(r"listens at (\S+);", self.said()) or self.ended(), f"{self.name}'s address")
+        found = wait_for(
+            lambda: re.search(r"listening at (\S+);", self.said()) or self.ended(), f"{self.name}'s address"
+        )
         assert isinstance(found, re.Match), self.said()
         return found[1]
 

@@ -1,12 +1,14 @@
 """`slackline node`, `nodes` and `migrate` as users meet them, right and wrong."""
 
 import json
+import re
 import signal
+from pathlib import Path
 
 import pytest
 from tests.processes.processes import SMALL, Network, finished, wait_for
 
-from slackline.cluster.secret import Credentials
+from slackline.cluster.tls import Credentials
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +40,7 @@ def test_a_node_alone_prints_what_it_finds_if_it_has_no_folder(recording):
     assert code == 0, err
     found = [json.loads(line) for line in out.splitlines()]
     assert {line["kind"] for line in found} == {"output"} and len(found) == ROWS
-    assert "listens at 127.0.0.1:" in err and "has stopped" in err
+    assert "listening at 127.0.0.1:" in err and ": stopped" in err
 
 
 def test_a_node_that_may_hardly_work_finds_the_same_later(recording):
@@ -73,7 +75,7 @@ def test_an_unknown_detector_or_node_cannot_be_moved(network, recording):
 
 def test_where_no_node_is_nothing_can_be_asked():
     code, out, err = finished("nodes", "--at", "127.0.0.1:9")
-    assert (code, out) == (1, "") and "cannot speak to a node at 127.0.0.1:9" in err
+    assert (code, out) == (1, "") and "cannot connect to a node at 127.0.0.1:9" in err
     code, _, err = finished("migrate", "High", "n1", "--at", "nowhere")
     assert code == 2 and "is no address" in err
 
@@ -119,18 +121,19 @@ def test_ctrl_c_stops_a_node_alone_and_it_goes_on_where_it_was(network, recordin
     assert highs(network) == list(range(2, ROWS + 1, 2))
 
 
-def test_with_a_secret_only_those_who_have_it_take_part(tmp_path, recording):
-    secret = tmp_path / "secret"
-    secret.write_text("0123456789abcdef\n")
-    given = ("--secret-file", str(secret))
-    with Network(tmp_path, SMALL, *given, credentials=Credentials.of(secret_file=secret)) as network:
+def test_with_tls_only_nodes_with_a_certificate_take_part(tmp_path, recording):
+    code, out, err = finished("certificates", str(tmp_path / "tls"), "--name", "node")
+    assert code == 0, err
+    given = out.removeprefix("node: ").split()
+    assert given[::2] == ["--tls-cert", "--tls-key", "--tls-ca"]
+    with Network(tmp_path, SMALL, *given, credentials=Credentials.of(*map(Path, given[1::2]))) as network:
         first, second = two(network, recording, "--speed", "4", "--unit", "ms")
         wait_for(lambda: highs(network), "outputs")
         code, _, err = finished("nodes", "--at", first.address())
-        assert code == 1 and "it wants a secret" in err
+        assert code == 1 and "cannot connect to a node" in err and "Do both sides use TLS, or neither?" in err
         code, out, _ = finished("nodes", "--at", first.address(), "--json", *given)
         assert code == 0 and json.loads(out)["seen_from"] == "n1"
-        assert "is refused" in first.said()
+        assert re.search(r"connection from 127.0.0.1:\d+ refused: the TLS handshake failed", first.said())
         assert network.move("High", "n1")["from"] == "n2"
         assert [first.wait(), second.wait()] == [0, 0]
         assert highs(network) == list(range(2, ROWS + 1, 2))

@@ -67,4 +67,4 @@ def test_a_master_in_a_node_does_it_by_itself_and_place_stands_by(network, recor
 
 def test_where_no_node_is_nothing_can_be_placed():
     code, out, err = finished("place", "--at", "127.0.0.1:9")
-    assert (code, out) == (1, "") and "cannot speak to a node at 127.0.0.1:9" in err
+    assert (code, out) == (1, "") and "cannot connect to a node at 127.0.0.1:9" in err

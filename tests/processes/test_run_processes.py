@@ -207,7 +207,7 @@ def test_a_node_serves_the_same_figures_and_logs_json(tmp_path: Path) -> None:
         assert process.wait(LIMIT) == 0
         assert process.stderr is not None
         told = [json.loads(each) for each in process.stderr.read().splitlines() if each.startswith("{")]
-        assert any(each["name"] == "n1" and "listens at" in each["message"] for each in told)
+        assert any(each["name"] == "n1" and "listening at" in each["message"] for each in told)
     finally:
         process.kill()
         process.wait(LIMIT)

@@ -62,7 +62,7 @@ def test_a_match_through_three_processes_with_moves_and_kills_gives_what_one_eng
             where = killed.address()
             time.sleep(1.0)  # who dies before the last owner has heard of a move leaves it to both of them
             killed.kill()
-            assert "has ended" not in n1.said(), "the kill came too late to prove anything"
+            assert "recording ended" not in n1.said(), "the kill came too late to prove anything"
             killed.start("--listen", where)
             for detector, node in moves:
                 network.move(detector, node)
@@ -88,7 +88,7 @@ def test_a_node_that_is_stopped_hands_its_detectors_on_first(tmp_path, match):
         network.wait_for_outputs()
         n2.stop()
         assert n2.wait(30) == 0
-        assert "has stopped" in n2.said() and "n2 has left" in n1.said()
+        assert "n2: stopped" in n2.said() and "node n2 left the cluster" in n1.said()
         assert set(away) <= set(network.runs()["n1"])
         assert n1.wait() == 0
         assert sorted(map(comparable, network.outputs())) == expected

@@ -16,6 +16,7 @@ except ImportError as error:
 from slackline.cli.applications import Commands
 from slackline.cli.bench import bench
 from slackline.cli.calibrate import calibrate
+from slackline.cli.certificates import certificates
 from slackline.cli.failure import reports_errors
 from slackline.cli.migrate import migrate
 from slackline.cli.node import node
@@ -45,6 +46,7 @@ app.command()(node)
 app.command()(nodes)
 app.command()(migrate)
 app.command()(place)
+app.command()(certificates)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})(bench)
 
 del rich

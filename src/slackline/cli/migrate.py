@@ -1,4 +1,4 @@
-"""``slackline migrate DETECTOR NODE``: a detector goes elsewhere while it runs."""
+"""``slackline migrate DETECTOR NODE``: migrate a detector to another node while it runs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from slackline.cli.failure import reports_errors
-from slackline.cli.reaching import At, SecretFile, TlsCa, TlsCert, TlsKey
+from slackline.cli.reaching import At, TlsCa, TlsCert, TlsKey
 from slackline.cluster.client import move
-from slackline.cluster.secret import Credentials
+from slackline.cluster.tls import Credentials
 from slackline.runtime.address import Address
 
 
@@ -22,13 +22,12 @@ def migrate(
     at: At,
     patience: Annotated[float, typer.Option(help="Seconds to wait for the answer.", min=0.1)] = 30.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
-    secret_file: SecretFile = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
 ) -> None:
-    """Move a detector to another node. Nothing that it finds is lost, found twice, or found in another order."""
-    credentials = Credentials.of(secret_file, tls_cert, tls_key, tls_ca)
+    """Migrate a detector to another node. Its outputs do not change: none is lost, repeated or reordered."""
+    credentials = Credentials.of(tls_cert, tls_key, tls_ca)
     figures = asyncio.run(move(Address.of(at), credentials, detector, node, patience))
     if as_json:
         typer.echo(json.dumps(figures, indent=2))

@@ -20,12 +20,12 @@ from slackline.cli.engine_options import engine_options
 from slackline.cli.failure import reports_errors
 from slackline.cli.hierarchies import load_application
 from slackline.cli.logs import Log, MetricsPort, say_on_stderr, served_metrics
-from slackline.cli.reaching import SecretFile, TlsCa, TlsCert, TlsKey
+from slackline.cli.reaching import TlsCa, TlsCert, TlsKey
 from slackline.cli.recordings import read_recording
 from slackline.cluster.links import Listener
 from slackline.cluster.playback import Playback
-from slackline.cluster.secret import Credentials
 from slackline.cluster.tcp import TcpHost
+from slackline.cluster.tls import Credentials
 from slackline.compile import run_everything, run_solver
 from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
@@ -73,7 +73,7 @@ def node(
         str,
         typer.Argument(metavar="APP", help="module:name of a Hierarchy, the same on all nodes, in the same version."),
     ],
-    name: Annotated[str, typer.Option(help="What this node is called; each has a name of its own.")],
+    name: Annotated[str, typer.Option(help="Name of this node, unique in the cluster.")],
     recording: Annotated[
         Path | None,
         typer.Argument(
@@ -84,11 +84,11 @@ def node(
         ),
     ] = None,
     listen: Annotated[
-        str, typer.Option(help="HOST:PORT by which others reach this node; port 0: any that is free.")
+        str, typer.Option(help="HOST:PORT by which other nodes reach this one; port 0: any free port.")
     ] = "127.0.0.1:0",
     join: Annotated[
         list[str] | None,
-        typer.Option(help="HOST:PORT of a node to be connected with; the others are learnt from it. Several times."),
+        typer.Option(help="HOST:PORT of a node to connect to; it knows the other nodes. Several times."),
     ] = None,
     run: Annotated[
         str | None,
@@ -107,9 +107,9 @@ def node(
     folder: Annotated[
         Path | None,
         typer.Option(
-            help="Keep outputs, late and quarantined events (JSON lines) and checkpoints here; from them the node goes "
-            "on after a crash, with --run and --ingress as they were. Without it, outputs are printed, and a crash "
-            "takes what the node knew.",
+            help="Folder for outputs, late and quarantined events (JSON lines) and checkpoints, from which the node "
+            "resumes after a crash, with --run and --ingress as they were. Without it, outputs are printed, and a "
+            "crash loses the node's state.",
             file_okay=False,
         ),
     ] = None,
@@ -161,22 +161,21 @@ def node(
     ] = None,
     until_end: Annotated[
         bool,
-        typer.Option("--until-end", help="Stop when all that runs here has ended and everybody has got it."),
+        typer.Option("--until-end", help="Stop when everything that runs here has ended and all subscribers have it."),
     ] = False,
     metrics: MetricsPort = None,
     log: Log = "text",
-    secret_file: SecretFile = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
 ) -> None:
-    """Run some detectors of a hierarchy as one node of a network, until Ctrl-C.
+    """Run some detectors of a hierarchy as one node of a cluster, until Ctrl-C.
 
-    The first node of a network needs no --join; the others join it, or any other. When it is stopped (Ctrl-C, SIGTERM)
-    its detectors go to other nodes first; a second time stops it at once. Killed, it goes on from its --folder.
+    The first node of a cluster needs no --join; the others join it, or any other. On Ctrl-C or SIGTERM its detectors
+    migrate to other nodes first; a second signal stops it at once. After a crash it resumes from its --folder.
 
-    A network on one machine: `slackline node app:hierarchy FILE --name n1 --listen 127.0.0.1:7001 --run Low`, then
-    `slackline node app:hierarchy --name n2 --join 127.0.0.1:7001 --run High`. See who runs what with
+    A cluster on one machine: `slackline node app:hierarchy FILE --name n1 --listen 127.0.0.1:7001 --run Low`, then
+    `slackline node app:hierarchy --name n2 --join 127.0.0.1:7001 --run High`. Show what runs where with
     `slackline nodes --at 127.0.0.1:7001`, and move one with `slackline migrate High n1 --at 127.0.0.1:7001`.
     """
     hierarchy, tables = load_application(app, recording)
@@ -193,7 +192,7 @@ def node(
         hierarchy=hierarchy,
         listen=Address.of(listen),
         join=[Address.of(each) for each in join or ()],
-        credentials=Credentials.of(secret_file, tls_cert, tls_key, tls_ca),
+        credentials=Credentials.of(tls_cert, tls_key, tls_ca),
         detectors=_chosen("run", run, hierarchy.names, alone),
         ingress=_chosen("ingress", ingress, hierarchy.sensor_types, alone and recording is not None),
         tables=tables,
@@ -215,7 +214,7 @@ def node(
         raise ConfigError(f"--ingress {','.join(plan.ingress)} enter out of a RECORDING; give one.")
     for address in (plan.listen, *plan.join):
         plan.credentials.check(address)
-    run_everything([plan.engine.get("policy", "auto")])  # who compiles while others wait is taken for dead
+    run_everything([plan.engine.get("policy", "auto")])  # a node that compiles sends no heartbeats
     if optimise == "master":
         run_solver()
     say_on_stderr(name, log)
@@ -243,10 +242,10 @@ async def _run(plan: Plan) -> None:
         )  # fmt: skip
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, host.stop)
-        runs = ", ".join(plan.detectors) if kept is None else "what it ran before"
-        logger.info("listens at %s; runs %s", listener.address, runs or "no detectors")
+        runs = ", ".join(plan.detectors) if kept is None else "the detectors of its checkpoint"
+        logger.info("listening at %s; running %s", listener.address, runs or "no detectors")
         await host.run()
-        logger.info("has stopped")
+        logger.info("stopped")
     finally:
         listener.close()
         if metrics is not None:

@@ -1,4 +1,4 @@
-"""``slackline nodes``: who runs what, and how it goes."""
+"""``slackline nodes``: the nodes of a cluster, what runs where, and metrics."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from slackline.cli.failure import reports_errors
-from slackline.cli.reaching import At, SecretFile, TlsCa, TlsCert, TlsKey
+from slackline.cli.reaching import At, TlsCa, TlsCert, TlsKey
 from slackline.cluster.client import overview
-from slackline.cluster.secret import Credentials
+from slackline.cluster.tls import Credentials
 from slackline.runtime.address import Address
 
 #: Seconds between two looks, for the rates.
 BETWEEN = 2.0
-#: Characters of a line that nobody sees on a screen.
+#: Characters of a line that does not go to a terminal.
 WIDE = 110
 
 
@@ -28,15 +28,14 @@ WIDE = 110
 def nodes(
     at: At,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print all that the node knows, at once and without rates, as JSON.")
+        bool, typer.Option("--json", help="Print everything that the node knows as JSON, without rates.")
     ] = False,
-    secret_file: SecretFile = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
 ) -> None:
-    """Show the nodes of a network as one of them sees it: detectors, rates, K, load, losses. Takes two seconds."""
-    credentials = Credentials.of(secret_file, tls_cert, tls_key, tls_ca)
+    """Show the nodes of a cluster as seen by one of them: detectors, rates, K, load, losses. Takes two seconds."""
+    credentials = Credentials.of(tls_cert, tls_key, tls_ca)
     address = Address.of(at)
     if as_json:
         typer.echo(json.dumps(asyncio.run(overview(address, credentials)), indent=2))
@@ -55,7 +54,7 @@ def _print(before: dict[str, Any], after: dict[str, Any]) -> None:
     console = Console()
     if not console.is_terminal:
         console.width = WIDE  # no terminal says how wide it is
-    title = f"The network, as {escape(after['seen_from'])} sees it"
+    title = f"The cluster as seen by {escape(after['seen_from'])}"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in ("node", "state", "detector"):
         table.add_column(heading, overflow="fold")
@@ -65,13 +64,13 @@ def _print(before: dict[str, Any], after: dict[str, Any]) -> None:
         _add(table, name, before["nodes"].get(name, {}), node)
     console.print(table)
     for detector, way in after["moving"].items():
-        console.print(f"{escape(detector)} is on its way ({way}).", highlight=False)
+        console.print(f"{escape(detector)} is migrating ({way}).", highlight=False)
     if after["master"] is not None:
         console.print(f"{escape(after['master'])} looks after where detectors run.", highlight=False)
     missing = after["missing"]
     if missing["detectors"] or missing["types"]:
         parts = [f"{what} {', '.join(missing[what])}" for what in ("detectors", "types") if missing[what]]
-        console.print(f"[yellow]Not there:[/] {escape('; '.join(parts))}.", highlight=False)
+        console.print(f"[yellow]Missing:[/] {escape('; '.join(parts))}.", highlight=False)
 
 
 def _add(table: Table, name: str, before: dict[str, Any], node: dict[str, Any]) -> None:

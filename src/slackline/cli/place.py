@@ -15,9 +15,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from slackline.cli.failure import FAILED, reports_errors
-from slackline.cli.reaching import At, SecretFile, TlsCa, TlsCert, TlsKey
+from slackline.cli.reaching import At, TlsCa, TlsCert, TlsKey
 from slackline.cluster.placing import Placing
-from slackline.cluster.secret import Credentials
+from slackline.cluster.tls import Credentials
 from slackline.core.errors import ConfigError, SlacklineError
 from slackline.nodes.master import Decision, Master
 from slackline.placement import Problem
@@ -67,7 +67,6 @@ def place(
             dir_okay=False,
         ),
     ] = None,
-    secret_file: SecretFile = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
@@ -79,21 +78,21 @@ def place(
     order by it.
     """  # fmt: skip
     if dry_run and watch:
-        raise ConfigError("--dry-run and --watch: one moves nothing, the other keeps moving; give one of them.")
+        raise ConfigError("--dry-run and --watch exclude each other: one migrates nothing, the other keeps migrating.")
     solver_of(solver)  # a wrong one is told before anything else, as is an extra that is missing
     page: Callable[[PlacementStory], str] | None = None
     if html is not None:
         from slackline.report.placement import placement_page
 
         page = placement_page
-    credentials = Credentials.of(secret_file, tls_cert, tls_key, tls_ca)
+    credentials = Credentials.of(tls_cert, tls_key, tls_ca)
     master = Master(every=every, seconds=seconds, seed=seed, solver=solver, together=together, pinned=_pins(pin or []))
     shown = _Printer(solver, dry_run, as_json, watch)
     placing = Placing(Address.of(at), credentials, master, say=_say, decided=shown.decided)
     try:
         asyncio.run(placing.watch() if watch else _once(placing, dry_run))
     except KeyboardInterrupt:
-        _say("has stopped")
+        _say("stopped")
     decision = shown.last
     if decision is None:
         return

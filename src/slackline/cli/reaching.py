@@ -1,4 +1,4 @@
-"""Options by which commands reach nodes: where they are, and what they want to see."""
+"""Options by which commands reach nodes: an address, and TLS."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from typing import Annotated
 
 import typer
 
-SecretFile = Annotated[
+TlsCert = Annotated[
     Path | None,
     typer.Option(
-        help="File with a secret that all nodes share, 16 bytes or more: `openssl rand -hex 32 > FILE`. It, or TLS, is "
-        "needed where an address is not on this machine.",
+        help="Certificate of this node, PEM. TLS is required for addresses other than loopback; `slackline "
+        "certificates` makes the files.",
         dir_okay=False,
     ),
 ]
-TlsCert = Annotated[Path | None, typer.Option(help="Certificate to show, PEM.", dir_okay=False)]
-TlsKey = Annotated[Path | None, typer.Option(help="Its private key, PEM.", dir_okay=False)]
+TlsKey = Annotated[Path | None, typer.Option(help="Private key of the certificate, PEM.", dir_okay=False)]
 TlsCa = Annotated[
     Path | None,
-    typer.Option(help="Who signs the certificates of all nodes, and of nobody else, PEM.", dir_okay=False),
+    typer.Option(
+        help="Certificate of the authority that signs for the nodes of this cluster only, PEM.", dir_okay=False
+    ),
 ]
-At = Annotated[str, typer.Option(help="HOST:PORT of any node of the network.")]
+At = Annotated[str, typer.Option(help="HOST:PORT of any node of the cluster.")]

@@ -1,4 +1,4 @@
-"""Asking a node from outside: who runs what, and move this there."""
+"""A client of a running node: overview of the cluster, and migration of detectors."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import asyncio
 import secrets
 from typing import Any
 
-from slackline.cluster.connection import Connection, dial
-from slackline.cluster.secret import Credentials
-from slackline.core.errors import ConfigError, SlacklineError
+from slackline.cluster.connection import Connection, HandshakeError, dial
+from slackline.cluster.tls import Credentials
+from slackline.core.errors import SlacklineError
 from slackline.nodes.messages import (
     VERSION,
     Answer,
@@ -25,11 +25,11 @@ from slackline.runtime.address import Address
 
 
 class NoAnswerError(SlacklineError):
-    """A node could not be reached, or did not say what it was asked for."""
+    """A node could not be reached, or did not answer."""
 
 
 async def overview(address: Address, credentials: Credentials, patience: float = 10.0) -> dict[str, Any]:
-    """The network as the node there sees it, by node."""
+    """The cluster as seen by the node at ``address``."""
     said = await _ask(address, credentials, Query(), patience)
     assert isinstance(said, Overview)
     return said.nodes
@@ -38,7 +38,7 @@ async def overview(address: Address, credentials: Credentials, patience: float =
 async def move(
     address: Address, credentials: Credentials, detector: str, node: str, patience: float = 30.0
 ) -> dict[str, Any]:
-    """Let a detector move to a node; how that went. A SlacklineError if it cannot be, and why."""
+    """Migrate a detector to a node; returns figures of the migration. A SlacklineError says why it failed."""
     order = Order(detector, node, secrets.token_hex(8))
     said = await _ask(address, credentials, order, patience)
     assert isinstance(said, Answer)
@@ -48,29 +48,30 @@ async def move(
 
 
 async def _ask(address: Address, credentials: Credentials, body: Query | Order, patience: float) -> Body:
-    """What the node answers."""
+    """The node's answer."""
     try:
         connection = await dial(address, credentials)
-    except ConfigError:
-        raise
-    except (SlacklineError, OSError) as error:
-        raise NoAnswerError(f"cannot speak to a node at {address}: {error}") from error
+    except HandshakeError as error:
+        raise NoAnswerError(f"cannot connect to a node at {address}: {error}") from error
     try:
         envelope = Envelope(VERSION, f"client {secrets.token_hex(8)}", 1, 0, 0, 0, body)
         connection.write([encode(envelope)])
         async with asyncio.timeout(patience):
-            return await _answer(connection, body)
+            return await _answer(connection, body, patience)
     except TimeoutError:
-        raise NoAnswerError(f"the node at {address} has not answered within {patience:g} s.") from None
+        raise NoAnswerError(f"the node at {address} did not answer within {patience:g} s.") from None
+    except HandshakeError as error:
+        raise NoAnswerError(f"cannot connect to a node at {address}: {error}") from error
     except (SlacklineError, OSError) as error:
-        raise NoAnswerError(f"the node at {address} has not answered: {error}") from error
+        raise NoAnswerError(f"the node at {address} did not answer: {error}") from error
     finally:
         connection.drop()
 
 
-async def _answer(connection: Connection, body: Query | Order) -> Body:
-    """Hear until the answer comes; a node says other things, too, to whoever it meets."""
-    while frames := await connection.read():
+async def _answer(connection: Connection, body: Query | Order, patience: float) -> Body:
+    """Read until the answer comes; a node sends other messages to every peer."""
+    frames = await connection.first(patience + 1)
+    while frames:
         for frame in frames:
             match decode(frame).body:
                 case Overview() as said if isinstance(body, Query):
@@ -79,4 +80,5 @@ async def _answer(connection: Connection, body: Query | Order) -> Body:
                     return said
                 case TurnedAway(reason):
                     raise SlacklineError(reason)
-    raise SlacklineError("it has hung up.")
+        frames = await connection.read()
+    raise SlacklineError("it closed the connection.")

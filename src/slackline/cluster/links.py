@@ -1,4 +1,4 @@
-"""The connections of one node: those it has taken, and those it has made and makes again when they break."""
+"""The links of one node: connections that it accepts, and those that it makes and makes again when they break."""
 
 from __future__ import annotations
 
@@ -6,34 +6,35 @@ import asyncio
 import itertools
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from slackline.cluster.connection import Connection, answer, dial
-from slackline.cluster.secret import Credentials
-from slackline.core.errors import ConfigError, SlacklineError
-from slackline.nodes.messages import ProtocolError, decode
+from slackline.cluster.connection import Connection, HandshakeError, accept, dial
+from slackline.cluster.tls import Credentials
+from slackline.core.errors import ConfigError
+from slackline.nodes.messages import decode
 from slackline.runtime.address import Address
 from slackline.runtime.backoff import Backoff
+from slackline.runtime.frames import FrameError
 
-#: Bytes that may wait for one who does not read, and then its link is cut; and bytes that may wait for the node, and
-#: then nothing is read. Both and one frame more.
+#: Bytes that may wait for a peer that does not read, before its link is closed; and bytes that may wait for the node,
+#: before reading is suspended. One frame more in both cases.
 MOST_WAITING = 32 * 1024 * 1024
 MOST_HEARD = 2 * 1024 * 1024
-#: Bytes that the node gets at a time: while it works on them it says nothing, and others would think that it is gone.
+#: Bytes that the node gets per turn: during a turn it sends no heartbeats.
 MOST_TAKEN = 512 * 1024
-#: Seconds before the next attempt to connect, at first and at most; and how often we look whether one is needed.
+#: Seconds before the next attempt to connect, at first and at most; and between two checks whether one is needed.
 FIRST, CAP, LOOK = 0.25, 30.0, 0.25
-#: Of two who know each other the one of the greater name dials. The other waits so many seconds.
+#: Of two nodes the one of the greater name connects. The other waits so many seconds.
 DEFERENCE = 0.5
 
 logger = logging.getLogger("slackline.cluster")
 
-TakeCall = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Accept = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
 
 
 class Stimulus(NamedTuple):
-    """Something for the node: a frame of a link, or, without one, that the link is up or down."""
+    """An input of the node: a frame of a link, or, without a frame, that the link is up or down."""
 
     link: str
     frame: bytes | None
@@ -47,43 +48,47 @@ class NamedConnection:
         self.name = name
         self.connection = connection
         self.dialled = dialled
-        #: Who is there, as it said first; empty: it has said nothing.
+        #: The sender of the peer's first envelope; empty before.
         self.peer = ""
+
+    def __str__(self) -> str:
+        return f"{self.peer!r} ({self.name})" if self.peer else self.name
 
 
 class Listener:
-    """A port that is ours; nobody is answered there before :meth:`start`."""
+    """A listening port. Connections wait until :meth:`start`."""
 
     def __init__(self, address: Address, credentials: Credentials) -> None:
         self.address = address
         self.credentials = credentials
         self._server: asyncio.Server | None = None
-        self._taking: asyncio.Future[TakeCall] = asyncio.get_running_loop().create_future()
+        self._accept: asyncio.Future[Accept] = asyncio.get_running_loop().create_future()
 
     @classmethod
     async def at(cls, address: Address, credentials: Credentials) -> Listener:
-        """Listen there; port 0 is any that is free. A ConfigError if that may not be or cannot be."""
+        """Listen at an address; port 0 is any free one. A ConfigError if that is not allowed or not possible."""
         if address.is_everywhere:
             raise ConfigError(
-                f"{address} stands for every address of this machine, and tells the other nodes none. Listen at the "
-                f"one by which they reach this node."
+                f"{address} stands for every address of this machine, so other nodes cannot use it. Listen at the "
+                f"address by which they reach this node."
             )
         listener = cls(credentials.check(address), credentials)
         try:
-            server = await asyncio.start_server(listener._answer, address.host, address.port, ssl=credentials.listening)
+            server = await asyncio.start_server(listener._connected, address.host, address.port)
         except OSError as error:
             raise ConfigError(f"cannot listen at {address}: {error.strerror or error}.") from error
         listener._server = server
         listener.address = Address(address.host, server.sockets[0].getsockname()[1])
         return listener
 
-    def start(self, take_call: TakeCall) -> None:
-        """Take calls from now on."""
-        self._taking.set_result(take_call)
+    def start(self, accept: Accept) -> None:
+        """Pass connections on from now on."""
+        self._accept.set_result(accept)
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        take_call = await asyncio.shield(self._taking)
-        await take_call(reader, writer)
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.credentials.server is not None:
+            writer.transport.pause_reading()  # type: ignore[attr-defined]  # the bytes are for the TLS handshake
+        self._accept.add_done_callback(lambda accept: accept.result()(reader, writer))
 
     def close(self) -> None:
         if self._server is not None:
@@ -91,9 +96,9 @@ class Listener:
 
 
 class Links:
-    """Connections of the node ``name``. What they bring waits in order for :meth:`take`; ``news`` is set when it does.
+    """The links of the node ``name``. Their frames wait in order for :meth:`take`; ``news`` is set while some wait.
 
-    **A peer that sends what no node sends, or does not read, loses its connection and nothing else happens.**
+    **A peer that violates the protocol or does not read loses its connection; other links are not affected.**
     """
 
     def __init__(self, name: str, listener: Listener, news: asyncio.Event) -> None:
@@ -103,30 +108,30 @@ class Links:
         self._news = news
         self._numbers = itertools.count(1)
         self._links: dict[str, NamedConnection] = {}
-        self._dialling: set[asyncio.Task[None]] = set()
+        self._connecting: set[asyncio.Task[None]] = set()
         self._reading: set[asyncio.Task[None]] = set()
         self._heard: deque[Stimulus] = deque()
         self._heard_bytes = 0
         self._room = asyncio.Event()
         self._room.set()
-        #: By address that we were told to join: who was there last.
+        #: By address to join: the name of the last node there.
         self._joined: dict[Address, str] = {}
-        #: By name where those are who are to be connected with.
+        #: By name of a node to be connected with: its address.
         self._known: dict[str, Address] = {}
 
-    # What the host does.
+    # Called by the host.
 
     def start(self, join: Mapping[Address, str]) -> None:
-        """Take calls, and be connected to these as long as we are there; who they are, as far as it is known."""
+        """Accept connections, and stay connected to these addresses; ``join`` has the names of nodes where known."""
         for address, name in join.items():
             self._credentials.check(address)
             if address != self._listener.address:
                 self._joined[address] = name
-                self._start(self._join(address), self._dialling)
-        self._listener.start(self.take_call)
+                self._start(self._join(address), self._connecting)
+        self._listener.start(self._accept)
 
     def know(self, addresses: Mapping[str, str]) -> None:
-        """Be connected to these, by name, and to nobody else but those that were to be joined."""
+        """Stay connected to these nodes, by name, besides those to join, and to no others."""
         for name in self._known.keys() - addresses.keys():
             del self._known[name]
         for name, text in addresses.items():
@@ -136,14 +141,14 @@ class Links:
                 address = self._credentials.check(Address.of(text))
             except ConfigError as error:
                 if name not in self._known:
-                    logger.warning("node %r is out of reach: %s", name, error)
-                address = self._listener.address  # which nobody dials
+                    logger.warning("node %r cannot be reached: %s", name, error)
+                address = self._listener.address  # which is never dialled
             if name not in self._known:
-                self._start(self._meet(name), self._dialling)
+                self._start(self._meet(name), self._connecting)
             self._known[name] = address
 
     def take(self) -> list[Stimulus]:
-        """What the links have brought, in order and in portions; ``news`` stays set as long as something is left."""
+        """The next inputs of the node, in order; ``news`` stays set while more wait."""
         taken: list[Stimulus] = []
         size = 0
         while self._heard and size < MOST_TAKEN:
@@ -157,7 +162,7 @@ class Links:
         return taken
 
     def has(self, link: str) -> bool:
-        """Whether the link is there."""
+        """Whether the link is up."""
         return link in self._links
 
     def send(self, messages: Iterable[tuple[str, bytes]]) -> None:
@@ -171,20 +176,20 @@ class Links:
                 continue
             waiting = link.connection.waiting
             if waiting > MOST_WAITING:
-                self.cut(name, f"it does not read: {waiting:,} bytes wait for it")
+                self.cut(name, f"the peer does not read, {waiting:,} bytes wait for it")
             else:
                 link.connection.write(frames)
 
     def cut(self, name: str, why: str = "") -> None:
-        """End a connection at once; the node hears of it like of any other end."""
+        """Close a link at once; the node gets a link-down as for any other end."""
         if (link := self._links.get(name)) is not None:
             if why:
-                logger.warning("%s is cut off: %s", _who(link), why)
+                logger.warning("link to %s closed: %s", link, why)
             link.connection.drop()
             self._remove(link)
 
     def hang_up(self, name: str) -> None:
-        """End a connection when what was said has been heard."""
+        """Close a link when everything written was received."""
         if (link := self._links.get(name)) is not None:
             self._remove(link)
             link.connection.finish()
@@ -194,37 +199,46 @@ class Links:
         self._put(Stimulus(link.name, None, is_up=False))
 
     async def close(self) -> None:
-        """Say what was to be said, and hang up everywhere."""
+        """Close all links when everything written was received."""
         self._listener.close()
-        for task in self._dialling:
+        for task in self._connecting:
             task.cancel()
         for name in list(self._links):
             self.hang_up(name)
-        while self._dialling or self._reading:
-            await asyncio.wait([*self._dialling, *self._reading])
+        while self._connecting or self._reading:
+            await asyncio.wait([*self._connecting, *self._reading])
 
     # Connections.
 
-    async def take_call(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Somebody has called."""
-        called = writer.get_extra_info("peername")
-        whence = Address(*called[:2]) if called else "somewhere"
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._start(self._accepted(reader, writer), self._connecting)
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """The link is up with the peer's first message; without one the node sends nothing."""
+        name = writer.get_extra_info("peername")
+        address = Address(*name[:2]) if name else "unknown"
         try:
-            connection = await answer(reader, writer, self._credentials)
-        except (SlacklineError, OSError) as error:
-            logger.warning("a call from %s is refused: %s", whence, error)
+            connection = await accept(reader, writer, self._credentials)
+            frames = await connection.first()
+        except HandshakeError as error:
+            logger.warning("connection from %s refused: %s", address, error)
             return
-        self._add(connection, f"from-{whence}", None)
+        self._start(self._read(self._add(connection, f"from-{address}", None), frames), self._reading)
 
     async def _dial(self, address: Address, backoff: Backoff) -> None:
-        """Connect, and return when the connection has ended or could not be made and some time has passed."""
+        """Connect, and return when the connection has ended, or has failed and some time has passed."""
+        link = None
         try:
             connection = await dial(address, self._credentials)
-        except (SlacklineError, OSError) as error:
+            link = self._add(connection, f"to-{address}", address)
+            frames = await connection.first()
+        except HandshakeError as error:
+            if link is not None:
+                self.cut(link.name)
             await backoff.wait(error)
             return
         backoff.succeeded()
-        await asyncio.wait([self._add(connection, f"to-{address}", address)])
+        await asyncio.wait([self._start(self._read(link, frames), self._reading)])
 
     async def _join(self, address: Address) -> None:
         backoff = Backoff(str(address), first=FIRST, cap=CAP, what="node at")
@@ -250,41 +264,31 @@ class Links:
     def _is_linked(self, name: str) -> bool:
         return any(link.peer == name for link in self._links.values())
 
-    def _add(self, connection: Connection, name: str, dialled: Address | None) -> asyncio.Task[None]:
-        """A link is up; the task that hears it out."""
+    def _add(self, connection: Connection, name: str, dialled: Address | None) -> NamedConnection:
         link = NamedConnection(f"{name}-{next(self._numbers)}", connection, dialled)
         self._links[link.name] = link
         self._put(Stimulus(link.name, None))
-        return self._start(self._read(link), self._reading)
+        return link
 
-    async def _read(self, link: NamedConnection) -> None:
-        """Hear a link out; what comes after we have hung up is not for the node."""
+    async def _read(self, link: NamedConnection, frames: list[bytes]) -> None:
+        """Pass frames on to the node until the link ends; frames after we have closed it are dropped."""
+        link.peer = decode(frames[0]).sender
+        if link.dialled in self._joined:
+            self._joined[link.dialled] = link.peer
         why = ""
         try:
-            while frames := await link.connection.read():
-                if link.name not in self._links:
-                    continue
-                if not link.peer:
-                    self._met(link, frames[0])
-                for frame in frames:
-                    self._put(Stimulus(link.name, frame))
-                if not self._room.is_set():
+            while frames:
+                if link.name in self._links:
+                    for frame in frames:
+                        self._put(Stimulus(link.name, frame))
                     await self._room.wait()
-        except ProtocolError as error:
+                frames = await link.connection.read()
+        except FrameError as error:
             why = str(error)
         except OSError:
             pass
         self.cut(link.name, why)
         link.connection.drop()
-
-    def _met(self, link: NamedConnection, first: bytes) -> None:
-        """Somebody has said who it is; whether that is true, the node decides."""
-        try:
-            link.peer = decode(first).sender
-        except ProtocolError:
-            return  # the node says so too
-        if link.dialled in self._joined:
-            self._joined[link.dialled] = link.peer
 
     def _put(self, heard: Stimulus) -> None:
         self._heard.append(heard)
@@ -303,8 +307,4 @@ class Links:
 
 def _ended(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        logger.error("a connection's task has failed: %r", error)
-
-
-def _who(link: NamedConnection) -> str:
-    return f"{link.peer!r} ({link.name})" if link.peer else link.name
+        logger.error("task of a connection failed: %r", error)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from slackline.cluster.client import NoAnswerError, move, overview
-from slackline.cluster.secret import Credentials
+from slackline.cluster.tls import Credentials
 from slackline.core.errors import SlacklineError
 from slackline.core.time import Now
 from slackline.nodes.actions import SearchOrder

@@ -1,4 +1,4 @@
-"""One node in this process, and its network."""
+"""A node in this process: sockets, checkpoints and a clock around :class:`slackline.nodes.Node`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from slackline.runtime.keeping import Keeping, Kept
 from slackline.runtime.numbers import Figures, RunTotals
 from slackline.runtime.vitals import Pace, Vitals, Watcher
 
-#: Seconds that a node which leaves waits for others to take its detectors.
+#: Seconds within which the detectors of a node that shuts down must have migrated.
 LEAVING = 10.0
 #: The share of busy time is measured over so many seconds.
 INTERVAL = 1.0
@@ -29,18 +29,18 @@ _LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ER
 
 
 class TcpHost:
-    """Runs a node until it is told to stop.
+    """Runs a node until :meth:`stop`.
 
-    ``listener``   where the node is called.
-    ``keeping``    where outputs and checkpoints go.
+    ``listener``   accepts connections.
+    ``keeping``    stores outputs and checkpoints.
     ``playback``   local arrivals, if any.
-    ``join``       addresses of nodes to be connected with; the rest of the network is learnt from them.
-    ``known``      where nodes were when this one was kept, by name.
-    ``until_end``  stop by itself when all that runs here has ended and everybody has got it.
-    ``watch``      is given how the node fares, every second, as ``tally`` adds it up; so many units of time stamps make
-                   a second.
+    ``join``       addresses of nodes to connect to; they know the other nodes.
+    ``known``      addresses of nodes at the last checkpoint, by name.
+    ``until_end``  stop when everything that runs here has ended and all subscribers have it.
+    ``watch``      gets metrics of the node every second, as ``tally`` adds them up; ``per_second`` units of event time
+                   are a second.
 
-    All stimuli that have come are given to the node, then it runs once, and its actions are carried out.
+    In each turn the node gets all waiting inputs and runs once; then its actions are carried out.
     """
 
     def __init__(
@@ -85,8 +85,8 @@ class TcpHost:
         self._kept: tuple[int, float] | None = None  # bytes of the last checkpoint, and when it was made
 
     async def run(self) -> None:
-        """Until :meth:`stop`, or the end. A SlacklineError if the node cannot go on; what was kept is kept."""
-        self._keep(self.node.save())  # so that a crash at once is one, too, of a node that others know
+        """Until :meth:`stop`, or the end. A SlacklineError if the cluster refuses the node; checkpoints remain."""
+        self._keep(self.node.save())  # before any peer knows the node, so that it can restart from a checkpoint
         try:
             self._links.start(self._join)
             while not self._is_over():
@@ -98,9 +98,9 @@ class TcpHost:
             await self._links.close()
 
     def stop(self) -> None:
-        """Leave: the detectors go elsewhere first, within a time. Called again: stop at once."""
+        """Shut down: the detectors migrate first, within ``LEAVING`` seconds. Called again: stop at once."""
         if self._leave_until is None:
-            logger.info("leaves; its detectors go elsewhere first")
+            logger.info("shutting down; migrating its detectors first")
             self._leave()
         else:
             self._stops = True
@@ -117,18 +117,18 @@ class TcpHost:
             raise SlacklineError(node.failed)
         if self._leave_until is None:
             if self._until_end and node.is_ready and node.is_through and not node.is_idle:
-                logger.info("leaves; all that runs here has ended")
+                logger.info("shutting down; all input has ended")
                 self._leave()
             return False
         if node.is_gone or self._stops:
             return True
         if self._now() > self._leave_until:
-            logger.warning("stops with its detectors: nobody has taken them within %g s", LEAVING)
+            logger.warning("stopping with its detectors in the checkpoint: no node took them within %g s", LEAVING)
             return True
         return False
 
     async def _pause(self) -> None:
-        """Until something comes or is due. Lets connections have their turn in any case."""
+        """Wait for the next input or timer. Other tasks run in any case."""
         await asyncio.sleep(0)
         if self._wake.is_set():
             return
@@ -170,7 +170,7 @@ class TcpHost:
                 self._watch(self.vitals())
 
     def vitals(self) -> Vitals:
-        """How the node fares."""
+        """The metrics of the node."""
         own = self.node.overview()["nodes"][self.node.name]
         tally, here = self._tally, own["detectors"]
         tally.arrivals = own["arrivals"]
@@ -188,7 +188,7 @@ class TcpHost:
 
     def _receive(self, link: str, frame: bytes, now: float) -> None:
         if not self._links.has(link):
-            return  # it was cut for what it said before
+            return  # closed because of an earlier frame
         try:
             self.node.receive(link, frame, now)
         except ProtocolError as error:
@@ -208,7 +208,7 @@ class TcpHost:
             return
         if not self._plays:
             self._plays = True
-            logger.info("plays its recording from row %s on", f"{playback.position:,}")
+            logger.info("replaying the recording from row %s", f"{playback.position:,}")
         table = playback.take(now)
         if table is not None and len(table):
             self.node.push(table, now)
@@ -216,13 +216,13 @@ class TcpHost:
         if playback.has_ended:
             self._has_arrived = True
             self.node.end(now)
-            logger.info("its recording has ended after %s rows", f"{playback.position:,}")
+            logger.info("recording ended after %s rows", f"{playback.position:,}")
 
     def _say_behind(self, playback: Playback, now: float) -> None:
         lag = playback.lag(now)
         if lag > 1.0 and now - self._behind_said > 10.0:
             self._behind_said = now
-            logger.warning("its recording is %.1f s behind: the network takes no more", lag)
+            logger.warning("replay is %.1f s behind: the cluster cannot keep up", lag)
 
     # Actions, in the order that Actions demands.
 
@@ -247,11 +247,11 @@ class TcpHost:
         self._call_at = actions.call_at
 
     async def _search(self, search: SearchOrder) -> None:
-        """In a thread of its own, while the node goes on."""
+        """In a thread of its own, while the node runs."""
         try:
             solution = await asyncio.to_thread(solved, search, time.monotonic)
-        except Exception as error:  # whatever a solver does, the node goes on
-            solution = f"the search has failed: {error!r}"
+        except Exception as error:  # a solver must not stop the node
+            solution = f"the search failed: {error!r}"
         self._found.append((search, solution))
         self._wake.set()
 

@@ -19,6 +19,7 @@ DISTRIBUTION = "slackline-streams"
 #: The top-level module of a package, and the extra that installs it.
 EXTRA_OF: Mapping[str, str] = {
     "confluent_kafka": "kafka",
+    "cryptography": "cluster",
     "fastavro": "kafka",
     "google": "spark",
     "grpc": "spark",

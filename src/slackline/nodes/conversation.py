@@ -117,7 +117,10 @@ class Conversation:
 
     def _met(self, peer: str, hello: m.Hello | None, anew: bool) -> None:
         self.awaits.discard(peer)
-        self.note("info", f"{peer} is there" + (", in a new life" if anew and peer in self.directory.runs else ""))
+        restarted = anew and peer in self.directory.runs
+        incarnation = self.membership.peers[peer].session.peer_incarnation
+        how = f"reconnected after restart (incarnation {incarnation})" if restarted else "connected"
+        self.note("info", f"node {peer} {how}")
         self.membership.send(peer, m.Announce(dict(self.handovers.runs), list(self.card.enters)))
         if anew:  # what was on its way from or to its former life is not any more
             for outgoing in self.exchange.outgoing.values():
@@ -139,14 +142,14 @@ class Conversation:
             self.outputs += self.handovers.lose(self._anew.pop(), anew=True)
 
     def _lost(self, peer: str) -> None:
-        self.note("warning", f"{peer} is gone")
+        self.note("warning", f"node {peer} is lost")
         self.errands.lose(peer)
         for outgoing in self.exchange.outgoing.values():
             outgoing.lose(peer)
         self.outputs += self.handovers.lose(peer)
 
     def _left(self, peer: str) -> None:
-        self.note("info", f"{peer} has left")
+        self.note("info", f"node {peer} left the cluster")
         self.membership.peers[peer].has_left = True
         self.membership.addresses.pop(peer, None)
         self.directory.forget(peer)
@@ -162,7 +165,9 @@ class Conversation:
         for detector, term in runs.items():
             self.handovers.on_taken(peer, detector, term)
         for detector in self.handovers.give_way():
-            self.note("warning", f"detector {detector!r} runs on {self.directory.host(detector)}, and no longer here")
+            self.note(
+                "warning", f"detector {detector!r} runs on {self.directory.host(detector)} now and was stopped here"
+            )
         self._expect()
 
     def announce(self) -> None:
@@ -207,7 +212,9 @@ class Conversation:
             case m.Gone(kind, last):
                 if kind in exchange.feeds:
                     exchange.feeds[kind].skip(last + 1)
-                    self.note("warning", f"events of type {kind!r} up to number {last} are lost: {peer} kept no more")
+                    self.note(
+                        "warning", f"events of type {kind!r} up to number {last} are lost: {peer} does not keep them"
+                    )
             case m.Announce(runs, enters):
                 self._learn(peer, runs, enters)
             case m.Beat():
@@ -302,8 +309,8 @@ class Conversation:
         for kind in self.exchange.trim():
             self.note(
                 "warning",
-                f"more than {keep} events of type {kind!r} wait for a node that is gone; the oldest are given up, and "
-                f"it will miss them.",
+                f"more than {keep} events of type {kind!r} wait for a lost node; the oldest are dropped, and it will "
+                f"miss them.",
             )
         for peer in self.membership.there():
             items: list[m.Item] = []

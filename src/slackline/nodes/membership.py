@@ -1,8 +1,12 @@
-"""Who is there: meeting on links, one session with each peer, life signs.
+"""Membership: peers and their links, one session with each peer, heartbeats.
 
-A link is a way to somebody; who it is, a Hello tells. It is said on every new link, and again until it was answered. A
-peer that has said nothing for a while is lost; it may come back as it was, or, after a crash, in a new life
-(``incarnation``), with which everything begins anew. Two of one name, or of different applications, do not meet.
+A link leads to another node, which identifies itself by a Hello. A node sends its Hello on every new link, and again
+until it is answered. A peer that has sent nothing for ``lost_after`` seconds is lost. It may reconnect, or, after a
+restart, come back with a new incarnation and a new session. Nodes of the same name or of different applications refuse
+each other.
+
+The session's envelopes go over the peer's first link. When another link becomes the first, the session resends what is
+not acknowledged.
 """
 
 from __future__ import annotations
@@ -15,8 +19,8 @@ from slackline.nodes import messages
 from slackline.nodes.messages import Beat, Body, Envelope, Hello, Order, Query, TurnedAway
 from slackline.nodes.session import Session
 
-#: Seconds after which something that was not answered is said again, at first.
-RESEND_AFTER = 0.2
+#: Seconds between two Hellos on a link where the peer has not answered.
+HELLO_EVERY = 0.2
 LONGEST_NAME = 100
 MOST_PEERS = 1000
 
@@ -32,8 +36,10 @@ class Peer:
     heard_at: float
     #: When it was met last.
     met_at: float
-    #: Links to it, the one that was heard on last first.
+    #: Links to it, the one with its last Hello first.
     links: list[str] = field(default_factory=list)
+    #: The link over which the session's last envelopes went; empty: it is down.
+    link: str = ""
     is_lost: bool = False
     has_left: bool = False
     load: float = 0.0
@@ -106,6 +112,7 @@ class Membership:
         for peer in self.peers.values():
             if link in peer.links:
                 peer.links.remove(link)
+                peer.link = "" if peer.link == link else peer.link
                 if not peer.links and not peer.is_lost:
                     peer.is_lost = True
                     return [] if peer.has_left else [Lost(peer.name)]
@@ -133,7 +140,7 @@ class Membership:
         if link not in peer.links:  # it has not said there who it is
             self._strangers.setdefault(link, now)
             return []
-        bodies = peer.session.take(envelope, now)
+        bodies = peer.session.take(envelope)
         if envelope.to != self.incarnation:
             return []
         back: list[Happening] = [Met(sender, None, False)] if peer.is_lost else []
@@ -157,7 +164,7 @@ class Membership:
             return []
         anew = known is None or envelope.incarnation > known.session.peer_incarnation
         if known is None:
-            session = Session(self.name, self.incarnation, RESEND_AFTER)
+            session = Session(self.name, self.incarnation)
             known = self.peers[sender] = Peer(sender, session, hello.identity, hello.address, now, now)
         was_there = known.is_there
         if anew:
@@ -213,28 +220,28 @@ class Membership:
     # Out.
 
     def send(self, peer: str, body: Body) -> None:
-        """Say something that must arrive."""
+        """Send a body that must arrive."""
         self.peers[peer].session.send(body)
 
     def tell(self, peer: str, body: Body) -> None:
-        """Say something that may get lost."""
+        """Send a body that is lost if the link breaks."""
         self.peers[peer].session.tell(body)
 
     def beat(self, peer: str, figures: dict[str, Any], load: float, now: float) -> None:
-        """Say that we are there, and for how long we have had the peer's last beat."""
+        """Send a heartbeat, which echoes the peer's last one and how long ago it was received."""
         heard = self.peers[peer].beat
         echo = None if heard is None else (heard[0], now - heard[1])
         self.tell(peer, Beat(load, figures, now, echo))
 
     def on_beat(self, peer: str, beat: Beat, now: float) -> None:
-        """A peer is there; what its beat did not spend there, it spent on the way."""
+        """A heartbeat was received: the time since the echoed one, less its time at the peer, is the round trip."""
         known = self.peers[peer]
         known.load, known.figures, known.beat = beat.load, beat.figures, (beat.at, now)
         if beat.echo is not None and 0 <= (trip := now - beat.echo[0] - beat.echo[1]) <= self.lost_after:
             known.session.measured(trip)
 
     def round_trips(self) -> dict[str, float]:
-        """Seconds to those who are there and back, as far as they were measured."""
+        """Round-trip times to the connected peers in seconds, as far as they were measured."""
         trips = {name: self.peers[name].session.rtt for name in self.there()}
         return {name: trip for name, trip in trips.items() if trip is not None}
 
@@ -252,13 +259,16 @@ class Membership:
             if at <= now:
                 known = next((p for p in self.peers.values() if link in p.links), None)
                 self._say(link, hello(), 0 if known is None else known.session.peer_incarnation)
-                self._strangers[link] = now + RESEND_AFTER
+                self._strangers[link] = now + HELLO_EVERY
                 if known is not None and not known.is_lost:
                     self._strangers[link] = float("inf")  # it knows us as soon as it has this, or says Hello again
         sent, self._loose = self._loose, []
         for peer in self.peers.values():
             if peer.links and not peer.is_lost:
-                sent += [(peer.links[0], messages.encode(envelope)) for envelope in peer.session.due(now)]
+                if peer.link != peer.links[0]:
+                    peer.link = peer.links[0]
+                    peer.session.reconnect()
+                sent += [(peer.link, messages.encode(envelope)) for envelope in peer.session.due()]
         return sent
 
     def cut(self) -> list[str]:
@@ -272,8 +282,6 @@ class Membership:
         for peer in self.peers.values():
             if not peer.is_lost and not peer.has_left:
                 times.append(peer.heard_at + self.lost_after)
-                if peer.links and peer.session.next_at is not None:
-                    times.append(peer.session.next_at)
         return min(times, default=None)
 
     def there(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What nodes say to each other: typed, versioned structs, as MessagePack.
+"""The messages of nodes: typed, versioned structs, as MessagePack.
 
 An :class:`Envelope` is what travels. Its body is one of the structs below. Events are Arrow inside an :class:`Item`
 (see ``wire``), the state of a detector is in the format of checkpoints (``core.codec``): a message is data, and nothing
@@ -23,7 +23,7 @@ MOST_BYTES = 64 * 1024 * 1024
 
 
 class ProtocolError(SlacklineError):
-    """A peer sent something that no node of this protocol sends; what it sent has changed nothing."""
+    """A peer violated the protocol; what it sent has changed nothing."""
 
 
 class _Body(msgspec.Struct, frozen=True, array_like=True, tag_field="body", tag=True, forbid_unknown_fields=True):
@@ -274,11 +274,11 @@ Body = (
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What travels over a link.
+    """What is transmitted over a link.
 
-    ``incarnation`` counts the lives of the sender, ``to`` is the life of the receiver that is meant (0: not known yet).
-    ``number`` is that of a body that must arrive, in order (from 1; 0: it may get lost), ``heard`` how many such of
-    yours we have.
+    ``incarnation`` counts the starts of the sender, ``to`` is the incarnation of the receiver (0: not known yet).
+    ``number`` is that of a body that must arrive, in order (from 1; 0: it is lost if the link breaks), ``ack`` the last
+    such number that the sender has received.
     """
 
     version: int
@@ -286,7 +286,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     incarnation: int
     to: int
     number: int
-    heard: int
+    ack: int
     body: Body
 
 
@@ -295,7 +295,7 @@ _decoder = msgspec.msgpack.Decoder(Envelope)
 
 
 def encode(envelope: Envelope) -> bytes:
-    """an envelope as bytes."""
+    """The envelope as bytes."""
     return _encoder.encode(envelope)
 
 
@@ -309,13 +309,15 @@ def decode(data: bytes) -> Envelope:
     slackline.nodes.messages.ProtocolError: not an envelope of this protocol: Expected `array`, got `int`.
     """
     if len(data) > MOST_BYTES:
-        raise ProtocolError(f"an envelope of {len(data)} bytes; at most {MOST_BYTES} are taken.")
+        raise ProtocolError(f"an envelope of {len(data)} bytes exceeds the limit of {MOST_BYTES}.")
     try:
         envelope = _decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"not an envelope of this protocol: {str(error).rstrip('.')}.") from None
     if envelope.version != VERSION:
-        raise ProtocolError(f"protocol version {envelope.version}; this node speaks {VERSION}: run one release on all.")
-    if min(envelope.incarnation, envelope.to, envelope.number, envelope.heard) < 0:
-        raise ProtocolError("an envelope with a negative number.")
+        raise ProtocolError(
+            f"protocol version {envelope.version}; this release uses {VERSION}. Run the same release on all nodes."
+        )
+    if min(envelope.incarnation, envelope.to, envelope.number, envelope.ack) < 0:
+        raise ProtocolError("an envelope has a negative number.")
     return envelope

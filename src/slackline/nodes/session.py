@@ -1,200 +1,159 @@
-"""What must arrive arrives, once and in order, over a link that loses, doubles and reorders.
+"""Messages that must arrive do so once and in order, across reconnects.
 
-A node has one :class:`Session` for each peer, for as long as the node lives. It holds for one life of each side: their
-*incarnations* are in every envelope, and what was meant for another life is not heard. ::
+A link (TCP) delivers in order, without loss or duplicates, until it breaks. Then the sender cannot know which messages
+have arrived. A :class:`Session` closes this gap: it numbers the messages that must arrive, keeps them until the peer
+acknowledges them, and resends the rest over the next link. A node has one session per peer. A session is valid for one
+*incarnation* of each side; every envelope names both, and one that is meant for another incarnation is dropped. ::
 
-               send: waits                 send: numbered, goes out, goes out again until it is acknowledged
-                  |                           |
-        +---------v---+   begin(life)   +-----v--------+
-        |   UNMET     |---------------->|    MET       |---+
-        | no numbers  |                 | numbers 1... |   | begin(later life): what is unacknowledged is forgotten,
-        +-------------+                 +--------------+<--+ numbers are 1... again, on both sides
+            send: queued                send: numbered, transmitted, kept until the ack
+               |                           |
+        +------v------+   begin(inc.)   +--v-----------+
+        |   UNMET     |---------------->|    MET       |---+  reconnect: resend everything that is not acknowledged
+        | no numbers  |                 | numbers 1... |   |  begin(later incarnation): drop everything that is not
+        +-------------+                 +--------------+<--+  acknowledged, start at number 1 again on both sides
 
-**Numbers.** A body that must arrive has a number, from 1, per pair of lives. At most ``WINDOW`` are on their way, the
-rest is queued. A number that is next is handed over; one that is ahead, by less than a window, is held until those
-before it are there; one that was there is a double. Any other is not heard, and comes again.
+**Numbers** start at 1 per pair of incarnations. At most ``WINDOW`` bodies are unacknowledged, the rest is queued (flow
+control). Over one link numbers come without a gap, from one that the receiver has or expects: a number that it has is a
+duplicate after a reconnect and is dropped, a gap is a ProtocolError.
 
-**Acknowledgements.** Every envelope says how many the sender has, without a gap. If nothing else goes out, an envelope
-with an empty :class:`Got` says it. It has no number, so nobody acknowledges it, and both sides fall silent.
+**Acks.** Every envelope says up to which number the sender has received everything. If nothing else is to be
+transmitted, an envelope with an empty :class:`Got` carries the ack. It has no number, so that both sides become silent.
 
-**Strangers.** Before ``begin``, only what has no number is heard and said, addressed to life 0. ``take`` begins no life
-by itself: whether the peer is who it claims to be is the node's to check, from its Hello.
+**Before begin** only bodies without a number are sent and received, addressed to incarnation 0. ``take`` does not begin
+an incarnation: the node checks the peer's Hello first.
 
-Nothing here reads a clock: ``now`` is an argument, in seconds.
+A session has no timers and reads no clock.
 """
 
 from __future__ import annotations
 
-import math
 from collections import deque
-from dataclasses import dataclass
 
 from slackline.nodes.messages import VERSION, Body, Envelope, Got, ProtocolError
 
-#: How many bodies may be on their way.
+#: Bodies that may be unacknowledged; more are queued.
 WINDOW = 64
-#: A body goes out again after ``resend_after``, then twice that, and so on up to so many times that.
-MOST_PATIENCE = 16
 
-_SILENT = Got({})
-
-
-@dataclass(slots=True)
-class _Flight:
-    """A body on its way."""
-
-    body: Body
-    first_at: float = math.nan  # when it went out for the first time
-    tries: int = 0
-    again_at: float = -math.inf
+_BARE_ACK = Got({})
 
 
 class Session:
-    """One conversation with a peer; see the module's text."""
+    """What two nodes send each other; see the module's text."""
 
-    def __init__(self, name: str, incarnation: int, resend_after: float) -> None:
+    def __init__(self, name: str, incarnation: int) -> None:
         self.name = name
         self.incarnation = incarnation
-        #: The peer's life, 0 while we have not met.
+        #: The peer's incarnation, 0 before the first begin.
         self.peer_incarnation = 0
-        #: Smoothed round trip, from acknowledgements of what was sent once and from beats; None while there was none.
+        #: Smoothed round-trip time in seconds, None before the first measurement.
         self.rtt: float | None = None
-        self._resend_after = resend_after
-        # Going out. Flights are numbered without a gap, and each is in _fresh until it has gone out once.
-        self._flights: dict[int, _Flight] = {}
-        self._queue: deque[Body] = deque()  # numbered when the window lets them
-        self._fresh: list[Body | int] = []  # in the order of their saying: what may get lost, or a flight's number
-        self._sent = 0  # the last number given
-        # Coming in.
-        self._heard = 0  # how many are here without a gap
-        self._ahead: dict[int, Body] = {}  # of these the one before is missing
-        self._owes = False  # an acknowledgement
+        # Outgoing. Numbers in _kept have no gap; those above _transmitted have never been transmitted.
+        self._queue: deque[Body] = deque()
+        self._kept: dict[int, Body] = {}
+        self._outbox: list[tuple[int, Body]] = []  # to transmit, in the order of send and tell; number 0: not kept
+        self._last = self._transmitted = 0
+        # Incoming.
+        self._received = 0
+        self._owes_ack = False
 
     @property
     def unacknowledged(self) -> int:
-        """How many bodies that must arrive have not, as far as we know."""
-        return len(self._flights) + len(self._queue)
-
-    @property
-    def next_at(self) -> float | None:
-        """When :meth:`due` has something again at the latest; None: not before something happens."""
-        if self._fresh or self._owes:
-            return -math.inf
-        return min((flight.again_at for flight in self._flights.values()), default=None)
+        """How many bodies that must arrive are not acknowledged."""
+        return len(self._kept) + len(self._queue)
 
     def begin(self, peer_incarnation: int) -> None:
-        """The peer lives for the ``peer_incarnation``-th time.
+        """The peer has this incarnation.
 
-        At the first meeting, what was said before goes out. At a later life everything that was not acknowledged is
-        forgotten, and numbers start at 1 on both sides. The life that is known already changes nothing. An earlier one
-        is a ProtocolError.
+        At the first one, queued bodies are transmitted. At a later one everything unacknowledged is dropped, and
+        numbers start at 1 on both sides. The known one changes nothing, an earlier one is a ProtocolError.
         """
         known = self.peer_incarnation
         if peer_incarnation < max(known, 1):
-            raise ProtocolError(f"life {peer_incarnation} of a peer; it must be at least {max(known, 1)}.")
+            raise ProtocolError(f"incarnation {peer_incarnation} of a peer; it must be at least {max(known, 1)}.")
         if peer_incarnation == known:
             return
         if known:
-            self._flights.clear()
             self._queue.clear()
-            self._fresh.clear()
-            self._ahead.clear()
-            self._sent = self._heard = 0
-            self._owes = False
+            self._kept.clear()
+            self._outbox.clear()
+            self._last = self._transmitted = self._received = 0
+            self._owes_ack = False
             self.rtt = None
         self.peer_incarnation = peer_incarnation
         self._fill()
 
+    def reconnect(self) -> None:
+        """Envelopes go over another link from now on: resend everything that is not acknowledged."""
+        resent = [(number, body) for number, body in self._kept.items() if number <= self._transmitted]
+        fresh = [(number, body) for number, body in self._outbox if not 0 < number <= self._transmitted]
+        self._outbox = resent + fresh
+
     def send(self, body: Body) -> None:
-        """Say something that must arrive."""
+        """Send a body that must arrive."""
         self._queue.append(body)
         self._fill()
 
     def tell(self, body: Body) -> None:
-        """Say something that may get lost."""
-        self._fresh.append(body)
+        """Send a body that is lost if the link breaks."""
+        self._outbox.append((0, body))
 
-    def take(self, envelope: Envelope, now: float) -> list[Body]:
-        """An envelope of the peer: what may be acted upon now, in order. Of a stale or doubled one, nothing.
+    def take(self, envelope: Envelope) -> list[Body]:
+        """The body of a peer's envelope if it is new: at most one. A stale or duplicate envelope has none.
 
-        An acknowledgement of what was never sent is a ProtocolError, and changes nothing.
+        A gap in the numbers, or an ack for a number that was not transmitted, is a ProtocolError and changes nothing.
         """
         if envelope.to not in (0, self.incarnation) or envelope.incarnation < self.peer_incarnation:
             return []
-        met = self.peer_incarnation and envelope.incarnation == self.peer_incarnation and envelope.to
-        if met:
-            self._acknowledge(envelope.heard, now)
-            if envelope.number:
-                return self._arrive(envelope.number, envelope.body)
-        return [] if envelope.number or envelope.body == _SILENT else [envelope.body]
+        number = envelope.number
+        if not (self.peer_incarnation and envelope.incarnation == self.peer_incarnation and envelope.to):
+            return [] if number or envelope.body == _BARE_ACK else [envelope.body]
+        if envelope.ack > self._transmitted:
+            raise ProtocolError(f"a peer acknowledges {envelope.ack} messages; {self._transmitted} were sent to it.")
+        if number > self._received + 1:
+            raise ProtocolError(f"a peer sent message {number} after message {self._received}.")
+        self._acknowledge(envelope.ack)
+        self._owes_ack = self._owes_ack or number > 0
+        if number == self._received + 1:
+            self._received = number
+        elif number or envelope.body == _BARE_ACK:
+            return []
+        return [envelope.body]
 
-    def due(self, now: float) -> list[Envelope]:
-        """What to transmit now: again what has waited too long, then what is new, or a bare acknowledgement."""
-        numbers = [number for number, flight in self._flights.items() if flight.tries and flight.again_at <= now]
-        envelopes = [self._flown(number, now) for number in numbers]
-        for item in self._fresh:
-            envelopes.append(self._flown(item, now) if isinstance(item, int) else self._envelope(0, item))
-        self._fresh.clear()
-        if self._owes and not envelopes:
-            envelopes.append(self._envelope(0, _SILENT))
-        self._owes = False
+    def due(self) -> list[Envelope]:
+        """The envelopes to transmit now over the current link."""
+        # What was acknowledged after a reconnect need not be resent.
+        envelopes = [self._envelope(*item) for item in self._outbox if not item[0] or item[0] in self._kept]
+        self._outbox.clear()
+        self._transmitted = self._last
+        if self._owes_ack and not envelopes:
+            envelopes.append(self._envelope(0, _BARE_ACK))
+        self._owes_ack = False
         return envelopes
 
     def measured(self, trip: float) -> None:
-        """A round trip has taken so many seconds."""
+        """A round trip took so many seconds."""
         self.rtt = trip if self.rtt is None else self.rtt + (trip - self.rtt) / 8
 
     def check_invariants(self) -> None:
         """Raise AssertionError if the state contradicts itself."""
-        first = self._sent - len(self._flights) + 1
-        assert list(self._flights) == list(range(first, self._sent + 1)), "a number is missing among the flights"
-        assert len(self._flights) <= WINDOW, "more is on its way than the window lets"
-        assert not self._queue or not self.peer_incarnation or len(self._flights) == WINDOW, (
-            "the queue waits for nothing"
-        )
-        fresh = [item for item in self._fresh if isinstance(item, int)]
-        assert fresh == [number for number, flight in self._flights.items() if not flight.tries], (
-            "a flight never leaves"
-        )
-        assert all(self._heard + 1 < number <= self._heard + WINDOW for number in self._ahead), "held without reason"
-        assert self.peer_incarnation or not (self._sent or self._heard), "numbers for somebody we have not met"
+        first = self._last - len(self._kept) + 1
+        assert list(self._kept) == list(range(first, self._last + 1)), "a number is missing among the kept bodies"
+        assert len(self._kept) <= WINDOW, "more bodies are unacknowledged than the window allows"
+        assert not self._queue or not self.peer_incarnation or len(self._kept) == WINDOW, "queued without reason"
+        waiting = [number for number, _ in self._outbox if number > self._transmitted]
+        assert waiting == list(range(self._transmitted + 1, self._last + 1)), "a body is never transmitted"
+        assert self.peer_incarnation or not (self._last or self._received), "numbers before the first begin"
 
     def _fill(self) -> None:
-        while self._queue and self.peer_incarnation and len(self._flights) < WINDOW:
-            self._sent += 1
-            self._flights[self._sent] = _Flight(self._queue.popleft())
-            self._fresh.append(self._sent)
+        while self._queue and self.peer_incarnation and len(self._kept) < WINDOW:
+            self._last += 1
+            self._kept[self._last] = body = self._queue.popleft()
+            self._outbox.append((self._last, body))
 
-    def _acknowledge(self, heard: int, now: float) -> None:
-        first = self._sent - len(self._flights) + 1
-        if heard > self._sent or (heard in self._flights and not self._flights[heard].tries):
-            raise ProtocolError(f"a peer has heard {heard} messages of the {self._sent} that it was sent.")
-        if heard < first:
-            return
-        flights = [self._flights.pop(number) for number in range(first, heard + 1)]
-        if all(flight.tries == 1 for flight in flights):  # of one that went out twice, which was acknowledged?
-            self.measured(now - flights[-1].first_at)
+    def _acknowledge(self, ack: int) -> None:
+        for number in range(self._last - len(self._kept) + 1, ack + 1):
+            del self._kept[number]
         self._fill()
 
-    def _arrive(self, number: int, body: Body) -> list[Body]:
-        if number > self._heard + WINDOW:
-            return []
-        self._owes = True
-        if number > self._heard:
-            self._ahead.setdefault(number, body)
-        taken: list[Body] = []
-        while self._heard + 1 in self._ahead:
-            self._heard += 1
-            taken.append(self._ahead.pop(self._heard))
-        return taken
-
-    def _flown(self, number: int, now: float) -> Envelope:
-        flight = self._flights[number]
-        if not flight.tries:
-            flight.first_at = now
-        flight.again_at = now + self._resend_after * min(2**flight.tries, MOST_PATIENCE)
-        flight.tries += 1
-        return self._envelope(number, flight.body)
-
     def _envelope(self, number: int, body: Body) -> Envelope:
-        return Envelope(VERSION, self.name, self.incarnation, self.peer_incarnation, number, self._heard, body)
+        return Envelope(VERSION, self.name, self.incarnation, self.peer_incarnation, number, self._received, body)

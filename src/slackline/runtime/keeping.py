@@ -19,7 +19,7 @@ from slackline.core.errors import ConfigError, SlacklineError, StateError
 from slackline.core.event import Event
 from slackline.core.outcome import Late, Output, Quarantined
 from slackline.core.payload import to_json
-from slackline.runtime.frames import FrameError, framed, split
+from slackline.runtime.frames import FrameError, framed, frames
 
 OUTPUTS, LATE, QUARANTINED = FILES = ("outputs.jsonl", "late.jsonl", "quarantined.jsonl")
 CHECKPOINT = "checkpoint"
@@ -91,8 +91,8 @@ class Folder:
         except OSError as error:
             raise SlacklineError(f"cannot read {self.path / CHECKPOINT}: {error}.") from error
         try:
-            card, node = split(data)
-        except FrameError as error:
+            card, node = frames(data)
+        except (FrameError, ValueError) as error:
             raise StateError(f"{self.path / CHECKPOINT} is damaged. Start anew with another folder.") from error
         match codec.load(_KIND, _VERSION, card):
             case {"position": int(position), "addresses": dict(known), "lengths": dict(lengths)}:
@@ -123,7 +123,7 @@ class Folder:
             new = self.path / f"{CHECKPOINT}.new"
             with new.open("wb") as file:
                 file.write(framed(codec.dump(_KIND, _VERSION, card)))
-                file.write(kept.node)  # as it is: it may be large, and has a checksum of its own
+                file.write(framed(kept.node))
                 _durable(file)
             new.replace(self.path / CHECKPOINT)
             folder = os.open(self.path, os.O_RDONLY)

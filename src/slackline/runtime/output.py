@@ -82,6 +82,8 @@ class OutputRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True
         >>> OutputRecord(kind="event", id="hit:Hits:0", op="insert", type="hit", ts=5, payload={"player": 7}).json()
         b'{"kind":"event","id":"hit:Hits:0","op":"insert","type":"hit","ts":5,"payload":{"player":7}}'
         """
+        if self.payload is None:
+            return _encode(self)
         return _encode(msgspec.structs.replace(self, payload=msgspec.Raw(self.payload_json().encode())))  # type: ignore[arg-type]
 
     def payload_json(self) -> str:

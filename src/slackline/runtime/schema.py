@@ -221,6 +221,8 @@ reason="there is no field 'ts'", record="{'van': 'b'}")])
         kind = payload.pop(schema.type or "type", None)
         if kind is None and schema.type is None:
             kind = self._only_type
+        if isinstance(kind, int) and not isinstance(kind, bool):
+            kind = str(kind)  # in CSV a type may look like a number
         if not isinstance(kind, str) or not kind:
             raise BadRecordError(f"field {schema.type or 'type'!r} holds no event type, but {kind!r:.80}")
         source = self._source(payload, key, default)
@@ -300,6 +302,8 @@ reason="there is no field 'ts'", record="{'van': 'b'}")])
         column = payload.pop(name)
         if pa.types.is_null(column.type) and self._only_type is not None and self.schema.type is None:
             return pa.repeat(self._only_type, rows)
+        if pa.types.is_integer(column.type):
+            column = column.cast(pa.string())
         if not pa.types.is_string(column.type) or column.null_count or pc.any(pc.equal(column, "")).as_py():
             raise BadRecordError("one of the types is none")
         return column

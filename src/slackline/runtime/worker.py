@@ -111,8 +111,11 @@ class Feed:
         if position is None:  # what it delivered before cannot be read again
             self.records = records
             return
-        self.position, self.records, self.newest, self.events, self.bad = saved
         self.source.seek(position)
+        if self.source.position() == position:
+            self.position, self.records, self.newest, self.events, self.bad = saved
+        else:  # the input was replaced, and is read from its beginning
+            self.position = self.source.position()
 
     async def deliveries(
         self, decode: Callable[..., Arrivals]

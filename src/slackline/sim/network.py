@@ -28,7 +28,7 @@ MOST_AT_ONCE = 1000
 
 
 class UnsettledError(SlacklineError):
-    """The simulated network had more to do than it was given time for; the message says who waits for what."""
+    """The simulated network did not settle within the limit; the message says what each node waits for."""
 
 
 class Network(Wires):
@@ -77,7 +77,7 @@ class Network(Wires):
                     self.connect(one, another, link)
 
     def feed(self, name: str, arrivals: Iterable[Arrivals]) -> None:
-        """What arrives at a node from outside, in order of time; after it the node is told that it has ended.
+        """What arrives at a node from outside, in order of time; after it the node's input ends.
 
         While the node is not ready, or full, arrivals wait: in order, and nothing is dropped.
         """
@@ -97,13 +97,13 @@ class Network(Wires):
         self._agenda.plan(at, action)
 
     def partition(self, partition: Partition) -> None:
-        """Separate nodes for some time."""
+        """Separate nodes for some time; see :class:`~slackline.sim.links.Partition`."""
         for name in (*partition.side, *(partition.other or ())):
             self._station(name)
         self._partitions.append(partition)
 
         def begin() -> None:
-            for pair in self._directions if partition.told else ():
+            for pair in self._directions if partition.detected else ():
                 if partition.separates(*pair):
                     self._drop(*pair)
 
@@ -116,11 +116,11 @@ class Network(Wires):
         self.at(partition.end, end)
 
     def crash(
-        self, name: str, at: float, back: float | None = None, *, forget: bool = False, told: bool = True
+        self, name: str, at: float, back: float | None = None, *, forget: bool = False, detected: bool = True
     ) -> None:
         """A node dies at a time, and comes back at another from its last checkpoint (``forget``: from none).
 
-        What it sent before arrives. Others see their links to it break; not ``told``, they do when it is back.
+        What it sent before arrives. Its peers detect the broken links at once, or, not ``detected``, at its restart.
         """
         station = self._station(name)
         if back is not None and back < at:
@@ -130,7 +130,7 @@ class Network(Wires):
             if station.machine is None:
                 return
             for peer in self._peers(name):
-                if told:
+                if detected:
                     self._hang_up(name, peer)
                 self._ends.pop((name, peer), None)
             station.crash()
@@ -275,7 +275,7 @@ class Network(Wires):
             station.has_stopped = True
 
     def _search(self, station: Station, search: SearchOrder) -> None:
-        """Carry out a search; the node hears of it when it has taken its time."""
+        """Carry out a search; the node gets its result when the time of the search has passed."""
         machine, steps = station.machine, count()
         self.searches.append(Searched(self.now, station.name, search.problem))
         solution = solved(search, lambda: next(steps) * SEARCH_STEP, self._solver)

@@ -1,4 +1,4 @@
-"""The links of a simulated network: connections that break and are made anew, packets under way."""
+"""The connections of a simulated network: they break, are made again, and carry packets."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from slackline.sim.links import Direction, Partition, Traffic
 from slackline.sim.records import Forwarded, Noticed
 from slackline.sim.station import Station
 
-#: Hosts try to make a broken link anew every so many seconds.
+#: Hosts reconnect a broken link after so many seconds.
 RECONNECT = 1.0
 
 
 class Wires(ABC):
-    """What goes between nodes, in virtual time."""
+    """Connections and packets between nodes, in virtual time."""
 
     def __init__(self) -> None:
         self._agenda = Agenda()
@@ -28,11 +28,11 @@ class Wires(ABC):
         self.notices: list[Noticed] = []
         self.forwarded: list[Forwarded] = []
         self._directions: dict[tuple[str, str], Direction] = {}
-        # By node and peer, the number of the connection that its host believes in. A packet of another is dropped.
+        # By node and peer, the number of the host's open connection. A packet of another connection is dropped.
         self._ends: dict[tuple[str, str], int] = {}
         self._partitions: list[Partition] = []
         self._connections = count(1)
-        # Packets under way, by class.
+        # Packets in flight, by class.
         self._under_way: Counter[str] = Counter()
 
     @property
@@ -51,8 +51,9 @@ class Wires(ABC):
     def _peers(self, name: str) -> list[str]:
         return [b for a, b in self._directions if a == name]
 
-    def _is_separated(self, one: str, another: str) -> bool:
-        return any(each.holds(self.now) and each.separates(one, another) for each in self._partitions)
+    def _is_separated(self, one: str, another: str, at: float | None = None) -> bool:
+        at = self.now if at is None else at
+        return any(each.holds(at) and each.separates(one, another) for each in self._partitions)
 
     def _send(self, name: str, peer: str, data: bytes) -> None:
         connection = self._ends.get((name, peer))
@@ -65,14 +66,10 @@ class Wires(ABC):
             for item in body.items:
                 events[item.type] += item.count
             self.forwarded.append(Forwarded(self.now, name, peer, body.forwarded, dict(events), len(data)))
-        way = self._directions[name, peer]
-        times = way.arrivals(kind, len(data), self.now)
-        if times and self._is_separated(name, peer):
-            way.traffic.lost[kind] += 1
-            return
-        for at in times:
-            self._under_way[kind] += 1
-            self._agenda.call(at, lambda: self._deliver(name, peer, connection, kind, data))
+        way, passes = self._directions[name, peer], lambda at: not self._is_separated(name, peer, at)
+        self._under_way[kind] += 1
+        at = way.arrival(kind, len(data), self.now, passes)
+        self._agenda.call(at, lambda: self._deliver(name, peer, connection, kind, data))
 
     def _deliver(self, name: str, peer: str, connection: int, kind: str, data: bytes) -> None:
         self._under_way[kind] -= 1
@@ -85,15 +82,15 @@ class Wires(ABC):
             try:
                 machine.receive(name, data, self.now)
             except ProtocolError as error:
-                self.notices.append(Noticed(self.now, peer, Notice("error", f"cut the link to {name}: {error}")))
+                self.notices.append(Noticed(self.now, peer, Notice("error", f"link to {name} closed: {error}")))
                 self._close(peer, name)
 
         self._give(station, hear)
 
     def _connect(self, one: str, another: str) -> None:
-        """Make a link, unless it is there. Where that cannot be now, it is tried again."""
+        """Connect two nodes unless they are connected; during a partition it is tried again later."""
         if self.stations[one].machine is None or self.stations[another].machine is None:
-            return  # who comes back connects
+            return  # a node connects when it restarts
         ends = self._ends.get((one, another)), self._ends.get((another, one))
         if ends[0] is not None and ends[0] == ends[1]:
             return
@@ -112,7 +109,7 @@ class Wires(ABC):
             self._step(self.stations[name])
 
     def _drop(self, name: str, peer: str) -> None:
-        """A host sees that its link is broken."""
+        """A host detects that its link is broken."""
         station = self.stations[name]
         machine = station.machine
         if self._ends.pop((name, peer), None) is not None and machine is not None:
@@ -120,13 +117,13 @@ class Wires(ABC):
             self._agenda.call(self.now, lambda: self._step(station))
 
     def _close(self, name: str, peer: str) -> None:
-        """A host closes its link; it is made anew after a while."""
+        """A host closes its link, and reconnects later."""
         self._hang_up(name, peer)
         self._drop(name, peer)
         self._agenda.call(self.now + RECONNECT, lambda: self._connect(name, peer))
 
     def _hang_up(self, name: str, peer: str) -> None:
-        """The other side sees the link break once it has what was sent before; not across a partition."""
+        """The other side detects the closed link after what was sent before; not across a partition."""
         connection = self._ends.get((name, peer))
         if connection is None or self._is_separated(name, peer):
             return
@@ -140,7 +137,7 @@ class Wires(ABC):
         self._agenda.call(max(self.now + way.link.latency, way.last_at), see)
 
     def traffic(self, sender: str, to: str) -> Traffic:
-        """What went over a link in one direction."""
+        """What was sent over a link in one direction."""
         if (sender, to) not in self._directions:
             raise ConfigError(f"there is no link from {sender!r} to {to!r}; connect them.")
         return self._directions[sender, to].traffic

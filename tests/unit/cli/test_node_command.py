@@ -11,8 +11,8 @@ SMALL = "match_app:small"
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([SMALL, "--listen", "10.1.2.3:7000"], "--secret-file"),
-        ([SMALL, "--join", "10.1.2.3:7000"], "--secret-file"),
+        ([SMALL, "--listen", "10.1.2.3:7000"], "--tls-cert"),
+        ([SMALL, "--join", "10.1.2.3:7000"], "--tls-cert"),
         ([SMALL, "--run", "Hihg"], "--run Hihg: not in the application, which has Low, High"),
         ([SMALL, "--ingress", "b"], "--ingress b: not in the application, which has a"),
         ([SMALL, "--ingress", "a"], "out of a RECORDING; give one"),
@@ -31,7 +31,7 @@ def test_wrong_use_is_told(arguments, message, monkeypatch):
 
 
 @pytest.mark.parametrize("command", ["nodes", "migrate"])
-def test_an_address_beyond_this_machine_needs_a_secret(command):
+def test_an_address_beyond_this_machine_needs_tls(command):
     what = ["High", "n1"] if command == "migrate" else []
     result = CliRunner().invoke(app, [command, *what, "--at", "10.1.2.3:7000"])
-    assert (result.exit_code, result.stdout) == (2, "") and "--secret-file" in result.stderr
+    assert (result.exit_code, result.stdout) == (2, "") and "--tls-cert" in result.stderr

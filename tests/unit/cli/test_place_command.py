@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from slackline.cli import app
 from slackline.cluster import placing
-from slackline.cluster.secret import Credentials
+from slackline.cluster.tls import Credentials
 from slackline.core.errors import SlacklineError
 from slackline.nodes.master import Master
 from slackline.runtime.address import Address
@@ -61,7 +61,7 @@ def run(*arguments: str):
         (["--pin", "=n1"], "--pin =n1 is not valid"),
         (["--solver", "greedy"], "there is no solver 'greedy'; choose one of local, exact"),
         (["--dry-run", "--watch"], "--dry-run and --watch"),
-        (["--at", "10.1.2.3:7000"], "--secret-file"),
+        (["--at", "10.1.2.3:7000"], "--tls-cert"),
     ],
 )
 def test_wrong_use_is_told(arguments, message):

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from slackline.cluster.connection import Connection, dial
 from slackline.cluster.links import Listener
-from slackline.cluster.secret import Credentials
 from slackline.cluster.tcp import TcpHost
+from slackline.cluster.tls import Credentials
 from slackline.nodes.actions import Actions, Notice
 from slackline.nodes.messages import VERSION, Envelope, Query, decode, encode
 from slackline.runtime.address import Address

@@ -9,17 +9,15 @@ from tests.unit.cluster.fake import LOOPBACK, NOBODY, NotingNode, hosted, met, r
 from slackline.cluster import links as links_module
 from slackline.cluster.links import Listener
 from slackline.cluster.playback import Playback
-from slackline.cluster.secret import Credentials
 from slackline.cluster.tcp import TcpHost
+from slackline.cluster.tls import Credentials
 from slackline.core.errors import ConfigError, SlacklineError
 from slackline.runtime.address import Address
 
-SECRET = Credentials(secret=b"a secret of some length")
 
-
-@pytest.mark.parametrize("shown", ["nothing", "secret", "tls"])
-def test_two_nodes_find_each_other_and_are_told_when_one_is_gone(shown, certificates):
-    credentials = {"nothing": NOBODY, "secret": SECRET, "tls": Credentials.of(**certificates["ours"])}[shown]
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+def test_two_nodes_connect_and_detect_when_the_other_is_gone(tls, certificates):
+    credentials = Credentials.of(**certificates["ours"]) if tls else NOBODY
 
     async def meeting():
         one, two = NotingNode("n1"), NotingNode("n2")
@@ -93,7 +91,7 @@ def test_a_connection_that_breaks_is_made_again(monkeypatch):
     ],
     ids=["no envelope", "oversized", "empty"],
 )
-def test_who_sends_garbage_is_cut_off_and_logged_and_the_node_lives_on(garbage, why, caplog):
+def test_a_link_with_garbage_is_closed_and_logged_and_the_node_continues(garbage, why, caplog):
     async def meeting():
         node = NotingNode()
         async with hosted(node) as (address, _):
@@ -111,24 +109,54 @@ def test_who_sends_garbage_is_cut_off_and_logged_and_the_node_lives_on(garbage, 
     with caplog.at_level(logging.WARNING, "slackline.cluster"):
         run(meeting())
     (record,) = caplog.records
-    assert "'bad'" in record.message and "is cut off" in record.message and why in record.message
+    assert "link to 'bad'" in record.message and "closed: " in record.message and why in record.message
 
 
-def test_a_caller_that_is_no_node_is_refused_and_logged(caplog):
+@pytest.mark.parametrize(
+    ("tls", "why"), [(False, "does not speak the protocol of nodes"), (True, "TLS handshake failed")]
+)
+def test_a_client_that_is_no_node_is_refused_and_logged_and_the_node_does_not_notice(tls, why, certificates, caplog):
+    credentials = Credentials.of(**certificates["ours"]) if tls else NOBODY
+
     async def meeting():
         node = NotingNode()
-        async with hosted(node) as (address, _):
+        async with hosted(node, credentials) as (address, _):
             reader, writer = await asyncio.open_connection(*address)
             writer.write(b"GET / HTTP/1.1\r\n\r\n")
-            await reader.read()
+            answer = await reader.read()
+            assert tls or answer == b""
             writer.close()
-            (await met(address, "good")).drop()
+            assert [call for call in node.calls if call[0] in ("up", "down", "heard")] == []
+            good = await met(address, "good", credentials)
             await until(lambda: ("heard", "good") in [(call[0], call[-1]) for call in node.calls])
+            good.drop()
 
     with caplog.at_level(logging.WARNING, "slackline.cluster"):
         run(meeting())
     (record,) = caplog.records
-    assert "is refused" in record.message and "does not speak as a node does" in record.message
+    assert "connection from 127.0.0.1:" in record.message and "refused: " in record.message and why in record.message
+
+
+def test_a_node_that_dials_something_else_logs_it_and_tries_again(monkeypatch, caplog):
+    monkeypatch.setattr(links_module, "FIRST", 0.02)
+    dialled = []
+
+    async def meeting():
+        async def serve(reader, writer):
+            dialled.append(await reader.read(4))
+            writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        node = NotingNode()
+        async with server, hosted(node, join=[Address(*server.sockets[0].getsockname())]):
+            await until(lambda: len(dialled) == 3)
+            await until(lambda: not node.links)
+        return node.peers()
+
+    with caplog.at_level(logging.WARNING):
+        assert run(meeting()) == []
+    assert "does not speak the protocol of nodes" in caplog.text and "attempt 3 follows" in caplog.text
 
 
 def test_who_does_not_read_is_cut_off_when_too_much_waits_for_it(monkeypatch, caplog):
@@ -156,7 +184,7 @@ def test_who_does_not_read_is_cut_off_when_too_much_waits_for_it(monkeypatch, ca
     with caplog.at_level(logging.WARNING, "slackline.cluster"):
         most, sent = run(meeting())
     assert most < 1_200_000 and sent > 10
-    assert "'slow'" in caplog.text and "it does not read" in caplog.text
+    assert "'slow'" in caplog.text and "the peer does not read" in caplog.text
 
 
 def test_what_is_to_be_kept_is_kept_before_anything_is_sent():
@@ -260,16 +288,16 @@ def test_a_last_word_is_heard(tls, certificates):
     assert run(meeting()) == 2001
 
 
-def test_an_address_to_join_beyond_this_machine_needs_a_secret():
+def test_an_address_to_join_beyond_this_machine_needs_tls():
     async def meeting():
         async with hosted(NotingNode(), join=[Address("192.0.2.1", 7000)]):
             await asyncio.sleep(0.05)
 
-    with pytest.raises(ConfigError, match="--secret-file"):
+    with pytest.raises(ConfigError, match="--tls-cert"):
         run(meeting())
 
 
-def test_an_address_that_is_told_by_others_is_not_dialled_without_a_secret(caplog):
+def test_an_address_from_a_peer_is_not_dialled_without_tls(caplog):
     async def meeting():
         node = NotingNode("n9")
         node.known = {"n1": "192.0.2.1:7000", "n2": "nonsense"}
@@ -279,7 +307,7 @@ def test_an_address_that_is_told_by_others_is_not_dialled_without_a_secret(caplo
 
     with caplog.at_level(logging.WARNING, "slackline.cluster"):
         run(meeting())
-    assert ["'n1' is out of reach" in caplog.text, "'n2' is out of reach" in caplog.text] == [True, True]
+    assert ["'n1' cannot be reached" in caplog.text, "'n2' cannot be reached" in caplog.text] == [True, True]
 
 
 # Local arrivals.

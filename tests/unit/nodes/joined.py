@@ -1,8 +1,8 @@
-"""Nodes joined by an ideal network: what is said arrives at once, in the order of its saying."""
+"""Nodes on ideal TCP links: what is sent arrives at once and in order, unless a test holds it back or breaks a link."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -66,8 +66,11 @@ class Joined:
         self.outputs: dict[str, list[sl.Output]] = defaultdict(list)
         self.notices: list[Notice] = []
         self.checkpoints: dict[str, bytes] = {}
-        #: Asked before a message is delivered: sender, receiver, bytes.
+        #: Asked before a message is delivered: sender, receiver, bytes. If not, it waits, and all behind it.
         self.passes: Callable[[str, str, bytes], bool] = lambda sender, receiver, data: True
+        #: Asked likewise: whether the link breaks before the message is delivered. Both hosts reconnect at once.
+        self.breaks: Callable[[str, str, bytes], bool] = lambda sender, receiver, data: False
+        self._in_flight: dict[tuple[str, str], deque[bytes]] = defaultdict(deque)
         self.answers: list[bytes] = []
         for name in self.nodes:
             self.join(name)
@@ -103,11 +106,31 @@ class Joined:
                 self.checkpoints[name] = actions.checkpoint
             sent += [(name, link, data) for link, data in actions.messages]
         for name, link, data in sent:
-            if link in self.nodes and self.passes(name, link, data):
-                self.nodes[link].receive(name, data, self.now)
-            elif link not in self.nodes:
+            if link in self.nodes:
+                self._in_flight[name, link].append(data)
+            else:
                 self.answers.append(data)
-        return bool(sent)
+        delivered = [self._deliver(*pair) for pair in list(self._in_flight)]
+        return bool(sent) or any(delivered)
+
+    def _deliver(self, sender: str, receiver: str) -> int:
+        waiting, count = self._in_flight[sender, receiver], 0
+        if not {sender, receiver} <= self.nodes.keys():
+            waiting.clear()
+        while waiting and self.passes(sender, receiver, waiting[0]):
+            if self.breaks(sender, receiver, waiting[0]):
+                self.reconnect(sender, receiver)
+                return count
+            self.nodes[receiver].receive(sender, waiting.popleft(), self.now)
+            count += 1
+        return count
+
+    def reconnect(self, one: str, other: str) -> None:
+        """Break a link, with what is in flight on it, and make another."""
+        for name, peer in ((one, other), (other, one)):
+            self._in_flight[name, peer].clear()
+            self.nodes[name].link_down(peer, self.now)
+            self.nodes[name].link_up(peer, self.now)
 
     def push(self, name: str, events: Iterable[Any]) -> None:
         """Local arrivals, one by one."""

@@ -17,14 +17,14 @@ OUR_LIFE, PEER_LIFE = 5, 3
 
 
 def met() -> Session:
-    """One that has met its peer, waits for acknowledgements, and has heard two messages, and the fourth."""
-    session = Session("here", OUR_LIFE, 0.25)
+    """A session in use: with unacknowledged messages, and two received ones."""
+    session = Session("here", OUR_LIFE)
     session.begin(PEER_LIFE)
     for number in range(70):
         session.send(say.Unsubscribe(f"t{number}"))
-    session.due(0.0)
-    for number in (1, 2, 4):
-        session.take(Envelope(VERSION, "there", PEER_LIFE, OUR_LIFE, number, 0, say.Query()), 0.1)
+    session.due()
+    for number in (1, 2):
+        session.take(Envelope(VERSION, "there", PEER_LIFE, OUR_LIFE, number, 0, say.Query()))
     return session
 
 
@@ -73,7 +73,7 @@ def test_no_message_raises_anything_but_a_protocol_error_and_none_harms_a_sessio
             seen["events"] += 1
         before = repr(vars(session))
         try:
-            taken = session.take(envelope, 0.2)
+            taken = session.take(envelope)
         except ProtocolError:
             seen["not taken"] += 1
             assert repr(vars(session)) == before
@@ -92,10 +92,10 @@ def test_after_all_that_a_new_life_of_the_peer_is_heard_whole() -> None:
     session = met()
     for data in mutated(samples(), 2_000, seed=34):
         try:
-            session.take(decode(data), 0.2)
+            session.take(decode(data))
         except ProtocolError:
             continue
-    peer = Session("there", PEER_LIFE + 1, 0.25)
+    peer = Session("there", PEER_LIFE + 1)
     session.begin(PEER_LIFE + 1)
     peer.begin(OUR_LIFE)
     said: list[Body] = [say.Unsubscribe(f"t{number}") for number in range(100)]
@@ -104,10 +104,10 @@ def test_after_all_that_a_new_life_of_the_peer_is_heard_whole() -> None:
         peer.send(body)
     here: list[Body] = []
     there: list[Body] = []
-    for turn in range(1, 5):
-        for envelope in session.due(float(turn)):
-            there += peer.take(envelope, float(turn))
-        for envelope in peer.due(float(turn)):
-            here += session.take(envelope, float(turn))
+    for _ in range(4):
+        for envelope in session.due():
+            there += peer.take(envelope)
+        for envelope in peer.due():
+            here += session.take(envelope)
     assert here == there == said
     assert session.unacknowledged == peer.unacknowledged == 0

@@ -88,9 +88,9 @@ def test_a_node_that_leaves_hands_over_what_it_runs() -> None:
 
 def test_what_is_not_secure_may_get_lost_and_is_counted() -> None:
     net = three()
-    dropped = iter([False] * 3 + [True] + [False] * 1000)
-    net.passes = lambda sender, receiver, data: (
-        not (sender == "n1" and receiver == "n2" and isinstance(m.decode(data).body, m.Data) and next(dropped))
+    broken = iter([False] * 3 + [True] + [False] * 1000)
+    net.breaks = lambda sender, receiver, data: (
+        sender == "n1" and receiver == "n2" and isinstance(m.decode(data).body, m.Data) and next(broken)
     )
     for event in stream(20):
         net.push("n1", [event])
@@ -103,13 +103,14 @@ def test_what_is_not_secure_may_get_lost_and_is_counted() -> None:
 def test_what_is_secure_is_asked_for_again() -> None:
     net = three(secure=True)
     turns = iter(range(10**6))
-    net.passes = lambda sender, receiver, data: next(turns) % 7 != 3
+    net.breaks = lambda sender, receiver, data: next(turns) % 13 == 3
     for event in stream(20):
         net.push("n1", [event])
         net.settle(0.1)
     net.settle(3)
-    net.passes = lambda sender, receiver, data: True
+    net.breaks = lambda sender, receiver, data: False
     end(net)
+    assert next(turns) > 100
     assert net.found() == single(tower(), stream(20))
 
 
@@ -132,7 +133,7 @@ def test_what_is_kept_for_a_node_that_is_gone_is_bounded_and_said() -> None:
     for other in net.nodes.values():
         other.link_down("n2", net.now)
     net.push("n1", stream(60))
-    assert any("more than 10 events of type 'low' wait for a node that is gone" in text for text in texts(net))
+    assert any("more than 10 events of type 'low' wait for a lost node" in text for text in texts(net))
     assert len(net.nodes["n1"]._exchange.outgoing["low"].kept) <= 10
     lost.check_invariants()
 

@@ -1,10 +1,14 @@
+import ssl
+
 import pytest
 from tests.unit.cluster.fake import run
 
 from slackline.cluster.links import Listener
-from slackline.cluster.secret import Credentials
+from slackline.cluster.tls import Credentials
 from slackline.core.errors import ConfigError
 from slackline.runtime.address import Address
+
+TLS = Credentials(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
 
 
 @pytest.mark.parametrize("text", ["7001", ":7001", "localhost", "localhost:", "::1:7001", "a:b", "a:-1", "a:70000"])
@@ -14,23 +18,23 @@ def test_what_is_no_address_is_refused(text):
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1:1", "127.8.8.8:1", "[::1]:1", "localhost:1"])
-def test_this_machine_needs_no_secret(text):
+def test_loopback_needs_no_tls(text):
     assert Credentials().check(Address.of(text)) == Address.of(text)
 
 
 @pytest.mark.parametrize("text", ["10.0.0.1:1", "192.0.2.7:1", "[2001:db8::1]:1", "example.com:1"])
-def test_any_other_address_needs_a_secret_or_tls(text):
-    with pytest.raises(ConfigError, match=r"not on this machine.*--secret-file.*--tls-cert"):
+def test_any_other_address_needs_tls(text):
+    with pytest.raises(ConfigError, match=r"not a loopback address.*--tls-cert"):
         Credentials().check(Address.of(text))
-    with pytest.raises(ConfigError, match="--secret-file"):
+    with pytest.raises(ConfigError, match="--tls-cert"):
         run(Listener.at(Address.of(text), Credentials()))
-    assert Credentials(secret=b"x" * 16).check(Address.of(text)) == Address.of(text)
+    assert TLS.check(Address.of(text)) == Address.of(text)
 
 
 @pytest.mark.parametrize("text", ["0.0.0.0:0", "[::]:0"])
 def test_an_address_that_tells_others_nothing_is_refused(text):
     with pytest.raises(ConfigError, match="stands for every address"):
-        run(Listener.at(Address.of(text), Credentials(secret=b"x" * 16)))
+        run(Listener.at(Address.of(text), TLS))
 
 
 def test_a_port_that_is_taken_is_told():

@@ -91,7 +91,7 @@ def test_an_event_without_a_source_has_that_of_its_source_if_there_are_several()
         ({"ts": -1}, {}, "the event time -1 is not a whole number"),
         ({"ts": 2.0**60}, {}, "has lost digits"),
         ({"ts": 1}, {"type": "kind"}, "field 'kind' holds no event type, but None"),
-        ({"ts": 1, "type": 7}, {}, "holds no event type, but 7"),
+        ({"ts": 1, "type": 7.5}, {}, "holds no event type, but 7.5"),
         ({"ts": 1, "nr": "x"}, {"seq": "nr"}, "the sequence number 'x' is not"),
         ({"ts": 1, "who": [1]}, {"source": "who"}, "field 'who' holds no source, but [1]"),
     ],
@@ -149,7 +149,7 @@ VALUES = st.none() | st.booleans() | st.integers(-5, 5) | st.floats(allow_nan=Fa
 ROW = st.fixed_dictionaries(
     {"ts": st.integers(-1, 9) | st.sampled_from(["5", "1970-01-01T00:00:01", "x", None])},
     optional={
-        "type": st.sampled_from(["at", "near", "", None]),
+        "type": st.sampled_from(["at", "near", "", None]) | st.integers(1, 2),
         "source": st.sampled_from(["a", "b", 7, None]),
         "seq": st.sampled_from([0, 1, 2, "3", -1, None]),
         "van": st.sampled_from(["a", "b", None]),

@@ -94,7 +94,7 @@ def test_with_ample_cpu_all_is_as_without() -> None:
         a, b = Worker("a", cpu or Cpu(), 0.2), Parrot("b")
         network.add("a", lambda: a, cpu=cpu)
         network.add("b", lambda: b)
-        network.connect("a", "b", Link(0.01, 0.02, loss=0.1, duplication=0.1, reordering=0.1, bandwidth=50_000))
+        network.connect("a", "b", Link(0.01, 0.02, loss=0.1, bandwidth=50_000))
         network.feed("a", events(100, every=0.01))
         network.run(until=5.0)
         return a.ran, b.heard, network.kept("a"), network.traffic("a", "b")

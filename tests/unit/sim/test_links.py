@@ -1,4 +1,4 @@
-"""Links: latency, bandwidth, jitter, loss, duplication and reordering happen as they should."""
+"""Links: latency, bandwidth, jitter and loss, in order as over TCP."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from tests.unit.sim.parrots import SIZE, events, pair
 
 import slackline as sl
 from slackline.sim import Link
+from slackline.sim.links import RETRANSMIT_AFTER
 
 
 def test_latency_is_added_to_each_packet() -> None:
@@ -51,27 +52,25 @@ def test_jitter_alone_lets_nobody_overtake() -> None:
 
 
 @pytest.mark.parametrize("share", [0.02, 0.3])
-def test_loss_and_duplication_happen_at_their_rates_and_are_counted(share: float) -> None:
-    network, _, b = pair(Link(loss=share, duplication=share), 5000, every=0.001)
+def test_a_lost_packet_delays_itself_and_everything_behind_it(share: float) -> None:
+    network, _, b = pair(Link(latency=0.01, loss=share), 5000, every=0.001)
     network.run()
     traffic = network.traffic("a", "b")
     assert traffic.messages["Query"] == 5000
-    assert len(b.heard) == 5000 - traffic.lost["Query"] + traffic.doubled["Query"]
-    assert len({number for *_, number in b.heard}) == 5000 - traffic.lost["Query"]
     assert traffic.lost["Query"] / 5000 == pytest.approx(share, rel=0.2)
-    assert traffic.doubled["Query"] / len({number for *_, number in b.heard}) == pytest.approx(share, rel=0.2)
+    assert [number for *_, number in b.heard] == list(range(1, 5001))
+    retransmissions = [round((at - 0.001 * (number - 1) - 0.01) / RETRANSMIT_AFTER, 6) for at, _, number in b.heard]
+    assert sum(count == 0 for count in retransmissions) < 5000 * (1 - share)
+    assert max(retransmissions) >= 2 or share < 0.1
 
 
-def test_the_share_that_is_reordered_is_overtaken() -> None:
-    network, _, b = pair(Link(latency=1.0, reordering=0.1), 4000, every=0.001)
+def test_without_anything_behind_it_a_lost_packet_delays_itself_alone() -> None:
+    network, _, b = pair(Link(latency=0.01, loss=0.3), 500, every=10.0)
     network.run()
-    numbers = [number for *_, number in b.heard]
-    assert sorted(numbers) == list(range(1, 4001))
-    highest, overtaken = 0, 0
-    for number in numbers:
-        overtaken += number < highest
-        highest = max(highest, number)
-    assert overtaken / 4000 == pytest.approx(0.1, rel=0.15)
+    delays = [at - 10.0 * (number - 1) - 0.01 for at, _, number in b.heard]
+    counts = [delay / RETRANSMIT_AFTER for delay in delays]
+    assert counts == pytest.approx([round(count) for count in counts], abs=1e-6)
+    assert sum(round(count) > 0 for count in counts) == network.traffic("a", "b").lost["Query"]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +78,8 @@ def test_the_share_that_is_reordered_is_overtaken() -> None:
     [
         ({"latency": -1.0}, "latency=-1.0 is not valid; it must be seconds"),
         ({"jitter": float("nan")}, "jitter=nan is not valid"),
-        ({"loss": 1.5}, "loss=1.5 is not valid; it must be a share from 0 to 1"),
+        ({"loss": 1.5}, "loss=1.5 is not valid; it must be a share, at least 0"),
+        ({"loss": 1.0}, "loss=1.0 is not valid"),
         ({"bandwidth": 0.0}, "bandwidth=0.0 is not valid; it must be bytes per second"),
     ],
 )
