@@ -6,15 +6,13 @@ import asyncio
 from pathlib import Path
 
 import slackline as sl
-from slackline.connectors.runhost import RunHost
-from slackline.connectors.sources import open_sources
-from slackline.connectors.targets import FolderTarget
-from slackline.runtime.roles import Roles
-from slackline.runtime.sites import Sites
+from slackline.connectors import FolderSink
+from slackline.connectors.addresses import open_sources
+from slackline.runtime import KeyedEngines, RecordSchema, Worker
 
 
 def run_over(hierarchy: sl.Hierarchy, source: Path, target: Path, key: str | None = None) -> None:
-    """From a file or a folder of files to an empty folder, with checkpoints; timestamps are microseconds."""
-    roles = Roles(unit="us", key=key)
-    sites, sources = Sites(hierarchy, keyed=key is not None), open_sources([str(source)], hierarchy, roles, False)
-    asyncio.run(RunHost(sites, sources, FolderTarget(target), roles).run())
+    """From a file or a folder of files to an empty folder, with checkpoints; event times are microseconds."""
+    engines = KeyedEngines(hierarchy, keyed=key is not None)
+    worker = Worker(engines, open_sources([str(source)]), FolderSink(target), RecordSchema(unit="us", key=key))
+    asyncio.run(worker.run())

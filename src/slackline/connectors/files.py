@@ -110,7 +110,10 @@ class FileSource(Source):
             case _:
                 raise StateError(f"source {self.name!r} cannot resume from {position!r}: it is no position in a file.")
         if path != str(self.path.absolute()):
-            return self._warn(f"the checkpoint has a position in {path}; reading from the beginning")
+            raise StateError(
+                f"source {self.name!r} is {self.path} now and was {path} at the checkpoint. Give that file, or start "
+                f"with another output folder (--fresh discards this one)."
+            )
         if follow != self.live:
             was, now = ("followed", "read once") if follow else ("read once", "followed")
             raise StateError(
