@@ -212,7 +212,11 @@ reason="there is no field 'ts'", record="{'van': 'b'}")])
         """
         schema = self.schema
         if isinstance(record, Event):
+            if time_stamp(record.ts) is None:
+                raise BadRecordError(f"the event time is {record.ts!r:.80}; an event time is {A_TIME_STAMP}")
             return record, record.payload.get(schema.key) if schema.key is not None else None
+        if not isinstance(record, Mapping):
+            raise BadRecordError(f"a record is a mapping or an event, not a {type(record).__name__}")
         payload = {name: value for name, value in record.items() if value is not None}
         if schema.ts not in payload:
             raise BadRecordError(f"there is no field {schema.ts!r}" if schema.ts not in record else _NO_TIME)
