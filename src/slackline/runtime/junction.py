@@ -47,9 +47,9 @@ MOST = 100_000
 #: So many streams a multiplexed source may have: their names come from outside, and each takes memory.
 STREAMS = 10_000
 #: Reasons of events in quarantine.
-NO_STREAM, TOO_MANY_STREAMS = "no stream", "too many streams"
-#: Seconds between two looks for disabled streams, and the shortest time between two looks at the clock.
-DISABLED, SHORTEST = 1.0, 0.001
+OTHER_STREAM, TOO_MANY_STREAMS = "other stream", "too many streams"
+#: The shortest time between two looks at the clock, in seconds.
+SHORTEST = 0.001
 
 logger = logging.getLogger("slackline.junction")
 
@@ -182,7 +182,9 @@ def _check(sources: Sequence[Source], sink: Any, schema: RecordSchema, max_delay
     if not isinstance(sink, Sink) and not callable(sink):
         raise ConfigError(f"sink={sink!r} is not valid; it must be a Sink, or a function of a list of output records.")
     if schema.key is not None:
-        raise ConfigError(f"schema.key={schema.key!r}: a junction merges all events into one stream; leave out the key.")
+        raise ConfigError(
+            f"schema.key={schema.key!r}: a junction merges all events into one stream; leave out the key."
+        )
 
 
 class _Clock:
@@ -250,7 +252,7 @@ class _StreamDecoder(Decoder):
     """Turns records into events whose key is the source that delivered them; it is the type of those without one."""
 
     def __init__(self, schema: RecordSchema) -> None:
-        super().__init__(schema, ())
+        super().__init__(schema, None)
 
     def decode(self, records: Records, source: str | None = None, first: int = 1) -> Arrivals:
         self._only_type = source
@@ -259,21 +261,31 @@ class _StreamDecoder(Decoder):
         return Arrivals(events, [source] * len(events), bad)
 
     def roles(self, source: str | None = None) -> dict[str, str]:
-        own = "none: the name of the source of the record"
         shown = super().roles(source)
-        return {role: own if f"{words} ".startswith("none: ") else words for role, words in shown.items() if role != "key"}
+        unnamed = {role for role in ("type", "source") if shown[role].startswith("none")}
+        shown |= dict.fromkeys(unnamed, "none: the name of the source that delivers the record")
+        return {role: words for role, words in shown.items() if role != "key"}
 
 
 class _Input:
-    """A source of a junction: how many of its events were read and not processed, and how many wait."""
+    """A source of a junction: its streams, and how many of its events are unprocessed or wait for other streams."""
 
     def __init__(self, source: Source) -> None:
         self.name = source.name
         self.multiplexed = source.multiplexed
-        self.streams: set[str] = set() if source.multiplexed else {source.name}
-        self.unprocessed = self.waiting = 0
+        self.streams: set[str] = set()
         self.stats = SourceStats()
+        self.unprocessed = self.waiting = 0
         self.may_read = asyncio.Event()
+
+    def count(self, unprocessed: int = 0, waiting: int = 0) -> None:
+        """So many more are unprocessed, or wait."""
+        self.unprocessed += unprocessed
+        self.waiting += waiting
+
+    def end(self, stats: SourceStats) -> None:
+        """Nothing more is read."""
+        self.streams, self.stats = set(), stats
 
 
 class SynchroniserStage:
@@ -284,27 +296,250 @@ class SynchroniserStage:
 
     types = ()
     timeouts = True
-    loaded = 0
 
     def __init__(
         self, sources: Iterable[Source], max_delay: float | None, max_failures: int, ahead: int, patience: float,
         clock: Now,
     ) -> None:  # fmt: skip
         self.collector = MetricsCollector()
+        self.loaded = 0
         self._ahead = check.whole_number("ahead", ahead, 1)
         self._patience = check.positive("patience", patience)
         self._clock = clock
         # Memory is bounded by the pacing.
-        self._options: dict[str, Any] = {
-            "max_delay": max_delay, "max_failures": max_failures, "max_waiting": sys.maxsize,
-        }  # fmt: skip
-        self._inputs = {source.name: _Input(source) for source in sources}
+        self._options: Any = {"max_delay": max_delay, "max_failures": max_failures, "max_waiting": sys.maxsize}
         self._sync = Synchroniser(now=clock, **self._options)
-        #: By stream: its source, the name that its events have as their source, and how many events it has delivered.
+        self._inputs = {source.name: _Input(source) for source in sources}
+        #: By stream: the source that delivers it, and the source that its events name.
         self._owners: dict[str, tuple[_Input, Any]] = {}
-        self._numbers: Counter[str] = Counter()
-        self._changes = 0  # events released
-        self._stream_time = 0
-        self._progress_at = self._looked_at = clock()
-        self._disabled: set[str] = set()
+        self._numbers: Counter[str] = Counter()  # of the next event of a stream
+        self._changes = self._stream_time = 0  # events released, and the newest event time
+        self._released_at = clock()
+        self._join_all()
+
+    def decoder(self, schema: RecordSchema) -> Decoder:
+        return _StreamDecoder(schema)
+
+    # Arrivals.
+
+    def push(self, arrivals: Any, keys: Any = None, now: Any = None, *, at: int = 0) -> list[OutputRecord]:
+        self.collector.count_events(len(arrivals))
+        records: list[OutputRecord] = []
+        ready: list[Event] = []
+        for event, key in zip(arrivals, keys, strict=True):
+            source = self._inputs[key]
+            stream, problem = self._stream_of(source, event)
+            source.count(unprocessed=-1)
+            if problem is not None:
+                records.append(self._rejected(source, event, *problem))
+                continue
+            if stream not in source.streams:
+                records += self._emit(self._sync.push(ready))  # what arrived before does not wait for the stream
+                ready = []
+                self._join(source, stream)
+            seq = self._numbers[stream] if event.seq is None else event.seq
+            self._numbers[stream] += 1
+            self._stream_time = max(self._stream_time, event.ts)
+            source.count(waiting=1)
+            ready.append(Event.of(event.type, event.ts, stream, seq, dict(event.payload)))
+        records += self._emit(self._sync.push(ready))
+        return records + self._settle()
+
+    def expire(self, at: int) -> list[OutputRecord]:
+        """Time has passed: release the events that have waited for ``max_delay``."""
+        return self._emit(self._sync.step()) + self._settle()
+
+    def advance(self, now: int) -> list[OutputRecord]:
+        return []
+
+    def worked(self, start: float, stop: float) -> None:
+        pass
+
+    def flush(self, reason: str | None) -> list[OutputRecord]:
+        streams = self._sync.streams
+        released = [event for stream in streams for event in self._sync.remove(stream)]
+        for stream in streams:
+            self._sync.add(stream)
+        return self._emit(released, reason)
+
+    def close(self) -> list[OutputRecord]:
+        return self.flush(None)
+
+    def _stream_of(self, source: _Input, event: Event) -> tuple[str, tuple[str, str] | None]:
+        """The stream of an event, and if it has none the reason and a detail."""
+        named = source.name if event.source is None else event.source
+        stream = f"{source.name}/{named}" if source.multiplexed and named != source.name else source.name
+        if stream not in source.streams and len(source.streams) >= STREAMS:
+            return stream, (
+                TOO_MANY_STREAMS,
+                f"source {source.name!r} has {STREAMS} streams; {named!r} is one too many",
+            )
+        owner, expected = self._owners.setdefault(stream, (source, named))
+        if owner is not source or expected != named:
+            detail = f"stream {stream!r} is of source {expected!r}; a source of several streams must be multiplexed"
+            return stream, (OTHER_STREAM, detail)
+        return stream, None
+
+    def _rejected(self, source: _Input, event: Event, reason: str, detail: str) -> OutputRecord:
+        self.collector.count_aside(0, 0, [reason])
+        self._numbers[source.name] += 1
+        return OutputRecord(
+            kind="quarantine", id=f"quarantine/{source.name}/event {self._numbers[source.name]}", type=event.type,
+            ts=event.ts, reason=reason, detail=detail, source=str(event.source), seq=event.seq, payload=event.payload,
+        )  # fmt: skip
+
+    def _emit(self, released: Sequence[Event], flushed: str | None = None) -> list[OutputRecord]:
+        """Events that the synchroniser released, and those that were late, as records."""
+        late, _ = self._sync.drain()
+        records = []
+        for event in released:
+            records.append(
+                self._record(
+                    event, "event", id_of(event), op="insert", final=True, change=self._changes, flushed=flushed
+                )
+            )
+            self._changes += 1
+        records += [
+            self._record(item.event, "late", f"late/{id_of(item.event)}", lateness=item.lateness) for item in late
+        ]
+        outputs = [Output("insert", "", event, True, self._stream_time, "") for event in released]
+        self.collector.count_outputs(outputs)
+        self.collector.count_aside(len(late), 0, ())
+        if released:
+            self._released_at = self._clock()
+        return records
+
+    def _record(self, event: Event, kind: str, name: str, **more: Any) -> OutputRecord:
+        source, named = self._owners[str(event.source)]
+        source.count(waiting=-1)
+        return OutputRecord(
+            kind=kind, id=name, type=event.type, ts=event.ts, source=str(named), seq=event.seq, payload=event.payload,
+            **more,
+        )  # fmt: skip
+
+    # Pacing.
+
+    async def wait_for_room(self, source: str, events: int) -> None:
+        reading = self._inputs[source]
+        reading.count(unprocessed=events)
+        reading.may_read.clear()
+        if not self._may_read(reading):
+            await reading.may_read.wait()
+
+    def ended(self, source: str, error: Exception | None) -> list[OutputRecord]:
+        ending = self._inputs[source]
+        released = [event for stream in sorted(ending.streams) for event in self._sync.remove(stream)]
+        if error is None:
+            ending.end(SourceStats("ended"))
+        else:
+            ending.end(SourceStats("failed", f"{type(error).__name__}: {error}"))
+            logger.error("source %r failed: %s", source, ending.stats.error)
+        return self._emit(released) + self._settle()
+
+    def stopped(self) -> None:
+        """No source is read any more."""
+        for source in self._inputs.values():
+            if source.stats.state == "reading":
+                source.end(SourceStats("stopped"))
+
+    def _may_read(self, source: _Input) -> bool:
+        ahead = source.unprocessed + source.waiting
+        if ahead < self._ahead * max(1, len(source.streams)):
+            return True
+        if not source.multiplexed or ahead >= self._most(source):
+            return False
+        return not source.streams.isdisjoint(self._sync.owing())
+
+    def _most(self, source: _Input) -> int:
+        return max(MOST, self._ahead * len(source.streams))
+
+    def _settle(self) -> list[OutputRecord]:
+        """Release what waits for events that cannot be read; let sources be read that may be; warn."""
+        records: list[OutputRecord] = []
+        for source in self._inputs.values():
+            while (
+                source.multiplexed
+                and source.waiting >= self._most(source)
+                and (owing := source.streams.intersection(self._sync.owing()))
+            ):
+                # No failure of the streams: they are not disabled. What they still deliver of that time is late.
+                for stream in sorted(owing):
+                    logger.warning("stream %r is not waited for: %d events precede its next", stream, source.waiting)
+                    records += self._emit(self._sync.remove(stream))
+                    self._sync.add(stream)
+        for source in self._inputs.values():
+            if self._may_read(source):
+                source.may_read.set()
+        self._warn()
+        return records
+
+    def _warn(self) -> None:
+        now = self._clock()
+        if not self._sync.waiting:
+            self._released_at = now
+        elif now - self._released_at >= self._patience:
+            names = ", ".join(map(repr, self._sync.owing()))
+            logger.warning(
+                "no events were released for %.3g s: %d events wait for %s. Give max_delay to continue without them",
+                now - self._released_at, self._sync.waiting, names,
+            )  # fmt: skip
+            self._released_at = now
+        for stream in filter(self._sync.is_disabled, self._sync.failed):
+            logger.warning("stream %r timed out too often; disabled until it delivers again", stream)
+
+    def _join(self, source: _Input, stream: str) -> None:
+        if not self._sync.has(stream):
+            self._sync.add(stream)
+        source.streams.add(stream)
+
+    def _join_all(self) -> None:
+        """Sources of one stream are waited for from the beginning."""
+        for source in self._inputs.values():
+            if not source.multiplexed:
+                self._join(source, source.name)
+
+    # Metrics and checkpoints.
+
+    def metrics(self) -> Metrics:
+        found = self.collector.metrics(0)
+        share = found.late / (found.late + found.outputs) if found.late else 0.0
+        return replace(found, buffered=self._sync.waiting, late_share=share)
+
+    def stats(self) -> tuple[dict[str, SourceStats], dict[str, StreamStats]]:
+        """The sources, and the streams."""
+        return {name: source.stats for name, source in self._inputs.items()}, self._sync.stats()
+
+    def save(self) -> tuple[dict[str, Any], list[bytes]]:
+        header = {
+            "counts": self.collector.save(),
+            "streams": [[stream, source.name, named] for stream, (source, named) in self._owners.items()],
+            "numbers": dict(self._numbers),
+            "released": [self._changes, self._stream_time],
+        }
+        return header, [self._sync.save()]
+
+    def load(self, header: Mapping[str, Any], pieces: Iterable[bytes]) -> None:
+        match header, list(pieces):
+            case (
+                {
+                    "counts": dict(counts),
+                    "streams": list(streams),
+                    "numbers": dict(numbers),
+                    "released": list(released),
+                },
+                [piece],
+            ):
+                pass
+            case _:
+                raise StateError("the checkpoint was not written by a junction of this release; start without it.")
+        self.collector.load(counts)
+        self._numbers.update(numbers)
+        self._changes, self._stream_time = released
+        self._sync = Synchroniser.load(piece, now=self._clock, **self._options)
+        for stream, name, named in streams:
+            source = self._inputs[name]
+            self._owners[stream] = source, named
+            if self._sync.has(stream):
+                source.streams.add(stream)
+                source.count(waiting=self._sync.waiting_of(stream))
         self._join_all()

@@ -142,12 +142,12 @@ class Decoder:
 reason="there is no field 'ts'", record="{'van': 'b'}")])
     """
 
-    def __init__(self, schema: RecordSchema, hierarchy: Hierarchy) -> None:
+    def __init__(self, schema: RecordSchema, hierarchy: Hierarchy | None) -> None:
         #: The schema, with the unit that was recognised.
         self.schema = schema
         #: How the unit was found: notes and warnings for people. None before the first records.
         self.choice: UnitChoice | None = None
-        kinds = hierarchy.sensor_types
+        kinds = hierarchy.sensor_types if hierarchy is not None else ()
         #: The type of records that name none.
         self._only_type = kinds[0] if len(kinds) == 1 else None
         self._columns: list[str] = []  # of the first batch

@@ -4,8 +4,8 @@ In place of keyed engines it takes any :class:`~slackline.runtime.stage.Stage`.
 
 **Order of input.** Bounded sources are merged by event time, the one first whose next record is the oldest, so that the
 order depends on the sources alone and none of them is late because another one is longer. All others are read side by
-side, as they deliver. With a :class:`~slackline.runtime.stage.Pacing` the stage merges the sources: all are read side by
-side, each as far as the pacing permits.
+side, as they deliver. With a :class:`~slackline.runtime.stage.Pacing` the stage merges the sources: all are read side
+by side, each as far as the pacing permits.
 
 **Exactly once.** A checkpoint holds the engines, the position of each source, and through the sink the length of the
 results. After a crash the sink discards what was written behind the last checkpoint, the sources seek, and the worker
@@ -286,7 +286,8 @@ class Worker:
 
     async def _paced(self, feed: Feed, pacing: Pacing) -> AsyncIterator[Delivery]:
         """The deliveries of a source, as far as it may be read. Its end is a delivery, too, also where it fails."""
-        name, error = feed.source.name, None
+        name = feed.source.name
+        error: Exception | None = None
         try:
             async with aclosing(_pieces(feed, self._decoder.decode)) as pieces:
                 await pacing.wait_for_room(name, 0)
@@ -627,7 +628,7 @@ class _Head:
         return Delivery(rows[:count], None if keys is None else keys[:count], bad, (one,))
 
     async def close(self) -> None:
-        await self._reader.aclose()  # type: ignore[attr-defined]
+        await self._reader.aclose()
 
 
 async def merged(feeds: Sequence[Feed], decode: Callable[..., Arrivals]) -> AsyncIterator[Delivery]:
