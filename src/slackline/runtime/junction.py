@@ -334,7 +334,7 @@ class SynchroniserStage:
                 records.append(self._rejected(source, event, *problem))
                 continue
             if stream not in source.streams:
-                records += self._emit(self._sync.push(ready))  # what arrived before does not wait for the stream
+                records += self._arrived(ready)  # what arrived before does not wait for the stream
                 ready = []
                 self._join(source, stream)
             seq = self._numbers[stream] if event.seq is None else event.seq
@@ -342,12 +342,11 @@ class SynchroniserStage:
             self._stream_time = max(self._stream_time, event.ts)
             source.count(waiting=1)
             ready.append(Event.of(event.type, event.ts, stream, seq, dict(event.payload)))
-        records += self._emit(self._sync.push(ready))
-        return records + self._settle()
+        return records + self._arrived(ready)
 
     def expire(self, at: int) -> list[OutputRecord]:
         """Time has passed: release the events that have waited for ``max_delay``."""
-        return self._emit(self._sync.step()) + self._settle()
+        return self._arrived([])
 
     def advance(self, now: int) -> list[OutputRecord]:
         return []
@@ -379,6 +378,13 @@ class SynchroniserStage:
             detail = f"stream {stream!r} is of source {expected!r}; a source of several streams must be multiplexed"
             return stream, (OTHER_STREAM, detail)
         return stream, None
+
+    def _arrived(self, events: list[Event]) -> list[OutputRecord]:
+        """Pass events to the synchroniser, which also releases those that have waited for too long."""
+        records = self._emit(self._sync.push(events) if events else self._sync.step())
+        for stream in filter(self._sync.is_disabled, self._sync.failed):
+            logger.warning("stream %r timed out too often; disabled until it delivers again", stream)
+        return records + self._settle()
 
     def _rejected(self, source: _Input, event: Event, reason: str, detail: str) -> OutputRecord:
         self.collector.count_aside(0, 0, [reason])
@@ -484,8 +490,6 @@ class SynchroniserStage:
                 now - self._released_at, self._sync.waiting, names,
             )  # fmt: skip
             self._released_at = now
-        for stream in filter(self._sync.is_disabled, self._sync.failed):
-            logger.warning("stream %r timed out too often; disabled until it delivers again", stream)
 
     def _join(self, source: _Input, stream: str) -> None:
         if not self._sync.has(stream):
