@@ -1,1 +1,51 @@
-"""One layer between engines and the world: what everything that runs an application is made of."""
+"""One layer between engines and the world: what everything that runs an application is made of.
+
+A :class:`Worker` reads sources, pushes their records into :class:`KeyedEngines`, writes output records into a sink and
+commits checkpoints. A :class:`Junction` is a worker that merges streams which deliver in order.
+"""
+
+from typing import TYPE_CHECKING
+
+from slackline.core.extras import lazy
+
+if TYPE_CHECKING:
+    from slackline.runtime.checkpoint import Checkpoint
+    from slackline.runtime.junction import CallbackSink, Junction, JunctionStats, SourceStats
+    from slackline.runtime.keyed import KeyedEngines
+    from slackline.runtime.metrics import Metrics
+    from slackline.runtime.output import BadRecord, OutputRecord
+    from slackline.runtime.schema import RecordSchema
+    from slackline.runtime.sink import Sink, SinkError
+    from slackline.runtime.source import Source, SourceError
+    from slackline.runtime.worker import Worker
+
+__all__ = [
+    "BadRecord",
+    "CallbackSink",
+    "Checkpoint",
+    "Junction",
+    "JunctionStats",
+    "KeyedEngines",
+    "Metrics",
+    "OutputRecord",
+    "RecordSchema",
+    "Sink",
+    "SinkError",
+    "Source",
+    "SourceError",
+    "SourceStats",
+    "Worker",
+]
+
+_MODULES = {
+    "checkpoint": ("Checkpoint",),
+    "junction": ("CallbackSink", "Junction", "JunctionStats", "SourceStats"),
+    "keyed": ("KeyedEngines",),
+    "metrics": ("Metrics",),
+    "output": ("BadRecord", "OutputRecord"),
+    "schema": ("RecordSchema",),
+    "sink": ("Sink", "SinkError"),
+    "source": ("Source", "SourceError"),
+    "worker": ("Worker",),
+}
+__getattr__ = lazy(__name__, {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names})

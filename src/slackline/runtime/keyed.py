@@ -47,6 +47,7 @@ from slackline.running.pause import Pause
 from slackline.runtime.forms import FEW, events_of, quickest
 from slackline.runtime.metrics import DetectorMetrics, Metrics, MetricsCollector
 from slackline.runtime.output import OutputRecord, RecordBuilder
+from slackline.runtime.schema import Decoder, RecordSchema
 from slackline.runtime.sharding import KEY, KeyedDetector, joined_events, joined_sources, separated, shard_of, sharded
 from slackline.runtime.timeouts import Activity, Timeouts
 
@@ -219,6 +220,10 @@ class KeyedEngines:
         return bool(self._buffering)
 
     # Arrivals.
+
+    def decoder(self, schema: RecordSchema) -> Decoder:
+        """What turns records into arrivals of these engines."""
+        return Decoder(schema, self.factory.hierarchy)
 
     def push(
         self,

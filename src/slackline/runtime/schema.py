@@ -142,12 +142,12 @@ class Decoder:
 reason="there is no field 'ts'", record="{'van': 'b'}")])
     """
 
-    def __init__(self, schema: RecordSchema, hierarchy: Hierarchy) -> None:
+    def __init__(self, schema: RecordSchema, hierarchy: Hierarchy | None) -> None:
         #: The schema, with the unit that was recognised.
         self.schema = schema
         #: How the unit was found: notes and warnings for people. None before the first records.
         self.choice: UnitChoice | None = None
-        kinds = hierarchy.sensor_types
+        kinds = hierarchy.sensor_types if hierarchy is not None else ()
         #: The type of records that name none.
         self._only_type = kinds[0] if len(kinds) == 1 else None
         self._columns: list[str] = []  # of the first batch
@@ -212,7 +212,11 @@ reason="there is no field 'ts'", record="{'van': 'b'}")])
         """
         schema = self.schema
         if isinstance(record, Event):
+            if time_stamp(record.ts) is None:
+                raise BadRecordError(f"the event time is {record.ts!r:.80}; an event time is {A_TIME_STAMP}")
             return record, record.payload.get(schema.key) if schema.key is not None else None
+        if not isinstance(record, Mapping):
+            raise BadRecordError(f"a record is a mapping or an event, not a {type(record).__name__}")
         payload = {name: value for name, value in record.items() if value is not None}
         if schema.ts not in payload:
             raise BadRecordError(f"there is no field {schema.ts!r}" if schema.ts not in record else _NO_TIME)

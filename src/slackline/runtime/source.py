@@ -32,6 +32,8 @@ class Source(ABC):
     ``name``     identifies the source: in checkpoints, in the quarantine, and as the ``source`` of events that name
                  none. Two sources of one worker have different names.
     ``live``     whether records are delivered as they happen. Only then is the arrival time evidence of delays.
+    ``multiplexed``  whether the records are of several streams, each of which delivers in order and is named by the
+                 source of its records. A :class:`~slackline.runtime.Junction` takes any other source as one stream.
     ``bounded``  whether the source ends by itself. Several bounded sources are merged by event time; all others are
                  read side by side, as they deliver.
 
@@ -52,6 +54,7 @@ class Source(ABC):
     name: str
     live: bool = False
     bounded: bool = False
+    multiplexed: bool = False
 
     @abstractmethod
     def batches(self) -> AsyncIterator[Records]:

@@ -1,8 +1,11 @@
 """The worker: reads sources, pushes their records into keyed engines, writes output records, commits checkpoints.
 
+In place of keyed engines it takes any :class:`~slackline.runtime.stage.Stage`.
+
 **Order of input.** Bounded sources are merged by event time, the one first whose next record is the oldest, so that the
 order depends on the sources alone and none of them is late because another one is longer. All others are read side by
-side, as they deliver.
+side, as they deliver. With a :class:`~slackline.runtime.stage.Pacing` the stage merges the sources: all are read side
+by side, each as far as the pacing permits.
 
 **Exactly once.** A checkpoint holds the engines, the position of each source, and through the sink the length of the
 results. After a crash the sink discards what was written behind the last checkpoint, the sources seek, and the worker
@@ -17,7 +20,8 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -30,12 +34,12 @@ from slackline.core.event import Event
 from slackline.core.time import Now
 from slackline.runtime.checkpoint import Checkpoint
 from slackline.runtime.forms import events_of, quickest
-from slackline.runtime.keyed import KeyedEngines
 from slackline.runtime.metrics import INTERVAL, Metrics, MetricsListener, Rates
 from slackline.runtime.output import NOT_AN_EVENT, BadRecord, OutputRecord, bad_record
-from slackline.runtime.schema import Arrivals, Decoder, RecordSchema
+from slackline.runtime.schema import Arrivals, RecordSchema
 from slackline.runtime.sink import Sink
-from slackline.runtime.source import Source
+from slackline.runtime.source import Source, SourceError
+from slackline.runtime.stage import Pacing, Stage
 
 #: Rows of one delivery, at most.
 PIECE = 4_096
@@ -57,12 +61,17 @@ logger = logging.getLogger("slackline.run")
 
 
 class Mark(NamedTuple):
-    """How far a delivery takes a source: so many events and bad records; with the last of a batch, its position."""
+    """How far a delivery takes a source: so many events and bad records; with the last of a batch, its position.
+
+    ``ended``: nothing more follows, because of the ``error`` if there is one. Only of sources that are paced.
+    """
 
     feed: Feed
     events: int
     bad: int
     end: tuple[Any, int, int] | None = None
+    ended: bool = False
+    error: Exception | None = None
 
 
 class Delivery(NamedTuple):
@@ -119,24 +128,29 @@ class Feed:
 
     async def deliveries(
         self, decode: Callable[..., Arrivals]
-    ) -> AsyncIterator[tuple[Delivery, npt.NDArray[np.int64]]]:
+    ) -> AsyncGenerator[tuple[Delivery, npt.NDArray[np.int64]]]:
         """Batch by batch what was not processed before, with the event time at which each row has its turn."""
         skip_events, skip_bad = self.events, self.bad
         records, newest = self.records, self.newest
-        async for batch in self.source.batches():
-            position = self.source.position()
-            arrivals = decode(batch, self.default, records + 1)
-            records += len(batch)
-            turns = np.maximum(np.maximum.accumulate(_times(arrivals.rows)), newest) if len(arrivals) else _NO_TURNS
-            newest = int(turns[-1]) if len(turns) else newest
-            rows, keys, bad = arrivals
-            gone, wrong = min(skip_events, len(rows)), min(skip_bad, len(bad))
-            skip_events, skip_bad = skip_events - gone, skip_bad - wrong
-            if gone:
-                rows, keys, turns = rows[gone:], None if keys is None else keys[gone:], turns[gone:]
-            named = [(self.source.name, one) for one in bad[wrong:]]
-            end = (position, records, newest)
-            yield Delivery(rows, keys, named, (Mark(self, len(rows), len(named), end),)), turns
+        batches = self.source.batches()
+        try:
+            async for batch in batches:
+                position = self.source.position()
+                arrivals = decode(batch, self.default, records + 1)
+                records += len(batch)
+                turns = np.maximum(np.maximum.accumulate(_times(arrivals.rows)), newest) if len(arrivals) else _NO_TURNS
+                newest = int(turns[-1]) if len(turns) else newest
+                rows, keys, bad = arrivals
+                gone, wrong = min(skip_events, len(rows)), min(skip_bad, len(bad))
+                skip_events, skip_bad = skip_events - gone, skip_bad - wrong
+                if gone:
+                    rows, keys, turns = rows[gone:], None if keys is None else keys[gone:], turns[gone:]
+                named = [(self.source.name, one) for one in bad[wrong:]]
+                end = (position, records, newest)
+                yield Delivery(rows, keys, named, (Mark(self, len(rows), len(named), end),)), turns
+        finally:
+            if isinstance(batches, AsyncGenerator):
+                await batches.aclose()  # before the source is closed
         if skip_events or skip_bad:
             raise StateError(
                 f"source {self.source.name!r} ended {skip_events + skip_bad} records before the position of the "
@@ -157,7 +171,7 @@ def _times(rows: list[Event] | pa.Table) -> npt.NDArray[np.int64]:
 class Worker:
     """Runs until all sources have ended, or :meth:`stop`.
 
-    ``engines``           the engines by key.
+    ``engines``           the engines by key, or another stage.
     ``sources``           each with a name of its own.
     ``sink``              where output records go, and checkpoints if it commits.
     ``schema``            how records become events.
@@ -165,11 +179,13 @@ class Worker:
     ``at_stop``           buffered events on shutdown: ``"flush"`` emits them, ``"keep"`` stores them in the checkpoint.
     ``checkpoint_every``  seconds between checkpoints; longer where input can be read again and checkpoints take long.
     ``listener``          receives metrics every second.
+    ``pacing``            decides how far each source is read, where the stage merges them.
+    ``look``              seconds between two looks at the clock while nothing arrives.
     """
 
     def __init__(
         self,
-        engines: KeyedEngines,
+        engines: Stage,
         sources: Sequence[Source],
         sink: Sink,
         schema: RecordSchema,
@@ -178,30 +194,34 @@ class Worker:
         at_stop: str = "flush",
         checkpoint_every: float = 1.0,
         listener: MetricsListener | None = None,
+        pacing: Pacing | None = None,
+        look: float = LOOK,
         now: Now = time.monotonic,
         wall: Now = time.time,
     ) -> None:
         self._engines = engines
         self._sink = sink
-        several = len(sources) > 1
-        self._feeds = [Feed(source, source.name if several else None) for source in sources]
-        self._decoder = Decoder(schema, engines.factory.hierarchy)
+        self._pacing = pacing
+        named = len(sources) > 1 or pacing is not None
+        self._feeds = [Feed(source, source.name if named else None) for source in sources]
+        self._decoder = engines.decoder(schema)
         self._schema = schema
         self._application = application
         self._at_stop = at_stop
         self._every = checkpoint_every
         self._listener = listener
+        self._look = look
         self._now, self._wall = now, wall
         #: Arrival time is evidence where all records are delivered as they happen, once the backlog is processed.
         self._timed = all(source.live for source in sources)
-        self._bounded = all(source.bounded for source in sources)
+        self._bounded = pacing is None and all(source.bounded for source in sources)
         self._caught_up = False
         self._arrived: deque[Delivery] = deque()
         self._lag = 0  # rows in it
         self._most = LEAST  # rows in the next push
         self._something, self._room = asyncio.Event(), asyncio.Event()
         self._room.set()
-        self._stops = False
+        self._stops = self._failed = False
         self._records: list[OutputRecord] = []
         self._rates = Rates(now)
         self._next_checkpoint = -math.inf
@@ -226,7 +246,8 @@ class Worker:
         try:
             if saved is not None and not self._resume(saved):
                 return None
-            tasks = [asyncio.create_task(self._fill(stream)) for stream in self._streams()]
+            streams = [] if self._stops else self._streams()
+            tasks = [asyncio.create_task(self._fill(stream)) for stream in streams]
             try:
                 await self._work(tasks)
             finally:
@@ -258,11 +279,32 @@ class Worker:
 
     def _streams(self) -> list[AsyncIterator[Delivery]]:
         """What is read at the same time."""
+        if self._pacing is not None:
+            return [self._paced(feed, self._pacing) for feed in self._feeds]
         bounded = [feed for feed in self._feeds if feed.source.bounded]
         if len(bounded) < 2:
             return [_pieces(feed, self._decoder.decode) for feed in self._feeds]
         others = [_pieces(feed, self._decoder.decode) for feed in self._feeds if not feed.source.bounded]
         return [merged(bounded, self._decoder.decode), *others]
+
+    async def _paced(self, feed: Feed, pacing: Pacing) -> AsyncIterator[Delivery]:
+        """The deliveries of a source, as far as it may be read. Its end is a delivery, too, also where it fails."""
+        name = feed.source.name
+        error: Exception | None = None
+        try:
+            async with aclosing(_pieces(feed, self._decoder.decode)) as pieces:
+                await pacing.wait_for_room(name, 0)
+                async for delivery in pieces:
+                    yield delivery
+                    await pacing.wait_for_room(name, len(delivery.rows))
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            error = SourceError(f"source {name!r} raised CancelledError, but was not cancelled.")
+        except Exception as failure:
+            error = failure
+        yield Delivery([], None, [], (Mark(feed, 0, 0, ended=True, error=error),))
 
     async def _fill(self, stream: AsyncIterator[Delivery]) -> None:
         given = 0
@@ -302,7 +344,7 @@ class Worker:
             await self._wait(tasks)
             if self._arrived:
                 self._push(self._take())
-            elif not self._bounded and self._caught_up and self._now() - self._looked_at >= LOOK:
+            elif not self._bounded and self._caught_up and self._now() - self._looked_at >= self._look:
                 self._looked_at = self._now()
                 if self._timed:
                     self._records += self._engines.advance(self._arrival_time())
@@ -323,7 +365,7 @@ class Worker:
         """Wait for arrivals; of bounded sources, for as many as are pushed at once."""
         wanted = self._most if self._bounded else 1
         try:
-            async with asyncio.timeout(LOOK):
+            async with asyncio.timeout(self._look):
                 while self._lag < wanted and not self._stops and not all(task.done() for task in tasks):
                     if self._arrived and not self._lag:
                         return  # bad records alone
@@ -355,6 +397,9 @@ class Worker:
                 self._most = max(LEAST, self._most // 2)
         for mark in marks:
             mark.feed.processed(mark)
+            if mark.ended and self._pacing is not None:
+                self._failed = self._failed or mark.error is not None
+                self._records += self._pacing.ended(mark.feed.source.name, mark.error)
 
     def _arrival_time(self) -> int:
         return int(self._wall() * self._decoder.schema.ts_per_second)
@@ -369,7 +414,7 @@ class Worker:
         elif self._at_stop == "flush":
             self._records += self._engines.flush("stop")
         await self._write()
-        self._commit(is_over)
+        self._commit(is_over and not self._failed)
         self._warn_duplicates()
         if self._listener is not None:
             self._listener(self.metrics())
@@ -411,7 +456,7 @@ class Worker:
                 pass
             case _:
                 raise StateError("the checkpoint was not written by this release; start anew with --fresh.")
-        self._decoder = Decoder(self._schema.resumed(schema, "the checkpoint"), self._engines.factory.hierarchy)
+        self._decoder = self._engines.decoder(self._schema.resumed(schema, "the checkpoint"))
         events = f"{engines['counts']['events']:,}"
         changed = bool(version and self._application and version != self._application)
         if ended and changed:
@@ -491,11 +536,12 @@ class Worker:
 # Deliveries.
 
 
-async def _pieces(feed: Feed, decode: Callable[..., Arrivals]) -> AsyncIterator[Delivery]:
+async def _pieces(feed: Feed, decode: Callable[..., Arrivals]) -> AsyncGenerator[Delivery]:
     """The deliveries of one source, none of them too long."""
-    async for delivery, _ in feed.deliveries(decode):
-        for piece in _cut(delivery):
-            yield piece
+    async with aclosing(feed.deliveries(decode)) as deliveries:
+        async for delivery, _ in deliveries:
+            for piece in _cut(delivery):
+                yield piece
 
 
 def _cut(delivery: Delivery) -> list[Delivery]:
@@ -585,7 +631,7 @@ class _Head:
         return Delivery(rows[:count], None if keys is None else keys[:count], bad, (one,))
 
     async def close(self) -> None:
-        await self._reader.aclose()  # type: ignore[attr-defined]
+        await self._reader.aclose()
 
 
 async def merged(feeds: Sequence[Feed], decode: Callable[..., Arrivals]) -> AsyncIterator[Delivery]:
