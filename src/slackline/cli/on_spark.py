@@ -17,8 +17,8 @@ import typer
 from slackline.cli.logs import say_on_stderr
 from slackline.cli.planned import plan_text
 from slackline.cli.settings import CHECKPOINT_EVERY, RunSettings
-from slackline.connectors.kafka.address import KafkaAddress, client_properties
 from slackline.connectors.addresses import scheme_of
+from slackline.connectors.kafka.address import KafkaAddress, client_properties
 from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
 from slackline.runtime.progress import vitals_of

@@ -10,7 +10,7 @@ import signal
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import pyarrow as pa
 import typer
@@ -75,7 +75,9 @@ def run(
 
 def _signature() -> inspect.Signature:
     """The parameters of :func:`run`: those that it names, and one for each field of RunOptions."""
-    own = [each for each in inspect.signature(run).parameters.values() if each.name != "given"]
+    hints = get_type_hints(run, include_extras=True)
+    named = (each for each in inspect.signature(run).parameters.values() if each.name != "given")
+    own = [each.replace(annotation=hints[each.name]) for each in named]
     derived = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation_of(name))
         for name in FIELDS
@@ -103,8 +105,8 @@ def _in_process(options: RunOptions, hierarchy: Hierarchy, dry_run: bool) -> Non
         idle_timeout=options.idle_timeout, state_ttl=options.state_ttl,
     )  # fmt: skip
     if dry_run:
-        plan = [("from", f"{source.name} ({source.describe()})") for source in sources]
-        plan.append(("to", f"{options.to} ({sink.describe()})"))
+        plan = [("from", source.describe()) for source in sources]
+        plan.append(("to", sink.describe()))
         plan.append(("guarantee", _guarantee(sources, sink, every)))
         plan.append(("at a stop", f"buffered events are {'kept' if at_stop == 'keep' else 'flushed'}"))
         typer.echo(plan_text(options, hierarchy, plan + asyncio.run(_preview(options, sources, hierarchy))))
@@ -267,7 +269,7 @@ async def _preview(options: RunOptions, sources: Sequence[Source], hierarchy: Hi
     decoder = Decoder(options.schema, hierarchy)
     default = source.name if source is not None and len(sources) > 1 else None
     if source is None:
-        return [("record schema", f"{role} {text}") for role, text in decoder.roles().items()]
+        return [(f"field {role}", text) for role, text in decoder.roles().items()]
     events, keys, bad = [], [], 0
     batches = source.batches()
     async for batch in batches:
@@ -278,7 +280,7 @@ async def _preview(options: RunOptions, sources: Sequence[Source], hierarchy: Hi
         if len(events) >= LOOKED_AT:
             break
     await batches.aclose()  # type: ignore[attr-defined]
-    lines = [("record schema", f"{role} {text}") for role, text in decoder.roles(default).items()]
+    lines = [(f"field {role}", text) for role, text in decoder.roles(default).items()]
     choice = decoder.choice
     lines += [("note", text) for text in (choice.notes if choice else ())]
     lines += [("warning", text) for text in (choice.warnings if choice else ())]
