@@ -16,12 +16,12 @@ from typing import Annotated, Any, Literal
 import pyarrow as pa
 import typer
 
-from slackline.cli.engine_options import engine_options
 from slackline.cli.failure import reports_errors
 from slackline.cli.hierarchies import load_application
-from slackline.cli.logs import Log, MetricsPort, say_on_stderr, served_metrics
+from slackline.cli.logs import log_to_stderr, served_metrics
+from slackline.cli.options import Log, MetricsPort, Seq, Source, Ts, Type, engine_options
 from slackline.cli.reaching import TlsCa, TlsCert, TlsKey
-from slackline.cli.recordings import read_recording
+from slackline.cli.recordings import Recording
 from slackline.cluster.links import Listener
 from slackline.cluster.playback import Playback
 from slackline.cluster.tcp import TcpHost
@@ -34,8 +34,10 @@ from slackline.engine.options import Options
 from slackline.nodes import Node, NodeSettings
 from slackline.running.pause import Pause
 from slackline.runtime.address import Address
+from slackline.runtime.forms import table_of
 from slackline.runtime.keeping import Folder, Kept, Printed
 from slackline.runtime.numbers import RunTotals
+from slackline.runtime.schema import RecordSchema
 
 #: Options of the engine that nodes give themselves.
 _NOT_GIVEN = ("late", "pause")
@@ -124,10 +126,10 @@ def node(
         Literal["s", "ms", "us", "ns", "ps"],
         typer.Option(help="Unit of the time stamps, for --speed; dates in a file become it."),
     ] = "us",
-    ts: Annotated[str, typer.Option(help="Column of occurrence times.")] = "ts",
-    type: Annotated[str, typer.Option(help="Column of event types; not needed if there is only one.")] = "type",
-    source: Annotated[str, typer.Option(help="Column that names the source of an event, if there is one.")] = "source",
-    seq: Annotated[str, typer.Option(help="Column of sequence numbers, if there is one.")] = "seq",
+    ts: Ts = "ts",
+    type: Type = None,
+    source: Source = None,
+    seq: Seq = None,
     engine: Annotated[
         list[str] | None,
         typer.Option(
@@ -182,9 +184,9 @@ def node(
     if recording is not None and tables is None:
         if unit == "ps":
             raise ConfigError("--unit ps is for applications that read recordings themselves; give ns or coarser.")
-        columns = {"ts": ts, "type": type, "source": source, "seq": seq}
-        whole = read_recording(recording, hierarchy, columns, unit)
-        tables = lambda: [whole]  # noqa: E731
+        whole = Recording(recording, hierarchy, RecordSchema(ts=ts, type=type, source=source, seq=seq, unit=unit))
+        pieces = [piece if isinstance(piece, pa.Table) else table_of(piece) for piece in whole.by_key[None]]
+        tables = lambda: pieces  # noqa: E731
     alone = not join
     plan = Plan(
         name=name,
@@ -217,7 +219,7 @@ def node(
     run_everything([plan.engine.get("policy", "auto")])  # a node that compiles sends no heartbeats
     if optimise == "master":
         run_solver()
-    say_on_stderr(name, log)
+    log_to_stderr(name, log)
     asyncio.run(_run(plan))
 
 

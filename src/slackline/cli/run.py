@@ -19,7 +19,6 @@ from slackline.cli.failure import FAILED, reports_errors
 from slackline.cli.hierarchies import load_application
 from slackline.cli.live import Status
 from slackline.cli.logs import log_to_stderr, served_metrics
-from slackline.cli.on_spark import run_on_spark
 from slackline.cli.options import FIELDS, annotation_of, given_options, help_of, known_options
 from slackline.connectors.addresses import open_sink, open_sources, scheme_of
 from slackline.core.errors import ConfigError
@@ -65,6 +64,8 @@ def run(
     options = run_options(given_options({"app": app, **given}), config, known_options())
     hierarchy, _ = load_application(options.app, None)
     if options.on == "spark":
+        from slackline.cli.on_spark import run_on_spark  # needs an extra
+
         run_on_spark(options, hierarchy, dry_run, _watched)
         return
     if scheme_of(options.to) == "kafka" and {scheme_of(url) for url in options.sources} == {"kafka"}:
