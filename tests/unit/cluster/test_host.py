@@ -156,7 +156,7 @@ def test_a_node_that_dials_something_else_logs_it_and_tries_again(monkeypatch, c
 
     with caplog.at_level(logging.WARNING):
         assert run(meeting()) == []
-    assert "does not speak the protocol of nodes" in caplog.text and "attempt 3 follows" in caplog.text
+    assert "does not speak the protocol of nodes" in caplog.text and "attempt 3 " in caplog.text
 
 
 def test_who_does_not_read_is_cut_off_when_too_much_waits_for_it(monkeypatch, caplog):
