@@ -35,7 +35,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from slackline.core.errors import ConfigError, SchemaError
-from slackline.runtime.columns import array_of, columns_of
+from slackline.runtime.forms import array_of, columns_of
 from slackline.runtime.output import BadRecord
 from slackline.runtime.source import Records, SourceError
 

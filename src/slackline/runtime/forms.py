@@ -1,8 +1,10 @@
-"""The same arrivals in another form, events as a table or a table as events: engines find the same in them (law 8)."""
+"""The same rows in another form: records as columns, events as a table, a table as events; same results (law 8)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain, pairwise
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -12,13 +14,16 @@ from slackline.core.event import Event
 from slackline.core.types import EventType
 from slackline.engine import arrow
 from slackline.engine.tables import fitting
-from slackline.runtime.columns import array_of, columns_of
 
 #: So many rows are worth a table: a push of one costs what some 25 events cost.
 FEW = 32
 
 #: Columns of a table that are no payload.
 OWN = ("ts", "type", "source", "seq")
+#: More fields than a table should have: such records have data for names.
+MOST_NAMES = 256
+#: Python's types that Arrow gives back as they were.
+_KINDS = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
 
 
 def table_of(events: Sequence[Event]) -> pa.Table | None:
@@ -62,3 +67,46 @@ def quickest(rows: list[Event] | pa.Table, types: Iterable[EventType], keys: int
     if table is not None:
         return table
     return events_of(rows) if isinstance(rows, pa.Table) else rows
+
+
+def columns_of(records: Collection[Mapping[str, Any]]) -> dict[str, pa.Array] | None:
+    """Records as columns, null where one lacks a field, if all have their fields in one order."""
+    shapes = sorted(dict.fromkeys(map(tuple, records)), key=len, reverse=True)
+    names = {name: place for place, name in enumerate(dict.fromkeys(chain.from_iterable(shapes)))}
+    if len(names) > MOST_NAMES or any(names[a] > names[b] for shape in shapes for a, b in pairwise(shape)):
+        return None
+    if len(shapes) == 1:
+        values: Iterable[Sequence[Any]] = zip(*(record.values() for record in records), strict=True)
+    else:
+        values = ([record.get(name) for record in records] for name in names)
+    return _whole({name: array_of(column) for name, column in zip(names, values, strict=True)})
+
+
+def array_of(values: Sequence[Any]) -> pa.Array | None:
+    """Values of an event's field as a column that gives each back as it was, if there is one; None: no such field.
+
+    >>> array_of([1, 2.0, None, "x"]).to_pylist(), array_of([[1]]), array_of([2**63])
+    ([1, 2.0, None, 'x'], None, None)
+    """
+    there = set(map(type, values)) - {NoneType}
+    kinds = [kind for kind in _KINDS if kind in there]
+    if len(kinds) < len(there):
+        return None
+    try:
+        if len(kinds) < 2:
+            return pa.array(values, _KINDS[kinds[0]] if kinds else pa.null())
+        each = list(map(type, values))
+        codes = np.zeros(len(values), np.int8)
+        parts = []
+        for code, kind in enumerate(kinds):
+            is_one = [one is kind for one in each]
+            codes[is_one] = code
+            parts.append(pa.array([value if one else None for value, one in zip(values, is_one, strict=True)]))
+        return pa.UnionArray.from_sparse(pa.array(codes), parts, [kind.__name__ for kind in kinds])
+    except (pa.ArrowInvalid, OverflowError, UnicodeError):
+        return None
+
+
+def _whole(columns: dict[str, pa.Array | None]) -> dict[str, pa.Array] | None:
+    found = {name: column for name, column in columns.items() if column is not None}
+    return found if len(found) == len(columns) else None

@@ -28,6 +28,7 @@ from slackline.core.errors import ConfigError, StateError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import A_TIME_STAMP, MAX_TS, PER_SECOND, converted, converted_column, time_stamp
+from slackline.runtime.forms import OWN
 from slackline.runtime.output import BadRecord
 from slackline.runtime.source import Records
 from slackline.runtime.units import UnitChoice, unit_of
@@ -35,8 +36,6 @@ from slackline.runtime.units import UnitChoice, unit_of
 FORMATS = ("json", "arrow", "avro")
 #: Beyond this a floating-point number no longer tells neighbouring integers apart.
 EXACT = 2**53
-#: Names of an event's own fields, which payload columns of a table cannot have.
-OWN = ("ts", "type", "source", "seq")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -139,7 +138,7 @@ class Decoder:
     >>> decoder = Decoder(RecordSchema(key="van"), Hierarchy([Speeds()], clock="at"))
     >>> decoder.decode([{"ts": 5, "van": "a", "seq": 3, "speed": 7}, {"van": "b"}])
     Arrivals(rows=[Event('at', ts=5, seq=3, speed=7)], keys=['a'], bad=[BadRecord(place='record 2', \
-reason="there is no field 'ts'", record="{'van': 'b'}")])
+reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
     """
 
     def __init__(self, schema: RecordSchema, hierarchy: Hierarchy | None) -> None:
@@ -178,7 +177,7 @@ reason="there is no field 'ts'", record="{'van': 'b'}")])
             try:
                 event, key = self.event(record, source)
             except BadRecordError as error:
-                bad.append(BadRecord(f"record {number}", str(error), str(record)[:65_536]))
+                bad.append(BadRecord(f"record {number}", str(error), _shown(record)))
                 continue
             events.append(event)
             keys.append(key)
@@ -219,7 +218,7 @@ reason="there is no field 'ts'", record="{'van': 'b'}")])
             raise BadRecordError(f"a record is a mapping or an event, not a {type(record).__name__}")
         payload = {name: value for name, value in record.items() if value is not None}
         if schema.ts not in payload:
-            raise BadRecordError(f"there is no field {schema.ts!r}" if schema.ts not in record else _NO_TIME)
+            raise BadRecordError(f"field {schema.ts!r}, the event time, is missing")
         ts = time_of(payload.pop(schema.ts), schema.unit or "us")
         key = payload.pop(schema.key, None) if schema.key is not None else None
         kind = payload.pop(schema.type or "type", None)
@@ -326,7 +325,16 @@ reason="there is no field 'ts'", record="{'van': 'b'}")])
         return payload.pop(schema.source or "source")
 
 
+#: Characters of a bad record that are kept.
+SHOWN = 65_536
 _NO_TIME = "the event time is missing"
+
+
+def _shown(record: Mapping[str, Any] | Event) -> str:
+    """A record as text, without the fields that have no value: in a table a field that is absent is null."""
+    if isinstance(record, Event):
+        return repr(record)[:SHOWN]
+    return str({name: value for name, value in record.items() if value is not None})[:SHOWN]
 
 
 def time_of(value: Any, unit: str = "us") -> int:

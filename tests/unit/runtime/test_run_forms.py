@@ -10,8 +10,8 @@ import json
 import math
 import tempfile
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -23,15 +23,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import slackline as sl
-from slackline.connectors import FileStream, delivery, file, runhost
-from slackline.connectors.runhost import RunHost
-from slackline.connectors.sources import open_sources
-from slackline.connectors.targets import FolderTarget
-from slackline.runtime import forms
-from slackline.runtime.columns import StreamColumns
-from slackline.runtime.keeping import FILES, QUARANTINED
-from slackline.runtime.roles import Roles
-from slackline.runtime.sites import Sites
+from slackline.connectors import FolderSink, formats
+from slackline.connectors.addresses import open_sources
+from slackline.runtime import KeyedEngines, RecordSchema, Worker, forms
+from slackline.runtime import worker as worker_module
+from slackline.runtime.schema import Decoder
+
+FILES = ("outputs.jsonl", "late.jsonl", "quarantined.jsonl")
 
 DECLARED = sl.EventType("declared", n="int16", x=float, word=str)
 DEMANDING = sl.EventType("demanding", source="who", sources=("s", 7), finite=True, x=float)
@@ -54,35 +52,36 @@ MANY = sl.Hierarchy([Copy(DECLARED, DEMANDING, "plain")], clock="plain")
 ONE = sl.Hierarchy([Copy("plain")], clock="plain")
 TYPED = sl.Hierarchy([Copy(DECLARED)], clock=DECLARED)
 
-ROLES = (Roles(), Roles(key="van"), Roles(key="source"), Roles(source="van", seq="n"), Roles(ts="at", unit="ms"))
-
-
-async def _one_by_one(stream: FileStream) -> AsyncIterator[list[sl.Event]]:
-    """The chunks of a file, never as columns."""
-    async for chunk in stream._whole(stream._path):
-        yield chunk
+SCHEMAS = (
+    RecordSchema(unit="us"),
+    RecordSchema(key="van", unit="us"),
+    RecordSchema(key="source", source="source", unit="us"),
+    RecordSchema(source="van", seq="n", unit="us"),
+    RecordSchema(ts="at", unit="ms"),
+)
 
 
 @contextmanager
 def form(columns: bool) -> Iterator[None]:
     """All that can be a table is one, or nothing is; little is read at once, so that good and bad come apart."""
-    with (
-        mock.patch.object(forms, "FEW", 1 if columns else math.inf),
-        mock.patch.object(file, "CHUNK", 150),
-        mock.patch.object(delivery, "PIECE", 7),
-        mock.patch.object(runhost, "LEAST", 7),
-        mock.patch.object(FileStream, "chunks", FileStream.chunks if columns else _one_by_one),
-    ):
+    with ExitStack() as patches:
+        patches.enter_context(mock.patch.object(forms, "FEW", 1 if columns else math.inf))
+        patches.enter_context(mock.patch.object(formats, "CHUNK", 150))
+        patches.enter_context(mock.patch.object(formats, "_FEW", 1 if columns else math.inf))
+        patches.enter_context(mock.patch.object(worker_module, "PIECE", 7))
+        patches.enter_context(mock.patch.object(worker_module, "LEAST", 7))
+        if not columns:
+            patches.enter_context(mock.patch.object(formats, "table_of", lambda records: records))
+            patches.enter_context(mock.patch.object(Decoder, "_table", lambda *_: None))
         yield
 
 
-def run(folder: Path, urls: list[str], hierarchy: sl.Hierarchy, roles: Roles, columns: bool) -> list[Any]:
+def run(folder: Path, urls: list[str], hierarchy: sl.Hierarchy, schema: RecordSchema, columns: bool) -> list[Any]:
     """What is in the folder of a run; lines of each key in their order, what was set aside in any."""
 
     async def work() -> None:
-        sources = open_sources(urls, hierarchy, roles, follow=False)
-        sites = Sites(hierarchy, keyed=roles.key is not None)
-        await RunHost(sites, sources, FolderTarget(folder), roles, now=lambda: 0.0).run()
+        engines = KeyedEngines(hierarchy, keyed=schema.key is not None)
+        await Worker(engines, open_sources(urls), FolderSink(folder), schema, now=lambda: 0.0).run()
 
     error = None
     with form(columns):
@@ -97,14 +96,14 @@ def _by_key(path: Path) -> dict[Any, list[bytes]]:
     lines: dict[Any, list[bytes]] = defaultdict(list)
     for line in path.read_bytes().splitlines() if path.exists() else ():
         lines[json.loads(line).get("key")].append(line)
-    return {key: sorted(each) for key, each in lines.items()} if path.name == QUARANTINED else dict(lines)
+    return {key: sorted(each) for key, each in lines.items()} if path.name == FILES[-1] else dict(lines)
 
 
-def check_same(write: Callable[[Path], list[str]], hierarchy: sl.Hierarchy, roles: Roles) -> list[Any]:
+def check_same(write: Callable[[Path], list[str]], hierarchy: sl.Hierarchy, schema: RecordSchema) -> list[Any]:
     with tempfile.TemporaryDirectory() as name:
         urls = write(Path(name))
-        by_events = run(Path(name, "events"), urls, hierarchy, roles, columns=False)
-        assert run(Path(name, "columns"), urls, hierarchy, roles, columns=True) == by_events
+        by_events = run(Path(name, "events"), urls, hierarchy, schema, columns=False)
+        assert run(Path(name, "columns"), urls, hierarchy, schema, columns=True) == by_events
     return by_events
 
 
@@ -169,12 +168,12 @@ def csv_bytes(names: list[str], rows: list[tuple[str, ...]], bad: dict[int, byte
 
 
 apps = st.sampled_from([MANY, ONE, TYPED])
-roles = st.sampled_from(ROLES)
+schemas = st.sampled_from(SCHEMAS)
 
 
 @settings(max_examples=150)
-@given(st.data(), apps, roles)
-def test_a_csv_file_gives_the_same_in_columns(data: st.DataObject, app: sl.Hierarchy, of: Roles) -> None:
+@given(st.data(), apps, schemas)
+def test_a_csv_file_gives_the_same_in_columns(data: st.DataObject, app: sl.Hierarchy, of: RecordSchema) -> None:
     names, rows = data.draw(tables_of_text(of.ts))
     bad = data.draw(st.dictionaries(st.integers(0, 20), st.sampled_from(BAD_LINES), max_size=2))
     raw = csv_bytes(names, rows, bad, data.draw(st.sampled_from(["\n", "\r\n"])))
@@ -246,8 +245,8 @@ def record_lists(draw: st.DrawFn, ts: str) -> list[dict[str, Any]]:
 
 
 @settings(max_examples=150)
-@given(st.data(), apps, roles)
-def test_lines_of_json_give_the_same_in_columns(data: st.DataObject, app: sl.Hierarchy, of: Roles) -> None:
+@given(st.data(), apps, schemas)
+def test_lines_of_json_give_the_same_in_columns(data: st.DataObject, app: sl.Hierarchy, of: RecordSchema) -> None:
     found = [json.dumps(record).encode() for record in data.draw(record_lists(of.ts))]
     odd = [
         *BAD_LINES,
@@ -313,8 +312,8 @@ def arrow_columns(draw: st.DrawFn, name: str, rows: int) -> pa.Array:
 
 
 @settings(max_examples=150)
-@given(st.data(), apps, roles)
-def test_a_parquet_file_gives_the_same_in_columns(data: st.DataObject, app: sl.Hierarchy, of: Roles) -> None:
+@given(st.data(), apps, schemas)
+def test_a_parquet_file_gives_the_same_in_columns(data: st.DataObject, app: sl.Hierarchy, of: RecordSchema) -> None:
     others = ["type", "source", "who", "van", "seq", "n", "x", "word"]
     extra = [of.seq] if of.seq else []
     needed = ["type"] if len(app.sensor_types) > 1 else []
@@ -330,8 +329,8 @@ def test_a_parquet_file_gives_the_same_in_columns(data: st.DataObject, app: sl.H
 
 
 @settings(max_examples=60)
-@given(st.data(), st.sampled_from([ROLES[0], ROLES[1]]))
-def test_files_side_by_side_give_the_same_in_columns(data: st.DataObject, of: Roles) -> None:
+@given(st.data(), st.sampled_from(SCHEMAS[:2]))
+def test_files_side_by_side_give_the_same_in_columns(data: st.DataObject, of: RecordSchema) -> None:
     parts = [data.draw(record_lists(of.ts)) for _ in range(data.draw(st.integers(2, 4)))]
 
     def write(folder: Path) -> list[str]:
@@ -347,11 +346,12 @@ def test_what_is_sound_really_goes_as_columns(tmp_path: Path, keyed: bool) -> No
     """Else the tests above would compare a thing with itself."""
     path = tmp_path / "in.csv"
     path.write_text("ts,van,x,n,word\n" + "".join(f"{n},v{n % 2},{n / 4},{n},007\n" for n in range(50)))
-    (source,) = open_sources([str(path)], ONE, Roles(key="van" if keyed else None), follow=False)
+    (source,) = open_sources([str(path)])
+    decoder = Decoder(RecordSchema(key="van" if keyed else None), ONE)
 
     async def work() -> list[Any]:
-        return [(chunk, source._placed(chunk, 0).rows) for _, chunk in [each async for each in source._chunks()]]
+        return [(batch, decoder.decode(batch).rows) async for batch in source.batches()]
 
     found = asyncio.run(work())
     assert sum(len(rows) for _, rows in found) == 50
-    assert all(isinstance(chunk, StreamColumns) and isinstance(rows, pa.Table) for chunk, rows in found if len(rows))
+    assert all(isinstance(batch, pa.Table) and isinstance(rows, pa.Table) for batch, rows in found)
