@@ -32,6 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 from slackline.core.errors import SlacklineError
+from slackline.runtime import RecordSchema
 from slackline.study import STEADY, PolicyResult, RecordedStream, StudyResult, load_stream, study
 from slackline.study.replay import replay
 
@@ -78,8 +79,8 @@ def main(argv: list[str] | None = None) -> int:
     phones = {"arrival": "arrival_ms", "ts": "ts_ms", "source": "source", "unit": "ms"}
     given = {name: getattr(options, name) for name in ("arrival", "ts", "source", "type", "unit")}
     # Files first: what is wrong with them should be said at once.
-    streams = [(path, load_stream(path, **given)) for path in options.files]
-    streams += [(path, load_stream(path, **phones)) for path in sorted(PHONES.glob("d-*.csv.gz"))]
+    streams = [(path, load_stream(path, RecordSchema(**given))) for path in options.files]
+    streams += [(path, load_stream(path, RecordSchema(**phones))) for path in sorted(PHONES.glob("d-*.csv.gz"))]
     figures = {
         "recorded": [row for path, stream in streams for row in recorded(path.name.split(".")[0], stream)],
         "generated": list(generated(options.target or TARGETS, options.seeds, options.length)),

@@ -34,6 +34,7 @@ class Recording:
         async for batch in source.batches():
             rows, keys, bad = self.decoder.decode(batch, None, records + 1)
             records += len(batch)
+            self.decoder.check_fields(path.name)
             if bad:
                 raise SlacklineError(
                     f"{path.name}, {bad[0].place}: {bad[0].reason}. Repair or remove such records of the recording."

@@ -257,16 +257,29 @@ class CsvDecoder(LineDecoder):
         try:
             if b"\0" in line:
                 raise ValueError("it contains NUL bytes")
-            headers = {delimiter: self._cells(line, delimiter) for delimiter in _DELIMITERS}
+            headers = self._headers(line)
         except ValueError as error:
             raise SchemaError(
                 f"{self._where} has no header: line {number} is not CSV ({error}). Check that the file is what its "
                 f"name says, and is encoded in UTF-8."
             ) from error
-        self._delimiter = max(_DELIMITERS, key=lambda delimiter: len(headers[delimiter]))
+        self._delimiter = max(headers, key=lambda delimiter: len(headers[delimiter]))
         self._columns = [name.strip() for name in headers[self._delimiter]]
         check_unique(self._columns, self._where)
         self.has_header = True
+
+    def _headers(self, line: bytes) -> dict[str, list[str]]:
+        """The names in a header, by the delimiters by which it can be read."""
+        headers: dict[str, list[str]] = {}
+        failure = ValueError("it is empty")
+        for delimiter in _DELIMITERS:
+            try:
+                headers[delimiter] = self._cells(line, delimiter)
+            except ValueError as error:  # a quoted name next to another delimiter
+                failure = error
+        if not headers:
+            raise failure
+        return headers
 
     def _table(self, lines: list[bytes]) -> pa.Table | None:
         """Lines as a table; None if one of them is not a record, or if they are few."""

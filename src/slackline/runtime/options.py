@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
+from msgspec import inspect as types
 
 from slackline.core.errors import ConfigError
 from slackline.core.time import PER_SECOND
@@ -175,15 +176,18 @@ def run_options(given: Mapping[str, Any], config: Path | None, engine: Any = ())
     for name, what in (("app", "APP, module:hierarchy or a file"), ("to", "--to FOLDER, FILE, URL or -")):
         if name not in merged:
             raise ConfigError(f"{what} is missing; give it, or `{name}` in the file of --config.")
-    if isinstance(merged.get("from"), str):
-        merged["from"] = [merged["from"]]
     if not merged.get("from"):
         raise ConfigError("no input is given; give --from FILE, FOLDER, URL or - (standard input).")
+    return _converted(merged, "")
+
+
+def _converted(given: Mapping[str, Any], where: str) -> RunOptions:
+    if isinstance(given.get("from"), str):
+        given = {**given, "from": [given["from"]]}
     try:
-        return msgspec.convert(merged, RunOptions)
+        return msgspec.convert(given, RunOptions)
     except msgspec.ValidationError as error:
-        where = "" if config is None else f"{config}: "
-        raise ConfigError(f"{where}{_message(error)}") from None
+        raise ConfigError(f"{where}{_message(str(error), given)}") from None
 
 
 def _read(path: Path, engine: Any) -> dict[str, Any]:
@@ -196,6 +200,7 @@ def _read(path: Path, engine: Any) -> dict[str, Any]:
     _check_known(path, "", found, option_names())
     if isinstance(found.get("engine"), dict):
         _check_known(path, "engine.", found["engine"], engine)
+    _converted({"app": "-", "from": "-", "to": "-", **found}, f"{path}: ")  # the command line may give what is missing
     return found
 
 
@@ -207,10 +212,38 @@ def _check_known(path: Path, prefix: str, given: Mapping[str, Any], known: Any) 
             raise ConfigError(f"{path}: there is no option {prefix}{name}.{hint} Known are {', '.join(known)}.")
 
 
-def _message(error: msgspec.ValidationError) -> str:
+def _message(error: str, given: Mapping[str, Any]) -> str:
+    """What is wrong with an option, what was given, and what it must be.
+
+    >>> _message("Expected `float`, got `str` - at `$.checkpoint-every`", {"checkpoint-every": "often"})
+    "checkpoint-every = 'often' is not valid; it must be a number above 0."
     """
-    >>> _message(msgspec.ValidationError("Expected `float`, got `str` - at `$.checkpoint-every`"))
-    'checkpoint-every is not valid: expected `float`, got `str`.'
-    """
-    text, _, place = str(error).partition(" - at `$.")
-    return f"{place.rstrip('`')} is not valid: {text[0].lower()}{text[1:]}." if place else f"{text}."
+    text, _, place = error.partition(" - at `$.")
+    name = place.rstrip("`").partition("[")[0]
+    field = next((each for each in types.type_info(RunOptions).fields if each.encode_name == name), None)  # type: ignore[attr-defined]
+    if field is None:
+        return f"{text}."
+    return f"{name} = {given[name]!r} is not valid; it must be {_expected(field.type)}."
+
+
+def _expected(kind: types.Type) -> str:
+    """What a value of this type is, in words."""
+    match kind:
+        case types.Metadata():
+            return _expected(kind.type)
+        case types.UnionType():
+            return " or ".join(_expected(each) for each in kind.types if not isinstance(each, types.NoneType))
+        case types.LiteralType():
+            return f"one of {', '.join(map(str, kind.values))}"
+        case types.BoolType():
+            return "true or false"
+        case types.IntType(ge=low, le=high):
+            return "a whole number" + (f" from {low}" if low is not None else "") + (f" to {high}" if high else "")
+        case types.FloatType(gt=above, ge=low):
+            bound = f" above {above:g}" if above is not None else f" from {low:g}" if low is not None else ""
+            return f"a number{bound}"
+        case types.VarTupleType():
+            return "text, or a list of texts"
+        case types.DictType():
+            return "a table"
+    return "text"

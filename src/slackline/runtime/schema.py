@@ -12,6 +12,7 @@ different devices would be taken for duplicates.
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackline.core import check
-from slackline.core.errors import ConfigError, StateError
+from slackline.core.errors import ConfigError, SchemaError, StateError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import A_TIME_STAMP, MAX_TS, PER_SECOND, converted, converted_column, time_stamp
@@ -203,6 +204,19 @@ reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
             else:
                 shown[role] = f"none: {source!r}" if role == "source" and source else "none"
         return shown
+
+    def check_fields(self, where: str) -> None:
+        """Raise SchemaError if the first records lack the field of event times, or a type or sequence number that the
+        schema names. For sources whose records have the same fields throughout, such as files.
+        """
+        for role in ("ts", "type", "seq"):
+            name = getattr(self.schema, role)
+            if name is None or name in self._columns or not self._columns:
+                continue
+            close = difflib.get_close_matches(name, self._columns, 1, 0.5)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            fields = ", ".join(self._columns) or "none"
+            raise SchemaError(f"{where} has no field {name!r} for --{role}; it has {fields}.{hint}")
 
     def event(self, record: Mapping[str, Any] | Event, default: str | None = None) -> tuple[Event, Any]:
         """One record as an event, and its key; its source is ``default`` if it names none.

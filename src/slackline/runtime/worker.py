@@ -376,11 +376,12 @@ class Worker:
 
     def _push(self, delivery: Delivery) -> None:
         rows, keys, bad, marks = delivery
+        if (len(rows) or bad) and not self._shown:
+            self._show(marks[0].feed)
         if bad:
             self._records += [bad_record(one, source) for source, one in bad]
             self._engines.collector.count_aside(0, 0, [NOT_AN_EVENT] * len(bad))
         if len(rows):
-            self._show()
             if isinstance(rows, pa.Table):
                 rows = quickest(rows, self._engines.types)
                 if not isinstance(rows, pa.Table) and keys is not None:
@@ -493,13 +494,12 @@ class Worker:
             if self._listener is not None:
                 self._listener(self.metrics())
 
-    def _show(self) -> None:
-        """Log once how records are read."""
-        if self._shown:
-            return
+    def _show(self, feed: Feed) -> None:
+        """Check and log how the first records are read."""
         self._shown = True
-        default = self._feeds[0].default
-        roles = "; ".join(f"{role} {words}" for role, words in self._decoder.roles(default).items())
+        if self._bounded:
+            self._decoder.check_fields(feed.source.describe())
+        roles = "; ".join(f"{role} {words}" for role, words in self._decoder.roles(feed.default).items())
         logger.info("record schema: %s", roles)
         choice = self._decoder.choice
         for note in choice.notes if choice else ():

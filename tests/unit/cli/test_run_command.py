@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import linecache
 import logging
 import shutil
 import sys
@@ -17,8 +18,7 @@ from typer.testing import CliRunner, Result
 from slackline.cli import app
 from slackline.cli.live import Status, line_of, table_of
 from slackline.cli.logs import JsonLine
-from slackline.runtime.numbers import Figures, Numbers
-from slackline.runtime.vitals import Vitals
+from slackline.runtime.metrics import DetectorMetrics, Metrics
 
 APP = Path(__file__).parents[1] / "runtime" / "steps_app.py"
 
@@ -45,12 +45,23 @@ PLAN = """\
 application   vans.py
 sensor types  at (clock)
 level 1       Steps: at -> step
-from          in.jsonl (file, read once)
-to            out (folder: outputs.jsonl, late.jsonl, quarantined.jsonl and a checkpoint)
-engines       one for each van, in this process
+engines       one per van, in this process
 options       late_target=0.01, policy=auto
-guarantee     exactly once, a checkpoint every 2 s; the same command goes on after a crash
-at a stop     what waits is kept
+from          file in.jsonl, read once
+to            folder out (outputs.jsonl, late.jsonl, quarantined.jsonl, checkpoint)
+guarantee     exactly once, a checkpoint every 2 s; after a crash the same command resumes
+at a stop     buffered events are kept
+field ts      'ts', in us
+field type    none: all events are 'at'
+field source  none
+field seq     'seq', by its name
+field key     'van'
+note          event times are taken as us, by default: 'ts' is 30,000, which is no date in any unit; --unit overrides
+sample        'v0': Event('at', ts=0, seq=0, x=30)
+sample        'v2': Event('at', ts=2000, seq=2, x=80)
+sample        'v3': Event('at', ts=3000, seq=3, x=77)
+sample of     60 events, 0 duplicates, 0 not an event, 0 without a key
+idle timeout  30 s: buffered events of a key are flushed
 metrics       http://127.0.0.1:9400/metrics
 """
 
@@ -58,20 +69,20 @@ PIPED = """\
 application   vans:steps
 sensor types  at (clock)
 level 1       Steps: at -> step
-from          in.jsonl (file, followed as it grows)
-from          - (standard input, JSON lines)
-to            - (standard output, JSON lines)
-engines       one for all, in this process
+engines       one for all events, in this process
 options       policy=auto, late_target=0.001, and the other defaults
-guarantee     none beyond this process's life: nothing is kept, a new run begins at the start
-at a stop     what waits is flushed
+from          file in.jsonl, followed as it grows
+from          standard input, JSON lines
+to            standard output, JSON lines
+guarantee     none beyond this run: there are no checkpoints, a new run begins at the start
+at a stop     buffered events are flushed
 """
 
 
 def test_the_plan_names_sources_types_levels_sinks_and_guarantees(here: Path) -> None:
     (here / "run.toml").write_text(
         'app = "vans.py"\nfrom = "in.jsonl"\nto = "nowhere"\nkey = "van"\ncheckpoint-every = 2\nmetrics = 9400\n'
-        '[engine]\npolicy = "auto"\nlate_target = 0.5\n'
+        'idle-timeout = "30 s"\n[engine]\npolicy = "auto"\nlate_target = 0.5\n'
     )
     done = run("--config", "run.toml", "--to", "out", "--engine", "late_target=0.01", "--dry-run")
     assert (done.exit_code, done.stdout) == (0, PLAN), done.stderr
@@ -80,9 +91,15 @@ def test_the_plan_names_sources_types_levels_sinks_and_guarantees(here: Path) ->
 
 def test_a_plan_says_what_is_not_guaranteed(here: Path) -> None:
     done = run("vans:steps", "--from", "in.jsonl", "--from", "-", "--to", "-", "--follow", "--dry-run")
-    assert (done.exit_code, done.stdout) == (0, PIPED), done.stderr
+    assert done.exit_code == 0 and done.stdout.startswith(PIPED), done.stderr
     done = run("vans:steps", "--from", "-", "--to", "out", "--dry-run")
-    assert "what came from - after the last one is lost by a crash" in done.stdout
+    assert "a crash loses what stdin delivered after the last one" in done.stdout
+
+
+def test_a_dry_run_counts_duplicates_in_a_sample(here: Path) -> None:
+    write_records(here / "in.jsonl", [{"ts": n, "x": 1, "nr": n // 2} for n in range(100)])
+    done = run("vans.py", "--from", "in.jsonl", "--to", "out", "--seq", "nr", "--dry-run")
+    assert "100 events, 50 duplicates" in done.stdout
 
 
 ON_KAFKA = """\
@@ -118,6 +135,45 @@ def test_files_go_to_a_folder(here: Path) -> None:
     assert lines_of(here / "out" / "outputs.jsonl") == outputs
 
 
+def test_an_edited_application_is_not_run_over_the_results_of_the_earlier_one(here: Path) -> None:
+    line = ("vans.py", "--from", "in.jsonl", "--to", "out", "--key", "van")
+    assert run(*line).exit_code == 0
+    before = lines_of(here / "out" / "outputs.jsonl")
+    (here / "vans.py").write_text((here / "vans.py").read_text().replace("by=step", "by=step + 1"))
+    sys.modules.pop("vans")
+    linecache.clearcache()
+    done = run(*line)
+    assert done.exit_code == 1 and "another version of the application" in done.stderr and "--fresh" in done.stderr
+    assert lines_of(here / "out" / "outputs.jsonl") == before
+    assert run(*line, "--fresh").exit_code == 0
+    after = lines_of(here / "out" / "outputs.jsonl")
+    assert [line["payload"]["by"] for line in after] == [line["payload"]["by"] + 1 for line in before]
+
+
+@pytest.mark.parametrize("option", [("--key", "nokey"), ("--seq", "nr")])
+def test_a_run_that_processes_next_to_nothing_fails(here: Path, option: tuple[str, str]) -> None:
+    write_records(here / "in.jsonl", [record | {"nr": 1} for record in records(60)])
+    done = run("vans.py", "--from", "in.jsonl", "--to", "out", *option)
+    assert done.exit_code == 1 and "of 60 records were not processed" in done.stderr
+
+
+def test_duplicates_are_written_on_request(here: Path) -> None:
+    write_records(here / "in.jsonl", [{"ts": n, "x": 1, "source": "s", "seq": n // 2} for n in range(100)])
+    run("vans.py", "--from", "in.jsonl", "--to", "out", "--duplicates", "write")
+    assert len(lines_of(here / "out" / "duplicates.jsonl")) == 50
+
+
+def test_shards_order_many_small_keys_together(here: Path) -> None:
+    write_records(here / "in.jsonl", records(600, keys=200))
+    late = {}
+    for name, more in (("alone", ()), ("sharded", ("--shards", "2"))):
+        done = run("vans.py", "--from", "in.jsonl", "--to", name, "--key", "van", *more)
+        assert done.exit_code == 0, done.stderr
+        outputs, late[name] = (lines_of(here / name / f"{file}.jsonl") for file in ("outputs", "late"))
+        assert len(outputs) + len(late[name]) == 600
+        assert {line["key"] for line in outputs} == {f"v{n}" for n in range(200)}
+
+
 KAFKA = "vans.py --group vans --from kafka://h:1/in"
 
 
@@ -126,22 +182,22 @@ KAFKA = "vans.py --group vans --from kafka://h:1/in"
     [
         ("", "APP, module:hierarchy or a file is missing"),
         ("vans.py --from in.jsonl", "--to FOLDER, FILE, URL or - is missing"),
-        ("vans.py --to -", "there is nothing to read; give --from"),
-        ("vans.py --from in.txt --to -", "in.txt: there is no such file or folder"),
-        ("vans.py --from notes.txt --to -", "cannot tell what notes.txt is"),
+        ("vans.py --to -", "no input is given; give --from"),
+        ("vans.py --from in.txt --to -", "in.txt: no such file or folder"),
+        ("vans.py --from notes.txt --to -", "notes.txt"),
         ("vans.py --from kafka://127.0.0.1:1/t --to -", "on Kafka one topic is read and one is written"),
         (f"{KAFKA}?state=./x --to kafka://h:1/out --at-stop flush", "--at-stop flush lets go what waits"),
         (f"{KAFKA}?snapshot=3 --to kafka://h:1/out --checkpoint-every 5", "says ['snapshot'], which are given"),
         (f"{KAFKA} --to kafka://h:1/out --follow", "--on spark and --follow are for files"),
         ("vans.py --from in.jsonl --to - --checkpoint-every 5", "--checkpoint-every is for a folder"),
-        ("vans.py --from in.jsonl --to ftp://x/y", "nothing here opens ftp:// addresses"),
-        ("vans.py --from in.jsonl --to out.csv", "write results to a .jsonl file, or to a folder"),
+        ("vans.py --from in.jsonl --to ftp://x/y", "unknown scheme ftp://"),
+        ("vans.py --from in.jsonl --to out.csv", "give a .jsonl file, or a folder"),
         ("vans.py --from in.jsonl --to no/such/out.jsonl", "cannot write no/such/out.jsonl"),
-        ("vans.py --from in.jsonl --to notes.txt/out", "cannot keep anything in notes.txt/out"),
+        ("vans.py --from in.jsonl --to notes.txt/out", "cannot write to the folder notes.txt/out"),
         ("vans.py --from in.jsonl --to - --at-stop keep", "--at-stop keep needs a folder"),
         ("vans.py --from in.jsonl --to - --engine polcy=auto", "--engine polcy=auto is not valid"),
         ("vans.py --from in.jsonl --to - --engine policy=odd", "policy='odd' is unknown"),
-        ("vans.py --from in.jsonl --to - --key ts", "a key is a field of its own"),
+        ("vans.py --from in.jsonl --to - --key ts", "one field cannot have two roles"),
         ("vans.py:Steps --from in.jsonl --to -", "vans.py:Steps is a type; it must be a slackline.Hierarchy"),
         (
             "vans.py:other --from in.jsonl --to -",
@@ -164,7 +220,7 @@ KAFKA = "vans.py --group vans --from kafka://h:1/in"
         ("vans.py --from . --to . --on spark --follow", ". is there, and not from a stream on Spark"),
         ("vans.py --from . --to out --on spark --follow --at-stop flush", "no --at-stop flush"),
         ("vans.py --from in.jsonl --to out --on spark --group g", "--group and --delivery are for kafka://"),
-        ("vans.py --from broken.csv --to -", "broken.csv has no column 'ts'"),
+        ("vans.py --from broken.csv --to -", "broken.csv, read once has no field 'ts' for --ts; it has time, x"),
     ],
 )
 def test_wrong_use_is_told(arguments: str, message: str, here: Path) -> None:
@@ -181,13 +237,13 @@ def test_wrong_use_is_told(arguments: str, message: str, here: Path) -> None:
         ("frm = 'x'", "there is no option frm. Did you mean from?"),
         ("at_stop = 'keep'", "there is no option at_stop. Did you mean at-stop?"),
         ("[engine]\nlate_traget = 0.1", "there is no option engine.late_traget. Did you mean engine.late_target?"),
-        ("metrics = 'many'", "metrics = 'many' is not valid; it must be a port"),
-        ("from = 3", "from = 3 is not valid; it must be a text, or a list of texts"),
-        ("unit = 'h'", "unit = 'h' is not valid; it must be one of s, ms, us, ns"),
+        ("metrics = 'many'", "metrics = 'many' is not valid; it must be a whole number from 0 to 65535"),
+        ("from = 3", "from = 3 is not valid; it must be text, or a list of texts"),
+        ("unit = 'h'", "unit = 'h' is not valid; it must be one of ms, ns, s, us"),
         ("on = 'flink'", "it must be one of process, spark"),
         ("engine = 'auto'", "it must be a table"),
         ("follow = 1", "it must be true or false"),
-        ("checkpoint-every = 0", "it must be a number of seconds above 0"),
+        ("checkpoint-every = 0", "it must be a number above 0"),
         ("to = ", "is not TOML"),
     ],
 )
@@ -205,43 +261,41 @@ def test_a_detector_that_raises_is_told_with_exit_code_1(here: Path) -> None:
     assert done.exit_code == 1 and "detector 'Steps' raised KeyError" in done.stderr
 
 
-VITALS = Vitals(
-    Numbers(
-        keys=2, arrivals=12_000, outputs=30, late=6, late_share=0.0005, late_target=0.001, wait_p50=20_000,
-        wait_p99=1_500_000, K=40_000, alpha=0.25, buffered=17, quarantined={"no key": 3},
-        detectors={"Steps": Figures(11_994, 6, 17, 40_000, 0.25)},
-    ),
-    rate=1000.0, found_rate=2.0, lag=5, checkpoint_bytes=4096, checkpoint_age=0.4,
+METRICS = Metrics(
+    keys=2, events=12_000, outputs=30, late=6, duplicates=4, late_share=0.0005, late_target=0.001, latency_p50=20_000,
+    latency_p99=1_500_000, K=40_000, alpha=0.25, buffered=17, quarantined={"no key": 3},
+    detectors={"Steps": DetectorMetrics(11_994, 6, 17, 40_000, 0.25)},
+    event_rate=1000.0, output_rate=2.0, lag=5, checkpoint_bytes=4096, checkpoint_age=0.4,
 )  # fmt: skip
 
 
-def test_the_figures_fit_in_a_line() -> None:
-    assert line_of(VITALS) == (
-        "12,000 events (1,000/s); 30 found; late 0.05 % (target 0.1 %); wait p50 20 ms, p99 1.5 s; K 40 ms; 17 wait; "
-        "lag 5; α 0.25; set aside: 3 no key"
+def test_the_metrics_fit_in_a_line() -> None:
+    assert line_of(METRICS) == (
+        "12,000 events (1,000/s); 30 outputs; late 6 (0.05 %, target 0.1 %); duplicates 4; latency p50 20 ms, "
+        "p99 1.5 s; K 40 ms; buffered 17; lag 5; α 0.25; quarantined 3 no key"
     )
 
 
-def test_in_a_terminal_the_figures_are_a_table() -> None:
+def test_in_a_terminal_the_metrics_are_a_table() -> None:
     console = Console(force_terminal=True, width=80, record=True, file=io.StringIO())
     with Status("vans", console) as status:
-        status(VITALS)
-    console.print(table_of("vans", VITALS))
+        status(METRICS)
+    console.print(table_of("vans", METRICS))
     shown = console.export_text()
     for text in ("1,000 per second", "target 0.1 %", "p99 1.5 s", "0.25", "17 events of 2 keys", "4,096 bytes"):
         assert text in shown
 
 
-def test_without_a_terminal_a_line_is_logged_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_terminal_a_line_is_logged_every_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
     times = iter([0.0, 1.0, 10.5, 10.5, 12.0])
     with caplog.at_level(logging.INFO, "slackline.run"):
         status = Status("vans", Console(force_terminal=False), now=lambda: next(times))
         for _ in range(3):
-            status(VITALS)
+            status(METRICS)
     assert len(caplog.records) == 1
-    told = json.loads(JsonLine("vans").format(caplog.records[0]))
-    assert (told["level"], told["name"], told["logger"]) == ("info", "vans", "slackline.run")
-    assert told["figures"]["rate"] == 1000.0 and told["figures"]["K"] == 0.04
+    line = json.loads(JsonLine("vans").format(caplog.records[0]))
+    assert (line["level"], line["name"], line["logger"]) == ("info", "vans", "slackline.run")
+    assert line["metrics"]["event_rate"] == 1000.0 and line["metrics"]["K"] == 0.04
 
 
 TOPICS = "vans.py --on spark --to kafka://h:1/out --from kafka://h:1/in"

@@ -122,7 +122,7 @@ def without_unit():
 def test_without_a_unit_the_times_tell_it_and_stdout_stays_json():
     result = run(*without_unit(), "--json")
     assert result.exit_code == 0, result.output
-    assert "note: the times are taken as ms, which makes 'arrival_ms' 2014-11-10" in result.stderr
+    assert "note: event times are taken as ms, which makes 'arrival_ms' 2014-11-10" in result.stderr
     assert json.loads(result.stdout) == json.loads(run(*PHONES, "--json").stdout)
 
 
