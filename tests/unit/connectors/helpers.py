@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
-import slackline as sl
 from slackline.connectors import BadRecord, Source
 
 LIMIT = 20.0
@@ -27,74 +26,6 @@ async def until(condition: Callable[[], bool]) -> None:
     """Wait for something to become true; ``run`` sets the limit."""
     while not condition():
         await asyncio.sleep(0.002)
-
-
-def events(name: str, *times: int) -> list[sl.Event]:
-    """Events of one stream at these times, numbered."""
-    return [sl.Event("tick", ts=ts, source=name, seq=seq) for seq, ts in enumerate(times)]
-
-
-def points(found: Iterable[sl.Event]) -> list[tuple[int, Any]]:
-    """Time stamp and stream of each event."""
-    return [(event.ts, event.source) for event in found]
-
-
-class Listed:
-    """A stream that gives what it has and ends."""
-
-    def __init__(self, name: str, found: Iterable[sl.Event]) -> None:
-        self.name = name
-        self._found = found
-        #: How many events were asked for.
-        self.read = 0
-
-    async def __aiter__(self) -> AsyncIterator[sl.Event]:
-        for event in self._found:
-            self.read += 1
-            yield event
-
-
-class Tap:
-    """A stream that gives what the test puts in, until it is told to end."""
-
-    def __init__(self, name: str, many: bool = False) -> None:
-        self.name = name
-        self.many = many
-        self.closed = False
-        self._inbox: asyncio.Queue[sl.Event | BaseException | None] = asyncio.Queue()
-
-    def put(self, *found: sl.Event) -> None:
-        for event in found:
-            self._inbox.put_nowait(event)
-
-    def end(self, error: BaseException | None = None) -> None:
-        self._inbox.put_nowait(error)
-
-    async def __aiter__(self) -> AsyncIterator[sl.Event]:
-        try:
-            while (event := await self._inbox.get()) is not None:
-                if isinstance(event, BaseException):
-                    raise event
-                yield event
-        finally:
-            self.closed = True
-
-
-async def all_of(adapter: Any) -> list[sl.Event]:
-    """Everything an adapter gives until it ends."""
-    return [event async for event in adapter]
-
-
-async def some_of(adapter: Any, count: int) -> list[sl.Event]:
-    """The first so many events of an adapter that does not end by itself."""
-    found: list[sl.Event] = []
-    iterator = aiter(adapter)
-    try:
-        while len(found) < count:
-            found.append(await anext(iterator))
-    finally:
-        await iterator.aclose()
-    return found
 
 
 class Sleeper:

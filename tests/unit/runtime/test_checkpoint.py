@@ -9,7 +9,6 @@ import pytest
 
 from slackline.core.errors import SlacklineError, StateError
 from slackline.runtime.checkpoint import Checkpoint, FolderCheckpointStore
-from slackline.runtime.frames import FrameError, Frames, framed, frames
 
 SAVED = Checkpoint("run", {"positions": {"a.csv": [7, 1]}, "ended": False}, [b"one", b"", b"three" * 1000])
 
@@ -52,21 +51,3 @@ def test_a_checkpoint_of_another_kind_is_refused(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SlacklineError, match="cannot write the checkpoint"):
         FolderCheckpointStore(tmp_path / "missing", "run").save(SAVED)
-
-
-def test_frames_of_complete_data() -> None:
-    assert list(frames(framed(b"a") + framed(b""))) == [b"a", b""]
-    for cut in (1, 3, 5):
-        with pytest.raises(FrameError):
-            list(frames(framed(b"abc")[:-cut]))
-
-
-def test_frames_of_a_stream_wherever_it_is_cut() -> None:
-    data = framed(b"abc") + framed(b"") + framed(b"x" * 300)
-    for size in (1, 2, 7, len(data)):
-        reader = Frames(300)
-        found = [frame for at in range(0, len(data), size) for frame in reader.feed(data[at : at + size])]
-        assert found == [b"abc", b"", b"x" * 300]
-        reader.end()
-    with pytest.raises(FrameError, match="limit is 299"):
-        Frames(299).feed(data)
