@@ -449,10 +449,10 @@ class SynchroniserStage:
                 source.end(SourceStats("stopped"))
 
     def _may_read(self, source: _Input) -> bool:
-        ahead = source.unprocessed + source.waiting
-        if ahead < self._ahead * max(1, len(source.streams)):
+        credit, ahead = self._ahead * max(1, len(source.streams)), source.unprocessed + source.waiting
+        if ahead < credit:
             return True
-        if not source.multiplexed or ahead >= self._most(source):
+        if not source.multiplexed or source.unprocessed >= credit or ahead >= self._most(source):
             return False
         return not source.streams.isdisjoint(self._sync.owing())
 
