@@ -1,8 +1,9 @@
-"""Three streams in step: a log file that grows, a web server that stumbles, and a file of recorded lines.
+"""Three streams merged: a log file that grows, a web server that fails now and then, and a file of recorded lines.
 
-A door writes its log while we read it. A lift is a web server on this machine that answers 500 at first and hangs up
-later. A light was recorded as lines of JSON, one of them spoilt. Their events come out in one order, whoever delivers
-first. Run it with `python examples/06_streams.py`; it needs the extra `connectors`, but no network.
+A door writes its log while it is read. A lift is a web server on this machine that answers 500 at first and closes the
+connection later. A light was recorded as JSON lines, one of them broken. Their events are merged in the order of event
+time, whichever source delivers first. Run it with `python examples/06_streams.py`; it needs the extra `connectors`, but
+no network.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import slackline as sl
-from slackline.connectors import FileStream, HttpStream, Junction
+from slackline.connectors import FileSource, HttpSource
+from slackline.runtime import Junction, OutputRecord
 
 DOOR = [(1, "open"), (4, "closed"), (12, "open"), (21, "closed")]
 LIFT = [(2, 0), (5, 1), (9, 2), (14, 3), (18, 0)]
@@ -25,7 +26,7 @@ EVENTS = len(DOOR) + len(LIFT) + 2
 
 
 class Lift(BaseHTTPRequestHandler):
-    """Server-sent events of a lift. It is not ready at first, and hangs up after each two events."""
+    """Server-sent events of a lift. The server is not ready at first, and disconnects after each two events."""
 
     requests = 0
 
@@ -45,7 +46,7 @@ class Lift(BaseHTTPRequestHandler):
 
 
 async def write_log(path: Path) -> None:
-    """The door: writes a line now and then, and not always a whole one."""
+    """The door: writes its lines in pieces."""
     with path.open("w") as log:
         log.write("ts,state\n")
         for ts, state in DOOR:
@@ -57,34 +58,35 @@ async def write_log(path: Path) -> None:
 
 async def main(folder: Path, port: int) -> None:
     (folder / "light.jsonl").write_text(LIGHT)
-    printed = 0
+    written = 0
 
-    def show(events: list[sl.Event]) -> None:
-        nonlocal printed
-        for event in events:
-            print(f"{event.ts:3} {event.source:6} {dict(event.payload)}")
-            printed += 1
-        if printed == EVENTS:
-            junction.stop()  # nobody else knows that the log is complete
+    def show(records: list[OutputRecord]) -> None:
+        nonlocal written
+        for record in records:
+            if record.kind == "event":
+                print(f"{record.ts:3} {record.source:6} {record.payload}")
+                written += 1
+            else:
+                print(f"{record.kind}: {record.payload}")
+        if written == EVENTS:
+            junction.stop()  # a log that is followed has no end
 
-    light = FileStream(folder / "light.jsonl", ts="ts")
-    streams = [
-        FileStream(folder / "door.csv", ts="ts", follow=True, poll=0.02),
-        HttpStream(f"http://127.0.0.1:{port}/lift", ts="ts", name="lift"),
-        light,
+    sources = [
+        FileSource(folder / "door.csv", follow=True, poll=0.02),
+        HttpSource(f"http://127.0.0.1:{port}/lift", name="lift"),
+        FileSource(folder / "light.jsonl"),
     ]
-    junction = Junction(streams, show, queue=100, ahead=10)
+    junction = Junction(sources, show, ahead=10)
     stats, _ = await asyncio.gather(junction.run(), write_log(folder / "door.csv"))
 
-    print(f"given to the sink: {stats.fed}, late: {stats.late}")
-    for name, adapter in stats.adapters.items():
-        print(f"{name}: {adapter.state}, {dict(adapter.counts)}")
-    print(f"rejected: {light.rejected[0].place} of light: {light.rejected[0].record}")
+    print(f"events: {stats.metrics.outputs}, late: {stats.metrics.late}, quarantined: {stats.metrics.quarantined}")
+    for name, source in stats.sources.items():
+        print(f"{name}: {source.state}")
 
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.WARNING, format="log: %(message)s")
-    os.environ["NO_PROXY"] = "127.0.0.1"  # the lift is here, whatever proxy there is for the rest of the world
+    os.environ["NO_PROXY"] = "127.0.0.1"  # the server is on this machine
     server = ThreadingHTTPServer(("127.0.0.1", 0), Lift)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory() as temporary:

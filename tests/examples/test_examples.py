@@ -34,7 +34,7 @@ EXPECTED = {
         "the stream is the beginning of the batch: True",
     ],
     "08_vans.py": ["41163 reports of 200 vans", "each by itself: 9", "64 shards: 99", "at least 99 %: True"],
-    "06_streams.py": ["given to the sink: 11, late: 0", "lift: ended", "rejected: line 2 of light"],
+    "06_streams.py": ["events: 11, late: 0", "lift: ended", "'place': 'line 2'"],
 }
 
 

@@ -264,7 +264,7 @@ class MqttSource(Source):
         self.name = check.text("name", topic if name is None else name)
         self._broker = Broker(host, port, username, password, tls)
         self._topic = topic
-        self._by_topic = name is None and ("+" in topic or "#" in topic)
+        self.multiplexed = name is None and ("+" in topic or "#" in topic)
         self._client_id = client_id
         self._session_expiry = session_expiry if client_id is not None else 0
         self._in_flight = check.whole_number("in_flight", in_flight, 1, 0xFFFF)  # as MQTT allows
@@ -338,7 +338,7 @@ class MqttSource(Source):
     def _record(self, message: MQTTMessage) -> dict[str, Any] | BadRecord:
         self._number += 1
         record = json_record(bytes(message.payload), f"message {self._number}, topic {message.topic}")
-        if self._by_topic and isinstance(record, dict):
+        if self.multiplexed and isinstance(record, dict):
             record.setdefault("source", message.topic)
         return record
 
