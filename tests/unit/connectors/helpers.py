@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
-import slackline as sl
 from slackline.connectors import BadRecord, Source
 
 LIMIT = 20.0
