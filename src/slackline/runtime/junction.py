@@ -30,11 +30,11 @@ import pyarrow as pa
 from slackline.core import check
 from slackline.core.errors import ClosedError, ConfigError, StateError
 from slackline.core.event import Event
-from slackline.core.outcome import Output, id_of
+from slackline.core.outcome import id_of
 from slackline.core.time import Now
 from slackline.runtime.checkpoint import Checkpoint
 from slackline.runtime.forms import events_of
-from slackline.runtime.metrics import Metrics, MetricsCollector, MetricsListener
+from slackline.runtime.metrics import RECENT, Metrics, MetricsCollector, MetricsListener
 from slackline.runtime.output import OutputRecord
 from slackline.runtime.schema import Arrivals, Decoder, RecordSchema
 from slackline.runtime.sink import Sink, SinkError
@@ -241,9 +241,6 @@ class _Output(Sink):
         with self._clock.paused():
             self._sink.commit(checkpoint)
 
-    def describe(self) -> str:
-        return self._sink.describe()
-
     async def close(self) -> None:
         await self._sink.close()
 
@@ -324,24 +321,30 @@ class SynchroniserStage:
 
     def push(self, arrivals: Any, keys: Any = None, now: Any = None, *, at: int = 0) -> list[OutputRecord]:
         self.collector.count_events(len(arrivals))
+        for key, count in Counter(keys).items():
+            self._inputs[key].count(unprocessed=-count)
         records: list[OutputRecord] = []
         ready: list[Event] = []
+        known: dict[tuple[str, Any], str] = {}  # streams that have joined
         for event, key in zip(arrivals, keys, strict=True):
-            source = self._inputs[key]
-            stream, problem = self._stream_of(source, event)
-            source.count(unprocessed=-1)
-            if problem is not None:
-                records.append(self._rejected(source, event, *problem))
-                continue
-            if stream not in source.streams:
-                records += self._arrived(ready)  # what arrived before does not wait for the stream
-                ready = []
-                self._join(source, stream)
-            seq = self._numbers[stream] if event.seq is None else event.seq
-            self._numbers[stream] += 1
-            self._stream_time = max(self._stream_time, event.ts)
-            source.count(waiting=1)
-            ready.append(Event.of(event.type, event.ts, stream, seq, dict(event.payload)))
+            stream = known.get((key, event.source))
+            if stream is None:
+                source = self._inputs[key]
+                stream, problem = self._stream_of(source, event)
+                if problem is not None:
+                    records.append(self._rejected(source, event, *problem))
+                    continue
+                if stream not in source.streams:
+                    records += self._arrived(ready)  # what arrived before does not wait for the stream
+                    ready = []
+                    self._join(source, stream)
+                known[key, event.source] = stream
+            number = self._numbers[stream]
+            self._numbers[stream] = number + 1
+            if event.seq is None or event.source != stream:
+                seq = number if event.seq is None else event.seq
+                event = Event.of(event.type, event.ts, stream, seq, dict(event.payload))
+            ready.append(event)
         return records + self._arrived(ready)
 
     def expire(self, at: int) -> list[OutputRecord]:
@@ -369,10 +372,8 @@ class SynchroniserStage:
         named = source.name if event.source is None else event.source
         stream = f"{source.name}/{named}" if source.multiplexed and named != source.name else source.name
         if stream not in source.streams and len(source.streams) >= STREAMS:
-            return stream, (
-                TOO_MANY_STREAMS,
-                f"source {source.name!r} has {STREAMS} streams; {named!r} is one too many",
-            )
+            detail = f"source {source.name!r} has {STREAMS} streams; {named!r} is one too many"
+            return stream, (TOO_MANY_STREAMS, detail)
         owner, expected = self._owners.setdefault(stream, (source, named))
         if owner is not source or expected != named:
             detail = f"stream {stream!r} is of source {expected!r}; a source of several streams must be multiplexed"
@@ -381,6 +382,8 @@ class SynchroniserStage:
 
     def _arrived(self, events: list[Event]) -> list[OutputRecord]:
         """Pass events to the synchroniser, which also releases those that have waited for too long."""
+        self._count_waiting(events, 1)
+        self._stream_time = max(self._stream_time, max((event.ts for event in events), default=0))
         records = self._emit(self._sync.push(events) if events else self._sync.step())
         for stream in filter(self._sync.is_disabled, self._sync.failed):
             logger.warning("stream %r timed out too often; disabled until it delivers again", stream)
@@ -397,31 +400,37 @@ class SynchroniserStage:
     def _emit(self, released: Sequence[Event], flushed: str | None = None) -> list[OutputRecord]:
         """Events that the synchroniser released, and those that were late, as records."""
         late, _ = self._sync.drain()
-        records = []
-        for event in released:
-            records.append(
-                self._record(
-                    event, "event", id_of(event), op="insert", final=True, change=self._changes, flushed=flushed
-                )
+        self._count_waiting(released, -1)
+        self._count_waiting([item.event for item in late], -1)
+        records = [
+            OutputRecord(
+                kind="event", id=id_of(event), op="insert", type=event.type, ts=event.ts, final=True, change=change,
+                flushed=flushed, source=self._named(event), seq=event.seq, payload=event.payload,
             )
-            self._changes += 1
+            for change, event in enumerate(released, self._changes)
+        ]  # fmt: skip
         records += [
-            self._record(item.event, "late", f"late/{id_of(item.event)}", lateness=item.lateness) for item in late
-        ]
-        outputs = [Output("insert", "", event, True, self._stream_time, "") for event in released]
-        self.collector.count_outputs(outputs)
+            OutputRecord(
+                kind="late", id=f"late/{id_of(event)}", type=event.type, ts=event.ts, lateness=lateness,
+                source=self._named(event), seq=event.seq, payload=event.payload,
+            )
+            for event, lateness, *_ in late
+        ]  # fmt: skip
+        self._changes += len(released)
+        latencies = (max(0, self._stream_time - event.ts) for event in released[-RECENT:])
+        self.collector.count_emitted(len(released), latencies)
         self.collector.count_aside(len(late), 0, ())
         if released:
             self._released_at = self._clock()
         return records
 
-    def _record(self, event: Event, kind: str, name: str, **more: Any) -> OutputRecord:
-        source, named = self._owners[str(event.source)]
-        source.count(waiting=-1)
-        return OutputRecord(
-            kind=kind, id=name, type=event.type, ts=event.ts, source=str(named), seq=event.seq, payload=event.payload,
-            **more,
-        )  # fmt: skip
+    def _named(self, event: Event) -> str:
+        """The source that the event has named; to the synchroniser its source is the stream."""
+        return str(self._owners[event.source][1])  # type: ignore[index]
+
+    def _count_waiting(self, events: Iterable[Event], sign: int) -> None:
+        for stream, count in Counter(event.source for event in events).items():
+            self._owners[stream][0].count(waiting=sign * count)  # type: ignore[index]
 
     # Pacing.
 
@@ -523,27 +532,23 @@ class SynchroniserStage:
         return header, [self._sync.save()]
 
     def load(self, header: Mapping[str, Any], pieces: Iterable[bytes]) -> None:
-        match header, list(pieces):
-            case (
-                {
-                    "counts": dict(counts),
-                    "streams": list(streams),
-                    "numbers": dict(numbers),
-                    "released": list(released),
-                },
-                [piece],
-            ):
+        match [header, *pieces]:
+            case [
+                {"counts": dict(counts), "streams": list(streams), "numbers": dict(numbers), "released": list(at)},
+                piece,
+            ]:
                 pass
             case _:
                 raise StateError("the checkpoint was not written by a junction of this release; start without it.")
         self.collector.load(counts)
         self._numbers.update(numbers)
-        self._changes, self._stream_time = released
+        self._changes, self._stream_time = at
         self._sync = Synchroniser.load(piece, now=self._clock, **self._options)
+        found = self._sync.stats()
         for stream, name, named in streams:
             source = self._inputs[name]
             self._owners[stream] = source, named
+            source.count(waiting=found[stream].waiting if stream in found else 0)
             if self._sync.has(stream):
                 source.streams.add(stream)
-                source.count(waiting=self._sync.waiting_of(stream))
         self._join_all()

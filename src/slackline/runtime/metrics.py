@@ -165,10 +165,14 @@ class MetricsCollector:
         self.events += events
 
     def count_outputs(self, outputs: Sequence[Output]) -> None:
-        """Events were emitted."""
-        self.outputs += len(outputs)
+        """Detectors have published events."""
         new = (output for output in outputs[-RECENT:] if output.op == "insert")
-        self.latencies.extend(max(0, output.detected_at - output.event.ts) for output in new)
+        self.count_emitted(len(outputs), (max(0, output.detected_at - output.event.ts) for output in new))
+
+    def count_emitted(self, events: int, latencies: Iterable[int]) -> None:
+        """So many events were emitted; the latencies are those of the last :data:`RECENT` of them."""
+        self.outputs += events
+        self.latencies.extend(latencies)
 
     def count_aside(self, late: int, duplicates: int, reasons: Iterable[str]) -> None:
         """Events were late, duplicates, or went into quarantine for these reasons."""
