@@ -535,7 +535,7 @@ class SynchroniserStage:
         match [header, *pieces]:
             case [
                 {"counts": dict(counts), "streams": list(streams), "numbers": dict(numbers), "released": list(at)},
-                piece,
+                bytes(piece),
             ]:
                 pass
             case _:

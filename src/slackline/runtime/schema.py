@@ -348,7 +348,9 @@ def _shown(record: Mapping[str, Any] | Event) -> str:
     """A record as text, without the fields that have no value: in a table a field that is absent is null."""
     if isinstance(record, Event):
         return repr(record)[:SHOWN]
-    return str({name: value for name, value in record.items() if value is not None})[:SHOWN]
+    if isinstance(record, Mapping):
+        record = {name: value for name, value in record.items() if value is not None}
+    return str(record)[:SHOWN]
 
 
 def time_of(value: Any, unit: str = "us") -> int:

@@ -101,7 +101,7 @@ def test_records_become_events_by_the_schema() -> None:
         ("door", 5, "door", 1, {"n": 4}),
     ]
     (bad,) = [record for record in out if record.kind == "quarantine"]
-    assert (bad.id, bad.detail) == ("quarantine/lift/record 2", "there is no field 'at'")
+    assert (bad.id, bad.detail) == ("quarantine/lift/record 2", "field 'at', the event time, is missing")
     assert stats.metrics.quarantined == {"not an event": 1}
 
 
