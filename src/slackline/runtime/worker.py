@@ -216,6 +216,7 @@ class Worker:
         self._timed = all(source.live for source in sources)
         self._bounded = pacing is None and all(source.bounded for source in sources)
         self._caught_up = False
+        self._waited = 0.0  # seconds of waiting since the last look at the clock
         self._arrived: deque[Delivery] = deque()
         self._lag = 0  # rows in it
         self._most = LEAST  # rows in the next push
@@ -344,12 +345,7 @@ class Worker:
             await self._wait(tasks)
             if self._arrived:
                 self._push(self._take())
-            elif not self._bounded and self._caught_up and self._now() - self._looked_at >= self._look:
-                self._looked_at = self._now()
-                if self._timed:
-                    self._records += self._engines.advance(self._arrival_time())
-                if self._engines.timeouts:
-                    self._records += self._engines.expire(self._wall_ms())
+            self._pass_time()
             await self._write()
             self._report()
             await asyncio.sleep(0)  # signals and sources have their turn
@@ -364,6 +360,7 @@ class Worker:
     async def _wait(self, tasks: list[asyncio.Task[None]]) -> None:
         """Wait for arrivals; of bounded sources, for as many as are pushed at once."""
         wanted = self._most if self._bounded else 1
+        start = self._now()
         try:
             async with asyncio.timeout(self._look):
                 while self._lag < wanted and not self._stops and not all(task.done() for task in tasks):
@@ -373,6 +370,22 @@ class Worker:
                     await self._something.wait()
         except TimeoutError:
             self._caught_up = self._caught_up or not self._arrived
+        self._waited += self._now() - start
+
+    def _pass_time(self) -> None:
+        """Once what arrives is live, and every ``look`` seconds: release by arrival time, and apply timeouts."""
+        passed = self._now() - self._looked_at
+        if self._bounded or passed < self._look:
+            return
+        # A backlog is delivered as fast as it is processed: a worker that waits for arrivals has processed it.
+        self._caught_up = self._caught_up or self._waited >= passed / 2
+        self._looked_at, self._waited = self._now(), 0.0
+        if not self._caught_up:
+            return
+        if self._timed and not self._arrived:
+            self._records += self._engines.advance(self._arrival_time())
+        if self._engines.timeouts:
+            self._records += self._engines.expire(self._wall_ms())
 
     def _push(self, delivery: Delivery) -> None:
         rows, keys, bad, marks = delivery

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import math
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -353,3 +354,32 @@ def test_a_source_of_ones_own_resumes_exactly_once(
     run_to([Numbers()], FolderSink(tmp_path / "out"))
     assert found_in(tmp_path / "out") == found_in(tmp_path / "whole")
     assert len(found_in(tmp_path / "out")[0]) + len(found_in(tmp_path / "out")[1]) == 407
+
+
+class Ticking(Source):
+    """A live source: one key is silent after its first event, another one sends all the time."""
+
+    name, live = "ticking", True
+
+    async def batches(self) -> Any:
+        yield [{"ts": 0, "van": "silent", "x": 1}]
+        for n in range(1, 150):
+            await asyncio.sleep(0.01)
+            yield [{"ts": 1000 * n, "van": "busy", "x": n}]
+
+
+def test_a_key_is_idle_while_another_one_sends() -> None:
+    seen: list[tuple[Any, str | None, float]] = []
+
+    class Collected(Sink):
+        async def write(self, records: Sequence[OutputRecord]) -> None:
+            seen.extend((record.key, record.flushed, time.monotonic()) for record in records)
+
+    async def work() -> None:
+        engines = KeyedEngines(steps(), idle_timeout=0.3)
+        await Worker(engines, [Ticking()], Collected(), RecordSchema(key="van", unit="us"), look=0.05).run()
+
+    asyncio.run(work())
+    (silent,) = [index for index, (key, *_) in enumerate(seen) if key == "silent"]
+    assert seen[silent][1] == "idle"
+    assert silent < len(seen) - 10  # long before the other one has ended
