@@ -125,7 +125,7 @@ def test_a_file_elsewhere_is_refused_and_a_followed_one_that_was_replaced_is_rea
     source = FileSource(tmp_path / "a.jsonl")
     run(delivered(source))
     other = FileSource(tmp_path / "b" / "a.jsonl")
-    with pytest.raises(StateError, match="was .* at the checkpoint"):
+    with pytest.raises(StateError, match=r"was .* at the checkpoint"):
         other.seek(source.position())
     followed = follow(tmp_path / "a.jsonl")
     run(delivered(followed, 1))
