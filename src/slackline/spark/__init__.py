@@ -1,4 +1,4 @@
-"""Slackline on Spark Structured Streaming: detectors on ordered streams, keyed by site.
+"""Slackline on Spark Structured Streaming: detectors on ordered streams, per key.
 
 >>> from slackline.spark import current, detect, session, synchronise, typed
 """
