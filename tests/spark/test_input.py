@@ -40,10 +40,10 @@ def df(spark: SparkSession) -> DataFrame:
         ({"key": "match"}, "key='match': there is no such column"),
         ({"arrival": "offset"}, "arrival='offset': there is no such column"),
         ({"ts": "x"}, "ts='x' is a column of double; ts takes whole numbers or timestamps.*Cast it first"),
-        ({"type": "seq"}, "type='seq' is a column of bigint; type takes text"),
+        ({"type": "x"}, "type='x' is a column of double; type takes text"),
         ({"key": "x"}, "key='x' is a column of double; key takes text or whole numbers"),
         ({"source": "x"}, "source='x' is a column of double"),
-        ({"seq": "source"}, "seq='source' is a column of string; seq takes whole numbers"),
+        ({"seq": "x"}, "seq='x' is a column of double; seq takes whole numbers"),
         ({"seq": None}, "column 'seq' would be payload, but events have a seq of their own.*pass seq='seq'"),
     ],
 )

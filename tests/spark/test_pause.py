@@ -165,8 +165,12 @@ def test_a_batch_query_defers_nothing(spark: SparkSession) -> None:
     table = stream(steps=60)
     df = spark.createDataFrame(table.to_pandas())
     found = detect(df, hierarchy(), arrival="arrival", stats=False, pause=sl.Pause(), **COLUMNS).collect()
-    at_the_door = hierarchy().sensor_types
-    assert comparable(found) == embedded(table, close=True, sensors=at_the_door)
+    assert comparable(found) == embedded(table, close=True, pause=sl.Pause())
+    north = table.filter(pa.compute.equal(table["site"], "north")).drop_columns(["site", "arrival"])
+    engine = sl.Engine(hierarchy(), sensors=hierarchy().sensor_types)  # late is decided at the intake, as with pause
+    assert {row.id for row in found if (row.key, row.kind) == ("north", "event")} == {
+        output.id for output in engine.push(north) + engine.close()
+    }
     assert {row.delayed for row in found if row.kind == "event"} == {0}
 
 

@@ -12,10 +12,23 @@ except ImportError as error:
 
 from slackline.core.payload import PayloadError
 from slackline.spark.changelog import current, final, latest
+from slackline.spark.metrics import metrics_of_progress
 from slackline.spark.pipeline import detect, typed
-from slackline.spark.session import configure, session
+from slackline.spark.session import check_failure, configure, session
 from slackline.spark.synchronise import synchronise
 
-__all__ = ["PayloadError", "configure", "current", "detect", "final", "latest", "session", "synchronise", "typed"]
+__all__ = [
+    "PayloadError",
+    "check_failure",
+    "configure",
+    "current",
+    "detect",
+    "final",
+    "latest",
+    "metrics_of_progress",
+    "session",
+    "synchronise",
+    "typed",
+]
 
 del pyspark

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from slackline.core.errors import ConfigError, SchemaError
+from slackline.core.errors import SchemaError
 from slackline.runtime.schema import OWN, RecordSchema
 from slackline.runtime.sharding import KEY
 from slackline.spark.packets import ARRIVAL, BLOCK, ENGINE, MTIME, PATH
@@ -29,7 +29,7 @@ from slackline.spark.packets import ARRIVAL, BLOCK, ENGINE, MTIME, PATH
 def prepare(df: DataFrame, schema: RecordSchema, shards: int | None = None) -> DataFrame:
     """The DataFrame as packets take it: name of the engine, arrival or place of reading, the event's columns, payload.
 
-    The name of an engine is the key, or with ``shards`` that of the key's shard; the key is in a column of its own then.
+    The name of an engine is the key, or with ``shards`` the shard; then the key is in a column of its own.
     Raises :class:`~slackline.SchemaError` for a column that is missing or has a type that does not fit its role.
     """
     assert schema.key is not None
@@ -62,8 +62,6 @@ def prepare(df: DataFrame, schema: RecordSchema, shards: int | None = None) -> D
 def check_present(df: DataFrame, given: Mapping[str, str]) -> None:
     """Raise if a name that was given for a role is not that of a column."""
     for role, name in given.items():
-        if not isinstance(name, str):
-            raise ConfigError(f"{role} must be the name of a column, a string; got {name!r}.")
         if name not in df.columns:
             raise SchemaError(
                 f"{role}={name!r}: there is no such column. The DataFrame has {df.columns}; "

@@ -115,9 +115,9 @@ class Merge:
         size = len(sync or b"") + len(held or b"")
         if size > STATE_BYTES:
             raise StateError(
-                f"{len(self._held or ())} buffered rows take {size:,} bytes, and Spark can store at most {STATE_BYTES:,} "
-                f"for a key. Select fewer columns, give max_delay, or a lower max_waiting to learn earlier which stream "
-                f"they wait for."
+                f"{len(self._held or ())} buffered rows take {size:,} bytes, and Spark can store {STATE_BYTES:,} for a "
+                f"key. Select fewer columns, give max_delay, or a lower max_waiting to learn earlier which stream they "
+                f"wait for."
             )
         return sync, held, self.rows, self.position, self._time.now
 

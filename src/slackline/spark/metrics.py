@@ -193,10 +193,31 @@ def metrics_of_progress(
     A micro-batch knows only some of the keys: ``keys``, ``buffered``, ``late_share``, ``K`` and ``alpha`` are those of
     the keys that had rows in it, or whose timeout was due; latencies are those of its outputs.
     """
-    row = (progress.get("observedMetrics") or {}).get(name) or {}
-    seen: dict[str, Any] = dict(row.asDict() if hasattr(row, "asDict") else row)
+    seen = _plain((progress.get("observedMetrics") or {}).get(name) or {})
     passed = _seconds(progress)
-    before = before or Metrics()
+    return replace(
+        _counted(seen, before or Metrics()),
+        event_rate=seen.get("events", 0) / passed,
+        output_rate=seen.get("outputs", 0) / passed,
+        lag=_lag(progress),
+        checkpoint_bytes=_state_bytes(progress),
+        checkpoint_age=max(0.0, now() - _ended(progress)),
+        ts_per_second=ts_per_second,
+    )
+
+
+def metrics_of_observation(seen: Mapping[str, Any], ts_per_second: int = 1_000_000) -> Metrics:
+    """The metrics of a batch, from what its ``Observation`` has."""
+    return replace(_counted(_plain(seen), Metrics()), ts_per_second=ts_per_second)
+
+
+def _plain(row: Any) -> dict[str, Any]:
+    """Observed metrics: a row of Spark, or the same as JSON."""
+    return dict(row.asDict() if hasattr(row, "asDict") else row)
+
+
+def _counted(seen: Mapping[str, Any], before: Metrics) -> Metrics:
+    """The counts continued, and the latest figures."""
     reasons = Counter(before.quarantined)
     for figure, count in seen.items():
         if figure.startswith(_REASON) and count:
@@ -205,12 +226,6 @@ def metrics_of_progress(
         before,
         keys=seen.get("keys", 0),
         quarantined=dict(reasons),
-        event_rate=seen.get("events", 0) / passed,
-        output_rate=seen.get("outputs", 0) / passed,
-        lag=_lag(progress),
-        checkpoint_bytes=_state_bytes(progress),
-        checkpoint_age=max(0.0, now() - _ended(progress)),
-        ts_per_second=ts_per_second,
         **{count: getattr(before, count) + seen.get(count, 0) for count in _COUNTS},
         **{figure: seen[figure] for figure in _LAST if seen.get(figure) is not None},
     )

@@ -1,9 +1,10 @@
-"""Sessions: a local Spark set up for Slackline, and the check that any other session can run it."""
+"""Sessions: a local Spark set up for Slackline, the check that any other session can run it, and why a query failed."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import sys
 import warnings
@@ -11,8 +12,9 @@ from typing import Any
 
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
-from slackline.core.errors import ConfigError
+from slackline.core.errors import ConfigError, SlacklineError, StateError
 
 NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -20,6 +22,9 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 
 #: Above this size Spark ships Python code as a broadcast, which its stateful processors cannot read.
 UDF_LIMIT = "spark.broadcast.UDFCompressionThreshold"
+
+#: The end of a traceback: the kind of error, and its message.
+_RAISED = re.compile(r"^([A-Za-z_][\w.]*): (.*)$", re.MULTILINE)
 
 #: Packages that stateful streaming in Python needs at run time and pyspark does not require.
 _NEEDS = {
@@ -131,6 +136,47 @@ def check_size(spark: SparkSession, plan: Any) -> None:
             f"Start the session with {UDF_LIMIT} set to 64m, as slackline.spark.session() does, or let detectors "
             f"build large tables when they first need them."
         )
+
+
+class QueryFailedError(SlacklineError):
+    """A query stopped by itself."""
+
+
+def check_failure(query: StreamingQuery) -> None:
+    """Raise what a query failed with, in the words of Slackline where its workers or the state store failed."""
+    error = query.exception()
+    if error is None:
+        return
+    text = str(error)
+    if "STATE_STORE_INVALID_CONFIG_AFTER_RESTART" in text and "timeMode" in text:
+        raise StateError(
+            "the checkpoint was started without idle_timeout and state_ttl and the query has one of them, or the "
+            "reverse: Spark's timers are part of the checkpoint. Their lengths may change. Give the option as it was, "
+            "or start with a new checkpoint."
+        ) from error
+    if "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE" in text:
+        raise StateError(
+            "the checkpoint was started with shards and the query has none, or the reverse: keys would not find their "
+            "states. Give `shards` as it was, or start with a new checkpoint."
+        ) from error
+    raise QueryFailedError(
+        f"the query failed: {_message(text)} What was committed is complete; when the cause is removed, the same query "
+        f"resumes."
+    ) from error
+
+
+def _message(text: str) -> str:
+    """What a worker raised, or the first line of what the JVM says.
+
+    >>> _message("[PYTHON] Traceback (most recent call last):\\n  File x, line 3\\nValueError: odd\\n\\tat java.x")
+    'ValueError: odd'
+    """
+    _, traced, rest = text.rpartition("Traceback (most recent call last):")
+    raised = _RAISED.search(rest) if traced else None
+    if raised is not None:
+        kind, words = raised.groups()
+        return words if kind.startswith("slackline.") else f"{kind}: {words}"
+    return next((line.strip() for line in text.splitlines() if line.strip()), "Spark gives no reason.")
 
 
 def _importable(module: str) -> bool:
