@@ -17,18 +17,7 @@ from slackline.spark.pipeline import detect, typed
 from slackline.spark.session import check_failure, configure, session
 from slackline.spark.synchronise import synchronise
 
-__all__ = [
-    "PayloadError",
-    "check_failure",
-    "configure",
-    "current",
-    "detect",
-    "final",
-    "latest",
-    "metrics_of_progress",
-    "session",
-    "synchronise",
-    "typed",
-]
+__all__ = ["PayloadError", "check_failure", "configure", "current", "detect", "final", "latest"]
+__all__ += ["metrics_of_progress", "session", "synchronise", "typed"]
 
 del pyspark

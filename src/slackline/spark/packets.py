@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from slackline.engine.arrow import split
 
@@ -241,16 +241,16 @@ def packed(prepared: DataFrame, dictionaries: Sequence[str], by: str) -> DataFra
     """The prepared rows as packets, see :func:`packer`."""
     group = prepared.schema[by].dataType
     first = prepared.schema[ARRIVAL].dataType if ARRIVAL in prepared.columns else LongType()
-    fields: list[tuple[str, DataType]] = [("group", group), ("first", first), ("mtime", LongType())]
-    fields += [("path", StringType()), ("block", LongType()), ("part", IntegerType())]
-    fields += [("nr", LongType()), ("blob", BinaryType())]
-    schema = StructType([StructField(name, kind) for name, kind in fields])
+    schema = (
+        f"group {group.simpleString()}, first {first.simpleString()}, mtime long, path string, block long, part int"
+    )
+    schema += ", nr long, blob binary"
     types = arrow_schema(StructType([StructField("first", first), StructField("group", group)])).types
     return prepared.mapInArrow(packer(by, dictionaries, *types), schema)
 
 
 def streamed(
-    prepared: DataFrame, dictionaries: Sequence[str], processor: StatefulProcessor, schema: StructType,
+    prepared: DataFrame, dictionaries: Sequence[str], processor: StatefulProcessor, schema: StructType | str,
     shards: int | None = None, time_mode: str = "None",
 ) -> DataFrame:  # fmt: skip
     """A stream's rows through a stateful processor, group by group."""

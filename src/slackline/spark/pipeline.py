@@ -9,20 +9,7 @@ from typing import Any
 import numpy as np
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    BooleanType,
-    ByteType,
-    DataType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import DataType, StringType, StructField, StructType, TimestampType
 
 from slackline.core.check import whole_number
 from slackline.core.errors import ConfigError, SchemaError
@@ -170,19 +157,11 @@ def _try_out(factory: EngineFactory, prepared: DataFrame, dictionaries: list[str
     replace(factory, hierarchy=copy.deepcopy(factory.hierarchy)).engine().push(table)
 
 
-_SPARK_TYPES: dict[str, DataType] = {
-    "f8": DoubleType(),
-    "f4": FloatType(),
-    "f2": FloatType(),
-    "i8": LongType(),
-    "i4": IntegerType(),
-    "i2": ShortType(),
-    "i1": ByteType(),
-    "u4": LongType(),
-    "u2": IntegerType(),
-    "u1": ShortType(),
-    "b1": BooleanType(),
-}
+#: Spark's types of NumPy's; all others are text.
+_SPARK_TYPES = {
+    "f8": "double", "f4": "float", "f2": "float", "i8": "long", "i4": "int", "i2": "short", "i1": "byte", "u4": "long",
+    "u2": "int", "u1": "short", "b1": "boolean",
+}  # fmt: skip
 
 
 def _ddl(text: str) -> StructType:
@@ -193,8 +172,5 @@ def _ddl(text: str) -> StructType:
 
 
 def _schema_of(event_type: EventType) -> StructType:
-    fields = []
-    for name, dtype in event_type.fields.items():
-        kind = _SPARK_TYPES.get(np.dtype(dtype).str[1:], StringType())
-        fields.append(StructField(name, kind))
-    return StructType(fields)
+    kinds = {name: _SPARK_TYPES.get(np.dtype(dtype).str[1:], "string") for name, dtype in event_type.fields.items()}
+    return StructType([StructField(name, DataType.fromDDL(kind)) for name, kind in kinds.items()])

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import BinaryType, DataType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import DataType, StringType
 
 from slackline.core import codec
 from slackline.core.errors import DetectorError, SlacklineError, StateError
@@ -44,22 +44,13 @@ from slackline.spark.packets import (
 from slackline.spark.rows import OUTPUT_ROWS, OutputRows
 
 #: The state of an engine, and that of a merge: the synchroniser, the buffered rows, and three counts.
-ENGINE_STATE = StructType([StructField("state", BinaryType())])
-MERGE_STATE = StructType(
-    [
-        StructField("sync", BinaryType()),
-        StructField("held", BinaryType()),
-        StructField("rows", LongType()),
-        StructField("position", LongType()),
-        StructField("now", LongType()),
-    ]
-)
+ENGINE_STATE, MERGE_STATE = "state binary", "sync binary, held binary, rows long, position long, now long"
 #: Into how many groups and shards the keys of a group's state were hashed.
-LAYOUT = StructType([StructField("groups", LongType()), StructField("shards", LongType())])
+LAYOUT = "groups long, shards long"
 #: When engines, and the keys of shards, last had rows, and the timer that is registered.
-ACTIVITY = StructType([StructField("activity", BinaryType()), StructField("timer", LongType())])
+ACTIVITY = "activity binary, timer long"
 #: Output of a merge.
-MERGE_OUTPUT = StructType([StructField("blob", BinaryType())])
+MERGE_OUTPUT = "blob binary"
 
 #: The name of an engine: a key or a shard; None for rows without a key.
 Name = str | int | None
@@ -216,9 +207,9 @@ class GroupStates:
     With shards the key of the map has another type, so that Spark refuses a checkpoint that was made without.
     """
 
-    def __init__(self, handle: StatefulProcessorHandle, schema: StructType, shards: int | None = None) -> None:
-        fields = [StructField("name", StringType()), *([] if shards is None else [StructField("shards", LongType())])]
-        self._map = handle.getMapState("states", StructType(fields), schema)
+    def __init__(self, handle: StatefulProcessorHandle, schema: str, shards: int | None = None) -> None:
+        key = "name string" if shards is None else "name string, shards long"
+        self._map = handle.getMapState("states", key, schema)
         self._layout = handle.getValueState("layout", LAYOUT)
         self._shards = shards
 
