@@ -15,6 +15,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from slackline.connectors.kafka.address import KafkaAddress, client_properties
 from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
 from slackline.runtime.keyed import EngineFactory
@@ -83,8 +84,6 @@ class SparkApplication:
             )
 
     def _check_topics(self) -> None:
-        from slackline.connectors.kafka.address import KafkaAddress
-
         options = self._options
         self._source, self._sink = KafkaAddress.of(options.sources[0]), KafkaAddress.of(options.to)
         if options.follow or options.fresh:
@@ -164,8 +163,6 @@ class SparkApplication:
         return topics | ({"duplicates": f"{sink}-duplicates"} if options.duplicates == "write" else {})
 
     def _start_topics(self, spark: SparkSession) -> StreamingQuery:
-        from slackline.connectors.kafka.address import client_properties
-
         options, schema, brokers = self._options, self._options.schema, self._source.brokers
         properties = client_properties(options.kafka_config) if options.kafka_config else {}
         client = {f"kafka.{name}": value for name, value in properties.items()}
