@@ -26,7 +26,7 @@ def main(brokers: str, source: str, sink: str, jars: str) -> None:
                    stats=False)  # fmt: skip
     with tempfile.TemporaryDirectory() as checkpoint:
         query = (
-            found_records(found, sink, sink)
+            found_records(found, sink, sink, sink)
             .writeStream.format("kafka")
             .option("kafka.bootstrap.servers", brokers)
             .option("includeHeaders", "true")

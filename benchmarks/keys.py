@@ -5,9 +5,9 @@
 Three parts, of the same stream: ``keys`` keys with ``rows`` rows each in every micro-batch, from four sources, out of
 order, and one detector that publishes about one event per key and micro-batch.
 
-- *in process*: one core, no Spark: what :mod:`slackline.spark.site` does for one key, step by step, in ms per key:
-  ``load`` (of a saved engine, or the birth of one), ``push``, ``stats``, ``save``, ``give`` (the output rows as
-  columns). ``cold`` is a key's first micro-batch, ``warm`` any other.
+- *in process*: one core, no Spark: what a processor does for one key, step by step, in ms per key: ``load`` (of a saved
+  engine, or the creation of one), ``push``, ``save`` (and its statistics), ``emit`` (the output rows as columns).
+  ``cold`` is a key's first micro-batch, ``warm`` any other.
 - *plain*: ``transformWithStateInPandas`` grouped by key that counts its rows, reads and writes a state of the size of
   ours, and gives one row per key. That is what Spark asks for a stateful processor in Python used in the usual way.
 - *slackline*: :func:`slackline.spark.detect` with default options, statistics rows included.
@@ -42,10 +42,12 @@ from rich.console import Console
 from rich.progress import Progress
 
 import slackline as sl
+from slackline.runtime.keyed import EngineFactory
 from slackline.spark import detect, session
-from slackline.spark.codec import ARRIVAL
+from slackline.spark.metrics import CallMetrics
+from slackline.spark.packets import ARRIVAL
+from slackline.spark.processor import KeyedPlan, KeyedRows
 from slackline.spark.rows import OutputRows
-from slackline.spark.site import Recipe, Site
 
 KEYS = 10_000
 ROWS = 40
@@ -84,8 +86,8 @@ def run(json: bool = False, keys: int = KEYS, rows: int = ROWS, batches: int = B
 
 def in_process(keys: int, rows: int) -> dict[str, float]:
     """One key after the other, without Spark: ms per key and step, in a key's first micro-batch and in its third."""
-    recipe = Recipe(hierarchy())
-    saved: dict[str, Any] = {}
+    plan = KeyedPlan(EngineFactory.of(hierarchy(), spill=False), metrics=True)
+    states: dict[str, bytes] = {}
     figures = {}
     for batch in range(-1, 3):  # the first one warms up
         table = _rows(keys if batch >= 0 else 10, rows, max(batch, 0))
@@ -95,7 +97,9 @@ def in_process(keys: int, rows: int) -> dict[str, float]:
         cost: dict[str, float] = defaultdict(float)
         for at, name in enumerate(names):
             mine = table.slice(at * rows, rows)
-            saved[name] = _turn(f"v{name}", mine, recipe, saved.get(name) if batch > 0 else None, cost)
+            if batch <= 0:
+                states.pop(name, None)
+            _turn(name, mine, plan, states, cost)
         label = {0: "cold", 2: "warm"}.get(batch)
         if label:
             figures |= {f"{label}_{step}_ms": 1_000 * spent / keys for step, spent in cost.items()}
@@ -103,7 +107,7 @@ def in_process(keys: int, rows: int) -> dict[str, float]:
     return figures
 
 
-def _turn(name: str, table: pa.Table, recipe: Recipe, saved: Any, cost: dict[str, float]) -> Any:
+def _turn(name: str, table: pa.Table, plan: KeyedPlan, states: dict[str, bytes], cost: dict[str, float]) -> None:
     last = time.process_time()
 
     def done(step: str) -> None:
@@ -112,19 +116,16 @@ def _turn(name: str, table: pa.Table, recipe: Recipe, saved: Any, cost: dict[str
         cost[step] += now - last
         last = now
 
-    site = Site(name, recipe, saved)
-    done("load")
     out = OutputRows()
-    site.push(table, out)
+    rows = KeyedRows(plan, out, CallMetrics(), states)
+    rows.engines.notes(name)
+    done("load")
+    rows.push(name, table)
     done("push")
-    stats = site.stats()
-    out.stats(stats, site.rows)
-    done("stats")
-    saved = site.save()
+    rows.pushed(name, table, 0.0, 1.0)
     done("save")
     out.take_columns()
-    done("give")
-    return saved
+    done("emit")
 
 
 def hierarchy() -> sl.Hierarchy:

@@ -3,12 +3,12 @@
     slackline bench observed --json
 
 prints, of each load, the CPU time that all processes spend on a micro-batch, in ms, with and without ``metrics``, and
-their ``ratio``. (Wall time says little of a few percent, and nothing on a machine that has other work.) All with
-``stats=False``, so that everything that is done for the figures is done for them alone.
+their ``ratio``. (Wall time does not resolve a few percent on a machine that has other work.) All with
+``stats=False``, so that the metrics are the only difference.
 
-- *columns*: two keys, one columnar detector that finds nothing: a row per group is all that is added.
-- *found*: two keys, every event is found: each is counted, and its wait sorted.
-- *keys*: many keys of 20 rows: statistics are asked of every engine.
+- *columns*: two keys, one columnar detector that publishes nothing: a row per group is all that is added.
+- *found*: two keys, every event is emitted: each is counted, and its latency sorted.
+- *keys*: many keys of 20 rows: the statistics of every engine are computed.
 
 Runs with and without alternate, ``ROUNDS`` times, in one session; of all their micro-batches after the first
 ``WARM_UP`` of each run the median counts. A round before these counts for nothing: it warms the JVM up.

@@ -43,7 +43,7 @@ from slackline.spark import detect, session
 EVENTS = 14_000_000
 BATCHES = 7
 WARM_UP = 3
-SITES = ("alpha", "zeta")  # two that do not share a shuffle partition, neither here nor there
+SITES = ("alpha", "beta")  # two that share no shuffle partition, in neither query
 FILES_PER_BATCH = 4
 HELD_US = 150_000
 EVENTS_PER_SECOND = 36_000

@@ -1,7 +1,7 @@
 """The same detector on Spark Structured Streaming: hits of three matches from a directory of Parquet files.
 
 Writes a shuffled stream of near, not_near and kick events to a temporary directory, reads it as a stream, two files a
-micro-batch, and prints the hits as typed columns. The last ones still wait in the state: a stream has no end. A batch
+micro-batch, and prints the hits as typed columns. The last ones stay buffered in the state: a stream has no end. A batch
 over the same files has one, and finds them all. Run it with `python examples/02_spark_stream.py`; it needs Java and
 the extra `spark`.
 """
@@ -51,7 +51,7 @@ def main() -> None:
         for nr in range(6):
             path = source / f"{nr}.parquet"
             pq.write_table(events.slice(nr * size, size), path)
-            os.utime(path, (nr, nr))  # Spark takes files by their age
+            os.utime(path, (nr, nr))  # Spark reads files by their age
 
         schema = spark.read.parquet(str(source)).schema
         stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 2).parquet(str(source))

@@ -1,9 +1,9 @@
 """Many small keys on Spark: 200 delivery vans with 200 reports each, over a mobile network with dead zones.
 
-Each van is a key with its own detectors: speeding, harsh braking, stops and deliveries. Doors tell little and seldom.
-The stream is read once with an engine per van, and once with `shards=64`, where vans are ordered together and told
-apart by their detectors. Vans that fall silent are released after a second (`idle`). What is found is compared with
-what detectors find in the sorted stream. Run it with `python examples/08_vans.py`; it needs Java and the extra `spark`.
+Each van is a key with its own detectors: speeding, harsh braking, stops and deliveries. Doors report little and seldom.
+The stream is processed once with an engine per van, and once with `shards=64`, where vans are ordered together and
+separated by their detectors. Vans without reports for a second are flushed (`idle_timeout`). The events are compared
+with those that detectors find in the sorted stream. Run it with `python examples/08_vans.py`; it needs Java and the extra `spark`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from slackline.spark import detect, session
 
 COLUMNS = {"key": "van", "ts": "ts", "type": "type", "arrival": "arrival", "source": "source", "seq": "seq"}
 
-#: A detected event: van, type, time stamp and payload.
+#: A detected event: van, type, event time and payload.
 Found = set[tuple[str, str, int, str]]
 
 
@@ -80,7 +80,7 @@ def hierarchy() -> sl.Hierarchy:
 
 
 def in_order(reports: pa.Table) -> Found:
-    """What is in the sorted stream, van by van."""
+    """The events of the sorted stream, van by van."""
     found: Found = set()
     reports = reports.sort_by([(name, "ascending") for name in ("ts", "type", "source", "seq")])
     for van in pc.unique(reports["van"]).to_pylist():
@@ -93,9 +93,9 @@ def in_order(reports: pa.Table) -> Found:
 
 
 def streamed(spark: SparkSession, source: str, folder: str, **options: Any) -> tuple[Found, int]:
-    """What a query finds until all vans have fallen silent, and how many reports were late."""
+    """The events of a query until all vans are idle, and how many reports were late."""
     schema = spark.read.parquet(source).schema
-    found = detect(spark.readStream.schema(schema).parquet(source), hierarchy(), idle="1 second", **COLUMNS, **options)
+    found = detect(spark.readStream.schema(schema).parquet(source), hierarchy(), idle_timeout="1 second", **COLUMNS, **options)
     writer = found.writeStream.format("parquet").option("path", folder)
     query = writer.option("checkpointLocation", f"{folder}.checkpoint").trigger(processingTime="1 second").start()
     try:
@@ -113,7 +113,7 @@ def streamed(spark: SparkSession, source: str, folder: str, **options: Any) -> t
 
 
 def _all_released(spark: SparkSession, folder: str) -> bool:
-    """Whether everybody who had rows has been idle since: each tells statistics for either."""
+    """Whether every key that had rows has been idle since: each emits statistics for either."""
     if not Path(folder, "_spark_metadata", "0").exists():  # the first micro-batch, which has all reports
         return False
     ids = [row.id for row in spark.read.parquet(folder).where("kind = 'stats'").select("id").collect()]

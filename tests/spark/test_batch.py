@@ -11,7 +11,7 @@ from tests.spark.world import COLUMNS, SITES, comparable, embedded, hierarchy, s
 
 from slackline.calibration import Calibration, calibrate
 from slackline.spark import batch, detect
-from slackline.spark.codec import ARRIVAL, by_arrival
+from slackline.spark.packets import ARRIVAL, by_arrival
 
 pytestmark = pytest.mark.spark
 

@@ -18,12 +18,12 @@ from tests.kafka.app import hierarchy
 from tests.kafka.broker import CONNECTOR, LocalBroker, why_not
 from tests.kafka.world import World, by_key, readings, undisturbed
 from tests.spark.test_run_stream import run_until
-from typer.testing import CliRunner
 
-from slackline.cli import app
 from slackline.connectors.kafka import arrow_record
 from slackline.core.errors import ConfigError, SchemaError
+from slackline.runtime.options import run_options
 from slackline.spark import detect
+from slackline.spark.application import SparkApplication
 from slackline.spark.kafka import ARRIVED, _decoded, found_records, read_topic
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka]
@@ -47,13 +47,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
     broker.stop()
 
 
-def told_in(records: list[Any]) -> list[dict[str, Any]]:
-    """What records say, in the order of the changes of their keys."""
-    told = []
-    for record in sorted(records, key=lambda one: int(dict(one.headers())["id"].rpartition(b"/")[2])):
-        told.append(json.loads(record.value()))
-        assert record.key() == told[-1]["key"].encode()
-    return told
+def records_in(messages: list[Any]) -> list[dict[str, Any]]:
+    """The output records of messages, in the order of the changes of their keys."""
+    found = [json.loads(message.value()) for message in messages]
+    for message, record in zip(messages, found, strict=True):
+        assert message.key() == record["key"].encode()
+        assert dict(message.headers())["id"].decode() == f"{record['key']}/{record['id']}/{record['change']}"
+    return sorted(found, key=lambda record: record["change"])
 
 
 @pytest.mark.parametrize("format", ["json", "arrow", "avro"])
@@ -81,7 +81,7 @@ def test_what_detect_finds_in_a_topic_is_what_engines_find(
     events = read_topic(spark, broker.address, source, schema, format=format).drop("record_key")
     found = detect(events, hierarchy, key="van", ts="ts", type="type", arrival=ARRIVED, source="source", seq="seq")
     query = (
-        found_records(found, sink, aside)
+        found_records(found, sink, aside, aside)
         .writeStream.format("kafka")
         .option("kafka.bootstrap.servers", broker.address)
         .option("includeHeaders", "true")
@@ -92,62 +92,60 @@ def test_what_detect_finds_in_a_topic_is_what_engines_find(
     query.awaitTermination(120)
     assert query.exception() is None
     records = world.records(sink)
-    assert by_key(told_in(records)) == undisturbed(rows)
+    assert by_key(records_in(records)) == undisturbed(rows)
     assert len({dict(record.headers())["id"] for record in records}) == len(records)
-    reasons = [json.loads(record.value())["payload"].get("reason") for record in world.records(aside)]
-    assert "no key" in reasons
+    assert "no key" in [json.loads(record.value()).get("reason") for record in world.records(aside)]
     world.close()
 
 
-def command(broker: LocalBroker, folder: Path, source: str, sink: str) -> list[str]:
-    """The command between two topics, on Spark."""
+def command(broker: LocalBroker, folder: Path, source: str, sink: str, **more: Any) -> SparkApplication:
+    """The application between two topics."""
     (folder / "fields.ddl").write_text(SCHEMA)
-    address = f"kafka://{broker.address}/{source}?schema={folder}/fields.ddl&state={folder}/checkpoint"
-    line = ["tests.kafka.app:hierarchy", "--on", "spark", "--from", address, "--key", "van", "--group", "vans"]
-    return [*line, "--to", f"kafka://{broker.address}/{sink}"]
+    given = {
+        "app": "tests.kafka.app:hierarchy", "on": "spark", "from": f"kafka://{broker.address}/{source}",
+        "to": f"kafka://{broker.address}/{sink}", "key": "van", "group": "vans", "fields": f"{folder}/fields.ddl",
+        "state": f"{folder}/checkpoint",
+    }  # fmt: skip
+    return SparkApplication(run_options(given | more, None), hierarchy)
 
 
-def test_the_command_runs_from_topic_to_topic_and_goes_on_after_a_stop(
+def test_it_runs_from_topic_to_topic_and_resumes_after_a_stop(
     spark: SparkSession, broker: LocalBroker, tmp_path: Path
 ) -> None:
     world = World(broker.address, "spark-run", tmp_path)
     source, sink, aside = world.topic("in", 2), world.topic("out"), world.topic("aside")
     rows = readings(600)
-    line = command(broker, tmp_path, source, f"{sink}?quarantine={aside}")
-    said = []
     for part in (rows[:350], rows[350:]):
         world.send(source, part)
         commits = sorted(path.name for path in tmp_path.glob("checkpoint/commits/[0-9]*"))
-        done = run_until(lambda n=len(commits): len([*tmp_path.glob("checkpoint/commits/[0-9]*")]) > n, *line)
-        assert done.exit_code == 0, done.stderr
-        said.append(done.stderr)
-    assert "350 events" in said[0] and "lag 0" in said[0] and "250 events" in said[1], said
+        run = command(broker, tmp_path, source, sink, **{"quarantine-topic": aside})
+        metrics = run_until(lambda n=len(commits): len([*tmp_path.glob("checkpoint/commits/[0-9]*")]) > n, run)
+        assert metrics is not None and (metrics.events, metrics.lag) == (len(part), 0)
     records = world.records(sink)
     assert len({dict(record.headers())["id"] for record in records}) == len(records)
-    assert by_key(told_in(records)) == undisturbed(rows)
+    assert by_key(records_in(records)) == undisturbed(rows)
     world.close()
 
 
-def test_topics_that_are_not_there_are_named(spark: SparkSession, broker: LocalBroker, tmp_path: Path) -> None:
+def test_missing_topics_are_named(spark: SparkSession, broker: LocalBroker, tmp_path: Path) -> None:
     world = World(broker.address, "spark-none", tmp_path)
-    there = world.topic("there")
-    for pair in (("nowhere", there), (there, "nowhere")):
-        done = CliRunner().invoke(app, ["run", *command(broker, tmp_path, *pair)])
-        assert done.exit_code == 2
-        assert f"there is no topic 'nowhere' at {broker.address}" in done.stderr and there in done.stderr
+    present = world.topic("there")
+    for pair in (("nowhere", present), (present, "nowhere")):
+        with pytest.raises(ConfigError, match=f"there is no topic 'nowhere' at {broker.address}.*{present}"):
+            command(broker, tmp_path, *pair).run(lambda metrics: None)
     world.close()
 
 
 def test_one_engine_for_several_partitions_is_refused(spark: SparkSession, broker: LocalBroker, tmp_path: Path) -> None:
     world = World(broker.address, "spark-one", tmp_path)
-    line = command(broker, tmp_path, world.topic("in", 2), world.topic("out"))
-    at = line.index("--key")
-    done = CliRunner().invoke(app, ["run", *line[:at], *line[at + 2 :]])
-    assert done.exit_code == 2 and "has 2 partitions" in done.stderr, done.stderr
+    with pytest.raises(ConfigError, match="has 2 partitions"):
+        command(broker, tmp_path, world.topic("in", 2), world.topic("out"), key=None).run(lambda metrics: None)
     world.close()
 
 
-def test_a_broker_that_is_away_is_waited_for(spark: SparkSession, broker: LocalBroker, tmp_path: Path) -> None:
+def test_it_waits_for_a_broker_that_is_away(
+    spark: SparkSession, broker: LocalBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     world = World(broker.address, "spark-away", tmp_path)
     source, sink = world.topic("in"), world.topic("out")
     rows = readings(100)
@@ -159,13 +157,12 @@ def test_a_broker_that_is_away_is_waited_for(spark: SparkSession, broker: LocalB
     logging.getLogger("slackline.kafka").addHandler(listener)
     started = threading.Thread(target=lambda: (missed.wait(60), broker.start()))
     started.start()
-    done = run_until((tmp_path / "checkpoint" / "commits" / "0").exists, *command(broker, tmp_path, source, sink))
+    run_until((tmp_path / "checkpoint" / "commits" / "0").exists, command(broker, tmp_path, source, sink))
     started.join()
     logging.getLogger("slackline.kafka").removeHandler(listener)
-    assert done.exit_code == 0, done.stderr
-    assert f"no broker answers at {broker.address}" in done.stderr and "going on" in done.stderr
-    assert by_key(told_in(world.records(sink))) == undisturbed(rows)
-    assert len(world.records(f"{sink}-quarantine")) == 1  # the topic was made
+    assert f"no broker answers at {broker.address}" in caplog.text and "reconnected to the brokers" in caplog.text
+    assert by_key(records_in(world.records(sink))) == undisturbed(rows)
+    assert len(world.records(f"{sink}-quarantine")) == 1  # the topic was created
     world.close()
 
 
@@ -183,5 +180,5 @@ def test_what_cannot_be_read_is_refused_at_once(spark: SparkSession) -> None:
     if any(CONNECTOR.glob("*.jar")):
         with pytest.raises(SchemaError, match="arrived"):
             read_topic(spark, "127.0.0.1:9092", "in", "ts long, arrived long")
-        with pytest.raises(SchemaError, match="is no list of fields"):
+        with pytest.raises(SchemaError, match="is not a list of fields"):
             read_topic(spark, "127.0.0.1:9092", "in", "ts; long")

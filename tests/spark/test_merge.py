@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from slackline.core.errors import BufferLimitError, StateError
 from slackline.spark import merge
-from slackline.spark.codec import ARRIVAL, NULL_SITE
 from slackline.spark.merge import Merge, MergeRecipe, side_by_side
+from slackline.spark.packets import ARRIVAL
 
 STREAMS = ("door", "hall", "lift")
 
@@ -65,7 +65,7 @@ def test_cutting_and_saving_change_nothing(
     assert sorted(row["id"] for row in (*found, *rest)) == list(range(len(arrived)))
 
 
-def test_streams_read_side_by_side_are_not_taken_for_dead() -> None:
+def test_streams_read_side_by_side_do_not_seem_silent() -> None:
     times = np.sort(np.random.default_rng(4).integers(0, 10_000, (3, 200)))
     rows = table(list(np.repeat(STREAMS, 200)), times.ravel().tolist())
     fed = Merge("v", MergeRecipe(STREAMS, {"max_delay": 500}))
@@ -81,7 +81,7 @@ def test_impossible_time_stamps_do_not_change_the_place_of_others() -> None:
     assert side_by_side(rows)["id"].to_pylist() == [0, 1, 2, 4, 3, 5]
 
 
-def test_what_is_set_aside_does_not_count_as_waiting() -> None:
+def test_quarantined_rows_do_not_count_as_buffered() -> None:
     rows = table(["door", "hall", "lift", *["door"] * 20], [10, 10, 10, *[None, -1, 2, 3] * 5])
     fed = Merge("v", MergeRecipe(STREAMS, {"max_waiting": 1}))
     found = rows_of(fed.push(rows))
@@ -98,12 +98,12 @@ def test_what_is_set_aside_does_not_count_as_waiting() -> None:
 def test_rows_without_key_or_arrival_are_quarantined() -> None:
     rows = table(["door", "hall"], [1, 2], **{ARRIVAL: pa.array([None, 3], pa.int64())})
     assert of_kind(rows_of(Merge("v", MergeRecipe(STREAMS)).push(rows)), "quarantine", "id", "ts") == [(0, 1)]
-    nobody = Merge(NULL_SITE, MergeRecipe(STREAMS))
-    found = rows_of(nobody.push(rows))
+    keyless = Merge(None, MergeRecipe(STREAMS))
+    found = rows_of(keyless.push(rows))
     assert [row["reason"] for row in found] == ["no key"] * 2
     assert [row["detail"] for row in found] == ["the key is null: the event belongs to no site"] * 2
-    assert nobody.save() == (None, None, 0, 0, 0)
-    assert list(nobody.close()) == []
+    assert keyless.save() == (None, None, 0, 0, 0)
+    assert list(keyless.close()) == []
 
 
 def test_state_of_another_query_is_an_error_that_says_what_differs() -> None:
@@ -115,7 +115,7 @@ def test_state_of_another_query_is_an_error_that_says_what_differs() -> None:
     ):
         Merge("v", MergeRecipe(("door", "roof")), saved)
     for other in ({}, {"colour": [[1]]}):
-        with pytest.raises(StateError, match=r"colour string.*wait in the checkpoint.*start with a new checkpoint"):
+        with pytest.raises(StateError, match=r"buffered rows.*colour string.*start with a new checkpoint"):
             list(Merge("v", MergeRecipe(STREAMS), saved).push(table(["hall"], [1], **other)))
 
 
@@ -137,7 +137,7 @@ def test_state_that_spark_cannot_hold_is_an_error_that_says_what_to_do(monkeypat
     monkeypatch.setattr(merge, "STATE_BYTES", 100)
     fed = Merge("v", MergeRecipe(STREAMS))
     list(fed.push(table(["door"], [1])))
-    with pytest.raises(StateError, match=r"1 waiting rows take .* bytes.*max_delay"):
+    with pytest.raises(StateError, match=r"1 buffered rows take .* bytes.*max_delay"):
         fed.save()
 
 

@@ -1,4 +1,4 @@
-"""Detectors that are held up on Spark: decided when a micro-batch ends, for the next ones, and part of the state."""
+"""Detectors that are deferred on Spark: decided when a micro-batch ends, for the next ones, and part of the state."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.tws_tester import TwsTester
-from pyspark.sql.types import LongType
-from tests.spark.test_processor import packet_rows, records, sites
+from pyspark.sql.types import StringType
+from tests.spark.test_processor import named, packet_rows, records
 from tests.spark.world import COLUMNS, comparable, embedded, hierarchy, stream
 
 import slackline as sl
+from slackline.runtime.keyed import EngineFactory
+from slackline.runtime.timeouts import Timeouts
 from slackline.spark import detect
-from slackline.spark.processor import SiteProcessor
-from slackline.spark.rows import OutputRows
-from slackline.spark.silence import Silence
-from slackline.spark.site import Recipe, Site
+from slackline.spark.metrics import CallMetrics
+from slackline.spark.packets import ENGINE, arrow_schema
+from slackline.spark.processor import KeyedPlan, KeyedProcessor, KeyedRows
+from slackline.spark.rows import OutputRows, output_schema
 
 pytestmark = pytest.mark.spark
 
@@ -60,8 +62,8 @@ class Query:
 
     def __init__(self, pause: sl.Pause | None) -> None:
         self.clock = Clock()
-        recipe = Recipe(urgent(), {"pause": pause} if pause else {}, now=self.clock)
-        self.processor = SiteProcessor(recipe, LongType(), Silence.of("30 seconds", None))
+        factory = EngineFactory.of(urgent(), {"pause": pause}, spill=False)
+        self.processor = KeyedProcessor(KeyedPlan(factory, timeouts=Timeouts.of("30 seconds")), self.clock)
         self.tester = TwsTester(self.processor, timeMode="ProcessingTime")
         self.now = 0
 
@@ -78,9 +80,9 @@ class Query:
         return records(self.tester._handleExpiredTimers())
 
 
-def one_site() -> list[pa.Table]:
-    table = sites(stream(steps=200).drop_columns(["arrival"]))
-    table = table.filter(pa.compute.equal(table["__slackline_site"], "vnorth"))
+def one_key() -> list[pa.Table]:
+    table = named(stream(steps=200).drop_columns(["arrival"]))
+    table = table.filter(pa.compute.equal(table[ENGINE], "north"))
     return [table.slice(start, 100) for start in range(0, len(table), 100)]
 
 
@@ -92,8 +94,8 @@ def told(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
     return found
 
 
-def test_what_is_held_up_goes_on_in_later_micro_batches_and_nothing_is_lost() -> None:
-    tables = one_site()
+def test_deferred_events_are_processed_in_later_micro_batches_and_nothing_is_lost() -> None:
+    tables = one_key()
     paused, plain = Query(sl.Pause()), Query(sl.Pause())
     found: list[dict[str, Any]] = []
     expected: list[dict[str, Any]] = []
@@ -115,8 +117,8 @@ def test_what_is_held_up_goes_on_in_later_micro_batches_and_nothing_is_lost() ->
     assert not any(row["delayed"] for row in expected if row["kind"] == "event")
 
 
-def test_a_key_that_falls_silent_is_behind_with_nothing() -> None:
-    query, tables = Query(sl.Pause()), one_site()
+def test_an_idle_key_is_behind_with_nothing() -> None:
+    query, tables = Query(sl.Pause()), one_key()
     found = [row for table in tables for row in query.batch(table, seconds=1.0, rest=0.01)]
     late = query.idle()
     assert {row["detector"] for row in late if row["kind"] == "event"} >= {"Near", "Hits"}
@@ -128,7 +130,7 @@ def test_a_key_that_falls_silent_is_behind_with_nothing() -> None:
 def test_no_more_is_kept_in_the_state_than_fits_into_memory() -> None:
     query = Query(sl.Pause(memory=10))
     most = 0
-    for table in one_site():
+    for table in one_key():
         rows = query.batch(table, seconds=1.0, rest=0.01)
         stats = [row["payload"] for row in rows if row["kind"] == "stats"]
         most = max(most, *[part["held"] for text in stats for part in _detectors(text).values()])
@@ -140,32 +142,42 @@ def _detectors(text: str) -> dict[str, dict[str, int]]:
     return found
 
 
-def test_a_micro_batch_that_is_done_again_gives_the_same_however_long_it_takes() -> None:
-    recipe, tables = Recipe(urgent(), {"pause": sl.Pause()}, stats=False), one_site()
-    site, start = Site("vnorth", recipe), 0.0
+def test_a_micro_batch_that_is_repeated_gives_the_same_however_long_it_takes() -> None:
+    factory, tables = EngineFactory.of(urgent(), {"pause": sl.Pause()}, spill=False), one_key()
+    plan, start = KeyedPlan(factory, stats=False), 0.0
+    states: dict[Any, bytes] = {}
     for table in tables:
-        saved, rows = site.save(), []
+        emitted, after = [], []
         for took in (1.0, 0.001):
-            again, out = Site("vnorth", recipe, saved), OutputRows()
-            again.push(table.drop_columns(["__slackline_site"]), out)
-            rows.append(out.take())
-            again.worked(start, start + took)
-            site = again if took == 1.0 else site
-        assert rows[0].equals(rows[1])
+            out = OutputRows()
+            after.append(dict(states))
+            rows = KeyedRows(plan, out, CallMetrics(), after[-1])
+            rows.push("north", table.drop_columns([ENGINE]))
+            rows.pushed("north", table, start, start + took)
+            emitted.append(out.take(arrow_schema(output_schema(StringType()))))
+        states = after[0]
+        assert emitted[0].equals(emitted[1])
         start += 1.01
-    assert site.stats()["pause"]["held"] == ["Near"]
+    assert plan.engines(states).stats("north")["pause"]["held"] == ["Near"]
 
 
-def test_a_batch_query_holds_nobody_up(spark: SparkSession) -> None:
+def test_a_batch_query_defers_nothing(spark: SparkSession) -> None:
     table = stream(steps=60)
     df = spark.createDataFrame(table.to_pandas())
     found = detect(df, hierarchy(), arrival="arrival", stats=False, pause=sl.Pause(), **COLUMNS).collect()
-    at_the_door = hierarchy().sensor_types
-    assert comparable(found) == embedded(table, close=True, sensors=at_the_door)
+    assert comparable(found) == embedded(table, close=True, pause=sl.Pause())
+    north = table.filter(pa.compute.equal(table["site"], "north")).drop_columns(["site", "arrival"])
+    engine = sl.Engine(hierarchy(), sensors=hierarchy().sensor_types)  # late is decided at the intake, as with pause
+    assert {row.id for row in found if (row.key, row.kind) == ("north", "event")} == {
+        output.id for output in engine.push(north) + engine.close()
+    }
     assert {row.delayed for row in found if row.kind == "event"} == {0}
 
 
-@pytest.mark.parametrize(("options", "says"), [({"shards": 4, "idle": "1 s"}, "pause and shards"), ({}, "takes idle")])
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [({"shards": 4, "idle_timeout": "1 s"}, "pause and shards"), ({}, "pause needs an idle timeout")],
+)
 def test_what_cannot_be_is_refused(spark: SparkSession, options: dict[str, Any], says: str) -> None:
     df = spark.readStream.format("rate").load().selectExpr("value as ts", "'a' as site", "'pos' as type")
     with pytest.raises(sl.ConfigError, match=says):

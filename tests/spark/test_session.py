@@ -1,13 +1,19 @@
-"""Sessions that fit, and those that do not."""
+"""Sessions that fit, those that do not, and checkpoints that do not fit the query."""
 
+import contextlib
+import datetime
 from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from tests.spark.world import COLUMNS, hierarchy
+from pyspark.sql import functions as F
+from tests.spark.world import COLUMNS, hierarchy, read_stream, run, stream, write_files
 
-from slackline.core.errors import ConfigError
-from slackline.spark import configure, detect
+from slackline.core.errors import ConfigError, StateError
+from slackline.spark import check_failure, configure, detect
 
 pytestmark = pytest.mark.spark
 
@@ -38,3 +44,63 @@ def test_session_is_as_asked(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get(module.PROVIDER) == module.ROCKSDB
+
+
+def test_configure_changes_nothing_but_the_state_store(spark: SparkSession) -> None:
+    before = dict(spark.conf.getAll)
+    spark.conf.set(module.PROVIDER, HDFS)
+    configure(spark)
+    assert dict(spark.conf.getAll) == before
+    assert spark.conf.get(module.NO_DATA) == "true", "the session is Spark's own in this, too"
+
+
+def test_windows_behind_detect_are_emitted_when_the_watermark_has_passed_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = write_files(stream(steps=120), tmp_path / "in", 3)
+    found = detect(read_stream(spark, folder), hierarchy(), arrival="arrival", stats=False, **COLUMNS)
+    events = found.where("kind = 'event'").select(F.timestamp_seconds("ts").alias("at"))
+    counts = events.withWatermark("at", "0 seconds").groupBy(F.window("at", "100 seconds")).count()
+    rows = run(counts)
+    seconds = [row.at.timestamp() for row in run(events)]
+    last = datetime.datetime.fromtimestamp(max(seconds))
+    expected = {int(second) // 100 for second in seconds} - {int(last.timestamp()) // 100}
+    assert {int(row.window.start.timestamp()) // 100 for row in rows} == expected
+
+
+def test_timeouts_in_a_session_without_empty_micro_batches_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    folder = write_files(stream(steps=10), tmp_path / "in", 1)
+    spark.conf.set(module.NO_DATA, "false")
+    try:
+        with pytest.raises(ConfigError, match=r"idle_timeout and state_ttl need .*noDataMicroBatches.enabled=false"):
+            detect(read_stream(spark, folder), hierarchy(), arrival="arrival", idle_timeout="1 s", **COLUMNS)
+    finally:
+        spark.conf.set(module.NO_DATA, "true")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        ({}, {"idle_timeout": "1 minute"}, "started without idle_timeout and state_ttl.*start with a new checkpoint"),
+        ({}, {"shards": 2}, "Give `shards` as it was"),
+        ({"shards": 4}, {"shards": 2}, "4 shards, and the query has 512 and 2.*Give `shards` as it was"),
+    ],
+    ids=["timeouts", "shards", "other shards"],
+)
+def test_a_checkpoint_of_another_layout_is_an_error_that_says_what_to_do(
+    spark: SparkSession, tmp_path: Path, before: dict[str, Any], after: dict[str, Any], says: str
+) -> None:
+    table = stream(steps=20)
+    folder = write_files(table.slice(0, len(table) // 2), tmp_path / "in", 1)
+    for options in (before, after):
+        out = detect(read_stream(spark, folder), hierarchy(), arrival="arrival", **COLUMNS, **options)
+        writer = out.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(availableNow=True).start()
+        with contextlib.suppress(StreamingQueryException):
+            query.awaitTermination()
+        if options is before:
+            check_failure(query)
+            write_files(table.slice(len(table) // 2), tmp_path / "more", 1)
+            (tmp_path / "more" / "001.parquet").rename(folder / "002.parquet")
+    with pytest.raises((StateError, module.QueryFailedError), match=says):
+        check_failure(query)

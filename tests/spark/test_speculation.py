@@ -10,15 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import LongType
-from tests.spark.test_processor import Store, handled, sites
+from tests.spark.test_processor import Store, handled, named
 from tests.spark.world import COLUMNS, SITES, embedded, hierarchy, read_stream, run, stream, write_files
 
 import slackline as sl
 from slackline.core.errors import ConfigError, SchemaError
+from slackline.runtime.keyed import EngineFactory
 from slackline.spark import current, detect, final, latest, typed
-from slackline.spark.processor import SiteProcessor
-from slackline.spark.site import Recipe
+from slackline.spark.processor import KeyedPlan, KeyedProcessor
 
 AT_ONCE: dict[str, Any] = {"policy": "slack", "speculation": sl.Speculation(alpha=0)}
 FILES = 3
@@ -70,8 +69,8 @@ def written(spark: SparkSession, table: pa.Table, tmp_path_factory: pytest.TempP
 
 def plain(table: pa.Table, close: bool, **options: Any) -> dict[tuple[str, str], Any]:
     """What an engine that only waits finds: by key and id."""
-    rows = [row for row in embedded(table, close, **options) if row[-1] == "event"]
-    return {(row[0], row[2]): (row[3], row[4], json.loads(row[8])) for row in rows}
+    rows = [row for row in embedded(table, close, **options) if row[1] == "event"]
+    return {(row[0], row[3]): (row[4], row[5], json.loads(row[-1])) for row in rows}
 
 
 def by_id(df: DataFrame) -> dict[tuple[str, str], Any]:
@@ -150,7 +149,7 @@ def test_alpha_auto_runs_on_spark_and_tells_how_busy_it_was(
     stats = [json.loads(row.payload) for row in rows if row.kind == "stats"]
     assert {each["detectors"]["Near"]["alpha"] for each in stats} <= {1.0, 0.5}
     assert "alpha" not in stats[0]["detectors"]["Hits"]
-    assert any(0 < (each["site"]["busy"] or 0) <= 1 for each in stats)
+    assert any(0 < (each["keyed"]["busy"] or 0) <= 1 for each in stats)
 
 
 @pytest.mark.spark
@@ -164,7 +163,7 @@ def test_a_batch_dataframe_has_nothing_to_be_early_for(spark: SparkSession, tabl
 @pytest.mark.spark
 def test_mistakes_in_speculation_show_at_once(spark: SparkSession, table: pa.Table) -> None:
     df = spark.createDataFrame(table)
-    with pytest.raises(ConfigError, match=r"detect\(\) has no options \['now'\]; it has \['policy', "):
+    with pytest.raises(ConfigError, match=r"an engine has no options \['now'\]; it has \['policy', "):
         detect(df, hierarchy(), **COLUMNS, arrival="arrival", speculation=sl.Speculation(), now=lambda: 0.0)
     with pytest.raises(ConfigError, match="speculation names no detectors"):
         detect(df, hierarchy(), **COLUMNS, arrival="arrival", speculation={"Nobody": sl.Speculation()})
@@ -174,11 +173,11 @@ def test_mistakes_in_speculation_show_at_once(spark: SparkSession, table: pa.Tab
 
 
 class Day:
-    """A wall clock that a test sets, and a site whose micro-batches take as long as the test says."""
+    """A wall clock that a test sets, and a key whose micro-batches take as long as the test says."""
 
     def __init__(self, table: pa.Table) -> None:
         table = table.filter(pa.compute.equal(table["site"], "north"))
-        self.packed = sites(table.drop_columns(["arrival"]))
+        self.packed = named(table.drop_columns(["arrival"]))
         self.store = Store()
         self.now = 1.8e9
         self.at = 0
@@ -189,15 +188,17 @@ class Day:
         self.now += idle
         readings = iter([self.now, self.now + busy])
         self.now += busy
-        recipe = Recipe(hierarchy(), {"speculation": sl.Speculation()}, now=lambda: next(readings))
-        records = handled(SiteProcessor(recipe, LongType()), self.store, self.packed.slice(self.at - 25, 25))
+        factory = EngineFactory.of(hierarchy(), {"speculation": sl.Speculation()})
+        processor = KeyedProcessor(KeyedPlan(factory), lambda: next(readings))
+        records = handled(processor, self.store, self.packed.slice(self.at - 25, 25))
         (stats,) = [json.loads(row["payload"]) for row in records if row["kind"] == "stats"]
         return [row for row in records if row["kind"] != "stats"], stats
 
     def alpha(self) -> float:
         """What the next micro-batch will use: looked up without leaving a trace."""
-        engine = sl.Engine.load(self.store.values["vnorth"][0], hierarchy(), now="host")
-        return float(engine.stats()["detectors"]["Near"]["alpha"])
+        factory = EngineFactory.of(hierarchy(), {"speculation": sl.Speculation()})
+        engines = KeyedPlan(factory).engines({"north": self.store.values["snorth"][0]})
+        return float(engines.stats("north")["detectors"]["Near"]["alpha"])
 
 
 def test_alpha_falls_while_there_is_time_and_rises_when_there_is_none(table: pa.Table) -> None:
@@ -208,9 +209,9 @@ def test_alpha_falls_while_there_is_time_and_rises_when_there_is_none(table: pa.
         alphas.append(day.alpha())
     assert alphas == [1.0, 0.5, 0.25, 0.125]  # one batch alone has no span to measure
     assert stats["detectors"]["Near"]["alpha"] == 0.25, "α changed within a micro-batch"
-    assert stats["site"]["busy"] == pytest.approx(0.1)
+    assert stats["keyed"]["busy"] == pytest.approx(0.1)
     _, stats = day.batch(idle=0.02, busy=0.98)
-    assert stats["site"]["busy"] == pytest.approx(0.98)
+    assert stats["keyed"]["busy"] == pytest.approx(0.98)
     assert day.alpha() == 1.0
 
 
@@ -222,12 +223,12 @@ def test_a_long_pause_counts_as_one_interval_and_a_clock_set_back_starts_anew(ta
     day.batch(idle=86_400, busy=0.1)
     assert day.alpha() == 0.25
     _, stats = day.batch(idle=-3600, busy=0.1)
-    assert day.alpha() == 0.25 and stats["site"]["busy"] is None
+    assert day.alpha() == 0.25 and stats["keyed"]["busy"] is None
     day.batch(idle=0.9, busy=0.1)
     assert day.alpha() == 0.125
 
 
-def test_a_micro_batch_done_again_gives_the_same_rows_however_long_it_takes(table: pa.Table) -> None:
+def test_a_micro_batch_that_is_repeated_gives_the_same_rows_however_long_it_takes(table: pa.Table) -> None:
     day = Day(table)
     for _ in range(8):
         day.batch(idle=0.9, busy=0.1)

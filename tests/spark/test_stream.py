@@ -15,8 +15,8 @@ from slackline.spark import detect
 
 pytestmark = pytest.mark.spark
 
-OUTPUT = ["key", "op", "id", "type", "ts", "detected_at", "detector", "final", "payload", "kind"]
-OUTPUT += ["change", "flushed", "delayed"]
+OUTPUT = ["key", "kind", "op", "id", "type", "ts", "detected_at", "detector", "final", "change", "flushed", "delayed"]
+OUTPUT += ["lateness", "reason", "detail", "source", "seq", "payload"]
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +38,10 @@ def test_cutting_into_micro_batches_changes_nothing(
     rows = run(out, **trigger)
     found = comparable(rows)
     assert found == embedded(table, close=False)
-    assert {row[3] for row in found} >= {"near", "away", "hit"}
+    assert {row[4] for row in found} >= {"near", "away", "hit"}
     assert any(row[1] == "late" for row in found)
-    told = [sorted(row.change for row in rows if row.kind == "event" and row.key == site) for site in SITES]
-    assert told == [list(range(len(changes))) for changes in told]
+    changes = [sorted(row.change for row in rows if row.kind == "event" and row.key == site) for site in SITES]
+    assert changes == [list(range(len(each))) for each in changes]
 
 
 @pytest.mark.parametrize("files_per_trigger", [1, 6])
@@ -67,11 +67,11 @@ def test_engine_options_reach_the_engine(spark: SparkSession, table: pa.Table, s
     assert not any(row[1] == "late" for row in found)
 
 
-def test_statistics_come_once_per_site_and_micro_batch(spark: SparkSession, shuffled: Path) -> None:
+def test_statistics_come_once_per_key_and_micro_batch(spark: SparkSession, shuffled: Path) -> None:
     rows = run(detect(read_stream(spark, shuffled, 3), hierarchy(), arrival="arrival", **COLUMNS))
     stats = [row for row in rows if row.kind == "stats"]
     assert sorted(row.key for row in stats) == sorted(2 * SITES)
-    assert all(json.loads(row.payload)["site"]["arrival_behind"] == 0 for row in stats)
+    assert all(json.loads(row.payload)["keyed"]["arrival_behind"] == 0 for row in stats)
     assert all(json.loads(row.payload)["detectors"]["Hits"]["K"] >= 0 for row in stats)
 
 
@@ -79,7 +79,7 @@ def test_source_out_of_order_shows_in_the_statistics(spark: SparkSession, table:
     backwards = table.take(pa.array(range(len(table) - 1, -1, -1)))
     folder = write_files(backwards, tmp_path / "in", 2)
     rows = run(detect(read_stream(spark, folder, 1), hierarchy(), arrival="arrival", **COLUMNS))
-    behind = [json.loads(row.payload)["site"]["arrival_behind"] for row in rows if row.kind == "stats"]
+    behind = [json.loads(row.payload)["keyed"]["arrival_behind"] for row in rows if row.kind == "stats"]
     assert sum(behind) == len(table) // 2
 
 

@@ -264,7 +264,7 @@ def test_no_rows_at_all_give_nothing(spark: SparkSession) -> None:
         ({"streams": ["door"]}, "a dict of DataFrames by name"),
         ({"streams": {"door": 7}}, "stream 'door' must be a DataFrame; got a int"),
         ({"ts": {"door": "ts"}}, r"ts names columns of \['door'\], but the streams are \['door', 'lift'\]"),
-        ({"ts": 3}, "ts must be the name of a column, a string; got 3"),
+        ({"ts": 3}, "ts=3 is not valid; it must be the name of a field"),
         ({"max_delay": -1}, "max_delay=-1"),
         ({"max_waiting": 0}, "max_waiting=0"),
     ],

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import zlib
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -10,15 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.tws_tester import TwsTester
-from pyspark.sql.types import LongType
 from tests.spark.test_processor import packet_rows, records
 
+from slackline.runtime.keyed import EngineFactory
+from slackline.runtime.sharding import KEY, shard_of
+from slackline.runtime.timeouts import Timeouts
 from slackline.sim import vans
-from slackline.spark.codec import ARRIVAL, KEY, SITE
-from slackline.spark.processor import SiteProcessor
-from slackline.spark.sharded import keyed
-from slackline.spark.silence import Silence
-from slackline.spark.site import Recipe
+from slackline.spark.packets import ARRIVAL, ENGINE
+from slackline.spark.processor import KeyedPlan, KeyedProcessor
 
 MICRO_BATCHES = 4
 
@@ -33,18 +31,16 @@ def example() -> ModuleType:
 
 
 def streamed(example: ModuleType, reports: pa.Table, shards: int | None) -> list[dict[str, Any]]:
-    """What a query gives out: some micro-batches, and then silence."""
-    keys = pa.array([f"v{van}" for van in reports["van"].to_pylist()])
+    """What a query emits: some micro-batches, and then the idle timeout."""
+    keys = reports["van"]
     table = reports.drop_columns(["van"]).rename_columns({"arrival": ARRIVAL})
-    hierarchy = example.hierarchy()
+    factory = EngineFactory.of(example.hierarchy(), {}, shards, table.column_names, spill=False)
     if shards is None:
-        table = table.append_column(SITE, keys)
+        table = table.append_column(ENGINE, keys)
     else:
-        hierarchy = keyed(hierarchy, table.column_names)
-        names = [f"{shards}/{zlib.crc32(key.encode()) % shards}" for key in keys.to_pylist()]
-        table = table.append_column(SITE, pa.array(names)).append_column(KEY, keys)
-    recipe = Recipe(hierarchy, sharded=shards is not None)
-    processor = SiteProcessor(recipe, LongType(), Silence.of("30 seconds", None), shards)
+        names = [shard_of(key, shards) for key in keys.to_pylist()]
+        table = table.append_column(ENGINE, pa.array(names)).append_column(KEY, keys)
+    processor = KeyedProcessor(KeyedPlan(factory, shards, Timeouts.of("30 seconds")))
     tester = TwsTester(processor, timeMode="ProcessingTime")
     size = -(-len(table) // MICRO_BATCHES)
     rows = []
@@ -59,16 +55,16 @@ def test_default_options_find_99_percent_of_what_the_sorted_stream_has(example: 
     expected = example.in_order(reports)
     rows = streamed(example, reports, shards)
     found = {
-        (row["key"][1:], row["type"], row["ts"], json.dumps(json.loads(row["payload"]), sort_keys=True))
+        (row["key"], row["type"], row["ts"], json.dumps(json.loads(row["payload"]), sort_keys=True))
         for row in rows
         if row["kind"] == "event"
     }
     share = len(found & expected) / len(expected)
     assert share >= 0.99, f"{share:.2%} of {len(expected)} found, {len(found - expected)} wrong"
-    assert {row["key"] for row in rows if row["kind"] == "late"} <= {f"v{van}" for van in reports["van"].to_pylist()}
+    assert {row["key"] for row in rows if row["kind"] == "late"} <= set(reports["van"].to_pylist())
 
 
-def test_a_van_that_releases_nothing_says_why(example: ModuleType) -> None:
+def test_the_statistics_say_why_a_van_emits_nothing(example: ModuleType) -> None:
     rows = streamed(example, vans(seed=1, number=2, reports=12, skewed=0), None)
     stats = [json.loads(row["payload"]) for row in rows if row["kind"] == "stats" and not row["id"].endswith("/idle")]
     why = stats[-1]["detectors"]["Deliveries"]["waits_for"]

@@ -5,7 +5,6 @@ Spark's workers import this module, so it is a module and no fixture.
 
 from __future__ import annotations
 
-import json
 import os
 import uuid
 from collections.abc import Iterator
@@ -18,6 +17,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Row
 
 import slackline as sl
+from slackline.runtime.keyed import KeyedEngines
+from slackline.runtime.output import FIELDS, OutputRecord
 
 SITES = ("north", "south", "west")
 COLUMNS = {"key": "site", "ts": "ts", "type": "type", "source": "source", "seq": "seq"}
@@ -118,37 +119,24 @@ def write_files(table: pa.Table, folder: Path, files: int, shuffle: bool = False
 
 
 def embedded(table: pa.Table, close: bool, hierarchy: sl.Hierarchy | None = None, **options: Any) -> set[Any]:
-    """What an engine in this process makes of the table, site by site, as :func:`comparable` rows."""
-    found = set()
-    for site in sorted(set(table["site"].to_pylist())):
-        mine = table.filter(pa.compute.equal(table["site"], site)).drop_columns(["site", "arrival"])
-        engine = sl.Engine(hierarchy or globals()["hierarchy"](), **options)
-        outputs = engine.push(mine)
-        outputs += engine.close() if close else []
-        for o in outputs:
-            payload = _frozen(dict(o.event.payload))
-            found.add(
-                (site, o.op, o.id, o.event.type, o.event.ts, o.detected_at, o.detector, o.final, payload, "event")
-            )
-        late = engine.drain().late
-        found |= {(site, "late", item.detector, item.event.type, item.event.ts, item.lateness) for item in late}
-    return found
+    """The records of keyed engines in this process, as :func:`comparable` rows."""
+    engines = KeyedEngines(hierarchy or globals()["hierarchy"](), options)
+    records = engines.push(table.drop_columns(["site", "arrival"]), table["site"])
+    records += engines.close() if close else []
+    return {comparable_record(record) for record in records}
+
+
+def comparable_record(record: OutputRecord) -> tuple[Any, ...]:
+    """All fields of a record, in the order of the columns."""
+    return (*(getattr(record, name) for name in FIELDS[:-1]), record.payload_json())
 
 
 def comparable(rows: list[Row]) -> set[Any]:
-    """Output rows in the form of :func:`embedded`; checks on the way that no row comes twice."""
+    """Output rows but statistics in the form of :func:`embedded`; checks that no row comes twice."""
     identities = [(row.key, row.id, row.change) for row in rows]
     assert len(identities) == len(set(identities)), "a row came twice"
-    found: set[Any] = set()
-    for row in rows:
-        payload = json.loads(row.payload)
-        if row.kind == "event":
-            found.add((*row[:8], _frozen(payload), "event"))
-        elif row.kind == "late":
-            found.add((row.key, "late", row.detector, row.type, row.ts, payload["lateness"]))
-        elif row.kind == "quarantine":
-            found.add((row.key, "quarantine", row.type, row.ts, payload["reason"]))
-    return found
+    assert all(row.__fields__ == list(FIELDS) for row in rows[:1])
+    return {tuple(row) for row in rows if row.kind != "stats"}
 
 
 def read_stream(spark: Any, folder: Path, files_per_trigger: int = 1) -> DataFrame:
@@ -170,7 +158,3 @@ def run(df: DataFrame, **trigger: Any) -> list[Row]:
     finally:
         query.stop()
         df.sparkSession.catalog.dropTempView(name)
-
-
-def _frozen(payload: dict[str, Any]) -> str:
-    return json.dumps(payload, sort_keys=True)

@@ -148,6 +148,7 @@ class KeyedEngines:
                        detectors still see each key by itself.
     ``idle_timeout``   flush a key without arrivals for so long: seconds, or text such as ``"30 seconds"``.
     ``state_ttl``      drop the state of a key without arrivals for so long.
+    ``timeouts``       both, where a runtime has checked them before.
     ``cache``          how many engines are cached; as many as fit in 512 MiB unless given.
     ``states``         where the other states are; in memory unless given.
 
@@ -171,6 +172,7 @@ class KeyedEngines:
         shards: int | None = None,
         idle_timeout: Any = None,
         state_ttl: Any = None,
+        timeouts: Timeouts | None = None,
         cache: int | None = None,
         states: KeyedStates | None = None,
     ) -> None:
@@ -181,7 +183,7 @@ class KeyedEngines:
         self.factory = hierarchy
         self.keyed = keyed
         self.shards = shards
-        self.timeouts = Timeouts.of(idle_timeout, state_ttl)
+        self.timeouts = timeouts or Timeouts.of(idle_timeout, state_ttl)
         names = self.factory.hierarchy.names
         #: The sensor types of which something is declared.
         self.types = tuple(
@@ -287,14 +289,18 @@ class KeyedEngines:
             rows = quickest(rows, self.types)
         return self._work(name, partial(Engine.push, arrivals=rows, now=now))
 
-    def reject(self, name: Any, rows: list[Event] | pa.Table, why: tuple[str, str]) -> list[OutputRecord]:
+    def reject(
+        self, name: Any, rows: list[Event] | pa.Table, why: tuple[str, str], *, at: int = 0
+    ) -> list[OutputRecord]:
         """Put rows into the quarantine that an engine cannot take: the reason, fit for counting, and a detail.
 
         ``name`` is that of the engine; None for rows without a key.
         """
         reason, detail = why
-        entry = self._entry(name)
+        entry = self._entry(name, at)
         self._changes(name)
+        if self.timeouts and name is not None:
+            self._activity.arrived([name], at)
         self.collector.count_events(len(rows))
         self.collector.count_aside(0, 0, [reason] * len(rows))
         if isinstance(rows, pa.Table) and KEY in rows.column_names:
@@ -351,9 +357,9 @@ class KeyedEngines:
         pairs = ((tuple(name), at, done) for name, at, done in keys)
         self._key_activity = Activity(self._key_activity.timeouts, pairs)
 
-    def flush(self, reason: str) -> list[OutputRecord]:
-        """Emit all that is buffered, and continue with the stream; see :meth:`slackline.Engine.flush`."""
-        return self._all(self._buffering, partial(Engine.flush, reason=reason))
+    def flush(self, reason: str, names: Iterable[Any] | None = None) -> list[OutputRecord]:
+        """Emit all that is buffered, in all engines unless some are named; see :meth:`slackline.Engine.flush`."""
+        return self._all(self._buffering if names is None else names, partial(Engine.flush, reason=reason))
 
     def close(self) -> list[OutputRecord]:
         """The stream has ended: emit all that is buffered."""
@@ -362,7 +368,7 @@ class KeyedEngines:
     def worked(self, start: float, stop: float) -> float | None:
         """The last push took from start to stop, in seconds of wall time: ``alpha="auto"`` is set from this."""
         busy = None
-        for name in self._pushed:
+        for name in dict.fromkeys(self._pushed):
             engine = self._cache[name].engine if name in self._cache else None
             if engine is not None:
                 busy = engine.worked(start, stop)
@@ -508,6 +514,8 @@ class KeyedEngines:
         """The statistics of an engine (:meth:`slackline.Engine.stats`); under ``keyed`` what is counted beside it."""
         entry = self._entry(name)
         own: dict[str, Any] = {"rows": entry.rows, "rejected": entry.rejected, "changes": entry.changes, **entry.notes}
+        if entry.incarnation:
+            own["incarnation"] = entry.incarnation
         if entry.engine is None:
             return {"keyed": own}
         if self.shards:

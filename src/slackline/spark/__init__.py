@@ -1,4 +1,4 @@
-"""Slackline on Spark Structured Streaming: detectors on ordered streams, keyed by site.
+"""Slackline on Spark Structured Streaming: detectors on ordered streams, per key.
 
 >>> from slackline.spark import current, detect, session, synchronise, typed
 """
@@ -12,10 +12,12 @@ except ImportError as error:
 
 from slackline.core.payload import PayloadError
 from slackline.spark.changelog import current, final, latest
+from slackline.spark.metrics import metrics_of_progress
 from slackline.spark.pipeline import detect, typed
-from slackline.spark.session import configure, session
+from slackline.spark.session import check_failure, configure, session
 from slackline.spark.synchronise import synchronise
 
-__all__ = ["PayloadError", "configure", "current", "detect", "final", "latest", "session", "synchronise", "typed"]
+__all__ = ["PayloadError", "check_failure", "configure", "current", "detect", "final", "latest"]
+__all__ += ["metrics_of_progress", "session", "synchronise", "typed"]
 
 del pyspark

@@ -1,4 +1,4 @@
-"""The batch side: a key's packets, sorted by Spark, go through its machine from its first event to its last."""
+"""The batch side: an engine's packets, sorted by Spark, are processed from its first event to its last."""
 
 from __future__ import annotations
 
@@ -9,44 +9,39 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slackline.spark.codec import ARRIVAL, PUSH_ROWS, decode, joined
-from slackline.spark.keyed import ArrowMap
 from slackline.spark.merge import Merge, MergeRecipe
-from slackline.spark.observed import SitesTally
-from slackline.spark.rows import OUTPUT_ROWS, OutputRows
-from slackline.spark.site import Recipe, Site
+from slackline.spark.metrics import CallMetrics
+from slackline.spark.packets import ARRIVAL, PUSH_ROWS, ArrowMap, arrow_schema, decode, joined
+from slackline.spark.processor import KeyedPlan, KeyedRows, Name
+from slackline.spark.rows import OUTPUT_ROWS, OutputRows, output_schema
 
 _RANK = "__slackline_rank"
 
-#: A packet's key, least arrival and rows.
-_Item = tuple[str, Any, pa.Table]
+#: The engine, least arrival and rows of a packet.
+_Item = tuple[Name, Any, pa.Table]
 
 
-def runner(recipe: Recipe) -> ArrowMap:
-    """The function for ``mapInArrow`` on packets sorted by key, least arrival and place.
+def runner(plan: KeyedPlan) -> ArrowMap:
+    """The function for ``mapInArrow`` on packets sorted by engine, least arrival and place.
 
-    Memory is bounded by the packets whose arrivals overlap, not by the key's rows.
+    Memory is bounded by the packets whose arrivals overlap, not by the rows of a key.
     """
 
+    schema = arrow_schema(output_schema(plan.key))
+
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        out, tally = OutputRows(), SitesTally()
-        for name, runs in sites(batches):
-            site = Site(name, recipe)
+        out, metrics = OutputRows(), CallMetrics()
+        for name, runs in by_engine(batches):
+            rows = KeyedRows(plan, out, metrics)
             for table in runs:
-                site.push(table, out)
+                rows.push(name, table)
                 if len(out) >= OUTPUT_ROWS:
-                    yield out.take()
-            site.close(out)
-            stats = site.stats() if recipe.told else None
-            if stats is not None:
-                tally.rows(site.rows, stats["site"].get("keys", int(site.engine is not None)))
-                tally.figures(site.figures(stats))
-                if recipe.stats:
-                    out.stats(stats, site.rows)
-        if recipe.metrics:
-            out.metrics(tally.plain())
+                    yield out.take(schema)
+            rows.closed(name)
+        if plan.metrics:
+            out.add([metrics.record()])
         if len(out):
-            yield out.take()
+            yield out.take(schema)
 
     return run
 
@@ -58,7 +53,7 @@ def merger(recipe: MergeRecipe) -> ArrowMap:
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for name, runs in sites(batches):
+        for name, runs in by_engine(batches):
             merge = Merge(name, recipe)
             for table in runs if recipe.arrival else [joined(list(runs))]:
                 yield from _batches(merge.push(table))
@@ -72,8 +67,8 @@ def _batches(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
         yield from table.to_batches()
 
 
-def sites(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Iterator[pa.Table]]]:
-    """Each key with its rows in arrival order, in runs. Take one key's before you ask for the next."""
+def by_engine(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Name, Iterator[pa.Table]]]:
+    """Each engine with its rows in arrival order, in runs, which must be exhausted before the next engine."""
     for name, items in groupby(_unpacked(batches), key=lambda item: item[0]):
         yield name, arrivals(items)
 
@@ -83,7 +78,7 @@ def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[_Item]:
         for row in range(batch.num_rows):
             table = decode(batch["blob"][row].as_py())
             if ARRIVAL in table.schema.names:
-                # Rows of equal arrival go in reading order, as on the streaming side.
+                # Rows of equal arrival are in reading order, as on the streaming side.
                 place = [batch[name][row].as_py() for name in ("mtime", "block", "part", "nr")]
                 for at, value in enumerate(place):
                     table = table.append_column(f"{_RANK}{at}", pa.repeat(pa.scalar(value, pa.int64()), len(table)))
@@ -91,7 +86,7 @@ def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[_Item]:
 
 
 def arrivals(items: Iterable[_Item]) -> Iterator[pa.Table]:
-    """One key's rows in arrival order, in runs of about ``PUSH_ROWS``.
+    """The rows of an engine in arrival order, in runs of about ``PUSH_ROWS``.
 
     Items come by least arrival, so every row below the next item's least is complete. Without an arrival column
     (the least is null) they come in order already; rows that lack only the value come last of all.

@@ -1,7 +1,7 @@
 """The changelog folded into tables: with speculation an event may be inserted, retracted and inserted again.
 
-A row's ``change`` says where it stands among the changes of its key. So the order is not lost where rows lose theirs,
-and a row that was written twice is the same change twice: it decides nothing anew.
+The ``change`` of a row is its place among the changes of its key. So the order survives where rows lose theirs, and a
+row that was written twice is the same change twice.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ _NEEDS = ("key", "id", "op", "final", "change")
 
 
 def current(df: DataFrame) -> DataFrame:
-    """The events that hold: all that were inserted and not retracted since.
+    """The events that are valid now: all that were inserted and not retracted since.
 
     ``df`` is the result of :func:`~slackline.spark.detect` or :func:`~slackline.spark.typed` as far as it was written,
-    from the beginning, in any order and some of it twice. One row per event; ``final`` says which can still go.
+    from the beginning, in any order, possibly with repeated rows. One row per event; those with ``final`` false may
+    still be retracted.
     """
     return latest(df).where(F.col("op") != "retract")
 
 
 def final(df: DataFrame) -> DataFrame:
-    """The events that nothing can change any more: the answer without speculation. Takes what :func:`current` takes."""
+    """The events that cannot change any more: the result without speculation. ``df`` is as for :func:`current`."""
     return _events(df).where("final").dropDuplicates(["key", "id"])
 
 
 def latest(df: DataFrame) -> DataFrame:
-    """The last change of each event, the retractions among them: what a micro-batch does to a table by ``(key, id)``.
+    """The last change of each event, including retractions: the effect of a micro-batch on a table by ``(key, id)``.
 
     For upserts in ``foreachBatch``: delete where ``op`` is ``retract``, else update or insert.
     """
@@ -45,4 +46,4 @@ def _events(df: DataFrame) -> DataFrame:
         raise SchemaError(
             f"a changelog is the result of detect() or typed(); this DataFrame lacks {missing}, it has {df.columns}."
         )
-    return df.where(F.col("change").isNotNull())  # what is no event has no number
+    return df.where(F.col("change").isNotNull())  # other kinds have no number

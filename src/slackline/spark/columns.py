@@ -1,9 +1,8 @@
-"""Columns: which column of the user's DataFrame is what, checked before anything runs."""
+"""Columns: a DataFrame prepared by a record schema, checked before anything runs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException
 from pyspark.logger import PySparkLogger
@@ -21,76 +20,48 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from slackline.core.errors import ConfigError, SchemaError
-from slackline.spark.codec import ARRIVAL, BLOCK, KEY, MTIME, NULL_SITE, PATH, SITE
+from slackline.core.errors import SchemaError
+from slackline.runtime.schema import OWN, RecordSchema
+from slackline.runtime.sharding import KEY
+from slackline.spark.packets import ARRIVAL, BLOCK, ENGINE, MTIME, PATH
 
-#: The engine's own column names; everything else in its tables is payload.
-ENGINE = ("ts", "type", "source", "seq")
 
+def prepare(df: DataFrame, schema: RecordSchema, shards: int | None = None) -> DataFrame:
+    """The DataFrame as packets take it: name of the engine, arrival or place of reading, the event's columns, payload.
 
-@dataclass(frozen=True, slots=True)
-class EventColumns:
-    """The names the user gave: which column is the key, the time stamp, ..."""
-
-    key: str
-    ts: str
-    type: str | None = None
-    arrival: str | None = None
-    source: str | None = None
-    seq: str | None = None
-
-    def prepare(self, df: DataFrame, shards: int | None = None) -> DataFrame:
-        """The DataFrame as packets want it: site, arrival or place of reading, the engine's columns, the payload.
-
-        A site is a key, or with ``shards`` many, which a column tells apart.
-        Raises :class:`~slackline.core.errors.SchemaError` for a column that is missing or of a type that cannot
-        mean what it is given for.
-        """
-        check_present(df, self._given())
-        site = site_column(df, self.key)
-        chosen = [site.alias(SITE)]
-        if shards is not None:
-            # The number of shards is part of the name: with another one a site must not find this one's state.
-            shard = F.concat(F.lit(f"{shards}/"), F.pmod(F.hash(site), F.lit(shards)).cast("string"))
-            chosen = [F.when(site == NULL_SITE, site).otherwise(shard).alias(SITE), site.alias(KEY)]
-        if self.arrival is not None:
-            chosen.append(arrival_column(df, self.arrival).alias(ARRIVAL))
-        chosen += place(df, with_path=self.arrival is None)
-        chosen.append(_micros(ts_column(df, self.ts), df.schema[self.ts].dataType).alias("ts"))
-        if self.type is not None:
-            chosen.append(_typed(df, self.type, "type", (StringType,), "text").alias("type"))
-        if self.source is not None:
-            wanted = (StringType, IntegralType)
-            chosen.append(_typed(df, self.source, "source", wanted, "text or whole numbers").alias("source"))
-        if self.seq is not None:
-            chosen.append(_typed(df, self.seq, "seq", (IntegralType,), "whole numbers").cast("long").alias("seq"))
-        return df.select(*chosen, *(column(df, name) for name in self._payload(df)))
-
-    def key_type(self, df: DataFrame) -> DataType:
-        """The type of the key, which the output's key gets back."""
-        return df.schema[self.key].dataType
-
-    def _given(self) -> dict[str, str]:
-        names = ("key", "ts", "type", "arrival", "source", "seq")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
-
-    def _payload(self, df: DataFrame) -> list[str]:
-        used = set(self._given().values())
-        payload = [name for name in df.columns if name not in used]
-        for name in payload:
-            if name in ENGINE:
-                raise SchemaError(
-                    f"column {name!r} would be payload, but events have a {name} of their own. If it is that, pass "
-                    f"{name}={name!r}; if not, rename or drop it first."
-                )
-        return payload
+    The name of an engine is the key, or with ``shards`` the shard; then the key is in a column of its own.
+    Raises :class:`~slackline.SchemaError` for a column that is missing or has a type that does not fit its role.
+    """
+    assert schema.key is not None
+    roles = ("key", "ts", "type", "arrival", "source", "seq")
+    given = {role: name for role in roles if (name := getattr(schema, role)) is not None}
+    check_present(df, given)
+    key = key_column(df, schema.key)
+    chosen = [key.alias(ENGINE)] if shards is None else [shard_column(key, shards).alias(ENGINE), key.alias(KEY)]
+    if schema.arrival is not None:
+        chosen.append(arrival_column(df, schema.arrival).alias(ARRIVAL))
+    chosen += place(df, with_path=schema.arrival is None)
+    chosen.append(_micros(ts_column(df, schema.ts), df.schema[schema.ts].dataType).alias("ts"))
+    if schema.type is not None:
+        chosen.append(_typed(df, schema.type, "type", (StringType,), "text").alias("type"))
+    if schema.source is not None:
+        wanted = (StringType, IntegralType)
+        chosen.append(_typed(df, schema.source, "source", wanted, "text or whole numbers").alias("source"))
+    if schema.seq is not None:
+        chosen.append(_typed(df, schema.seq, "seq", (IntegralType,), "whole numbers").cast("long").alias("seq"))
+    payload = [name for name in df.columns if name not in given.values()]
+    for name in payload:
+        if name in OWN:
+            raise SchemaError(
+                f"column {name!r} would be payload, but events have a {name} of their own. If it is that, pass "
+                f"{name}={name!r}; if not, rename or drop it first."
+            )
+    return df.select(*chosen, *(column(df, name) for name in payload))
 
 
 def check_present(df: DataFrame, given: Mapping[str, str]) -> None:
     """Raise if a name that was given for a role is not that of a column."""
     for role, name in given.items():
-        if not isinstance(name, str):
-            raise ConfigError(f"{role} must be the name of a column, a string; got {name!r}.")
         if name not in df.columns:
             raise SchemaError(
                 f"{role}={name!r}: there is no such column. The DataFrame has {df.columns}; "
@@ -98,16 +69,21 @@ def check_present(df: DataFrame, given: Mapping[str, str]) -> None:
             )
 
 
-def site_column(df: DataFrame, name: str) -> Column:
-    """The site of a key (text or whole numbers) as text; there is one for null, too."""
+def key_column(df: DataFrame, name: str) -> Column:
+    """The key: text, or whole numbers as long."""
     key = _typed(df, name, "key", (StringType, IntegralType), "text or whole numbers")
-    return F.coalesce(F.concat(F.lit("v"), key.cast("string")), F.lit(NULL_SITE))
+    return key if isinstance(df.schema[name].dataType, StringType) else key.cast("long")
+
+
+def shard_column(key: Column, shards: int) -> Column:
+    """The shard of a key, as :func:`slackline.runtime.sharding.shard_of` has it; null without a key."""
+    return F.concat(F.lit(f"{shards}/"), F.pmod(F.crc32(key.cast("string")), F.lit(shards)).cast("string"))
 
 
 def ts_column(df: DataFrame, name: str) -> Column:
-    """The time stamp as it is: whole numbers or a kind of timestamp."""
+    """The event time as it is: whole numbers or a kind of timestamp."""
     wanted = (IntegralType, TimestampType, TimestampNTZType)
-    return _typed(df, name, "ts", wanted, "whole numbers or timestamps (taken in µs since 1970, UTC)")
+    return _typed(df, name, "ts", wanted, "whole numbers or timestamps (microseconds since 1970, UTC)")
 
 
 def arrival_column(df: DataFrame, name: str) -> Column:
@@ -118,11 +94,6 @@ def arrival_column(df: DataFrame, name: str) -> Column:
     if isinstance(kind, FloatType | DoubleType):
         return given.cast("double")
     return given if isinstance(kind, StringType) else _micros(given, kind)
-
-
-def key_back(site: Column, kind: DataType) -> Column:
-    """The key of a site, in the key's own type."""
-    return F.when(site == NULL_SITE, F.lit(None)).otherwise(F.substr(site, F.lit(2))).cast(kind)
 
 
 def column(df: DataFrame, name: str) -> Column:
@@ -165,7 +136,7 @@ def place(df: DataFrame, with_path: bool) -> list[Column]:
         del here[1]
     if "_metadata" in df.columns:
         return []
-    # Spark would log the exception in full, though nobody minds it.
+    # Spark would log this exception in full.
     logger = PySparkLogger.getLogger("DataFrameQueryContextLogger")
     before, logger.disabled = logger.disabled, True
     try:

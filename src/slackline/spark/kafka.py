@@ -1,14 +1,19 @@
-"""Kafka around :func:`~slackline.spark.detect`: a topic as a DataFrame of events, and what was found as records.
+"""Kafka around :func:`~slackline.spark.detect`: a topic as a DataFrame of events, output records as messages, and the
+query between two topics that ``slackline run --on spark`` starts.
 
 Spark's own connector reads and writes; it must be on the session's class path (see the guide to Kafka). A micro-batch
-that is done again after a crash writes again: records have a header ``id``, by which those who read drop the second.
+that is repeated after a crash writes again: messages have a header ``id``, by which consumers can drop the second.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import pyarrow as pa
+from py4j.java_gateway import is_instance_of
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -16,7 +21,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from slackline.core.check import one_of
 from slackline.core.errors import ConfigError, SchemaError
-from slackline.spark.keyed import arrow_schema
+from slackline.runtime.schema import FORMATS
+from slackline.spark.packets import ArrowMap, arrow_schema
 
 #: The column that :func:`read_topic` adds: where a record was in its partition, for ``detect(…, arrival=ARRIVED)``.
 ARRIVED = "arrived"
@@ -24,9 +30,11 @@ ARRIVED = "arrived"
 RECORD_KEY = "record_key"
 
 #: An Arrow record may hold so many events; they arrive one after the other.
-MOST_ROWS = 1_000_000
+MAX_ROWS = 1_000_000
+#: Milliseconds in which brokers must answer before they are asked again.
+ATTEMPT = "5000"
 
-FORMATS = ("json", "arrow", "avro")
+logger = logging.getLogger("slackline.kafka")
 
 
 def read_topic(
@@ -46,10 +54,10 @@ def read_topic(
                  schema (Spark's package ``spark-avro`` is needed, too).
     ``schema``   the fields of the events, as Spark writes them (``"ts long, van string, x double"``); of Avro, the
                  schema itself, as JSON.
-    ``options``  more of the connector's, e.g. ``kafka.security.protocol``.
+    ``options``  further options of the connector, e.g. ``kafka.security.protocol``.
 
     All records of a key must be in one partition: ``arrived`` orders those of a partition, and no others. A record that
-    cannot be decoded becomes a row without a time stamp, which ``detect`` puts into quarantine.
+    cannot be decoded becomes a row without an event time, which ``detect`` puts into quarantine.
     """
     one_of("format", format, FORMATS)
     settings = {"kafka.bootstrap.servers": brokers, "subscribe": topic, "startingOffsets": start, **(options or {})}
@@ -75,29 +83,41 @@ def read_topic(
     return raw.select(record.alias("event"), key, F.col("offset").alias(ARRIVED)).select("event.*", RECORD_KEY, ARRIVED)
 
 
-def found_records(found: DataFrame, topic: str, quarantine: str) -> DataFrame:
-    """What ``detect`` gives as records for ``writeStream.format("kafka").option("includeHeaders", "true")``.
+#: Fields of an output record as its JSON has them, the payload behind them.
+_JSON = (
+    "kind", "id", "key", "op", "type", "ts", "detected_at", "detector", "final", "change", "flushed", "delayed",
+    "lateness", "reason", "detail", "source", "seq",
+)  # fmt: skip
 
-    The value is the JSON that the direct host writes, the key is the site's, and the header ``id`` tells records apart.
-    Late and quarantined events go to the other topic; statistics are left out.
+
+def found_records(
+    found: DataFrame, topic: str, late: str | None = None, quarantine: str | None = None, duplicates: str | None = None
+) -> DataFrame:
+    """The result of ``detect`` as messages for ``writeStream.format("kafka").option("includeHeaders", "true")``.
+
+    The value is the JSON of the output record, the message's key that of the record, and the header ``id`` is
+    ``KEY/ID/CHANGE``. Late events, quarantined events and duplicates go to topics of their own, ``TOPIC-late``,
+    ``TOPIC-quarantine`` and ``TOPIC-duplicates`` unless others are given; statistics are left out.
     """
-    rows = found.where(F.col("kind") != "stats")
-    head = F.to_json(
-        F.struct("key", "op", "id", "type", "ts", "detected_at", "detector", "final", "kind"),
-        {"ignoreNullFields": "false"},
-    )
+    fields = [F.nullif(F.col(name), F.lit(0)).alias(name) if name == "delayed" else F.col(name) for name in _JSON]
+    head = F.to_json(F.struct(*fields))
     value = F.concat(
-        F.substring(head, F.lit(1), F.length(head) - 1),
-        F.lit(',"payload":'),
-        F.coalesce("payload", F.lit("null")),
+        F.substring(head, F.lit(1), F.length(head) - 1), F.lit(',"payload":'), F.coalesce("payload", F.lit("null")),
         F.lit("}"),
-    )
-    text = F.coalesce(F.col("key").cast("string"), F.lit(""))
-    name = F.concat_ws("/", text, F.col("id"), F.col("change").cast("string"))
-    return rows.select(
-        F.when(F.col("kind") == "event", F.lit(topic)).otherwise(F.lit(quarantine)).alias("topic"),
-        text.alias("key"),
-        value.alias("value"),
+    )  # fmt: skip
+    name = F.concat_ws("/", F.col("key").cast("string"), F.col("id"), F.col("change").cast("string"))
+    others = {
+        "late": late or f"{topic}-late",
+        "quarantine": quarantine or f"{topic}-quarantine",
+        "duplicate": duplicates or f"{topic}-duplicates",
+    }
+    to = F.lit(topic)
+    for kind, other in others.items():
+        to = F.when(F.col("kind") == kind, F.lit(other)).otherwise(to)
+    return found.where(F.col("kind") != "stats").select(
+        to.alias("topic"),
+        F.coalesce(F.col("key").cast("string"), name).cast("binary").alias("key"),
+        value.cast("binary").alias("value"),
         F.array(F.struct(F.lit("id").alias("key"), name.cast("binary").alias("value"))).alias("headers"),
     )
 
@@ -106,9 +126,9 @@ def _fields(schema: str) -> StructType:
     try:
         fields = StructType.fromDDL(schema)
     except ParseException as error:
-        raise SchemaError(f"schema={schema!r} is no list of fields; write 'ts long, van string'.") from error
+        raise SchemaError(f"schema={schema!r} is not a list of fields; write 'ts long, van string'.") from error
     if not isinstance(fields, StructType):
-        raise SchemaError(f"schema={schema!r} is one type and no list of fields; write 'ts long, van string'.")
+        raise SchemaError(f"schema={schema!r} is one type, not a list of fields; write 'ts long, van string'.")
     clash = sorted({RECORD_KEY, ARRIVED} & set(fields.names))
     if clash:
         raise SchemaError(f"fields {clash} are called like columns that read_topic() adds; rename them.")
@@ -120,7 +140,7 @@ def _arrow_output(fields: StructType) -> StructType:
     return StructType([*(StructField(field.name, field.dataType) for field in fields), *own])
 
 
-def _rows_of(fields: StructType):  # type: ignore[no-untyped-def]
+def _rows_of(fields: StructType) -> ArrowMap:
     """The function for ``mapInArrow``: records in, events out."""
     inside = arrow_schema(fields)
 
@@ -131,7 +151,7 @@ def _rows_of(fields: StructType):  # type: ignore[no-untyped-def]
                 count = len(table)
                 own = [
                     pa.array([key] * count, pa.string()),
-                    pa.array(range(offset * MOST_ROWS, offset * MOST_ROWS + count)),
+                    pa.array(range(offset * MAX_ROWS, offset * MAX_ROWS + count)),
                 ]
                 for name, column in zip((RECORD_KEY, ARRIVED), own, strict=True):
                     table = table.append_column(name, column)
@@ -141,7 +161,7 @@ def _rows_of(fields: StructType):  # type: ignore[no-untyped-def]
 
 
 def _decoded(value: bytes | None, schema: pa.Schema) -> pa.Table:
-    """The events of a record; one without anything if it holds none."""
+    """The events of a record; a row of nulls if it has none."""
     try:
         if value is None:
             raise ValueError("no value")
@@ -153,3 +173,63 @@ def _decoded(value: bytes | None, schema: pa.Schema) -> pa.Table:
     except (pa.ArrowException, OSError, ValueError):
         columns = [pa.nulls(1, field.type) for field in schema]
     return pa.table(columns, schema=schema)
+
+
+# Topics of a query.
+
+
+def prepare_topics(
+    spark: SparkSession, brokers: str, source: str, sink: str, made: Iterable[str], client: Mapping[str, str]
+) -> int:
+    """Wait for the brokers and check the topics; returns the number of partitions of the source.
+
+    Topics in ``made`` are created where they do not exist; another that is missing is an error. Spark itself would wait
+    for minutes, and then name none.
+    """
+    settings = {"bootstrap.servers": brokers, "default.api.timeout.ms": ATTEMPT, "request.timeout.ms": ATTEMPT}
+    jvm: Any = spark.sparkContext._jvm
+    properties = jvm.java.util.Properties()
+    for name, value in {**settings, **client}.items():
+        properties.setProperty(name, value)
+    try:
+        admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
+    except Py4JJavaError as error:
+        raise ConfigError(f"Kafka at {brokers}: {_cause(error).getMessage()}") from error
+    try:
+        present = set(_answer(spark, brokers, lambda: admin.listTopics().names().get()))
+        for name in (source, sink):
+            if name not in present:
+                others = ", ".join(sorted(one for one in present if not one.startswith("__"))) or "none"
+                raise ConfigError(f"there is no topic {name!r} at {brokers}; there are: {others}. Create it.")
+        empty = jvm.java.util.Optional.empty()
+        topics = [jvm.org.apache.kafka.clients.admin.NewTopic(name, empty, empty) for name in {*made} - present]
+        if topics:
+            _answer(spark, brokers, lambda: admin.createTopics(jvm.java.util.List.of(*topics)).all().get())
+        described = _answer(spark, brokers, lambda: admin.describeTopics([source]).allTopicNames().get())
+        return int(described[source].partitions().size())
+    finally:
+        admin.close(jvm.java.time.Duration.ZERO)
+
+
+def _answer(spark: SparkSession, brokers: str, ask: Callable[[], Any]) -> Any:
+    """The answer of the brokers, asked again until there is one."""
+    gateway: Any = spark.sparkContext._gateway
+    is_away = False
+    while True:
+        try:
+            answer = ask()
+        except Py4JJavaError as error:
+            cause = _cause(error)
+            if not is_instance_of(gateway, cause, "org.apache.kafka.common.errors.RetriableException"):
+                raise ConfigError(f"Kafka at {brokers}: {cause.getMessage()}") from error
+            if not is_away:
+                logger.warning("no broker answers at %s (%s); retrying", brokers, cause.getMessage())
+            is_away = True
+        else:
+            if is_away:
+                logger.warning("reconnected to the brokers at %s", brokers)
+            return answer
+
+
+def _cause(error: Py4JJavaError) -> Any:
+    return error.java_exception.getCause() or error.java_exception

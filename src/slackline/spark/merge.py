@@ -1,10 +1,10 @@
-"""The merge: one key's synchroniser with the rows that wait in it. A machine without Spark in it.
+"""The merge: one key's synchroniser with its buffered rows. A machine without Spark in it.
 
-The synchroniser sees no rows, only light events: time stamp, stream, and the row's number. The rows stay columns of an
+The synchroniser sees no rows, only light events: event time, stream, and the row's number. The rows stay columns of an
 Arrow table from beginning to end, so every value comes out as it went in.
 
-**Time** for ``max_delay`` is stream time: the greatest time stamp so far. By wall time a micro-batch that is done
-again would give other rows.
+**Time** for ``max_delay`` is stream time: the greatest event time so far. By wall time a micro-batch that is repeated
+would give other rows.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from slackline.core.errors import StateError
 from slackline.core.event import Event
 from slackline.core.outcome import NO_KEY, Late, Quarantined
 from slackline.core.time import MAX_TS
-from slackline.spark.codec import ARRIVAL, NO_ARRIVAL, NULL_SITE, SITE, decode, encode, joined, placed, pushes
+from slackline.spark.packets import ARRIVAL, ENGINE, NO_ARRIVAL, decode, encode, joined, placed, pushes
 from slackline.sync import Synchroniser
 
-#: The column with the rows' numbers, while they wait.
+#: The column with the numbers of buffered rows.
 NR = "__slackline_nr"
 
-#: Spark holds a state value in one Java array, which ends at 2 GiB, and copies it on the way.
+#: Spark has a state value in one Java array, of at most 2 GiB, and copies it.
 STATE_BYTES = 2**30
 
 Saved = tuple[bytes | None, bytes | None, int, int, int]
 
 
 class StreamTime:
-    """The greatest time stamp so far, given to the synchroniser as its time."""
+    """The greatest event time so far, given to the synchroniser as its time."""
 
     def __init__(self, now: int) -> None:
         self.now = now
@@ -46,11 +46,13 @@ class StreamTime:
 
 @dataclass(frozen=True, slots=True)
 class MergeRecipe:
-    """How to make a merge: the names of all streams, the synchroniser's options, and whether arrivals are known."""
+    """How to make a merge: the names of all streams, the synchroniser's options, whether arrivals are known, and the
+    type of keys."""
 
     streams: tuple[str, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
     arrival: bool = False
+    key: pa.DataType = pa.string()  # noqa: RUF009
 
     def synchroniser(self, saved: bytes | None, now: StreamTime) -> Synchroniser:
         """A new synchroniser, or the saved one with the options of now."""
@@ -66,26 +68,28 @@ class MergeRecipe:
 
 
 class Merge:
-    """Takes one key's rows of all streams in the order of arrival; gives tables of output rows.
+    """Processes one key's rows of all streams in the order of arrival; returns tables of output rows.
 
-    The state is one value: the synchroniser's bytes, the rows that wait, and three numbers.
+    The state is one value: the synchroniser's bytes, the buffered rows, and three numbers. Rows without a key have no
+    synchroniser.
     """
 
-    def __init__(self, site: str, recipe: MergeRecipe, saved: Saved | None = None) -> None:
+    def __init__(self, key: str | int | None, recipe: MergeRecipe, saved: Saved | None = None) -> None:
         sync, held, rows, position, now = saved or (None, None, 0, 0, 0)
-        self.site = site
+        self.key = key
+        self._key_type = recipe.key
         #: Rows numbered so far, and rows put in order so far.
         self.rows = rows
         self.position = position
         self._time = StreamTime(now)
-        self._sync = None if site == NULL_SITE else recipe.synchroniser(sync, self._time)
-        #: The rows that wait, by their numbers; None before the first.
+        self._sync = None if key is None else recipe.synchroniser(sync, self._time)
+        #: Buffered rows, by their numbers; None before the first.
         self._held = None if held is None else decode(held)
         self._late: list[Late] = []
         self._quarantined: list[Quarantined] = []
 
     def push(self, table: pa.Table) -> Iterator[pa.Table]:
-        """Take rows, in arrival order if they have an arrival; what comes out. Take all of it before :meth:`save`."""
+        """Process rows, in arrival order if they have one. The result must be exhausted before :meth:`save`."""
         if self._sync is None:
             yield self._rejected(table, NO_KEY)
             return
@@ -100,7 +104,7 @@ class Merge:
             yield from self._push(self._sync, run)
 
     def close(self) -> Iterator[pa.Table]:
-        """The end of all streams: what still waits."""
+        """All streams have ended: the rows that are still buffered."""
         if self._sync is not None and self._held is not None:
             yield from self._take(self._held, self._sync.close())
 
@@ -111,9 +115,9 @@ class Merge:
         size = len(sync or b"") + len(held or b"")
         if size > STATE_BYTES:
             raise StateError(
-                f"{len(self._held or ())} waiting rows take {size:,} bytes, and Spark cannot keep more than "
-                f"{STATE_BYTES:,} for a key. Select fewer columns, give max_delay, or a lower max_waiting to learn "
-                f"earlier which stream they wait for."
+                f"{len(self._held or ())} buffered rows take {size:,} bytes, and Spark can store {STATE_BYTES:,} for a "
+                f"key. Select fewer columns, give max_delay, or a lower max_waiting to learn earlier which stream they "
+                f"wait for."
             )
         return sync, held, self.rows, self.position, self._time.now
 
@@ -125,8 +129,8 @@ class Merge:
         yield from self._take(run if self._held is None else joined([_fitting(self._held, run.schema), run]), released)
 
     def _released(self, sync: Synchroniser, run: pa.Table, first: int) -> list[Event]:
-        """Push the rows one by one. Before each stream time moves on, and after it what was set aside is taken from the
-        synchroniser, so that only what waits counts towards ``max_waiting``."""
+        """Push the rows one by one. Stream time advances before each; late and quarantined rows are taken from the
+        synchroniser after it, so that only buffered ones count towards ``max_waiting``."""
         time, released = self._time, []
         empty: dict[str, Any] = {}
         for nr, (ts, stream) in enumerate(zip(_times(run).to_pylist(), run["stream"].to_pylist(), strict=True), first):
@@ -140,7 +144,7 @@ class Merge:
         return released
 
     def _take(self, rows: pa.Table, released: list[Event]) -> Iterator[pa.Table]:
-        """Part the rows: into those that come out, and those that wait."""
+        """Separate the rows that are emitted from those that stay buffered."""
         late, self._late = self._late, []
         aside, self._quarantined = self._quarantined, []
         numbers = rows[NR].to_numpy()
@@ -169,7 +173,7 @@ class Merge:
     def _out(self, kind: str, rows: pa.Table, **given: Sequence[Any]) -> pa.Table:
         """Rows of the output: ours, with those of position, lateness, reason and detail that are given, and theirs."""
         ours = {
-            SITE: pa.repeat(self.site, len(rows)),
+            ENGINE: pa.array([self.key] * len(rows), self._key_type),
             "position": pa.nulls(len(rows), pa.int64()),
             "stream": pc.cast(rows["stream"], pa.string()),
             "ts": rows["ts"],
@@ -184,9 +188,9 @@ class Merge:
 
 
 def side_by_side(table: pa.Table) -> pa.Table:
-    """The rows in the order of time stamps, but each stream in its own order: it is read when it is the one behind.
+    """The rows in the order of event times, but each stream in its own order: the next row is of the stream behind.
 
-    Streams that were read one after the other would all seem dead while the first is read.
+    Streams that were read one after the other would all seem silent while the first is read.
 
     >>> rows = pa.table({"stream": ["a", "a", "a", "b", "b"], "ts": [1, 9, 4, 2, 10]})
     >>> side_by_side(rows)["ts"].to_pylist()
@@ -205,20 +209,20 @@ def side_by_side(table: pa.Table) -> pa.Table:
 
 
 def _times(table: pa.Table) -> pa.ChunkedArray:
-    """The time stamps as whole numbers; timestamps are microseconds on Spark."""
+    """Event times as whole numbers; timestamps are microseconds on Spark."""
     return table["ts"].cast(pa.int64())
 
 
 def _fitting(held: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows from the state in the schema of those that came now: a session may have another time zone today."""
+    """Rows of the state in the schema of the new ones: a session may have another time zone after a restart."""
     if set(held.schema.names) == set(schema.names):
         try:
             return held.select(schema.names).cast(schema)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             pass
     raise StateError(
-        f"rows with the columns {_columns(held.schema)} wait in the checkpoint; the query has {_columns(schema)}. Give "
-        f"the same columns, or start with a new checkpoint."
+        f"the checkpoint has buffered rows with the columns {_columns(held.schema)}; the query has {_columns(schema)}. "
+        f"Give the same columns, or start with a new checkpoint."
     )
 
 

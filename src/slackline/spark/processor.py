@@ -1,116 +1,222 @@
 """The streaming side: stateful processors, called once per group and micro-batch.
 
-A group's state is a map: of each key that has rows in the micro-batch, one value is read once and written once.
+The state of a group is a map: of each engine that has rows in the micro-batch, one value is read once and written once.
 """
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    DataType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import DataType, StringType
 
-from slackline.core.errors import StateError
-from slackline.spark.codec import GROUPS, KEY, Packet, by_site, decode, encode, restored, slices
+from slackline.core import codec
+from slackline.core.errors import DetectorError, SlacklineError, StateError
+from slackline.core.outcome import NO_KEY
+from slackline.core.time import Now
+from slackline.runtime.keyed import EngineFactory, KeyedEngines, KeyedStates
+from slackline.runtime.output import OutputRecord
+from slackline.runtime.sharding import KEY, key_name
+from slackline.runtime.timeouts import Timeouts
 from slackline.spark.merge import Merge, MergeRecipe
-from slackline.spark.observed import SitesTally
+from slackline.spark.metrics import CallMetrics
+from slackline.spark.packets import (
+    ARRIVAL,
+    GROUPS,
+    NO_ARRIVAL,
+    Packet,
+    by_engine,
+    decode,
+    encode,
+    placed,
+    pushes,
+    restored,
+    slices,
+)
 from slackline.spark.rows import OUTPUT_ROWS, OutputRows
-from slackline.spark.silence import Ledger, Silence, by_shard, shard_key
-from slackline.spark.site import Recipe, Site
 
-#: Without idle and forget.
-NEVER_SILENT = Silence()
-
-#: The key of the map.
-SITE_KEY = StructType([StructField("site", StringType())])
-
-
-def site_state(arrival: DataType) -> StructType:
-    """The state of a site: the engine's bytes, four counts, the greatest arrival and when it began."""
-    return StructType(
-        [
-            StructField("engine", BinaryType()),
-            StructField("rows", LongType()),
-            StructField("rejected", LongType()),
-            StructField("behind", LongType()),
-            StructField("changes", LongType()),
-            StructField("last", arrival),
-            StructField("life", LongType()),
-        ]
-    )
-
-
-#: The state of a merge: the synchroniser's bytes, the rows that wait, and three numbers.
-MERGE_STATE = StructType(
-    [
-        StructField("sync", BinaryType()),
-        StructField("held", BinaryType()),
-        StructField("rows", LongType()),
-        StructField("position", LongType()),
-        StructField("now", LongType()),
-    ]
-)
-
-
+#: The state of an engine, and that of a merge: the synchroniser, the buffered rows, and three counts.
+ENGINE_STATE, MERGE_STATE = "state binary", "sync binary, held binary, rows long, position long, now long"
 #: Into how many groups and shards the keys of a group's state were hashed.
-LAYOUT = StructType([StructField("groups", LongType()), StructField("shards", LongType())])
+LAYOUT = "groups long, shards long"
+#: When engines, and the keys of shards, last had rows, and the timer that is registered.
+ACTIVITY = "activity binary, timer long"
+#: Output of a merge.
+MERGE_OUTPUT = "blob binary"
 
-#: When each site of a group last had rows, whether what it held then was let go, and the timer that is set.
-LEDGER = StructType(
-    [
-        StructField("sites", ArrayType(StringType())),
-        StructField("at", ArrayType(LongType())),
-        StructField("released", ArrayType(BooleanType())),
-        StructField("timer", LongType()),
-    ]
-)
-
-#: What a merge gives out.
-MERGE_OUTPUT = StructType([StructField("blob", BinaryType())])
+#: The name of an engine: a key or a shard; None for rows without a key.
+Name = str | int | None
 
 
-class GroupProcessor(StatefulProcessor):
-    """Hands a group's rows of a micro-batch, site by site and in arrival order, to :meth:`process`.
+class FailedDetectorError(SlacklineError):
+    """A detector raised on an event, and the query fails with it."""
 
-    Spark's own late filter stays off, in either time mode: stream time is part of the machine's state.
+    def __init__(self, error: DetectorError) -> None:
+        super().__init__(
+            f"detector {error.detector!r} raised {type(error.cause).__name__}: {error.cause} on {error.event!r}, state "
+            f"of {error.state_size} bytes. The micro-batch fails and nothing of it is committed. Fix the detector and "
+            f"start the query again, or pass on_error='quarantine' to continue without the event."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedPlan:
+    """What a task needs to run keyed engines. Shipped to the workers with Spark's own pickling of the user's code.
+
+    ``timed``  whether arrivals are times like the event times, in microseconds: then they are evidence, too.
+    ``key``    the type of keys, string or long.
     """
 
-    def __init__(self, schema: StructType, shards: int | None = None) -> None:
-        self._schema = schema
-        self._shards = shards
-        self._states: Any = None
-        self._layout: Any = None
+    factory: EngineFactory
+    shards: int | None = None
+    timeouts: Timeouts = Timeouts()  # noqa: RUF009
+    stats: bool = True
+    metrics: bool = False
+    timed: bool = False
+    key: DataType = StringType()  # noqa: RUF009
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._states = handle.getMapState("sites", SITE_KEY, self._schema)
+    def engines(self, states: KeyedStates | None = None) -> KeyedEngines:
+        """Keyed engines whose states are in ``states``, in memory unless given."""
+        return KeyedEngines(self.factory, shards=self.shards, timeouts=self.timeouts, states=states)
+
+
+class KeyedRows:
+    """Pushes the rows of one call to keyed engines, engine by engine, and collects output records and metrics."""
+
+    def __init__(self, plan: KeyedPlan, out: OutputRows, metrics: CallMetrics, states: KeyedStates | None = None):
+        self.engines = plan.engines(states)
+        self._plan = plan
+        self._out = out
+        self._metrics = metrics
+
+    def push(self, name: Name, table: pa.Table, at: int = 0) -> None:
+        """Process rows of an engine, in arrival order; those without a key or an arrival go to the quarantine."""
+        if name is None:
+            table = table.drop_columns([each for each in (KEY, ARRIVAL) if each in table.column_names])
+            self._out.add(self.engines.reject(None, table, NO_KEY))
+            return
+        times = arrival = None
+        if ARRIVAL in table.column_names:
+            table, unplaced = placed(table)
+            if len(unplaced):
+                self._out.add(self.engines.reject(name, unplaced.drop_columns([ARRIVAL]), NO_ARRIVAL, at=at))
+            arrival = table[ARRIVAL].combine_chunks()
+            if self._plan.timed:  # before 1970: unknown
+                times = pc.if_else(pc.less(arrival, 0), pa.scalar(None, pa.int64()), arrival)
+            table = table.drop_columns([ARRIVAL])
+        start = 0
+        for run in pushes(table):
+            now = None if times is None else times.slice(start, len(run))
+            start += len(run)
+            with failing():
+                self._out.add(self.engines.push_to(name, run, now, at=at))
+        if arrival is not None and len(arrival):
+            self._note(self.engines.notes(name), arrival)
+
+    @staticmethod
+    def _note(notes: dict[str, Any], arrival: pa.Array) -> None:
+        """Count arrivals before one of an earlier micro-batch: the source did not deliver in order."""
+        first, last = arrival[0].as_py(), arrival[-1].as_py()
+        before = notes.get("last_arrival")
+        behind = 0 if before is None or first >= before else pc.sum(pc.less(arrival, before)).as_py()
+        notes["arrival_behind"] = notes.get("arrival_behind", 0) + behind
+        notes["last_arrival"] = last if before is None else max(before, last)
+
+    def pushed(self, name: Name, table: pa.Table, started: float, stopped: float) -> None:
+        """The rows of an engine were processed: emit its statistics, and write its state."""
+        stats = self._stats(name)
+        busy = self.engines.worked(started, stopped)
+        size = self.engines.evict(name)
+        if name is not None:
+            self._metrics.engine(1 if self._plan.shards is None else len(pc.unique(table[KEY])), size)
+        self._emit_stats(name, stats, busy=busy, state_bytes=size)
+
+    def expired(self, at: int) -> None:
+        """Apply the timeouts that are due."""
+        changed: dict[Name, None] = {}
+        for reason, name in self.engines.due(at):
+            with failing():
+                if isinstance(name, tuple):  # a key of a shard
+                    shard, key = name
+                    self._out.add(self.engines.apply([(reason, name)]))
+                    changed[shard] = None
+                    self._emit_stats(shard, self._stats(shard), reason, key)
+                    continue
+                self._out.add(self.engines.flush(reason, [name]))
+            self._emit_stats(name, self._stats(name), reason)
+            changed[name] = None
+            if reason == "state_ttl":
+                self.engines.drop([name])
+                del changed[name]
+        for name in changed:
+            self.engines.evict(name)
+
+    def closed(self, name: Name) -> None:
+        """The rows of an engine have ended: flush it and emit its statistics."""
+        with failing():
+            self._out.add(self.engines.close())
+        stats = self._stats(name)
+        if stats is not None and name is not None:
+            self._metrics.engine(stats["keyed"].get("keys", 1))
+        self._emit_stats(name, stats)
+        self.done()
+
+    def done(self) -> None:
+        """The call has ended."""
+        self._metrics.collected(self.engines.collector, any(name is not None for name in self.engines.names))
+
+    def _stats(self, name: Name) -> dict[str, Any] | None:
+        return self.engines.stats(name) if self._plan.stats or self._plan.metrics else None
+
+    def _emit_stats(
+        self, name: Name, stats: dict[str, Any] | None, reason: str = "", key: Name = None, **more: Any
+    ) -> None:
+        """Emit statistics, where asked for: those of a shard have no key, unless it is about one of its keys."""
+        if stats is None or not self._plan.stats:
+            return
+        own = stats["keyed"] | more
+        of_shard = self._plan.shards is not None and name is not None
+        parts = [*([name] if of_shard else []), own["rows"] + own["rejected"], reason, own.get("incarnation")]
+        record = OutputRecord(
+            kind="stats", key=key if of_shard else name, payload={**stats, "keyed": own},
+            id="/".join(str(part) for part in ("stats", *parts) if part not in ("", None)),
+        )  # fmt: skip
+        self._out.add([record])
+
+
+@contextmanager
+def failing() -> Iterator[None]:
+    """Raises what a detector raised as the error of a query."""
+    try:
+        yield
+    except DetectorError as error:
+        raise FailedDetectorError(error) from error.cause
+
+
+class GroupStates:
+    """The states of a group in Spark's state store, by the name of the engine.
+
+    With shards the key of the map has another type, so that Spark refuses a checkpoint that was made without.
+    """
+
+    def __init__(self, handle: StatefulProcessorHandle, schema: str, shards: int | None = None) -> None:
+        key = "name string" if shards is None else "name string, shards long"
+        self._map = handle.getMapState("states", key, schema)
         self._layout = handle.getValueState("layout", LAYOUT)
+        self._shards = shards
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
-        packets = [Packet(*row[1:]) for row in rows]  # behind the group
-        return self.process(by_site(restored(packets)), timerValues)
-
-    @abstractmethod
-    def process(self, sites: Iterable[tuple[str, pa.Table]], timerValues: Any) -> Iterator[Row]:
-        """Of each site: read its state, take its rows, write its state; what comes out of all."""
-
-    def state_of(self, name: str) -> Any:
-        """The state of a site, None if it is new. Raises if its keys would be found elsewhere in this checkpoint."""
-        state = self._states.getValue((name,))
-        if state is None:
+    def value(self, name: Name) -> Any:
+        """The state of an engine, None if it is new. Raises if its keys have their states elsewhere."""
+        value = self._map.getValue(self._key(name))
+        if value is None:
             ours = (GROUPS, self._shards or 0)
             theirs = self._layout.get()
             if theirs is None:
@@ -119,150 +225,144 @@ class GroupProcessor(StatefulProcessor):
                 raise StateError(
                     f"this checkpoint has its keys in {theirs[0]} groups and {theirs[1] or 'no'} shards, and the query "
                     f"has {ours[0]} and {ours[1] or 'no'}: keys would not find their states. Give `shards` as it was, "
-                    f"or begin with a new checkpoint."
+                    f"or start with a new checkpoint."
                 )
-        return state
+        return value
 
-    def close(self) -> None:
-        """Nothing is held between tasks."""
+    def put(self, name: Name, value: tuple[Any, ...]) -> None:
+        """Write the state of an engine."""
+        self._map.updateValue(self._key(name), value)
+
+    def get(self, name: Name) -> bytes | None:
+        value = self.value(name)
+        return None if value is None else bytes(value[0])
+
+    def __setitem__(self, name: Name, state: bytes) -> None:
+        self.put(name, (state,))
+
+    def pop(self, name: Name, default: None = None) -> None:
+        self._map.removeKey(self._key(name))
+
+    def _key(self, name: Name) -> tuple[Any, ...]:
+        text = "none" if name is None else key_name(name)  # those of keys begin with s or i
+        return (text,) if self._shards is None else (text, self._shards)
 
 
-class SiteProcessor(GroupProcessor):
-    """Feeds each key's rows to its engine.
+class GroupProcessor(StatefulProcessor):
+    """Gives the rows of a group in a micro-batch, engine by engine and in arrival order, to :meth:`process`.
 
-    How busy we are is the time from the start of the task to the end of the key's turn, over the time since the end of
-    its last turn. So a key counts the work on those before it in the task, which need the same core; those after it
-    it cannot know, because its state is written when its turn ends.
-
-    Many output rows leave in one of Spark's, as columns: see :func:`~slackline.spark.rows.apart`.
+    Spark's own late filter stays off, in either time mode: stream time is part of the state.
     """
 
-    def __init__(
-        self, recipe: Recipe, arrival: DataType, silence: Silence = NEVER_SILENT, shards: int | None = None
-    ) -> None:
-        super().__init__(site_state(arrival), shards)
-        self._recipe = recipe
-        self._silence = silence
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        packets = [Packet(*row[1:]) for row in rows]  # behind the group
+        return self.process(by_engine(restored(packets)), timerValues)
+
+    @abstractmethod
+    def process(self, parts: Iterable[tuple[Name, pa.Table]], timerValues: Any) -> Iterator[Row]:
+        """Of each engine: read its state, process its rows, write its state; return what all emit."""
+
+    def close(self) -> None:
+        """Nothing lives between tasks."""
+
+
+class KeyedProcessor(GroupProcessor):
+    """Runs keyed engines.
+
+    The load of a key, which sets α, is the time from the start of the task to the end of the key's turn, over the time
+    since the end of its last turn. So a key counts the work on those before it in the task, which need the same core;
+    those after it are unknown, because the key's state is written when its turn ends. α is set for the micro-batches to
+    come, never for the one at hand: one that is repeated emits the same rows, however long it takes then.
+
+    Many output rows leave in one of Spark's, as columns: see :func:`~slackline.spark.rows.separate`.
+    """
+
+    def __init__(self, plan: KeyedPlan, now: Now = time.time) -> None:
+        self._plan = plan
+        self._now = now
         self._started = 0.0
         self._handle: Any = None
-        #: Who is watched for which silence, and where that is kept.
-        self._sites, self._keys = self._silence.watched(recipe.sharded)
-        self._site_ledger: Any = None
-        self._key_ledger: Any = None
+        self._states: Any = None
+        self._activity: Any = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._started = self._recipe.now()
-        super().init(handle)
+        self._started = self._now()
         self._handle = handle
-        if self._sites:
-            self._site_ledger = handle.getValueState("ledger", LEDGER)
-        if self._keys:
-            self._key_ledger = handle.getValueState("keys", LEDGER)
+        self._states = GroupStates(handle, ENGINE_STATE, self._plan.shards)
+        self._activity = handle.getValueState("activity", ACTIVITY)
 
-    def process(self, sites: Iterable[tuple[str, pa.Table]], timerValues: Any) -> Iterator[Row]:
-        out, tally = OutputRows(), SitesTally()
-        now = timerValues.getCurrentProcessingTimeInMs() if self._silence else 0
-        names: list[str] = []
-        keys: list[str] = []
-        for name, table in sites:
-            self._turn(name, table, out, now, tally)
-            names.append(name)
-            if self._keys and KEY in table.schema.names:
-                keys += [shard_key(name, key) for key in pc.unique(table[KEY]).to_pylist()]
+    def process(self, parts: Iterable[tuple[Name, pa.Table]], timerValues: Any) -> Iterator[Row]:
+        at = timerValues.getCurrentProcessingTimeInMs() if self._plan.timeouts else 0
+        out, metrics = OutputRows(), CallMetrics()
+        rows = KeyedRows(self._plan, out, metrics, self._states)
+        timer = self._resume(rows.engines)
+        for name, table in parts:
+            rows.push(name, table, at)
+            rows.pushed(name, table, self._started, self._now())
             if len(out) >= OUTPUT_ROWS:
                 yield out.take_columns()
-        for silence, state, rows in ((self._sites, self._site_ledger, names), (self._keys, self._key_ledger, keys)):
-            if silence:
-                ledger = Ledger(silence, state.get())
-                ledger.rows(rows, now)
-                self._keep(ledger, state)
-        if len(out):
-            yield out.take_columns()
-        if self._recipe.metrics:
-            out.metrics(tally.plain())
-            yield out.take_columns()
+        rows.done()
+        self._keep(rows.engines, timer)
+        yield from self._rest(out, metrics)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
-        """Look who is silent. Spark takes the timer away when this is done."""
-        out, tally = OutputRows(), SitesTally()
-        now, expired = timerValues.getCurrentProcessingTimeInMs(), expiredTimerInfo.getExpiryTimeInMs()
-        if self._sites:
-            ledger = Ledger(self._sites, self._site_ledger.get(), expired)
-            for name in ledger.idle(now):
-                self._states.updateValue((name,), self._flushed(name, "idle", out, tally).save())
-            for name in ledger.forgotten(now):
-                self._flushed(name, "forget", out, tally)
-                self._states.removeKey((name,))
-            self._keep(ledger, self._site_ledger)
-        if self._keys:
-            ledger = Ledger(self._keys, self._key_ledger.get(), expired)
-            for name, keys in by_shard(ledger.forgotten(now)).items():
-                site = Site(name, self._recipe, self._states.getValue((name,)))
-                site.forget(keys, out)
-                self._states.updateValue((name,), site.save())
-            self._keep(ledger, self._key_ledger)
+        """Apply the timeouts that are due. Spark removes the timer afterwards."""
+        out, metrics = OutputRows(), CallMetrics()
+        rows = KeyedRows(self._plan, out, metrics, self._states)
+        timer = self._resume(rows.engines)
+        if timer is not None and timer <= expiredTimerInfo.getExpiryTimeInMs():
+            timer = None
+        rows.expired(timerValues.getCurrentProcessingTimeInMs())
+        rows.done()
+        self._keep(rows.engines, timer)
+        yield from self._rest(out, metrics)
+
+    def _rest(self, out: OutputRows, metrics: CallMetrics) -> Iterator[Row]:
         if len(out):
             yield out.take_columns()
-        if self._recipe.metrics:
-            out.metrics(tally.plain())
+        if self._plan.metrics:
+            out.add([metrics.record()])
             yield out.take_columns()
 
-    def _keep(self, ledger: Ledger, state: Any) -> None:
-        """Save it, and set the timer to whoever is due first."""
-        due = ledger.next_timer()
-        if due is not None and (ledger.timer is None or due < ledger.timer):
-            if ledger.timer is not None:
-                self._handle.deleteTimer(ledger.timer)
+    def _resume(self, engines: KeyedEngines) -> int | None:
+        """Continue with the activity of the group; returns its timer."""
+        saved = self._activity.get() if self._plan.timeouts else None
+        if saved is None:
+            return None
+        engines.resume_activity(*codec.decode(bytes(saved[0])))
+        return None if saved[1] is None else int(saved[1])
+
+    def _keep(self, engines: KeyedEngines, timer: int | None) -> None:
+        """Write the activity, and move the timer to the timeout that is due first."""
+        if not self._plan.timeouts:
+            return
+        due = engines.next_timeout()
+        if due is not None and (timer is None or due < timer):
+            if timer is not None:
+                self._handle.deleteTimer(timer)
             self._handle.registerTimer(due)
-            ledger.timer = due
-        state.update(ledger.save())
-
-    def _flushed(self, name: str, reason: str, out: OutputRows, tally: SitesTally) -> Site:
-        """A site after what it holds was let go."""
-        site = Site(name, self._recipe, self._states.getValue((name,)))
-        site.flush(reason, out)
-        if self._recipe.told:
-            stats = site.stats()
-            tally.figures(site.figures(stats))
-            if self._recipe.stats:
-                out.stats(stats, site.rows, reason)
-        return site
-
-    def _turn(self, name: str, table: pa.Table, out: OutputRows, now: int, tally: SitesTally) -> None:
-        life = now if self._sites.forget is not None else 0
-        site = Site(name, self._recipe, self.state_of(name), life)
-        site.push(table, out)
-        stats = site.stats() if self._recipe.told else None
-        busy = site.worked(self._started, self._recipe.now())
-        saved = site.save()
-        self._states.updateValue((name,), saved)
-        if stats is not None:
-            size = len(saved[0] or b"")
-            if self._recipe.metrics:
-                tally.rows(len(table), site.keys_of(table))
-                tally.figures(site.figures(stats), size)
-            if self._recipe.stats:
-                stats["site"] |= {"busy": busy, "state_bytes": size}
-                out.stats(stats, site.rows)
+            timer = due
+        self._activity.update((codec.encode(engines.activity()), timer))
 
 
 class MergeProcessor(GroupProcessor):
-    """Feeds each key's rows to its merge.
-
-    What comes out leaves as packets, because Spark would not give every type back as it was.
-    """
+    """Pushes each key's rows to its merge. Output leaves as packets, because Spark would not return every type as it
+    was."""
 
     def __init__(self, recipe: MergeRecipe) -> None:
-        super().__init__(MERGE_STATE)
         self._recipe = recipe
+        self._states: Any = None
 
-    def process(self, sites: Iterable[tuple[str, pa.Table]], timerValues: Any) -> Iterator[Row]:
-        for name, table in sites:
-            merge = Merge(name, self._recipe, self.state_of(name))
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._states = GroupStates(handle, MERGE_STATE)
+
+    def process(self, parts: Iterable[tuple[Name, pa.Table]], timerValues: Any) -> Iterator[Row]:
+        for name, table in parts:
+            merge = Merge(name, self._recipe, self._states.value(name))
             for out in merge.push(table):
                 for part in slices(out):
                     yield Row(blob=encode(part))
-            self._states.updateValue((name,), merge.save())
+            self._states.put(name, merge.save())
 
 
 def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,9 +1,10 @@
-"""Sessions: a local Spark set up for Slackline, and the check that any other one can run it."""
+"""Sessions: a local Spark set up for Slackline, the check that any other session can run it, and why a query failed."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import sys
 import warnings
@@ -11,17 +12,21 @@ from typing import Any
 
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
-from slackline.core.errors import ConfigError
+from slackline.core.errors import ConfigError, SlacklineError, StateError
 
-NO_ROWS = "spark.sql.streaming.noDataMicroBatches.enabled"
+NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
-#: Beyond this Spark ships Python code as a broadcast, which its stateful processors cannot read.
+#: Above this size Spark ships Python code as a broadcast, which its stateful processors cannot read.
 UDF_LIMIT = "spark.broadcast.UDFCompressionThreshold"
 
-#: What stateful streaming in Python needs at run time and pyspark does not pull in by itself.
+#: The end of a traceback: the kind of error, and its message.
+_RAISED = re.compile(r"^([A-Za-z_][\w.]*): (.*)$", re.MULTILINE)
+
+#: Packages that stateful streaming in Python needs at run time and pyspark does not require.
 _NEEDS = {
     "pandas": "pandas",
     "pyarrow": "pyarrow",
@@ -30,26 +35,13 @@ _NEEDS = {
     "grpc_status": "grpcio-status",
 }
 
-#: Settings that may change in a running session.
-_SETTINGS = {
-    PROVIDER: ROCKSDB,
-    # Writes a micro-batch's changes instead of whole snapshots.
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # Counting the rows of the state store looks every one up before it is written.
-    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
-    "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Our state changes with events only, unless there are timers (see `allow_timers`).
-    NO_ROWS: "false",
-    "spark.sql.session.timeZone": "UTC",
-}
-
 
 def session(cores: int = 2, **conf: Any) -> SparkSession:
     """A local Spark session on ``cores`` cores, ready for :func:`~slackline.spark.detect`.
 
-    RocksDB state store, as many shuffle partitions as cores, Arrow, UTC, no web page, errors only in the log, and
-    this very Python with its import path in the workers. ``conf`` adds or overrides settings, e.g.
-    ``session(4, **{"spark.driver.memory": "4g"})``.
+    RocksDB state store, as many shuffle partitions as cores, Arrow, UTC, no web UI, errors only in the log, and this
+    Python with its import path in the workers. ``conf`` adds or overrides settings, e.g.
+    ``session(4, **{"spark.driver.memory": "4g"})``. See :func:`configure` for a session of your own.
     """
     if not (os.environ.get("JAVA_HOME") or shutil.which("java")):
         raise ConfigError("Spark needs Java 17 or newer and there is none: install a JRE, or set JAVA_HOME.")
@@ -58,7 +50,7 @@ def session(cores: int = 2, **conf: Any) -> SparkSession:
         "spark.app.name": "slackline",
         UDF_LIMIT: "64m",
         "spark.driver.bindAddress": "127.0.0.1",
-        # Packets are large objects, which G1 handles badly; and few cores have no time for concurrent collection.
+        # Packets are large objects, which G1 handles badly, and concurrent collection needs a core of its own.
         "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
         "spark.driver.host": "localhost",
         "spark.log.level": "ERROR",
@@ -69,16 +61,22 @@ def session(cores: int = 2, **conf: Any) -> SparkSession:
         "spark.sql.shuffle.partitions": str(cores),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        **_SETTINGS,
+        PROVIDER: ROCKSDB,
+        # Writes a micro-batch's changes instead of whole snapshots.
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        # Counting the rows of the state store reads every one before it is written.
+        "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
         **{name: _text(value) for name, value in conf.items()},
     }
     builder = SparkSession.builder.master(f"local[{cores}]")
     for name, value in settings.items():
         builder = builder.config(name, value)
     # Spark reads this one when the context starts; its setting spark.pyspark.python does not reach the worker that
-    # looks at a stateful processor on the driver.
+    # initialises a stateful processor on the driver.
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    # Workers are children of the JVM and inherit its environment: what we can import, they can.
+    # Workers are children of the JVM and inherit its environment, so they can import what this process can.
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(_import_path())
     try:
@@ -93,15 +91,17 @@ def session(cores: int = 2, **conf: Any) -> SparkSession:
 
 
 def configure(spark: SparkSession) -> SparkSession:
-    """Set what Slackline needs in a session made elsewhere, as far as a running session can be set; returns it."""
-    for name, value in _SETTINGS.items():
-        if name != "spark.sql.session.timeZone":
-            spark.conf.set(name, value)
+    """Set what :func:`~slackline.spark.detect` cannot run without in a session made elsewhere; returns the session.
+
+    That is one setting: the RocksDB state store. It holds for stateful queries that are started in this session from
+    now on, others than ours among them; a query that resumes from a checkpoint keeps the store it was started with.
+    """
+    spark.conf.set(PROVIDER, ROCKSDB)
     return spark
 
 
 def check(spark: SparkSession, *, streaming: bool) -> None:
-    """Raise if this session cannot run a pipeline, and say what to do."""
+    """Raise if this session cannot run a pipeline."""
     missing = [package for module, package in _NEEDS.items() if not _importable(module)]
     if missing:
         raise ConfigError(f"Spark pipelines need {', '.join(missing)}: pip install 'slackline-streams[spark]'.")
@@ -113,25 +113,70 @@ def check(spark: SparkSession, *, streaming: bool) -> None:
         )
 
 
-def allow_timers(spark: SparkSession) -> None:
-    """Let queries that start from now on run micro-batches without rows, if they have timers to look at."""
-    spark.conf.set(NO_ROWS, "true")
+def check_timers(spark: SparkSession) -> None:
+    """Raise if this session runs no micro-batches without rows, in which timers expire."""
+    if spark.conf.get(NO_DATA) == "false":
+        raise ConfigError(
+            f"idle_timeout and state_ttl need micro-batches without rows; this session has {NO_DATA}=false. Set it to "
+            f"true (Spark's default) before the query starts."
+        )
 
 
-def check_size(spark: SparkSession, recipe: Any) -> None:
-    """Raise if what is sent to the workers is too large for this session, and say what to do."""
+def check_size(spark: SparkSession, plan: Any) -> None:
+    """Raise if what is sent to the workers is too large for this session."""
     try:
         context = spark.sparkContext
         limit = int(context._jvm.PythonUtils.getBroadcastThreshold(context._jsc))  # type: ignore[union-attr]
-    except Exception:  # a remote session, whose settings are not ours to read
+    except Exception:  # a remote session, whose settings cannot be read
         return
-    size = len(CloudPickleSerializer().dumps(recipe))
+    size = len(CloudPickleSerializer().dumps(plan))
     if size > 0.9 * limit:
         raise ConfigError(
             f"the hierarchy takes {size:,} bytes, and this session sends at most {limit:,} to a stateful processor. "
             f"Start the session with {UDF_LIMIT} set to 64m, as slackline.spark.session() does, or let detectors "
-            f"make large tables when they first need them."
+            f"build large tables when they first need them."
         )
+
+
+class QueryFailedError(SlacklineError):
+    """A query stopped by itself."""
+
+
+def check_failure(query: StreamingQuery) -> None:
+    """Raise what a query failed with, in the words of Slackline where its workers or the state store failed."""
+    error = query.exception()
+    if error is None:
+        return
+    text = str(error)
+    if "STATE_STORE_INVALID_CONFIG_AFTER_RESTART" in text and "timeMode" in text:
+        raise StateError(
+            "the checkpoint was started without idle_timeout and state_ttl and the query has one of them, or the "
+            "reverse: Spark's timers are part of the checkpoint. Their lengths may change. Give the option as it was, "
+            "or start with a new checkpoint."
+        ) from error
+    if "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE" in text:
+        raise StateError(
+            "the checkpoint was started with shards and the query has none, or the reverse: keys would not find their "
+            "states. Give `shards` as it was, or start with a new checkpoint."
+        ) from error
+    raise QueryFailedError(
+        f"the query failed: {_message(text)} What was committed is complete; when the cause is removed, the same query "
+        f"resumes."
+    ) from error
+
+
+def _message(text: str) -> str:
+    """What a worker raised, or the first line of what the JVM says.
+
+    >>> _message("[PYTHON] Traceback (most recent call last):\\n  File x, line 3\\nValueError: odd\\n\\tat java.x")
+    'ValueError: odd'
+    """
+    _, traced, rest = text.rpartition("Traceback (most recent call last):")
+    raised = _RAISED.search(rest) if traced else None
+    if raised is not None:
+        kind, words = raised.groups()
+        return words if kind.startswith("slackline.") else f"{kind}: {words}"
+    return next((line.strip() for line in text.splitlines() if line.strip()), "Spark gives no reason.")
 
 
 def _importable(module: str) -> bool:
@@ -142,7 +187,7 @@ def _importable(module: str) -> bool:
 
 
 def _import_path() -> list[str]:
-    """The places of our own imports that a fresh Python would not know."""
+    """Entries of our import path that a new Python process would not have."""
     roots = {os.path.realpath(path) for path in (sys.prefix, sys.base_prefix)}
     paths = [os.path.abspath(path or os.curdir) for path in sys.path]
     return [path for path in paths if not any(os.path.realpath(path).startswith(root + os.sep) for root in roots)]

@@ -62,17 +62,16 @@ class Findings:
     def take(self, rows: Iterable[Any]) -> None:
         """The rows of one micro-batch."""
         for row in rows:
-            payload = json.loads(row.payload)
             if row.kind == "event":
-                event = Event.of(row.type, row.ts, None, None, payload)
+                event = Event.of(row.type, row.ts, None, None, json.loads(row.payload))
                 self.events.append(event)
                 self.summary.add(event, row.detected_at - row.ts)
             elif row.kind == "stats":
-                self.stats.append(payload)
+                self.stats.append(json.loads(row.payload))
             elif row.kind == "late" and row.type == "position":
-                self.late_positions.add((payload["source"], row.ts))
+                self.late_positions.add((int(row.source), row.ts))
             elif row.kind == "quarantine":
-                self.quarantined[payload["reason"]] += 1
+                self.quarantined[row.reason] += 1
 
     @property
     def arrivals(self) -> int:

@@ -9,43 +9,40 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.types import LongType
-from tests.spark.test_processor import Store, handled, sites
+from pyspark.sql.types import StringType
+from tests.spark.test_processor import Store, handled, keyed, named
 from tests.spark.world import COLUMNS, SITES, Hits, Near, hierarchy, read_stream, run, stream, write_files
 
 import slackline as sl
 from slackline.core.errors import ConfigError, StateError
+from slackline.runtime.keyed import EngineFactory
+from slackline.runtime.sharding import KEY, sharded
 from slackline.spark import detect
-from slackline.spark.codec import KEY, SITE
-from slackline.spark.processor import SiteProcessor
-from slackline.spark.rows import FIELDS, OutputRows
-from slackline.spark.sharded import keyed
-from slackline.spark.site import Recipe, Site
+from slackline.spark.metrics import CallMetrics
+from slackline.spark.packets import ENGINE, arrow_schema
+from slackline.spark.processor import KeyedPlan, KeyedRows
+from slackline.spark.rows import OutputRows, output_schema
 
-NAMES = [name for name, *_ in FIELDS]
 COLUMN_NAMES = ["ts", "type", "source", "seq", "x", "force"]
 
 
 def shard(table: pa.Table) -> pa.Table:
     """The rows of all keys as they come to one shard."""
-    table = table.append_column(KEY, pa.array([f"v{name}" for name in table["site"].to_pylist()]))
-    return table.drop_columns(["site", "arrival"])
+    return table.rename_columns({"site": KEY}).drop_columns(["arrival"])
 
 
 def records(table: pa.Table, size: int, made: sl.Hierarchy, **options: Any) -> list[dict[str, Any]]:
-    """What a shard gives, saved and loaded after each micro-batch of so many rows, and closed."""
-    recipe = Recipe(keyed(made, COLUMN_NAMES, options.get("late", "divert")), options, sharded=True)
-    rows: list[Any] = []
-    saved = None
+    """What a shard emits, saved and loaded after each micro-batch of so many rows, and closed."""
+    plan = KeyedPlan(EngineFactory.of(made, options, 1, spill=False), 1)
+    out, states = OutputRows(), dict[Any, bytes]()
     for start in range(0, len(table), size):
-        site, out = Site("1/0", recipe, saved), OutputRows()
-        site.push(table.slice(start, size), out)
-        saved = site.save()
-        rows += out.take().to_pylist()
-    out = OutputRows()
-    site.close(out)
-    out.stats(site.stats(), site.rows)
-    return [*rows, *out.take().to_pylist()]
+        rows = KeyedRows(plan, out, CallMetrics(), states)
+        rows.push("1/0", table.slice(start, size))
+        rows.engines.evict("1/0")
+    rows = KeyedRows(plan, out, CallMetrics(), states)
+    rows.engines.notes("1/0")  # loads it
+    rows.closed("1/0")
+    return out.take(arrow_schema(output_schema(StringType()))).to_pylist()
 
 
 def events(rows: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
@@ -61,15 +58,15 @@ def apart(table: pa.Table, **options: Any) -> set[tuple[Any, ...]]:
     found = set()
     for site in SITES:
         mine = table.filter(pc.equal(table["site"], site)).drop_columns(["site", "arrival"])
-        engine = sl.Engine(told(), **options)
+        engine = sl.Engine(declared(), **options)
         for output in engine.push(mine) + engine.close():
             payload = json.dumps(dict(output.event.payload), sort_keys=True)
-            found.add((f"v{site}", output.event.type, output.event.ts, payload))
+            found.add((site, output.event.type, output.event.ts, payload))
     return found
 
 
-def told() -> sl.Hierarchy:
-    """The world's hierarchy, where it is known how far events are set back: so nothing in it is late."""
+def declared() -> sl.Hierarchy:
+    """The world's hierarchy, where events declare how far they are set back: so nothing in it is late."""
     near = Near()
     near.sets_back = 2
     return sl.Hierarchy([Hits(), near], clock=("pos",))
@@ -79,7 +76,7 @@ def told() -> sl.Hierarchy:
 @pytest.mark.parametrize("speculation", [None, sl.Speculation(alpha=0.3)])
 def test_each_key_of_a_shard_gets_what_it_gets_alone(size: int, speculation: Any) -> None:
     table = stream(steps=60).sort_by([("ts", "ascending"), ("type", "ascending"), ("source", "ascending")])
-    rows = records(shard(table), size, told(), policy="ordered", speculation=speculation)
+    rows = records(shard(table), size, declared(), policy="ordered", speculation=speculation)
     final = [row for row in rows if row["final"]]
     assert events(final) == apart(table, policy="ordered")
     ids = [(row["key"], row["id"], row["change"]) for row in rows]
@@ -90,14 +87,14 @@ def test_cutting_into_micro_batches_changes_nothing() -> None:
     table = shard(stream(steps=60))
     at_once = records(table, 10_000, hierarchy())
     assert {row["kind"] for row in at_once} >= {"event", "late", "stats"}
-    assert {row["key"] for row in at_once if row["kind"] == "late"} <= {f"v{name}" for name in SITES}
+    assert {row["key"] for row in at_once if row["kind"] == "late"} <= set(SITES)
     key = lambda row: (row["kind"], row["key"], row["id"])  # noqa: E731
     in_parts = records(table, 50, hierarchy())
     lasting = [[row for row in rows if row["kind"] != "stats"] for rows in (at_once, in_parts)]
     assert sorted(lasting[0], key=key) == sorted(lasting[1], key=key)
     stats = json.loads(at_once[-1]["payload"])
-    assert (at_once[-1]["key"], at_once[-1]["id"]) == ("n", f"stats/1/0/{len(table)}")
-    assert stats["site"]["keys"] == 3 and stats["site"]["shard"] == "1/0"
+    assert (at_once[-1]["key"], at_once[-1]["id"]) == (None, f"stats/1/0/{len(table)}")
+    assert stats["keyed"]["keys"] == 3 and stats["keyed"]["shard"] == "1/0"
 
 
 class Last(sl.Detector):
@@ -118,11 +115,11 @@ class Last(sl.Detector):
 
 def rows_of(*events: tuple[str, int, Any, float]) -> pa.Table:
     keys, ts, sources, x = zip(*events, strict=True)
-    return pa.table({KEY: [f"v{key}" for key in keys], "ts": ts, "source": sources, "x": x})
+    return pa.table({KEY: keys, "ts": ts, "source": sources, "x": x})
 
 
 def seen(rows: list[dict[str, Any]], key: str) -> list[tuple[int, Any]]:
-    mine = [row for row in rows if row["kind"] == "event" and row["key"] == f"v{key}"]
+    mine = [row for row in rows if row["kind"] == "event" and row["key"] == key]
     return [(row["ts"], json.loads(row["payload"])["before"]) for row in mine]
 
 
@@ -143,8 +140,8 @@ def test_a_key_that_was_away_is_late_only_where_it_is_late_itself() -> None:
     for size in (1, 100):
         rows = records(table, size, sl.Hierarchy([Last()], clock="a"), **ordered)
         assert seen(rows, "a") == [(10, None), (20, 10)]
-        ((key, ts, payload),) = [(r["key"], r["ts"], json.loads(r["payload"])) for r in rows if r["kind"] == "late"]
-        assert (key, ts, payload["lateness"], payload["source"]) == ("va", 15, 5, 1)
+        ((key, ts, row),) = [(r["key"], r["ts"], r) for r in rows if r["kind"] == "late"]
+        assert (key, ts, row["lateness"], row["source"]) == ("a", 15, 5, "1")
         delivered = records(table, size, sl.Hierarchy([Last()], clock="a"), **ordered, late="deliver")
         assert seen(delivered, "a") == [(10, None), (20, 10), (15, 20)]
 
@@ -158,8 +155,8 @@ def test_a_late_event_is_told_once_though_inputs_are_seen_again_after_a_failure(
         rows = records(table, size, sl.Hierarchy([Last()], clock="a"), **ordered)
         assert [row["ts"] for row in rows if row["kind"] == "late"] == [15]
         assert seen(rows, "a") == [(10, None), (20, 10), (21, 20)]
-        why = [(r["key"], r["ts"], json.loads(r["payload"])["reason"]) for r in rows if r["kind"] == "quarantine"]
-        assert why == [("vb", 100, "detector raised"), ("vb", 101, "detector raised")]
+        why = [(r["key"], r["ts"], r["reason"]) for r in rows if r["kind"] == "quarantine"]
+        assert why == [("b", 100, "detector raised"), ("b", 101, "detector raised")]
 
 
 @pytest.mark.parametrize("sources", [[2, 10, -3, None], ["2", "10", "x:y", None]])
@@ -168,7 +165,7 @@ def test_sources_are_the_key_s_own_and_sort_as_ever(sources: list[Any]) -> None:
     rows = records(table, 100, sl.Hierarchy([Last()], clock="a"), policy="ordered")
     engine = sl.Engine(sl.Hierarchy([Last()], clock="a"), policy="ordered")
     alone = engine.push([sl.Event("a", ts=5, source=source, x=0.0) for source in sources]) + engine.close()
-    for key in ("vk:1", "vk:"):
+    for key in ("k:1", "k:"):
         mine = [json.loads(row["payload"]).get("source") for row in rows if row["key"] == key]
         assert mine == [output.event["source"] for output in alone]
 
@@ -176,18 +173,20 @@ def test_sources_are_the_key_s_own_and_sort_as_ever(sources: list[Any]) -> None:
 def test_rows_that_cannot_be_taken_have_their_key() -> None:
     table = rows_of(("a", 10, 1, 0), ("b", -4, 1, 0), ("a", 11, 1, 0))
     rows = records(table, 100, sl.Hierarchy([Last()], clock="a"))
-    assert [(r["key"], r["ts"]) for r in rows if r["kind"] == "quarantine"] == [("vb", -4)]
+    assert [(r["key"], r["ts"]) for r in rows if r["kind"] == "quarantine"] == [("b", -4)]
 
 
 def test_another_number_of_shards_than_the_checkpoint_s_is_an_error() -> None:
-    table = sites(stream(steps=20).drop_columns(["arrival"]))
+    table = named(stream(steps=20).drop_columns(["arrival"])).rename_columns({ENGINE: KEY})
     store = Store()
-    handled(SiteProcessor(Recipe(hierarchy()), LongType()), store, table)
-    at = table.column_names.index(SITE)
-    other = table.set_column(at, SITE, pa.array(["64/3"] * len(table))).append_column(KEY, table[SITE])
-    recipe = Recipe(keyed(hierarchy(), COLUMN_NAMES), sharded=True)
-    with pytest.raises(StateError, match=r"512 groups and no shards.*512 and 64"):
-        handled(SiteProcessor(recipe, LongType(), shards=64), store, other)
+    for shards in (64, 128):
+        processor = keyed(hierarchy(), shards)
+        rows = table.append_column(ENGINE, pa.array([f"{shards}/3"] * len(table)))
+        if shards == 64:
+            handled(processor, store, rows)
+        else:
+            with pytest.raises(StateError, match=r"512 groups and 64 shards.*512 and 128.*`shards` as it was"):
+                handled(processor, store, rows)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +194,7 @@ def test_another_number_of_shards_than_the_checkpoint_s_is_an_error() -> None:
     [
         ({"shards": 0}, "shards=0"),
         ({"shards": "many"}, "shards='many'"),
-        ({"shards": 2, "forget": "1 dya"}, "forget='1 dya'"),
+        ({"shards": 2, "state_ttl": "1 dya"}, "state_ttl='1 dya'"),
     ],
 )
 @pytest.mark.spark
@@ -212,10 +211,10 @@ def test_types_whose_sources_are_named_are_refused() -> None:
     class Other(Near):
         listens = (sl.EventType("pos", source="sid"),)
 
-    with pytest.raises(ConfigError, match="names its sources"):
-        keyed(sl.Hierarchy([Choosy()], clock="pos"), [])
+    with pytest.raises(ConfigError, match="declares its sources"):
+        sharded(sl.Hierarchy([Choosy()], clock="pos"), [])
     with pytest.raises(ConfigError, match="pass source='sid'"):
-        keyed(sl.Hierarchy([Other()], clock="pos"), ["sid"])
+        sharded(sl.Hierarchy([Other()], clock="pos"), ["sid"])
 
 
 @pytest.mark.spark
@@ -224,11 +223,11 @@ def test_stream_and_batch_of_shards_on_spark(spark: SparkSession, tmp_path: Path
     table = table.set_column(table.column_names.index("arrival"), "arrival", pa.array(range(len(table))))
     folder = write_files(table, tmp_path / "in", 2, shuffle=True)
     options: dict[str, Any] = {"arrival": "arrival", "policy": "ordered", "shards": 2, **COLUMNS}
-    whole = detect(spark.read.parquet(str(folder)), told(), **options).collect()
-    found = {(f"v{r.key}", r.type, r.ts, _sorted(r.payload)) for r in whole if r.kind == "event"}
+    whole = detect(spark.read.parquet(str(folder)), declared(), **options).collect()
+    found = {(r.key, r.type, r.ts, _sorted(r.payload)) for r in whole if r.kind == "event"}
     assert found == apart(table, policy="ordered")
     assert {r.key for r in whole if r.kind == "stats"} == {None}
-    rows = run(detect(read_stream(spark, folder), told(), **options))
+    rows = run(detect(read_stream(spark, folder), declared(), **options))
     streamed = {(r.key, r.id, r.change) for r in rows if r.kind == "event"}
     assert streamed < {(r.key, r.id, r.change) for r in whole if r.kind == "event"}
     assert len(streamed) > 0.9 * len(found)

@@ -6,16 +6,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from slackline.spark import codec
-from slackline.spark.codec import (
+from slackline.spark import packets
+from slackline.spark.packets import (
     ARRIVAL,
     BLOCK,
+    ENGINE,
     GROUP,
     MTIME,
     PATH,
-    SITE,
     Packet,
-    by_site,
+    by_engine,
     decode,
     encode,
     packer,
@@ -24,30 +24,30 @@ from slackline.spark.codec import (
 
 
 def _packed(
-    table: pa.Table, dictionaries: tuple[str, ...] = (), rows: int = 40, by: str = SITE
+    table: pa.Table, dictionaries: tuple[str, ...] = (), rows: int = 40, by: str = ENGINE
 ) -> list[dict[str, Any]]:
-    pack = packer(by, dictionaries, pa.int64())
+    pack = packer(by, dictionaries, pa.int64(), pa.string() if by == ENGINE else pa.int32())
     return [row for batch in pack(table.to_batches(max_chunksize=rows)) for row in batch.to_pylist()]
 
 
-def _packets(rows: list[dict[str, Any]], group: str | int) -> list[Packet]:
+def _packets(rows: list[dict[str, Any]], group: str | int | None) -> list[Packet]:
     return [Packet(*(row[name] for name in Packet._fields)) for row in rows if row["group"] == group]
 
 
 def _table(rows: int, **more: Any) -> pa.Table:
     rng = np.random.default_rng(2)
-    keys = [("va", "vb", "n")[k] for k in rng.integers(0, 3, rows)]
-    return pa.table({SITE: keys, "ts": np.arange(rows), "type": ["x", "y"] * (rows // 2), **more})
+    keys = [("a", "b", None)[k] for k in rng.integers(0, 3, rows)]
+    return pa.table({ENGINE: keys, "ts": np.arange(rows), "type": ["x", "y"] * (rows // 2), **more})
 
 
 @pytest.mark.parametrize("gather", [1, 100, 10_000])
 def test_rows_of_a_key_come_back_in_reading_order(monkeypatch: pytest.MonkeyPatch, gather: int) -> None:
-    monkeypatch.setattr(codec, "GATHER_ROWS", gather)
+    monkeypatch.setattr(packets, "GATHER_ROWS", gather)
     table = _table(300)
     rows = _packed(table, ("type",))
-    for site in ("va", "vb", "n"):
+    for site in ("a", "b", None):
         mine = restored(reversed(_packets(rows, site)))
-        assert mine["ts"].to_pylist() == [r["ts"] for r in table.to_pylist() if r[SITE] == site]
+        assert mine["ts"].to_pylist() == [r["ts"] for r in table.to_pylist() if r[ENGINE] == site]
         assert pa.types.is_dictionary(mine.schema.field("type").type)
         assert mine.column_names == ["ts", "type"]
 
@@ -56,10 +56,10 @@ def test_packets_end_where_the_file_ends_and_are_read_by_age_path_and_position()
     place = [(2, "f2", 0), (1, "f9", 100), (1, "f9", 0), (1, "f1", 0)]
     at = np.repeat(np.arange(4), 10)
     columns = {name: pa.array([place[i][column] for i in at]) for column, name in enumerate((MTIME, PATH, BLOCK))}
-    table = pa.table({SITE: ["va"] * 40, "ts": np.arange(40), **columns})
+    table = pa.table({ENGINE: ["a"] * 40, "ts": np.arange(40), **columns})
     rows = _packed(table)
     assert len(rows) == 4
-    assert restored(_packets(rows, "va"))["ts"].to_pylist() == [
+    assert restored(_packets(rows, "a"))["ts"].to_pylist() == [
         *range(30, 40),
         *range(20, 30),
         *range(10, 20),
@@ -69,44 +69,44 @@ def test_packets_end_where_the_file_ends_and_are_read_by_age_path_and_position()
 
 @pytest.mark.parametrize("gather", [1, 100, 10_000])
 @pytest.mark.parametrize("arrives", [True, False])
-def test_sites_of_a_group_come_apart_each_in_arrival_order(
+def test_engines_of_a_group_are_separated_each_in_arrival_order(
     monkeypatch: pytest.MonkeyPatch, gather: int, arrives: bool
 ) -> None:
-    monkeypatch.setattr(codec, "GATHER_ROWS", gather)
+    monkeypatch.setattr(packets, "GATHER_ROWS", gather)
     rng = np.random.default_rng(1)
     arrival = rng.integers(0, 20, 300)
     groups = pa.array(rng.integers(0, 2, 300), pa.int32())
     table = _table(300, **{GROUP: groups}, **({ARRIVAL: arrival} if arrives else {}))
-    rows = _packed(table, (SITE, "type"), by=GROUP)
+    rows = _packed(table, (ENGINE, "type"), by=GROUP)
     order = np.argsort(arrival, kind="stable") if arrives else np.arange(300)
     given = table.take(pa.array(order)).to_pylist()
     for group in (0, 1):
-        found = dict(by_site(restored(reversed(_packets(rows, group)))))
-        assert sorted(found) == ["n", "va", "vb"]
+        found = dict(by_engine(restored(reversed(_packets(rows, group)))))
+        assert set(found) == {"a", "b", None}
         for site, mine in found.items():
-            wanted = [row for row in given if (row[SITE], row[GROUP]) == (site, group)]
+            wanted = [row for row in given if (row[ENGINE], row[GROUP]) == (site, group)]
             assert mine["ts"].to_pylist() == [row["ts"] for row in wanted]
             assert mine["type"].to_pylist() == [row["type"] for row in wanted]
-            assert mine.schema.field("type").type == pa.string(), "a slice drags the group's dictionary along"
+            assert mine.schema.field("type").type == pa.string(), "a slice carries the group's dictionary"
 
 
-def test_the_only_site_of_a_group_keeps_its_dictionaries() -> None:
-    table = pa.table({SITE: ["va"] * 4, GROUP: pa.array([3] * 4, pa.int32()), "type": list("xyxy")})
-    ((site, mine),) = by_site(restored(_packets(_packed(table, (SITE, "type"), by=GROUP), 3)))
-    assert site == "va"
+def test_the_only_engine_of_a_group_keeps_its_dictionaries() -> None:
+    table = pa.table({ENGINE: ["a"] * 4, GROUP: pa.array([3] * 4, pa.int32()), "type": list("xyxy")})
+    ((site, mine),) = by_engine(restored(_packets(_packed(table, (ENGINE, "type"), by=GROUP), 3)))
+    assert site == "a"
     assert pa.types.is_dictionary(mine.schema.field("type").type)
 
 
 def test_rows_without_an_arrival_come_last() -> None:
     arrival = pa.array([None, 3.0, float("nan"), 1.0])
-    table = pa.table({SITE: ["va"] * 4, GROUP: pa.array([3] * 4, pa.int32()), "ts": [0, 1, 2, 3], ARRIVAL: arrival})
-    ((_, mine),) = by_site(restored(_packets(_packed(table, (SITE,), by=GROUP), 3)))
+    table = pa.table({ENGINE: ["a"] * 4, GROUP: pa.array([3] * 4, pa.int32()), "ts": [0, 1, 2, 3], ARRIVAL: arrival})
+    ((_, mine),) = by_engine(restored(_packets(_packed(table, (ENGINE,), by=GROUP), 3)))
     assert mine["ts"].to_pylist() == [3, 1, 2, 0]
 
 
-def test_packets_of_a_site_tell_their_least_arrival() -> None:
+def test_packets_of_an_engine_have_their_least_arrival() -> None:
     arrival = np.random.default_rng(1).integers(5, 20, 100)
-    table = pa.table({SITE: ["va"] * 100, "ts": np.arange(100), ARRIVAL: arrival})
+    table = pa.table({ENGINE: ["a"] * 100, "ts": np.arange(100), ARRIVAL: arrival})
     assert [row["first"] for row in _packed(table, rows=30)] == [int(arrival.min())]
 
 

@@ -1,10 +1,13 @@
-"""Packets: a micro-batch's events as Arrow IPC bytes, and their way back into arrival order.
+"""Packets: rows of a DataFrame as Arrow IPC bytes, their way through Spark, and back into arrival order.
 
-Rows are the slow part of Spark's Python path, so events cross the shuffle packed: each task cuts its input into
-packets, in the order it read them, one per file and group (or key, see :func:`packer`). A packet says where it comes
-from (:class:`Packet`), and that is enough to restore the order in which the source delivered.
+Rows are the slow part of Spark's Python path, so rows cross the shuffle packed: each task cuts its input into packets,
+in the order it read them, one per file and group (or engine, see :func:`packer`). A packet carries its origin
+(:class:`Packet`), which is enough to restore the order in which the source delivered. It is data: Arrow IPC, never a
+pickle.
 
-A packet is data: Arrow IPC, never a pickle.
+**Groups.** Spark calls a stateful processor once per group, and that call alone costs up to 3 ms. So the engines of a
+stream are hashed into ``GROUPS`` groups, and the state of a group is a map from the names of engines to their states:
+one call serves many engines, and each still costs one read and one write of its own state.
 """
 
 from __future__ import annotations
@@ -17,21 +20,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from pyspark.sql.types import LongType, StructField, StructType
 
 from slackline.engine.arrow import split
 
-#: Columns of the prepared input that are not the engine's. The names are ours alone.
-SITE, GROUP, KEY, ARRIVAL, MTIME, PATH, BLOCK = (
-    f"__slackline_{name}" for name in ("site", "group", "key", "arrival", "mtime", "path", "block")
+#: Columns of prepared rows that are not the event's: the name of the engine (a key or a shard; null without a key), the
+#: group, the arrival, and where the row was read. ``slackline.runtime.sharding.KEY`` is the key in a shard.
+ENGINE, GROUP, ARRIVAL, MTIME, PATH, BLOCK = (
+    f"__slackline_{name}" for name in ("engine", "group", "arrival", "mtime", "path", "block")
 )
 PLACE = (MTIME, PATH, BLOCK)
 
-#: Groups into which the keys of a stream are hashed. Part of the checkpoint's format: with another number a key would
-#: not find its state. It bounds the tasks that can work at once.
+#: Groups into which the engines of a stream are hashed. Part of the checkpoint's format: with another number a key
+#: would not find its state. It bounds the tasks that can work at once.
 GROUPS = 512
-
-#: The site whose key is null; every other is its key's text behind a "v", so that none can be taken for it.
-NULL_SITE = "n"
 
 #: Rows a task gathers before it cuts packets. More makes fewer and larger packets, and needs more memory.
 GATHER_ROWS = 131_072
@@ -40,16 +46,16 @@ PACKET_BYTES = 512 * 1024
 #: Rows handed to an engine at once. Their number changes memory, never results (law 3).
 PUSH_ROWS = 131_072
 
-#: Why a row is rejected: the reason, fit for counting, and the detail.
+#: Reason and detail of a row that is rejected.
 NO_ARRIVAL = "no arrival", "the arrival is null: the event has no place in the order"
 
-# Packets are small: handing their buffers to a pool of threads costs more than compressing them.
+# Packets are small: a pool of threads costs more than compressing them.
 _WRITE = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _READ = pa.ipc.IpcReadOptions(use_threads=False)
 
 
 class Packet(NamedTuple):
-    """Events of one group or key, in the order one task read them from one file (or one input partition)."""
+    """Rows of one group or engine, in the order one task read them from one file (or one input partition)."""
 
     mtime: int
     path: str
@@ -81,15 +87,18 @@ def decode(blob: bytes) -> pa.Table:
     return pa.ipc.open_stream(pa.py_buffer(blob), options=_READ).read_all()
 
 
-def packer(by: str, dictionaries: Sequence[str], first: pa.DataType) -> Callable[..., Iterator[pa.RecordBatch]]:
+def packer(
+    by: str, dictionaries: Sequence[str], first: pa.DataType, group: pa.DataType
+) -> Callable[..., Iterator[pa.RecordBatch]]:
     """The function for ``mapInArrow``: rows in, packets out.
 
-    ``by`` is the column whose values packets keep apart: ``GROUP`` for streams, ``SITE`` for batches. ``dictionaries``
-    names the columns worth a dictionary; ``first`` is the type of the arrival column, whose least value in the packet
-    goes along for the merge of batches (null without one).
+    ``by``            the column that separates packets: ``GROUP`` for streams, ``ENGINE`` for batches, of type
+                      ``group``.
+    ``dictionaries``  columns worth a dictionary.
+    ``first``         type of the arrival column, whose least value is in the packet for the merge of batches (null
+                      without one).
     """
     names = ["group", "first", "mtime", "path", "block", "part", "nr", "blob"]
-    group = pa.string() if by == SITE else pa.int32()
     types = [group, first, pa.int64(), pa.string(), pa.int64(), pa.int32(), pa.int64(), pa.binary()]
 
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -99,7 +108,7 @@ def packer(by: str, dictionaries: Sequence[str], first: pa.DataType) -> Callable
         for table in _gathered(batches):
             packets: list[list[object]] = []
             for value, place, rows in _cut(table, by):
-                least = pc.min(rows[ARRIVAL]).as_py() if by == SITE and ARRIVAL in rows.schema.names else None
+                least = pc.min(rows[ARRIVAL]).as_py() if by == ENGINE and ARRIVAL in rows.schema.names else None
                 for name in dictionaries:
                     at = rows.schema.get_field_index(name)
                     rows = rows.set_column(at, name, rows.column(at).dictionary_encode())
@@ -128,11 +137,11 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.concat_batches(held)
 
 
-def _cut(batch: pa.RecordBatch, by: str) -> Iterator[tuple[str | int, tuple[int, str, int], pa.RecordBatch]]:
+def _cut(batch: pa.RecordBatch, by: str) -> Iterator[tuple[str | int | None, tuple[int, str, int], pa.RecordBatch]]:
     """The batch split by file and by a column, each part in reading order."""
     inside = [name for name in batch.schema.names if name not in (by, *PLACE)]
     for place, rows in _files(batch):
-        groups = rows[by].dictionary_encode()
+        groups = rows[by].dictionary_encode(null_encoding="encode")
         rows = rows.select(inside)
         for value, part in split(rows, groups):
             for piece in slices(part):
@@ -167,15 +176,17 @@ def restored(packets: Iterable[Packet]) -> pa.Table:
     return joined([decode(packet.blob) for packet in sorted(packets, key=lambda packet: packet.place)])
 
 
-def by_site(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """Each site of a group with its rows, in arrival order; those without an arrival come last."""
+def by_engine(table: pa.Table) -> Iterator[tuple[str | int | None, pa.Table]]:
+    """Each engine of a group with its rows, in arrival order; those without an arrival come last."""
     table = by_arrival(table)
-    at = table.schema.get_field_index(SITE)
-    sites = table.column(at).combine_chunks()
+    at = table.schema.get_field_index(ENGINE)
+    names = table.column(at).combine_chunks()
     table = table.remove_column(at)
-    if len(sites.dictionary) > 1:
-        table = _plain(table)  # a slice would drag the dictionaries of the whole group along
-    return split(table, sites)
+    if names.null_count:
+        names = names.cast(names.type.value_type).dictionary_encode(null_encoding="encode")
+    if len(names.dictionary) > 1:
+        table = _plain(table)  # a slice would carry the dictionaries of the whole group
+    return split(table, names)
 
 
 def _plain(table: pa.Table) -> pa.Table:
@@ -213,3 +224,47 @@ def pushes(table: pa.Table) -> Iterator[pa.Table]:
     """The table in runs that one push can take in bounded memory."""
     for start in range(0, len(table), PUSH_ROWS):
         yield table.slice(start, PUSH_ROWS)
+
+
+# The way through Spark.
+
+#: What ``mapInArrow`` takes.
+ArrowMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The columns as Arrow has them; for types only, whatever the session's time zone."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def packed(prepared: DataFrame, dictionaries: Sequence[str], by: str) -> DataFrame:
+    """The prepared rows as packets, see :func:`packer`."""
+    group = prepared.schema[by].dataType
+    first = prepared.schema[ARRIVAL].dataType if ARRIVAL in prepared.columns else LongType()
+    schema = (
+        f"group {group.simpleString()}, first {first.simpleString()}, mtime long, path string, block long, part int"
+    )
+    schema += ", nr long, blob binary"
+    types = arrow_schema(StructType([StructField("first", first), StructField("group", group)])).types
+    return prepared.mapInArrow(packer(by, dictionaries, *types), schema)
+
+
+def streamed(
+    prepared: DataFrame, dictionaries: Sequence[str], processor: StatefulProcessor, schema: StructType | str,
+    shards: int | None = None, time_mode: str = "None",
+) -> DataFrame:  # fmt: skip
+    """A stream's rows through a stateful processor, group by group."""
+    # A shard's number is that of its group, so that another number of shards meets the state of the first.
+    shard = F.split_part(F.col(ENGINE), F.lit("/"), F.lit(2)).cast("int")
+    number = F.hash(ENGINE) if shards is None else F.coalesce(shard, F.lit(0))
+    grouped = prepared.withColumn(GROUP, F.pmod(number, F.lit(GROUPS)))
+    groups = packed(grouped, [ENGINE, *dictionaries], GROUP).drop("first").groupBy("group")
+    return groups.transformWithState(processor, outputStructType=schema, outputMode="Append", timeMode=time_mode)
+
+
+def whole(prepared: DataFrame, dictionaries: Sequence[str], run: ArrowMap, schema: StructType) -> DataFrame:
+    """A batch's rows through a function that gets all packets of an engine, by least arrival and place."""
+    order = [F.col("group"), F.col("first").asc_nulls_last()]
+    order += [F.col(name) for name in ("mtime", "path", "block", "part", "nr")]
+    packets = packed(prepared, dictionaries, ENGINE)
+    return packets.repartition("group").sortWithinPartitions(*order).mapInArrow(run, schema)
