@@ -23,9 +23,7 @@ def two(network, recording, *pace):
 
 
 def highs(network):
-    return sorted(
-        output["event"]["payload"]["low"] for output in network.outputs() if output["event"]["type"] == "high"
-    )
+    return sorted(output["payload"]["low"] for output in network.outputs() if output["type"] == "high")
 
 
 def test_a_file_through_two_processes_and_both_end(network, recording):
@@ -39,7 +37,7 @@ def test_a_node_alone_prints_what_it_finds_if_it_has_no_folder(recording):
     code, out, err = finished("node", SMALL, str(recording), "--name", "n1", "--until-end")
     assert code == 0, err
     found = [json.loads(line) for line in out.splitlines()]
-    assert {line["kind"] for line in found} == {"output"} and len(found) == ROWS
+    assert {line["kind"] for line in found} == {"event"} and len(found) == ROWS
     assert "listening at 127.0.0.1:" in err and ": stopped" in err
 
 
@@ -127,7 +125,7 @@ def test_with_tls_only_nodes_with_a_certificate_take_part(tmp_path, recording):
     given = out.removeprefix("node: ").split()
     assert given[::2] == ["--tls-cert", "--tls-key", "--tls-ca"]
     with Network(tmp_path, SMALL, *given, credentials=Credentials.of(*map(Path, given[1::2]))) as network:
-        first, second = two(network, recording, "--speed", "4", "--unit", "ms")
+        first, second = two(network, recording, "--speed", "2", "--unit", "ms")
         wait_for(lambda: highs(network), "outputs")
         code, _, err = finished("nodes", "--at", first.address())
         assert code == 1 and "cannot connect to a node" in err and "Do both sides use TLS, or neither?" in err
