@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -141,3 +142,27 @@ def test_a_folder_of_another_node_is_not_taken(network, recording):
     network.add("n1", str(recording), "--until-end").wait()
     code, _, err = finished("node", SMALL, "--name", "n2", "--folder", str(network.nodes["n1"].folder))
     assert code == 2 and "holds node 'n1', not 'n2'" in err
+
+
+def test_a_followed_file_enters_as_it_grows_and_kills_lose_and_repeat_nothing(network, tmp_path):
+    path, rows = tmp_path / "live.jsonl", 900
+    path.touch()
+    first = network.add("n1", str(path), "--follow", "--run", "Low", "--ingress", "a", "--unit", "ms")
+    second = network.add("n2", "--run", "High")
+    killed = {rows // 3: first, 2 * rows // 3: second}
+    with path.open("a", buffering=1) as file:
+        for row in range(rows):
+            file.write(json.dumps({"ts": int(time.time() * 1000), "source": "s", "seq": row}) + "\n")
+            time.sleep(0.01)
+            if node := killed.get(row):
+                wait_for(lambda: len(highs(network)) > 20, "outputs while the file grows")
+                where = node.address()
+                node.kill()
+                node.start("--listen", where)
+    wait_for(lambda: len(highs(network)) >= rows // 2, "the outputs of the last rows, as time passes")
+    assert highs(network) == list(range(2, rows + 1, 2))
+    assert first.records("late") == first.records("quarantine") == []
+    first.stop()
+    second.stop()
+    assert [first.wait(60), second.wait(60)] == [0, 0], first.said() + second.said()
+    assert "reading input from record 0" not in first.said()
