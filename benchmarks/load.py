@@ -54,9 +54,10 @@ from rich.progress import Progress
 import slackline as sl
 from slackline.cluster import client
 from slackline.cluster.tls import Credentials
+from slackline.connectors.files import FILES
 from slackline.nodes.survey import Survey
 from slackline.runtime.address import Address
-from slackline.runtime.keeping import OUTPUTS, output_line
+from slackline.runtime.output import RecordBuilder
 from slackline.sim import corner_live
 from slackline.sim.corner_kick import ENTERS, PLACES, QUIET, hierarchy, positions
 from slackline.sim.corner_play import CornerPlay, alone, play
@@ -174,17 +175,19 @@ def live(seed: int = SEED, quiet: float = 8.0, until: float = 33.0) -> dict[str,
         figures[f"moves_{way}"] = re.findall(
             r"(\S+) n\d: detector '(\w+)' has come from", said.partition("shutting down;")[0]
         )
-        figures[f"net_equal_{way}"] = _told(outputs) == _told(map(output_line, found))
+        figures[f"net_equal_{way}"] = _told(outputs) == _told(
+            record.json() for record in RecordBuilder(None).events(found, 0)
+        )
     paused = pausing(live=True)
     figures["urgent_ratio"] = {name: round(ratio, 3) for name, ratio in paused["ratio"].items()}
     figures["net_equal_paused"] = paused["net_equal"]
     return figures
 
 
-def _told(lines: Iterable[str]) -> set[tuple[str, str]]:
+def _told(lines: Iterable[str | bytes]) -> set[tuple[str, int, str]]:
     """What is the same wherever and whenever it was found."""
     outputs = map(jsonlib.loads, lines)
-    return {(output["id"], jsonlib.dumps(output["event"], sort_keys=True)) for output in outputs}
+    return {(one["id"], one["ts"], jsonlib.dumps(one.get("payload"), sort_keys=True)) for one in outputs}
 
 
 def _live_play(folder: Path, recording: Path, shed: bool) -> tuple[dict[str, float], set[str], str]:
@@ -197,9 +200,9 @@ def _live_play(folder: Path, recording: Path, shed: bool) -> tuple[dict[str, flo
             arguments += ["--shed"] if shed else []
             arguments += ["--join", nodes["n1"].when(r"listening at (\S+);")[1]] if nodes else []
             nodes[name] = LiveNode(folder, name, arguments)
-        nodes[ENTERS].when("replaying the recording")
+        nodes[ENTERS].when("reading input")
         survey = Survey()
-        while "recording ended" not in nodes[ENTERS].log.read_text():
+        while "input ended" not in nodes[ENTERS].log.read_text():
             seen = asyncio.run(client.overview(Address.of(nodes["n1"].when(r"listening at (\S+);")[1]), Credentials()))
             survey.look(seen, time.monotonic())
             known = survey.statistics(time.monotonic())
@@ -209,7 +212,7 @@ def _live_play(folder: Path, recording: Path, shed: bool) -> tuple[dict[str, flo
             time.sleep(0.5)
         for node in nodes.values():
             node.process.wait(120)
-        outputs = {line for node in nodes.values() for line in (node.folder / OUTPUTS).read_text().splitlines()}
+        outputs = {line for node in nodes.values() for line in (node.folder / FILES["event"]).read_text().splitlines()}
         return peaks, outputs, "".join(node.log.read_text() for node in nodes.values())
     finally:
         for node in nodes.values():

@@ -39,7 +39,7 @@ from rich.console import Console
 import slackline
 from slackline import Hierarchy
 from slackline.cluster.certificates import make_certificates
-from slackline.cluster.playback import STEP
+from slackline.cluster.ingress import STEP
 from slackline_soccer import recorded, simulate
 from slackline_soccer.simulator import saved
 
@@ -136,10 +136,10 @@ def play(folder: Path, seconds: float, places: dict[str, tuple[str, ...]], tls: 
             else:
                 arguments += ["--ingress", "position"]
             nodes.append(Printing(name, arguments))
-        began, _ = nodes[0].when("replaying the recording", 120)
+        began, _ = nodes[0].when("reading input", 120)
         for node in nodes:
             node.start_counting()
-        ended, _ = nodes[0].when("recording ended", PATIENCE * seconds)
+        ended, _ = nodes[0].when("input ended", PATIENCE * seconds)
         for node in nodes:
             node.stop_counting(ended - began)
         _quiet(nodes)
@@ -150,8 +150,9 @@ def play(folder: Path, seconds: float, places: dict[str, tuple[str, ...]], tls: 
     for node in nodes:
         for at, line in node.found:
             output = jsonlib.loads(line)
-            if output["kind"] == "output":
-                found[output["id"]] = Found(at - began, output["detected_at"], output["detector"], output["event"])
+            if output["kind"] == "event":
+                content = {"type": output["type"], "ts": output["ts"], "payload": output.get("payload")}
+                found[output["id"]] = Found(at - began, output["detected_at"], output["detector"], content)
     return {"found": found, "cpu": {node.name: node.cpu for node in nodes}, "played": ended - began}
 
 

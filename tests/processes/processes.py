@@ -17,9 +17,9 @@ from typing import Any
 import slackline
 from slackline.cluster import client
 from slackline.cluster.tls import Credentials
+from slackline.connectors.files import FILES
 from slackline.core.errors import SlacklineError
 from slackline.runtime.address import Address
-from slackline.runtime.keeping import LATE, OUTPUTS
 
 #: No test waits for longer, in seconds; machines may be slow.
 LIMIT = 120.0
@@ -99,13 +99,17 @@ class NodeProcess:
         self.process.wait(LIMIT)
 
     def outputs(self) -> list[dict[str, Any]]:
-        path = self.folder / OUTPUTS
+        return self.records("event")
+
+    def records(self, kind: str) -> list[dict[str, Any]]:
+        """The output records of a kind, as far as they are written."""
+        path = self.folder / FILES[kind]
         lines = path.read_text().splitlines(keepends=True) if path.exists() else []
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def late(self) -> int:
         """How many events were late."""
-        return len((self.folder / LATE).read_text().splitlines())
+        return len(self.records("late"))
 
 
 class Network:

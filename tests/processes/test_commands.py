@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,7 @@ def two(network, recording, *pace):
 
 
 def highs(network):
-    return sorted(
-        output["event"]["payload"]["low"] for output in network.outputs() if output["event"]["type"] == "high"
-    )
+    return sorted(output["payload"]["low"] for output in network.outputs() if output["type"] == "high")
 
 
 def test_a_file_through_two_processes_and_both_end(network, recording):
@@ -39,7 +38,7 @@ def test_a_node_alone_prints_what_it_finds_if_it_has_no_folder(recording):
     code, out, err = finished("node", SMALL, str(recording), "--name", "n1", "--until-end")
     assert code == 0, err
     found = [json.loads(line) for line in out.splitlines()]
-    assert {line["kind"] for line in found} == {"output"} and len(found) == ROWS
+    assert {line["kind"] for line in found} == {"event"} and len(found) == ROWS
     assert "listening at 127.0.0.1:" in err and ": stopped" in err
 
 
@@ -127,7 +126,7 @@ def test_with_tls_only_nodes_with_a_certificate_take_part(tmp_path, recording):
     given = out.removeprefix("node: ").split()
     assert given[::2] == ["--tls-cert", "--tls-key", "--tls-ca"]
     with Network(tmp_path, SMALL, *given, credentials=Credentials.of(*map(Path, given[1::2]))) as network:
-        first, second = two(network, recording, "--speed", "4", "--unit", "ms")
+        first, second = two(network, recording, "--speed", "2", "--unit", "ms")
         wait_for(lambda: highs(network), "outputs")
         code, _, err = finished("nodes", "--at", first.address())
         assert code == 1 and "cannot connect to a node" in err and "Do both sides use TLS, or neither?" in err
@@ -143,3 +142,27 @@ def test_a_folder_of_another_node_is_not_taken(network, recording):
     network.add("n1", str(recording), "--until-end").wait()
     code, _, err = finished("node", SMALL, "--name", "n2", "--folder", str(network.nodes["n1"].folder))
     assert code == 2 and "holds node 'n1', not 'n2'" in err
+
+
+def test_a_followed_file_enters_as_it_grows_and_kills_lose_and_repeat_nothing(network, tmp_path):
+    path, rows = tmp_path / "live.jsonl", 900
+    path.touch()
+    first = network.add("n1", str(path), "--follow", "--run", "Low", "--ingress", "a", "--unit", "ms")
+    second = network.add("n2", "--run", "High")
+    killed = {rows // 3: first, 2 * rows // 3: second}
+    with path.open("a", buffering=1) as file:
+        for row in range(rows):
+            file.write(json.dumps({"ts": int(time.time() * 1000), "source": "s", "seq": row}) + "\n")
+            time.sleep(0.01)
+            if node := killed.get(row):
+                wait_for(lambda: len(highs(network)) > 20, "outputs while the file grows")
+                where = node.address()
+                node.kill()
+                node.start("--listen", where)
+    wait_for(lambda: len(highs(network)) >= rows // 2, "the outputs of the last rows, as time passes")
+    assert highs(network) == list(range(2, rows + 1, 2))
+    assert first.records("late") == first.records("quarantine") == []
+    first.stop()
+    second.stop()
+    assert [first.wait(60), second.wait(60)] == [0, 0], first.said() + second.said()
+    assert "reading input from record 0" not in first.said()

@@ -10,7 +10,7 @@ from tests.processes.processes import Network
 from tests.processes.test_three_processes import comparable
 
 import slackline as sl
-from slackline.runtime.keeping import output_line
+from slackline.runtime.output import RecordBuilder
 from slackline.sim.corner_kick import ENTERS, PLACES, hierarchy
 from slackline.sim.corner_live import LIMIT, save
 
@@ -25,7 +25,7 @@ def alone(path):
     made = hierarchy(lambda seconds: None)
     engine = sl.Engine(made, sensors=made.sensor_types)
     found = engine.push(pq.read_table(path)) + engine.end(made.sensor_types)
-    return {comparable(json.loads(output_line(output))) for output in found}
+    return {comparable(json.loads(record.json())) for record in RecordBuilder(None).events(found, 0)}
 
 
 def test_a_process_that_nears_its_limit_gives_detectors_away_and_nothing_changes(tmp_path):

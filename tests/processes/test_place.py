@@ -21,7 +21,7 @@ def badly_placed(network, recording, *more):
 
 
 def highs(network):
-    found = [output["event"]["payload"] for output in network.outputs() if output["event"]["type"] == "high"]
+    found = [output["payload"] for output in network.outputs() if output["type"] == "high"]
     return sorted((payload["n"], payload["low"]) for payload in found)
 
 

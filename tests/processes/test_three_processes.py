@@ -8,7 +8,7 @@ from tests.processes.match_app import secure_match
 from tests.processes.processes import Network, finished
 
 import slackline as sl
-from slackline.runtime.keeping import output_line
+from slackline.runtime.output import RecordBuilder
 from slackline_soccer import simulate
 from slackline_soccer.simulator import saved
 
@@ -32,14 +32,15 @@ def match(tmp_path_factory):
     engine = sl.Engine(hierarchy, sensors=hierarchy.sensor_types)
     found = [output for table in tables() for output in engine.push(table)]
     found += engine.end(hierarchy.sensor_types)
-    late = engine.drain().late
-    return folder, sorted(map(comparable, (json.loads(output_line(output)) for output in found))), len(late)
+    build, late = RecordBuilder(None), engine.drain().late
+    records = [json.loads(record.json()) for record in build.events(found, 0)]
+    return folder, sorted(map(comparable, records)), len(list(build.late(late)))
 
 
 def comparable(output):
     """What must be the same wherever a detector runs; when it was found depends on when the others have told."""
     assert output["op"] == "insert" and output["final"]
-    return output["id"], json.dumps(output["event"], sort_keys=True)
+    return output["id"], output["ts"], json.dumps(output.get("payload"), sort_keys=True)
 
 
 def test_a_match_through_three_processes_with_moves_and_kills_gives_what_one_engine_gives(tmp_path, match):
@@ -62,7 +63,7 @@ def test_a_match_through_three_processes_with_moves_and_kills_gives_what_one_eng
             where = killed.address()
             time.sleep(1.0)  # who dies before the last owner has heard of a move leaves it to both of them
             killed.kill()
-            assert "recording ended" not in n1.said(), "the kill came too late to prove anything"
+            assert "input ended" not in n1.said(), "the kill came too late to prove anything"
             killed.start("--listen", where)
             for detector, node in moves:
                 network.move(detector, node)
@@ -71,7 +72,7 @@ def test_a_match_through_three_processes_with_moves_and_kills_gives_what_one_eng
 
         assert [node.wait() for node in network.nodes.values()] == [0, 0, 0], network.nodes["n2"].said()
         found = sorted(map(comparable, network.outputs()))
-        assert len({id for id, _ in found}) == len(found), "something was found twice"
+        assert len({id for id, *_ in found}) == len(found), "something was found twice"
         assert found == expected
         assert sum(node.late() for node in network.nodes.values()) == late
 

@@ -6,9 +6,8 @@ import asyncio
 import logging
 import secrets
 import signal
-import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,29 +18,33 @@ import typer
 from slackline.cli.failure import reports_errors
 from slackline.cli.hierarchies import load_application
 from slackline.cli.logs import log_to_stderr, served_metrics
-from slackline.cli.options import Log, MetricsPort, Seq, Source, Ts, Type, engine_options
+from slackline.cli.options import Log, MetricsPort, Seq, Source, Ts, Type, annotation_of, engine_options, help_of
 from slackline.cli.reaching import TlsCa, TlsCert, TlsKey
-from slackline.cli.recordings import Recording
+from slackline.cli.run import sources_of
+from slackline.cluster.ingress import CompleteRows, Ingress, TablesSource
 from slackline.cluster.links import Listener
-from slackline.cluster.playback import Playback
-from slackline.cluster.tcp import TcpHost
+from slackline.cluster.tcp import CHECKPOINT_KIND, TcpHost
 from slackline.cluster.tls import Credentials
 from slackline.compile import run_everything, run_solver
-from slackline.core.errors import ConfigError
+from slackline.connectors.addresses import scheme_of
+from slackline.connectors.files import FolderSink
+from slackline.connectors.stdio import StdoutSink
+from slackline.core.errors import ConfigError, StateError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import PER_SECOND
 from slackline.engine.options import Options
 from slackline.nodes import Node, NodeSettings
 from slackline.running.pause import Pause
 from slackline.runtime.address import Address
-from slackline.runtime.forms import table_of
-from slackline.runtime.keeping import Folder, Kept, Printed
-from slackline.runtime.numbers import RunTotals
-from slackline.runtime.schema import RecordSchema
+from slackline.runtime.checkpoint import Checkpoint
+from slackline.runtime.metrics import MetricsCollector
+from slackline.runtime.options import RunOptions
+from slackline.runtime.schema import Decoder
+from slackline.runtime.sink import Sink
 
 #: Options of the engine that nodes give themselves.
 _NOT_GIVEN = ("late", "pause")
-#: Time stamps of some recordings are so fine; dates are not.
+#: Event times of some recordings are so fine; dates are not.
 _PER_SECOND = {**PER_SECOND, "ps": 10**12}
 
 logger = logging.getLogger("slackline.node")
@@ -49,7 +52,10 @@ logger = logging.getLogger("slackline.node")
 
 @dataclass(frozen=True)
 class Plan:
-    """What the command line asks for, checked."""
+    """What the command line asks for, checked.
+
+    ``tables``  the recording, if the application reads it itself; ``inputs`` how other input is read, if there is any.
+    """
 
     name: str
     application: str
@@ -60,8 +66,9 @@ class Plan:
     detectors: list[str]
     ingress: list[str]
     tables: Callable[[], Iterable[pa.Table]] | None
+    inputs: RunOptions | None
     speed: float
-    per_second: int
+    ts_per_second: int
     folder: Path | None
     settings: NodeSettings
     engine: dict[str, Any]
@@ -76,13 +83,13 @@ def node(
         typer.Argument(metavar="APP", help="module:name of a Hierarchy, the same on all nodes, in the same version."),
     ],
     name: Annotated[str, typer.Option(help="Name of this node, unique in the cluster.")],
-    recording: Annotated[
-        Path | None,
+    inputs: Annotated[
+        list[str] | None,
         typer.Argument(
-            help="What enters at this node: CSV, JSON lines (both also .gz) or Parquet, in the order of arrival, or "
-            "whatever the application reads itself. An application that makes its hierarchy for a recording needs it "
-            "on all nodes.",
-            exists=True,
+            metavar="INPUT",
+            help="What enters at this node: a file (CSV, JSON lines, both also .gz, or Parquet), a folder of files, - "
+            "(standard input, JSON lines), http://…, https://…, mqtt://HOST/TOPIC, kafka://HOST:PORT/TOPIC; or the "
+            "recording that the application reads itself, which all nodes of such an application need.",
         ),
     ] = None,
     listen: Annotated[
@@ -102,8 +109,8 @@ def node(
     ingress: Annotated[
         str | None,
         typer.Option(
-            help="Sensor types that enter here, out of RECORDING. Unless given, all without --join, if there is a "
-            "RECORDING, and none with it."
+            help="Sensor types that enter here, from INPUT; rows of the others are left out. Unless given, all without "
+            "--join, if there is an INPUT, and none with it."
         ),
     ] = None,
     folder: Annotated[
@@ -118,18 +125,23 @@ def node(
     checkpoint_every: Annotated[
         float, typer.Option(help="Seconds between checkpoints, with --folder.", min=0.01)
     ] = 1.0,
+    follow: Annotated[bool, typer.Option("--follow", help=help_of("follow"))] = False,
     speed: Annotated[
         str,
-        typer.Option(help="How fast RECORDING is played: 1 as its time stamps say, 2 twice as fast, 'max' at once."),
+        typer.Option(help="How fast a recording is read: 1 as its event times say, 2 twice as fast, 'max' at once."),
     ] = "max",
     unit: Annotated[
-        Literal["s", "ms", "us", "ns", "ps"],
-        typer.Option(help="Unit of the time stamps, for --speed; dates in a file become it."),
-    ] = "us",
+        Literal["s", "ms", "us", "ns", "ps"] | None,
+        typer.Option(help=f"{help_of('unit')} ps is for applications that read recordings themselves."),
+    ] = None,
     ts: Ts = "ts",
     type: Type = None,
     source: Source = None,
     seq: Seq = None,
+    format: annotation_of("format") = None,  # type: ignore[valid-type]
+    avro_schema: annotation_of("avro_schema") = None,  # type: ignore[valid-type]
+    start: annotation_of("start") = None,  # type: ignore[valid-type]
+    kafka_config: annotation_of("kafka_config") = None,  # type: ignore[valid-type]
     engine: Annotated[
         list[str] | None,
         typer.Option(
@@ -180,13 +192,18 @@ def node(
     `slackline node app:hierarchy --name n2 --join 127.0.0.1:7001 --run High`. Show what runs where with
     `slackline nodes --at 127.0.0.1:7001`, and move one with `slackline migrate High n1 --at 127.0.0.1:7001`.
     """
-    hierarchy, tables = load_application(app, recording)
-    if recording is not None and tables is None:
+    given = inputs or []
+    is_path = len(given) == 1 and not scheme_of(given[0]) and given[0] != "-"
+    hierarchy, tables = load_application(app, Path(given[0]) if is_path else None)
+    read = None
+    if given and tables is None:
         if unit == "ps":
             raise ConfigError("--unit ps is for applications that read recordings themselves; give ns or coarser.")
-        whole = Recording(recording, hierarchy, RecordSchema(ts=ts, type=type, source=source, seq=seq, unit=unit))
-        pieces = [piece if isinstance(piece, pa.Table) else table_of(piece) for piece in whole.by_key[None]]
-        tables = lambda: pieces  # noqa: E731
+        kafka = {"format": format, "avro_schema": avro_schema, "start": start, "kafka_config": kafka_config}
+        read = RunOptions(
+            app=app, sources=tuple(given), to="-" if folder is None else str(folder), ts=ts, type=type, source=source,
+            seq=seq, unit=unit, follow=follow, **{name: value for name, value in kafka.items() if value is not None},
+        )  # fmt: skip
     alone = not join
     plan = Plan(
         name=name,
@@ -196,10 +213,11 @@ def node(
         join=[Address.of(each) for each in join or ()],
         credentials=Credentials.of(tls_cert, tls_key, tls_ca),
         detectors=_chosen("run", run, hierarchy.names, alone),
-        ingress=_chosen("ingress", ingress, hierarchy.sensor_types, alone and recording is not None),
+        ingress=_chosen("ingress", ingress, hierarchy.sensor_types, alone and bool(given)),
         tables=tables,
+        inputs=read,
         speed=_speed(speed),
-        per_second=_PER_SECOND[unit],
+        ts_per_second=_PER_SECOND[unit or "us"],
         folder=folder,
         settings=NodeSettings(
             checkpoint_every=None if folder is None else checkpoint_every,
@@ -212,8 +230,8 @@ def node(
         until_end=until_end,
         metrics=metrics,
     )
-    if plan.ingress and tables is None:
-        raise ConfigError(f"--ingress {','.join(plan.ingress)} enter out of a RECORDING; give one.")
+    if plan.ingress and not given:
+        raise ConfigError(f"--ingress {','.join(plan.ingress)}: these types enter from an INPUT; give one.")
     for address in (plan.listen, *plan.join):
         plan.credentials.check(address)
     run_everything([plan.engine.get("policy", "auto")])  # a node that compiles sends no heartbeats
@@ -225,26 +243,21 @@ def node(
 
 async def _run(plan: Plan) -> None:
     listener = await Listener.at(plan.listen, plan.credentials)
-    folder = None if plan.folder is None else Folder(plan.folder)
+    sink: Sink = StdoutSink() if plan.folder is None else FolderSink(plan.folder, kind=CHECKPOINT_KIND)
     metrics = None
     try:
         metrics = served_metrics(plan.metrics)
-        kept = None if folder is None else folder.open()
-        machine = _node(plan, str(listener.address), kept)
-        playback = None
-        if plan.ingress and plan.tables is not None:
-            position = 0 if kept is None else kept.position
-            playback = Playback(
-                plan.tables, plan.ingress, speed=plan.speed, per_second=plan.per_second, position=position
-            )
+        saved = sink.open()
+        header = None if saved is None else _header(saved)
         host = TcpHost(
-            machine, listener, folder or Printed(sys.stdout), playback, join=plan.join,
-            known={} if kept is None else kept.addresses, until_end=plan.until_end, watch=metrics,
-            tally=RunTotals(plan.hierarchy.names, Options(**plan.engine).target), per_second=plan.per_second,
+            _node(plan, str(listener.address), saved), listener, sink, _ingress(plan, header), join=plan.join,
+            saved=header, until_end=plan.until_end, metrics=metrics,
+            collector=MetricsCollector(plan.hierarchy.names, Options(**plan.engine).target),
+            ts_per_second=plan.ts_per_second,
         )  # fmt: skip
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, host.stop)
-        runs = ", ".join(plan.detectors) if kept is None else "the detectors of its checkpoint"
+        runs = ", ".join(plan.detectors) if saved is None else "the detectors of its checkpoint"
         logger.info("listening at %s; running %s", listener.address, runs or "no detectors")
         await host.run()
         logger.info("stopped")
@@ -252,23 +265,49 @@ async def _run(plan: Plan) -> None:
         listener.close()
         if metrics is not None:
             metrics.close()
-        if folder is not None:
-            folder.close()
+        await sink.close()
 
 
-def _node(plan: Plan, address: str, kept: Kept | None) -> Node:
-    """A new node, or the one that was kept.
+def _header(saved: Checkpoint) -> Mapping[str, Any]:
+    match saved.header:
+        case {"ingress": dict(), "schema": dict(), "addresses": dict(), "changes": int(), "counts": dict()}:
+            return saved.header
+    raise StateError("the checkpoint was not written by this release; start with another --folder.")
+
+
+def _ingress(plan: Plan, header: Mapping[str, Any] | None) -> Ingress | None:
+    """What enters here, from where the checkpoint is."""
+    if not plan.ingress:
+        return None
+    elsewhere = [kind for kind in plan.hierarchy.sensor_types if kind not in plan.ingress]
+    saved = None if header is None else header["ingress"]
+    if plan.tables is not None:
+        return Ingress(
+            [TablesSource(plan.tables)], CompleteRows(), elsewhere, speed=plan.speed, saved=saved,
+            ts_per_second=plan.ts_per_second,
+        )  # fmt: skip
+    assert plan.inputs is not None
+    schema = plan.inputs.schema
+    if header is not None and header["schema"]:
+        schema = schema.resumed(header["schema"], f"the checkpoint in {plan.folder}")
+    sources = sources_of(plan.inputs)
+    return Ingress(sources, Decoder(schema, plan.hierarchy), elsewhere, speed=plan.speed, saved=saved)
+
+
+def _node(plan: Plan, address: str, saved: Checkpoint | None) -> Node:
+    """A new node, or the saved one.
 
     What detectors need is measured as CPU time of the thread that they run in: others may use the machine, too.
     """
     # What a detector costs is the CPU it takes; pausing goes by the time that passes.
     engine = {"now": time.monotonic if "pause" in plan.engine else time.thread_time, **plan.engine}
-    if kept is None:
+    if saved is None:
         return Node(
             plan.name, plan.hierarchy, identity=secrets.randbits(63), ingress=plan.ingress, detectors=plan.detectors,
             application=plan.application, address=address, settings=plan.settings, **engine,
         )  # fmt: skip
-    machine = Node.load(kept.node, plan.hierarchy, address=address, settings=plan.settings, **engine)
+    (state,) = saved.pieces
+    machine = Node.load(state, plan.hierarchy, address=address, settings=plan.settings, **engine)
     if machine.name != plan.name:
         raise ConfigError(
             f"the folder {plan.folder} holds node {machine.name!r}, not {plan.name!r}. Give --name {machine.name}, or "

@@ -94,7 +94,7 @@ run.__annotations__ = {each.name: each.annotation for each in run.__signature__.
 def _in_process(options: RunOptions, hierarchy: Hierarchy, dry_run: bool) -> None:
     if options.delivery or (options.group and not any(map(_is_kafka, (*options.sources, options.to)))):
         raise ConfigError("--group and --delivery are for kafka:// addresses on both sides.")
-    sources, sink = _sources(options), _sink(options)
+    sources, sink = sources_of(options), _sink(options)
     at_stop = options.at_stop or ("keep" if sink.commits else "flush")
     if at_stop == "keep" and not sink.commits:
         raise ConfigError(f"--at-stop keep needs a folder for checkpoints, and --to {options.to} is none.")
@@ -156,7 +156,8 @@ def _check_processed(metrics: Metrics | None) -> None:
         raise typer.Exit(FAILED)
 
 
-def _sources(options: RunOptions) -> list[Source]:
+def sources_of(options: RunOptions) -> list[Source]:
+    """The sources that the options name."""
     topics = [url for url in options.sources if _is_kafka(url)]
     others = [url for url in options.sources if not _is_kafka(url)]
     found: list[Source] = list(open_sources(others, options.follow)) if others else []

@@ -6,9 +6,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
+from slackline.cluster.ingress import Ingress, Taken
 from slackline.cluster.links import LOOK, Links, Listener, logger
-from slackline.cluster.playback import Playback
 from slackline.core.errors import SlacklineError
 from slackline.core.time import Now
 from slackline.nodes import Actions, Node, ProtocolError
@@ -16,14 +18,17 @@ from slackline.nodes.actions import SearchOrder
 from slackline.nodes.searching import solved
 from slackline.placement import Solution
 from slackline.runtime.address import Address
-from slackline.runtime.keeping import Keeping, Kept
-from slackline.runtime.numbers import Figures, RunTotals
-from slackline.runtime.vitals import Pace, Vitals, Watcher
+from slackline.runtime.checkpoint import Checkpoint
+from slackline.runtime.metrics import DetectorMetrics, Metrics, MetricsCollector, MetricsListener, Rates
+from slackline.runtime.output import NOT_AN_EVENT, OutputRecord, RecordBuilder, bad_record
+from slackline.runtime.sink import Sink
 
 #: Seconds within which the detectors of a node that shuts down must have migrated.
 LEAVING = 10.0
 #: The share of busy time is measured over so many seconds.
 INTERVAL = 1.0
+
+CHECKPOINT_KIND = "node"
 
 _LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -32,13 +37,13 @@ class TcpHost:
     """Runs a node until :meth:`stop`.
 
     ``listener``   accepts connections.
-    ``keeping``    stores outputs and checkpoints.
-    ``playback``   local arrivals, if any.
+    ``sink``       where output records go, and checkpoints if it commits. It is open.
+    ``ingress``    local arrivals, if any.
     ``join``       addresses of nodes to connect to; they know the other nodes.
-    ``known``      addresses of nodes at the last checkpoint, by name.
+    ``saved``      header of the checkpoint from which the node resumes.
     ``until_end``  stop when everything that runs here has ended and all subscribers have it.
-    ``watch``      gets metrics of the node every second, as ``tally`` adds them up; ``per_second`` units of event time
-                   are a second.
+    ``metrics``    receives metrics of the node every second, as ``collector`` counts them; ``ts_per_second`` units of
+                   event time are a second, where no ingress knows.
 
     In each turn the node gets all waiting inputs and runs once; then its actions are carried out.
     """
@@ -47,23 +52,27 @@ class TcpHost:
         self,
         node: Node,
         listener: Listener,
-        keeping: Keeping,
-        playback: Playback | None = None,
+        sink: Sink,
+        ingress: Ingress | None = None,
         *,
         join: Iterable[Address] = (),
-        known: Mapping[str, str] | None = None,
+        saved: Mapping[str, Any] | None = None,
         until_end: bool = False,
-        watch: Watcher | None = None,
-        tally: RunTotals | None = None,
-        per_second: int = 1_000_000,
+        metrics: MetricsListener | None = None,
+        collector: MetricsCollector | None = None,
+        ts_per_second: int = 1_000_000,
         now: Now = time.monotonic,
     ) -> None:
         self.node = node
-        self._keeping = keeping
-        self._playback = playback
+        self._sink = sink
+        self._ingress = ingress
         self._join = {address: "" for address in join}
-        self._known = dict(known or {})
+        header = saved or {}
+        self._known: dict[str, str] = dict(header.get("addresses", {}))
         self._join |= {Address.of(text): name for name, text in self._known.items() if name != node.name}
+        self._build = RecordBuilder(None)
+        self._changes: int = header.get("changes", 0)  # events that were written
+        self._records: list[OutputRecord] = []  # to be written before those of the node's next actions
         self._until_end = until_end
         self._now = now
         self._wake = asyncio.Event()
@@ -71,30 +80,36 @@ class TcpHost:
         self._links = Links(node.name, listener, self._wake)
         self._call_at: float | None = None
         self._leave_until: float | None = None
-        self._stops = self._plays = self._has_arrived = False
+        self._stops = self._reads = self._has_arrived = False
         self._worked = 0.0  # seconds, since
         self._since = now()
         self._look_at = 0.0
         self._behind_said = 0.0
         self._searches: set[asyncio.Task[None]] = set()
         self._found: list[tuple[SearchOrder, Solution | str]] = []
-        self._watch = watch
-        self._per_second = per_second
-        self._tally = tally or RunTotals((), None)
-        self._pace = Pace(now)
-        self._kept: tuple[int, float] | None = None  # bytes of the last checkpoint, and when it was made
+        self._listener = metrics
+        self._ts_per_second = ts_per_second
+        self._collector = collector or MetricsCollector()
+        if "counts" in header:
+            self._collector.load(header["counts"])
+        self._rates = Rates(now, self._collector.events, self._collector.outputs)
+        self._checkpoint: tuple[int, float] | None = None  # bytes of the last checkpoint, and when it was made
 
     async def run(self) -> None:
         """Until :meth:`stop`, or the end. A SlacklineError if the cluster refuses the node; checkpoints remain."""
-        self._keep(self.node.save())  # before any peer knows the node, so that it can restart from a checkpoint
+        self._commit(self.node.save())  # before any peer knows the node, so that it can restart from a checkpoint
         try:
             self._links.start(self._join)
+            if self._ingress is not None:
+                self._ingress.start(self._wake.set)
             while not self._is_over():
                 await self._pause()
-                self._turn()
-            self._act(self.node.run(self._now()))
-            self._keep(self.node.save())
+                await self._turn()
+            await self._act(self.node.run(self._now()))
+            self._commit(self.node.save())
         finally:
+            if self._ingress is not None:
+                await self._ingress.close()
             await self._links.close()
 
     def stop(self) -> None:
@@ -109,6 +124,8 @@ class TcpHost:
     def _leave(self) -> None:
         now = self._now()
         self._leave_until = now + LEAVING
+        if self._ingress is not None and not self._has_arrived:
+            self._push(self._ingress.drain(), now)
         self.node.leave(now)
 
     def _is_over(self) -> bool:
@@ -140,7 +157,7 @@ class TcpHost:
             await self._wake.wait()
             timer.cancel()
 
-    def _turn(self) -> None:
+    async def _turn(self) -> None:
         node = self.node
         start = self._now()
         for heard in self._links.take():
@@ -155,7 +172,7 @@ class TcpHost:
             node.found(search, solution, start)
         self._found.clear()
         actions = node.run(start)
-        self._act(actions)
+        await self._act(actions)
         if actions.checkpoint is not None:
             node.saving_took = self._now() - start
         if start >= self._look_at:
@@ -166,24 +183,27 @@ class TcpHost:
         if stop - self._since >= INTERVAL:
             node.busy = self._worked / (stop - self._since)
             self._worked, self._since = 0.0, stop
-            if self._watch is not None:
-                self._watch(self.vitals())
+            if self._listener is not None:
+                self._listener(self.metrics())
 
-    def vitals(self) -> Vitals:
-        """The metrics of the node."""
-        own = self.node.overview()["nodes"][self.node.name]
-        tally, here = self._tally, own["detectors"]
-        tally.arrivals = own["arrivals"]
-        tally.note(None, (Figures.of(here[name]) if name in here else Figures() for name in tally.detectors))
-        rates = self._pace.rates(tally.arrivals, tally.outputs)
-        size, at = self._kept or (None, None)
-        return Vitals(
-            tally.numbers(1),
-            rate=rates[0],
-            found_rate=rates[1],
+    def metrics(self) -> Metrics:
+        """Metrics of the node, at this moment."""
+        here = self.node.overview()["nodes"][self.node.name]["detectors"]
+        found = self._collector
+        found.update(
+            None, (DetectorMetrics.of(here[name]) if name in here else DetectorMetrics() for name in found.detectors)
+        )
+        event_rate, output_rate = self._rates.of(found.events, found.outputs)
+        size, at = self._checkpoint or (None, None)
+        ingress = self._ingress
+        return replace(
+            found.metrics(1),
+            event_rate=event_rate,
+            output_rate=output_rate,
+            lag=None if ingress is None else ingress.waiting,
             checkpoint_bytes=size,
             checkpoint_age=None if at is None else self._now() - at,
-            per_second=self._per_second,
+            ts_per_second=self._ts_per_second if ingress is None else ingress.ts_per_second,
         )
 
     def _receive(self, link: str, frame: bytes, now: float) -> None:
@@ -200,41 +220,52 @@ class TcpHost:
         return self._leave_until is None and self.node.is_ready and not self.node.is_full
 
     def _arrival_at(self, now: float) -> float | None:
-        return self._playback.next_at(now) if self._playback is not None and self._may_arrive() else None
+        return self._ingress.next_at(now) if self._ingress is not None and self._may_arrive() else None
 
     def _arrive(self, now: float) -> None:
-        playback = self._playback
-        if playback is None or self._has_arrived or not self._may_arrive():
+        ingress = self._ingress
+        if ingress is None or self._has_arrived or not self._may_arrive():
             return
-        if not self._plays:
-            self._plays = True
-            logger.info("replaying the recording from row %s", f"{playback.position:,}")
-        table = playback.take(now)
-        if table is not None and len(table):
-            self.node.push(table, now)
-        self._say_behind(playback, now)
-        if playback.has_ended:
+        if not self._reads:
+            self._reads = True
+            logger.info("reading input from record %s", f"{ingress.taken:,}")
+        self._push(ingress.take(now), now)
+        self._warn_behind(ingress, now)
+        if ingress.has_ended:
             self._has_arrived = True
             self.node.end(now)
-            logger.info("recording ended after %s rows", f"{playback.position:,}")
+            logger.info("input ended after %s records", f"{ingress.taken:,}")
 
-    def _say_behind(self, playback: Playback, now: float) -> None:
-        lag = playback.lag(now)
+    def _push(self, taken: Taken | None, now: float) -> None:
+        if taken is None:
+            return
+        if taken.bad:
+            self._records += [bad_record(one, source) for source, one in taken.bad]
+            self._collector.count_aside(0, 0, [NOT_AN_EVENT] * len(taken.bad))
+        if len(taken.rows) or taken.wall is not None:
+            self._collector.count_events(len(taken.rows))
+            self.node.push(taken.rows, now, wall=taken.wall, repeatable=taken.repeatable)
+
+    def _warn_behind(self, ingress: Ingress, now: float) -> None:
+        lag = ingress.lag(now)
         if lag > 1.0 and now - self._behind_said > 10.0:
             self._behind_said = now
-            logger.warning("replay is %.1f s behind: the cluster cannot keep up", lag)
+            logger.warning("input is %.1f s behind: the cluster cannot keep up", lag)
 
     # Actions, in the order that Actions demands.
 
-    def _act(self, actions: Actions) -> None:
-        if actions.outputs or actions.late or actions.quarantined:
-            self._keeping.write(actions.outputs, actions.late, actions.quarantined)
-            if self._watch is not None:
-                self._tally.found(actions.outputs)
-                self._tally.late += len(actions.late)
-                self._tally.reasons.update(item.reason for item in actions.quarantined)
+    async def _act(self, actions: Actions) -> None:
+        records, self._records = self._records, []
+        records += self._build.events(actions.outputs, self._changes)
+        self._changes += len(actions.outputs)
+        late = list(self._build.late(actions.late))
+        records += [*late, *self._build.quarantine(actions.quarantined)]
+        self._collector.count_outputs(actions.outputs)
+        self._collector.count_aside(len(late), 0, [item.reason for item in actions.quarantined])
+        if records:
+            await self._sink.write(records)
         if actions.checkpoint is not None:
-            self._keep(actions.checkpoint)
+            self._commit(actions.checkpoint)
         self._links.send(actions.messages)
         if actions.search is not None:
             task = asyncio.create_task(self._search(actions.search))
@@ -255,7 +286,16 @@ class TcpHost:
         self._found.append((search, solution))
         self._wake.set()
 
-    def _keep(self, checkpoint: bytes) -> None:
-        position = 0 if self._playback is None else self._playback.position
-        self._keeping.keep(Kept(checkpoint, position, self.node.addresses() or self._known))
-        self._kept = len(checkpoint), self._now()
+    def _commit(self, node: bytes) -> None:
+        if not self._sink.commits:
+            return
+        ingress = self._ingress
+        header = {
+            "ingress": {} if ingress is None else ingress.save(),
+            "schema": {} if ingress is None else ingress.schema.plain(),
+            "addresses": self.node.addresses() or self._known,
+            "changes": self._changes,
+            "counts": self._collector.save(),
+        }
+        self._sink.commit(Checkpoint(CHECKPOINT_KIND, header, [node]))
+        self._checkpoint = len(node), self._now()

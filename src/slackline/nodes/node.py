@@ -125,6 +125,7 @@ class Node:
         # Whether what enters here is judged by a time that others tell.
         self._told_time = options["policy"] in ("auto", "ready") and not set(engine.hierarchy.clock) <= set(ingress)
         self._arrivals: list[tuple[list[Event] | pa.Table, Any]] = []
+        self._is_unrepeatable = False  # whether some of them would not come again, or not at the same time
         self._ends = self._has_ended = False
         self._actions = Actions()
         self._is_choked = self._leaves = False
@@ -134,8 +135,15 @@ class Node:
 
     # In.
 
-    def push(self, arrivals: Iterable[Event] | Event | pa.Table, now: float, wall: Any = None) -> None:
-        """Local arrivals, for the next :meth:`run`; ``wall`` as ``now`` of :meth:`~slackline.Engine.push`."""
+    def push(
+        self, arrivals: Iterable[Event] | Event | pa.Table, now: float, wall: Any = None, *, repeatable: bool = True
+    ) -> None:
+        """Local arrivals, for the next :meth:`run`; ``wall`` as ``now`` of :meth:`~slackline.Engine.push`.
+
+        Unless ``repeatable`` the host cannot push them again after a crash. Such arrivals, and those with an arrival
+        time, are in a checkpoint before any peer receives what follows from them.
+        """
+        self._is_unrepeatable = self._is_unrepeatable or not repeatable or wall is not None
         if not isinstance(arrivals, pa.Table):
             arrivals = [arrivals] if isinstance(arrivals, Event) else list(arrivals)
         self._arrivals.append((arrivals, wall))
@@ -213,8 +221,9 @@ class Node:
         while busy:
             busy = False
             if not exchange.is_full:
-                if self._arrivals and self._told_time:
+                if self._arrivals and (self._told_time or self._is_unrepeatable):
                     handovers.must_survive = True  # what is late depends on when the time was told: decide once
+                self._is_unrepeatable = False
                 for arrivals, wall in self._arrivals:
                     self._engines(lambda a=arrivals, w=wall: self._engine.push(a, now=w))  # type: ignore[misc]
                 self._arrivals = []

@@ -75,12 +75,13 @@ class Mark(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """Arrivals, and how far they take their sources."""
+    """Arrivals, and how far they take their sources; ``owners`` has the mark of each row, where there are several."""
 
     rows: list[Event] | pa.Table
     keys: Any
     bad: list[tuple[str, BadRecord]]
     marks: tuple[Mark, ...]
+    owners: npt.NDArray[np.int64] | None = None
 
 
 class Feed:
@@ -284,8 +285,8 @@ class Worker:
             return [self._paced(feed, self._pacing) for feed in self._feeds]
         bounded = [feed for feed in self._feeds if feed.source.bounded]
         if len(bounded) < 2:
-            return [_pieces(feed, self._decoder.decode) for feed in self._feeds]
-        others = [_pieces(feed, self._decoder.decode) for feed in self._feeds if not feed.source.bounded]
+            return [pieces(feed, self._decoder.decode) for feed in self._feeds]
+        others = [pieces(feed, self._decoder.decode) for feed in self._feeds if not feed.source.bounded]
         return [merged(bounded, self._decoder.decode), *others]
 
     async def _paced(self, feed: Feed, pacing: Pacing) -> AsyncIterator[Delivery]:
@@ -293,9 +294,9 @@ class Worker:
         name = feed.source.name
         error: Exception | None = None
         try:
-            async with aclosing(_pieces(feed, self._decoder.decode)) as pieces:
+            async with aclosing(pieces(feed, self._decoder.decode)) as deliveries:
                 await pacing.wait_for_room(name, 0)
-                async for delivery in pieces:
+                async for delivery in deliveries:
                     yield delivery
                     await pacing.wait_for_room(name, len(delivery.rows))
         except asyncio.CancelledError:
@@ -388,7 +389,7 @@ class Worker:
             self._records += self._engines.expire(self._wall_ms())
 
     def _push(self, delivery: Delivery) -> None:
-        rows, keys, bad, marks = delivery
+        rows, keys, bad, marks, _ = delivery
         if (len(rows) or bad) and not self._shown:
             self._show(marks[0].feed)
         if bad:
@@ -549,7 +550,7 @@ class Worker:
 # Deliveries.
 
 
-async def _pieces(feed: Feed, decode: Callable[..., Arrivals]) -> AsyncGenerator[Delivery]:
+async def pieces(feed: Feed, decode: Callable[..., Arrivals]) -> AsyncGenerator[Delivery]:
     """The deliveries of one source, none of them too long."""
     async with aclosing(feed.deliveries(decode)) as deliveries:
         async for delivery, _ in deliveries:
@@ -557,19 +558,24 @@ async def _pieces(feed: Feed, decode: Callable[..., Arrivals]) -> AsyncGenerator
                 yield piece
 
 
+def split(delivery: Delivery, count: int) -> tuple[Delivery, Delivery]:
+    """The first so many rows of a delivery, with the bad records, and the others; the last part has the position."""
+    rows, keys, bad, marks, owners = delivery
+    counts = [count] if owners is None else np.bincount(owners[:count], minlength=len(marks)).tolist()
+    first = tuple(mark._replace(events=n, end=None) for mark, n in zip(marks, counts, strict=True))
+    rest = tuple(mark._replace(events=mark.events - n, bad=0) for mark, n in zip(marks, counts, strict=True))
+    one, other = (None, None) if owners is None else (owners[:count], owners[count:])
+    one_keys, other_keys = (None, None) if keys is None else (keys[:count], keys[count:])
+    return Delivery(rows[:count], one_keys, bad, first, one), Delivery(rows[count:], other_keys, [], rest, other)
+
+
 def _cut(delivery: Delivery) -> list[Delivery]:
-    """The same in pieces, of a delivery of one source; the last has the position."""
-    rows, keys, bad, (mark,) = delivery
-    if len(rows) <= PIECE:
-        return [delivery]
-    pieces = []
-    for start in range(0, len(rows), PIECE):
-        part = rows[start : start + PIECE]
-        is_last = start + PIECE >= len(rows)
-        one = Mark(mark.feed, len(part), 0 if start else mark.bad, mark.end if is_last else None)
-        part_keys = None if keys is None else keys[start : start + PIECE]
-        pieces.append(Delivery(part, part_keys, [] if start else bad, (one,)))
-    return pieces
+    """The same in pieces, none of them too long."""
+    found = []
+    while len(delivery.rows) > PIECE:
+        piece, delivery = split(delivery, PIECE)
+        found.append(piece)
+    return [*found, delivery]
 
 
 def joined(deliveries: Sequence[Delivery]) -> Delivery:
@@ -635,13 +641,13 @@ class _Head:
     def take(self, count: int) -> Delivery:
         """The first so many rows."""
         assert self._delivery is not None
-        rows, keys, bad, (mark,) = self._delivery
-        is_last = count == len(rows)
-        rest = Mark(mark.feed, mark.events - count, 0, mark.end)
-        self._delivery = Delivery(rows[count:], None if keys is None else keys[count:], [], (rest,))
+        whole = self._delivery
         self.turns = self.turns[count:]
-        one = Mark(mark.feed, count, mark.bad, mark.end if is_last else None)
-        return Delivery(rows[:count], None if keys is None else keys[:count], bad, (one,))
+        if count == len(whole.rows):
+            self._delivery = whole._replace(rows=[], keys=None, bad=[], marks=())
+            return whole
+        taken, self._delivery = split(whole, count)
+        return taken
 
     async def close(self) -> None:
         await self._reader.aclose()
@@ -684,22 +690,12 @@ def _interleaved(ready: list[Delivery], turns: list[npt.NDArray[np.int64]]) -> l
     if len(ready) == 1:
         return _cut(ready[0])
     order = np.argsort(np.concatenate(turns), kind="stable")
-    owner = np.repeat(np.arange(len(ready)), [len(part) for part in turns])[order]
-    whole = joined(ready)
-    pieces = []
-    for start in range(0, len(order), PIECE):
-        chosen = order[start : start + PIECE]
-        counts = np.bincount(owner[start : start + PIECE], minlength=len(ready)).tolist()
-        if isinstance(whole.rows, pa.Table):
-            rows, keys = whole.rows.take(chosen), None if whole.keys is None else whole.keys.take(chosen)
-        else:
-            places = chosen.tolist()
-            rows = [whole.rows[place] for place in places]
-            keys = None if whole.keys is None else [whole.keys[place] for place in places]
-        is_last = start + PIECE >= len(order)
-        marks = tuple(
-            Mark(mark.feed, count, 0 if start else mark.bad, mark.end if is_last else None)
-            for mark, count in zip((one.marks[0] for one in ready), counts, strict=True)
-        )
-        pieces.append(Delivery(rows, keys, [] if start else whole.bad, marks))
-    return pieces
+    owners = np.repeat(np.arange(len(ready)), [len(part) for part in turns])[order]
+    rows, keys, bad, marks, _ = joined(ready)
+    if isinstance(rows, pa.Table):
+        rows, keys = rows.take(order), None if keys is None else keys.take(order)
+    else:
+        places = order.tolist()
+        rows = [rows[place] for place in places]
+        keys = None if keys is None else [keys[place] for place in places]
+    return _cut(Delivery(rows, keys, bad, marks, owners))

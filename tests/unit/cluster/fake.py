@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from slackline.cluster.connection import Connection, dial
@@ -14,7 +14,9 @@ from slackline.cluster.tls import Credentials
 from slackline.nodes.actions import Actions, Notice
 from slackline.nodes.messages import VERSION, Envelope, Query, decode, encode
 from slackline.runtime.address import Address
-from slackline.runtime.keeping import Kept
+from slackline.runtime.checkpoint import Checkpoint
+from slackline.runtime.output import OutputRecord
+from slackline.runtime.sink import Sink
 
 LIMIT = 20.0
 LOOPBACK = Address("127.0.0.1", 0)
@@ -69,8 +71,8 @@ class NotingNode:
     def receive(self, link: str, data: bytes, now: float) -> None:
         self.calls.append(("heard", link, decode(data).sender))
 
-    def push(self, table: Any, now: float, wall: Any = None) -> None:
-        self.calls.append(("push", len(table)))
+    def push(self, rows: Any, now: float, wall: Any = None, *, repeatable: bool = True) -> None:
+        self.calls.append(("push", len(rows)))
 
     def end(self, now: float) -> None:
         self.calls.append(("end",))
@@ -98,17 +100,19 @@ class NotingNode:
         self.next.notices.append(Notice(level, text))
 
 
-class NotingDisk:
-    """Notes what it is to keep among the node's calls."""
+class NotingSink(Sink):
+    """Notes what is written and committed among the node's calls."""
+
+    commits = True
 
     def __init__(self, node: NotingNode) -> None:
         self._calls = node.calls
 
-    def write(self, outputs: list[Any], late: list[Any], quarantined: list[Any]) -> None:
-        self._calls.append(("write", outputs, late, quarantined))
+    async def write(self, records: Sequence[OutputRecord]) -> None:
+        self._calls.append(("write", [(record.kind, record.id) for record in records]))
 
-    def keep(self, kept: Kept) -> None:
-        self._calls.append(("keep", kept.position))
+    def commit(self, checkpoint: Checkpoint) -> None:
+        self._calls.append(("commit", sum(feed[1] for feed in checkpoint.header["ingress"].values())))
 
 
 @contextlib.asynccontextmanager
@@ -117,8 +121,7 @@ async def hosted(
 ) -> AsyncIterator[tuple[Address, TcpHost]]:
     """The node at work, and where."""
     listener = await Listener.at(address, credentials)
-    keeping = options.pop("keeping", None) or NotingDisk(node)
-    host = TcpHost(node, listener, keeping, **options)  # type: ignore[arg-type]
+    host = TcpHost(node, listener, NotingSink(node), **options)  # type: ignore[arg-type]
     task = asyncio.create_task(host.run())
     try:
         yield listener.address, host

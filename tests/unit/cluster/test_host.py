@@ -4,14 +4,16 @@ import struct
 
 import pyarrow as pa
 import pytest
-from tests.unit.cluster.fake import LOOPBACK, NOBODY, NotingNode, hosted, met, run, said_by, until
+from tests.unit.cluster.fake import LOOPBACK, NOBODY, NotingNode, NotingSink, hosted, met, run, said_by, until
 
 from slackline.cluster import links as links_module
+from slackline.cluster.ingress import CompleteRows, Ingress, TablesSource
 from slackline.cluster.links import Listener
-from slackline.cluster.playback import Playback
 from slackline.cluster.tcp import TcpHost
 from slackline.cluster.tls import Credentials
 from slackline.core.errors import ConfigError, SlacklineError
+from slackline.core.event import Event
+from slackline.core.outcome import Output
 from slackline.runtime.address import Address
 
 
@@ -197,7 +199,7 @@ def test_what_is_to_be_kept_is_kept_before_anything_is_sent():
             host._links.send = lambda messages: (node.calls.append(("send", len(messages))), send(messages))
             node.calls.clear()
             node.next.checkpoint = b"state"
-            node.next.outputs.append("found")
+            node.next.outputs.append(Output("insert", "high:High:0", Event("high", ts=5), True, 7, "High"))
             node.next.messages.append((node.links[0], said_by("n1")))
             host._wake.set()
             await until(lambda: ("send", 1) in node.calls)
@@ -205,7 +207,7 @@ def test_what_is_to_be_kept_is_kept_before_anything_is_sent():
             peer.drop()
             return calls
 
-    assert run(meeting())[-4:] == [("run",), ("write", ["found"], [], []), ("keep", 0), ("send", 1)]
+    assert run(meeting())[-4:] == [("run",), ("write", [("event", "high:High:0")]), ("commit", 0), ("send", 1)]
 
 
 def test_a_node_is_kept_before_it_speaks_and_after_its_last_word():
@@ -216,7 +218,7 @@ def test_a_node_is_kept_before_it_speaks_and_after_its_last_word():
         return node.calls
 
     calls = run(meeting())
-    assert calls[0] == ("keep", 0) and calls[-1] == ("keep", 0)
+    assert calls[0] == ("commit", 0) and calls[-1] == ("commit", 0)
 
 
 def test_what_has_come_is_taken_in_one_turn():
@@ -239,11 +241,7 @@ def test_a_node_that_was_turned_away_stops_with_the_reason():
         node = NotingNode()
         listener = await Listener.at(LOOPBACK, NOBODY)
         node.failed = "another node is called n1"
-        await TcpHost(node, listener, NotingDisk()).run()
-
-    class NotingDisk:
-        def keep(self, kept):
-            pass
+        await TcpHost(node, listener, NotingSink(node)).run()
 
     with pytest.raises(SlacklineError, match="another node is called n1"):
         run(meeting())
@@ -256,10 +254,10 @@ def test_a_node_leaves_before_it_stops():
             await until(lambda: ("run",) in node.calls)
             host.stop()
             await asyncio.sleep(0.05)
-            assert ("leave",) in node.calls and node.calls[-1] != ("keep", 0)
+            assert ("leave",) in node.calls and node.calls[-1] != ("commit", 0)
             node.is_gone = True
             host._wake.set()
-            await until(lambda: node.calls[-1] == ("keep", 0))
+            await until(lambda: node.calls[-1] == ("commit", 0))
             with pytest.raises(OSError):
                 await asyncio.open_connection(*address)
 
@@ -313,14 +311,14 @@ def test_an_address_from_a_peer_is_not_dialled_without_tls(caplog):
 # Local arrivals.
 
 
-def tables(*sizes):
+def rows(*sizes):
     def made():
         at = 0
         for size in sizes:
             yield pa.table({"ts": range(at, at + size)})
             at += size
 
-    return made
+    return Ingress([TablesSource(made)], CompleteRows())
 
 
 def pushes(node):
@@ -331,7 +329,7 @@ def test_local_arrivals_wait_until_the_network_is_there_and_takes_more():
     async def meeting():
         node = NotingNode()
         node.is_ready = False
-        async with hosted(node, playback=Playback(tables(12_000), ["a"])) as (_, host):
+        async with hosted(node, ingress=rows(12_000)) as (_, host):
             await until(lambda: node.calls.count(("run",)) >= 1)
             assert pushes(node) == []
             node.is_ready = node.is_full = True
@@ -350,18 +348,18 @@ def test_local_arrivals_wait_until_the_network_is_there_and_takes_more():
         ("push", 2000),
         ("end",),
     ]
-    assert calls[-1] == ("keep", 12_000)
+    assert calls[-1] == ("commit", 12_000)
 
 
 def test_a_node_may_stop_by_itself_when_all_has_ended():
     async def meeting():
         node = NotingNode()
-        async with hosted(node, playback=Playback(tables(10), ["a"]), until_end=True) as (_, host):
+        async with hosted(node, ingress=rows(10), until_end=True) as (_, host):
             await until(lambda: ("end",) in node.calls)
             await asyncio.sleep(0.05)
-            assert node.calls[-1] != ("keep", 10)
+            assert node.calls[-1] != ("commit", 10)
             node.is_through = True
             host._wake.set()
-            await until(lambda: node.calls[-1] == ("keep", 10))
+            await until(lambda: node.calls[-1] == ("commit", 10))
 
     run(meeting())

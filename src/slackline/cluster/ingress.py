@@ -1,0 +1,352 @@
+"""Ingress: the local arrivals of a node, read from sources.
+
+**Order of input.** As in a worker: bounded sources are merged by event time, all others are read side by side, as they
+deliver. Reading runs in the background and pauses while ``ROOM`` rows are waiting, so that a node that is full has back
+pressure on its sources.
+
+**Pace.** With a speed, a row is due when the greatest event time up to it is; the first one at once. Rows are taken in
+steps of ``STEP`` seconds, and where they are cut depends on their event times alone while the node keeps up.
+
+**Arrival times.** Where all sources are live, arrival time is evidence of delays once the backlog is read, that is
+once nothing has arrived for ``LOOK`` seconds. From then on the passing of time is an arrival without rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slackline.core.errors import ConfigError, StateError
+from slackline.core.event import Event
+from slackline.core.time import Now
+from slackline.runtime.output import BadRecord
+from slackline.runtime.schema import Arrivals, RecordSchema
+from slackline.runtime.source import Records, Source
+from slackline.runtime.worker import LOOK, Delivery, Feed, joined, merged, pieces, split
+
+#: Seconds between two takes with a speed, and rows of one take at most.
+STEP = 0.02
+MOST_ROWS = 5_000
+#: Rows that may have been read and not been taken.
+ROOM = 65_536
+
+
+class TablesSource(Source):
+    """Arrow tables of rows that are complete events already, as an application reads them from its own recordings.
+
+    ``tables``  returns the tables from the beginning. The position is the number of rows delivered.
+    """
+
+    bounded = True
+
+    def __init__(self, tables: Callable[[], Iterable[pa.Table]], *, name: str = "recording") -> None:
+        self.name = name
+        self._tables = tables
+        self._rows = 0
+
+    def describe(self) -> str:
+        return "recording that the application reads"
+
+    def position(self) -> int:
+        return self._rows
+
+    def seek(self, position: Any) -> None:
+        self._rows = position
+
+    async def batches(self) -> AsyncIterator[Records]:
+        skip = self._rows
+        for table in self._tables():
+            rest = table.slice(min(skip, len(table)))
+            skip -= len(table) - len(rest)
+            self._rows += len(rest)
+            if len(rest):
+                yield rest
+            await asyncio.sleep(0)
+
+
+class RowDecoder(Protocol):
+    """Turns records into events: a :class:`~slackline.runtime.schema.Decoder`."""
+
+    @property
+    def schema(self) -> RecordSchema:
+        """The record schema, with the unit of event times as far as it is known."""
+
+    def decode(self, records: Records, source: str | None = None, first: int = 1) -> Arrivals:
+        """The records as arrivals."""
+
+
+class CompleteRows:
+    """Decodes rows of a :class:`TablesSource`: they are as an engine takes them."""
+
+    schema = RecordSchema()
+
+    def decode(self, records: Records, source: str | None = None, first: int = 1) -> Arrivals:
+        return Arrivals(records, None, [])
+
+
+class Taken(NamedTuple):
+    """Arrivals for a node.
+
+    ``rows``        events or a table; none where only time has passed.
+    ``bad``         records that are no events, each with the name of its source.
+    ``wall``        their arrival time in the unit of event times, where it is evidence.
+    ``repeatable``  whether the same rows follow again after a restart from a checkpoint without them.
+    """
+
+    rows: list[Event] | pa.Table
+    bad: list[tuple[str, BadRecord]]
+    wall: int | None
+    repeatable: bool
+
+
+class Ingress:
+    """Reads sources for a node.
+
+    ``sources``        each with a name of its own.
+    ``decoder``        turns their records into events.
+    ``elsewhere``      sensor types that enter at other nodes: rows of these are left out. Their positions count.
+    ``speed``          1: bounded input is paced by its event times; 2: twice as fast; 0: as fast as the node takes it.
+    ``ts_per_second``  units of event time in a second, where the record schema does not know them.
+    ``saved``          what :meth:`save` returned, to resume.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        decoder: RowDecoder,
+        elsewhere: Collection[str] = (),
+        *,
+        speed: float = 0.0,
+        ts_per_second: int | None = None,
+        saved: Mapping[str, Any] | None = None,
+        wall: Now = time.time,
+    ) -> None:
+        live = [source.name for source in sources if source.live]
+        if speed and live:
+            raise ConfigError(
+                f"speed={speed:g} paces recordings, and {', '.join(live)} is live; read it with speed 0 (max)."
+            )
+        self._decoder = decoder
+        self._elsewhere = pa.array(sorted(elsewhere), pa.string())
+        self._speed = speed
+        self._ts_per_second = ts_per_second
+        self._wall = wall
+        self._feeds = [Feed(source, source.name if len(sources) > 1 else None) for source in sources]
+        if saved is not None:
+            self._resume(saved)
+        self._timed = bool(sources) and len(live) == len(sources)
+        self._caught_up = False
+        self._quiet_since: float | None = None  # when the last rows were taken, or time has passed
+        self._wake: Callable[[], object] = lambda: None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._room = asyncio.Event()
+        self._room.set()
+        self._arrived: deque[Delivery] = deque()
+        self._due: deque[npt.NDArray[np.int64]] = deque()  # the greatest event time up to each row that has arrived
+        self._newest = -1
+        self._start: tuple[float, int] | None = None  # when the first row was taken, and its event time
+        self._next_at = 0.0
+        #: Rows that have arrived and were not taken.
+        self.waiting = 0
+        #: Records that were taken, also by earlier runs.
+        self.taken = sum(feed.records + feed.events + feed.bad for feed in self._feeds)
+
+    # Reading.
+
+    def start(self, wake: Callable[[], object]) -> None:
+        """Begin to read; ``wake`` is called when something has arrived, and when a source has ended or failed."""
+        self._wake = wake
+        self._tasks = [asyncio.create_task(self._read(stream)) for stream in self._streams()]
+        for task in self._tasks:
+            task.add_done_callback(lambda _: self._wake())
+
+    def _streams(self) -> list[AsyncIterator[Delivery]]:
+        bounded = [feed for feed in self._feeds if feed.source.bounded]
+        decode = self._decoder.decode
+        if len(bounded) < 2:
+            return [pieces(feed, decode) for feed in self._feeds]
+        return [merged(bounded, decode), *(pieces(feed, decode) for feed in self._feeds if not feed.source.bounded)]
+
+    async def _read(self, stream: AsyncIterator[Delivery]) -> None:
+        async for delivery in stream:
+            self._add(delivery)
+            self._wake()
+            if self.waiting >= ROOM:
+                self._caught_up = False
+                self._room.clear()
+            await self._room.wait()
+
+    def _add(self, delivery: Delivery) -> None:
+        self._arrived.append(delivery)
+        self.waiting += len(delivery.rows)
+        times = _times(delivery.rows) if self._speed else np.empty(0, np.int64)
+        due = np.maximum(np.maximum.accumulate(times), self._newest) if len(times) else times
+        self._newest = int(due[-1]) if len(due) else self._newest
+        self._due.append(due)
+
+    async def close(self) -> None:
+        """Stop reading and release the sources."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for feed in self._feeds:
+            await feed.source.close()
+
+    # Taking.
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all sources have ended and everything was taken. Raises the error of a source that has failed."""
+        if self._arrived or not self._tasks:
+            return False
+        for task in self._tasks:
+            if task.done():
+                task.result()
+        return all(task.done() for task in self._tasks)
+
+    def take(self, now: float) -> Taken | None:
+        """What has arrived by ``now`` and was not taken; None: nothing."""
+        if not self._arrived:
+            return self._passed(now)
+        count = MOST_ROWS
+        if self._speed:
+            count = self._count_due(now)
+            if not count and len(self._arrived[0].rows):
+                return None
+        self._quiet_since = now
+        return self._take(count)
+
+    def drain(self) -> Taken | None:
+        """What has arrived and cannot be read again; everything else is dropped. The node shuts down."""
+        kept = [one for one in self._arrived if not all(mark.feed.resumes for mark in one.marks)]
+        self._arrived, self._due = deque(kept), deque(np.empty(0, np.int64) for _ in kept)
+        self.waiting = sum(len(one.rows) for one in kept)
+        return self._take(self.waiting) if kept else None
+
+    def _take(self, most: int) -> Taken:
+        """So many rows at most, and the records between them that are no events."""
+        found: list[Delivery] = []
+        rows = 0
+        while self._arrived and (rows < most or not len(self._arrived[0].rows)):
+            delivery, due = self._arrived.popleft(), self._due.popleft()
+            if len(delivery.rows) > most - rows:
+                delivery, rest = split(delivery, most - rows)
+                self._arrived.appendleft(rest)
+                self._due.appendleft(due[most - rows :])
+            found.append(delivery)
+            rows += len(delivery.rows)
+        self.waiting -= rows
+        if self.waiting < ROOM // 2:
+            self._room.set()
+        whole = joined(found)
+        self.taken += rows + len(whole.bad)
+        repeatable = all(mark.feed.resumes for mark in whole.marks)
+        for mark in whole.marks:
+            mark.feed.processed(mark)
+        wall = self._arrival_time() if self._timed and self._caught_up else None
+        return Taken(self._entering(whole.rows), whole.bad, wall, repeatable)
+
+    def _count_due(self, now: float) -> int:
+        """How many rows are due."""
+        if now < self._next_at:
+            return 0
+        first = next((due for due in self._due if len(due)), None)
+        if first is None:
+            return 0
+        if self._start is None:
+            self._start = (now, int(first[0]))
+        began, origin = self._start
+        steps = int((now - began) / STEP + 1e-6)
+        self._next_at = began + (steps + 1) * STEP
+        limit = origin + steps * STEP * self._per_second
+        count = 0
+        for due in self._due:
+            here = int(np.searchsorted(due, limit, "right"))
+            count += here
+            if here < len(due) or count > MOST_ROWS:
+                break
+        if count > MOST_ROWS or count == self.waiting:
+            self._next_at = now  # more may be due
+        return min(count, MOST_ROWS)
+
+    def _passed(self, now: float) -> Taken | None:
+        """Arrival time that has passed without arrivals, where it is evidence."""
+        if self._quiet_since is None:
+            self._quiet_since = now
+        if not self._timed or now - self._quiet_since < LOOK or self.has_ended:
+            return None
+        self._quiet_since = now
+        self._caught_up = True
+        return Taken([], [], self._arrival_time(), True)
+
+    def next_at(self, now: float) -> float | None:
+        """When to take again at the latest; None: when something has arrived."""
+        if self._arrived:
+            return max(now, self._next_at if self._speed else now)
+        return None if not self._timed else now + LOOK if self._quiet_since is None else self._quiet_since + LOOK
+
+    def lag(self, now: float) -> float:
+        """By how many seconds the next row is overdue; 0 without a speed."""
+        first = next((due for due in self._due if len(due)), None)
+        if first is None or self._start is None:
+            return 0.0
+        return max(0.0, now - self._start[0] - (int(first[0]) - self._start[1]) / self._per_second)
+
+    @property
+    def schema(self) -> RecordSchema:
+        """The record schema, with the unit of event times as far as it is known."""
+        return self._decoder.schema
+
+    @property
+    def ts_per_second(self) -> int:
+        """Units of event time in a second."""
+        return self._ts_per_second or self.schema.ts_per_second
+
+    @property
+    def _per_second(self) -> float:
+        return self._speed * self.ts_per_second
+
+    def _arrival_time(self) -> int:
+        return int(self._wall() * self.ts_per_second)
+
+    def _entering(self, rows: list[Event] | pa.Table) -> list[Event] | pa.Table:
+        if not len(self._elsewhere):
+            return rows
+        if not isinstance(rows, pa.Table):
+            others = set(self._elsewhere.to_pylist())
+            return [event for event in rows if event.type not in others]
+        if "type" not in rows.column_names:
+            return rows
+        return rows.filter(pc.invert(pc.is_in(rows["type"].cast(pa.string()), self._elsewhere)))
+
+    # Checkpoints.
+
+    def save(self) -> dict[str, Any]:
+        """How far each source was taken, as plain data."""
+        return {feed.source.name: feed.save() for feed in self._feeds}
+
+    def _resume(self, sources: Mapping[str, Any]) -> None:
+        missing = sorted(set(sources) - {feed.source.name for feed in self._feeds})
+        if missing:
+            raise StateError(
+                f"the checkpoint has positions of {', '.join(missing)}, which is no input now. Give the inputs as they "
+                f"were, or start with another folder."
+            )
+        for feed in self._feeds:
+            if feed.source.name in sources:
+                feed.resume(sources[feed.source.name])
+
+
+def _times(rows: list[Event] | pa.Table) -> npt.NDArray[np.int64]:
+    if isinstance(rows, pa.Table):
+        times: npt.NDArray[np.int64] = rows["ts"].cast(pa.int64(), safe=False).fill_null(0).to_numpy()
+        return times
+    return np.fromiter((event.ts for event in rows), np.int64, len(rows))

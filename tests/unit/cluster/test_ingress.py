@@ -1,0 +1,310 @@
+import asyncio
+import json
+
+import pyarrow as pa
+import pytest
+from tests.unit.cluster.fake import run, until
+
+from slackline.cluster import ingress as ingress_module
+from slackline.cluster.ingress import MOST_ROWS, STEP, CompleteRows, Ingress, TablesSource
+from slackline.connectors.files import FileSource
+from slackline.core.detector import Detector
+from slackline.core.errors import ConfigError, StateError
+from slackline.core.hierarchy import Hierarchy
+from slackline.runtime.forms import events_of
+from slackline.runtime.schema import Decoder, RecordSchema
+from slackline.runtime.source import Source, SourceError
+from slackline.runtime.worker import LOOK
+
+
+class Both(Detector):
+    listens = ("a", "b")
+
+    def on_event(self, event): ...
+
+
+HIERARCHY = Hierarchy([Both()], clock="a")
+
+
+def table(ts, **columns):
+    return pa.table({"ts": pa.array(ts, pa.int64()), **columns})
+
+
+def of_tables(*tables, **options):
+    return Ingress([TablesSource(lambda: tables)], CompleteRows(), **options)
+
+
+def of_sources(sources, **options):
+    return Ingress(sources, Decoder(RecordSchema(unit="ms"), HIERARCHY), **options)
+
+
+class Records(Source):
+    """Delivers batches of records; ``"wait"`` among them waits for ever, an exception is raised."""
+
+    def __init__(self, name, *batches, live=True):
+        self.name, self.live, self.bounded = name, live, not live
+        self._batches = batches
+
+    async def batches(self):
+        for batch in self._batches:
+            if isinstance(batch, Exception):
+                raise batch
+            if batch == "wait":
+                await asyncio.Event().wait()
+            yield batch
+
+
+async def read(ingress):
+    """Read as much as there is room for."""
+    ingress.start(lambda: None)
+    for _ in range(200):
+        await asyncio.sleep(0)
+    return ingress
+
+
+def taken(ingress, *times):
+    """Rows taken at each of these times."""
+    return [0 if (found := ingress.take(now)) is None else len(found.rows) for now in times]
+
+
+def rows_of(found):
+    return events_of(found.rows) if isinstance(found.rows, pa.Table) else found.rows
+
+
+def ts_of(found):
+    return [event.ts for event in rows_of(found)]
+
+
+# Pace.
+
+
+def test_rows_come_when_their_event_times_say():
+    async def work():
+        ingress = await read(of_tables(table([100, 110, 150]), table([160, 1100]), speed=1, ts_per_second=100))
+        assert taken(ingress, 50.0, 50.2, 50.55, 51.0) == [1, 1, 1, 1]
+        assert not ingress.has_ended
+        assert taken(ingress, 60.5) == [1] and ingress.has_ended and ingress.taken == 5
+        assert ingress.take(99.0) is None and ingress.next_at(99.0) is None
+
+    run(work())
+
+
+def test_a_row_out_of_order_comes_with_the_one_before_it():
+    async def work():
+        ingress = await read(of_tables(table([100, 200]), table([120, 210]), speed=1, ts_per_second=100))
+        assert taken(ingress, 0.0, 0.5, 1.0, 1.05, 1.1) == [1, 0, 2, 0, 1]
+
+    run(work())
+
+
+def test_speed_makes_it_faster():
+    async def work():
+        ingress = await read(of_tables(table(range(0, 1000, 10)), speed=10, ts_per_second=100))
+        assert taken(ingress, 0.0, 0.5) == [1, 50]
+
+    run(work())
+
+
+def test_rows_come_in_steps_and_not_one_by_one():
+    async def work():
+        ingress = await read(of_tables(table(range(1000)), speed=1, ts_per_second=1000))
+        assert taken(ingress, 0.0, 0.001, 0.01, STEP, 1.5 * STEP) == [1, 0, 0, 20, 0]
+        assert ingress.next_at(1.5 * STEP) == 2 * STEP
+
+    run(work())
+
+
+@pytest.mark.parametrize("sizes", [[1000], [1] * 1000, [7] * 143], ids=["whole", "row by row", "in sevens"])
+def test_where_rows_are_cut_depends_on_event_times_alone(sizes):
+    async def work():
+        starts = [sum(sizes[:i]) for i in range(len(sizes))]
+        tables = [table(range(start, min(1000, start + size))) for start, size in zip(starts, sizes, strict=True)]
+        ingress = await read(of_tables(*tables, speed=1, ts_per_second=1000))
+        for _ in range(3000):
+            await asyncio.sleep(0)
+        assert taken(ingress, 0.0, STEP, 2.5 * STEP, 3 * STEP) == [1, 20, 20, 20]
+
+    run(work())
+
+
+def test_an_ingress_that_is_behind_catches_up_and_knows_its_lag():
+    async def work():
+        ingress = await read(of_tables(table(range(20_000)), speed=1, ts_per_second=10_000))
+        assert taken(ingress, 0.0, 1.0) == [1, MOST_ROWS]
+        assert ingress.next_at(1.0) == 1.0 and ingress.lag(1.0) == pytest.approx(0.5, abs=0.001)
+        assert taken(ingress, 1.0) == [MOST_ROWS]
+        assert ingress.lag(1.0) == pytest.approx(0.0, abs=0.001)
+
+    run(work())
+
+
+def test_without_a_speed_rows_come_as_they_are_asked_for():
+    async def work():
+        ingress = await read(of_tables(table([]), table(range(MOST_ROWS + 1)), table([5])))
+        assert taken(ingress, 0.0, 0.0, 0.0) == [MOST_ROWS, 2, 0]
+        assert ingress.has_ended
+
+    run(work())
+
+
+def test_live_input_cannot_be_paced():
+    with pytest.raises(ConfigError, match="paces recordings, and http is live"):
+        of_sources([Records("http")], speed=1.0)
+
+
+# Positions.
+
+
+def test_rows_of_an_earlier_run_are_not_read_again():
+    async def work():
+        ingress = await read(of_tables(table([1, 2]), table([3, 4]), table([5]), saved={"recording": [2, 2, 2, 1, 0]}))
+        assert ts_of(ingress.take(0.0)) == [4, 5] and ingress.taken == 5 and ingress.has_ended
+        assert ingress.save() == {"recording": [5, 5, 5, 0, 0]}
+
+    run(work())
+
+
+def test_rows_of_types_that_enter_elsewhere_are_left_out_but_counted():
+    async def work():
+        ingress = await read(of_tables(table([1, 2, 3], type=["a", "b", "a"]), elsewhere=["b"]))
+        assert ts_of(ingress.take(0.0)) == [1, 3] and ingress.taken == 3
+        events = [{"type": kind, "ts": ts, "x": {}} for ts, kind in enumerate("abxa", 1)]
+        ingress = await read(of_sources([Records("r", events)], elsewhere=["b"]))
+        assert ts_of(ingress.take(0.0)) == [1, 3, 4], "an unknown type is the quarantine's business"
+
+    run(work())
+
+
+def write(path, times):
+    path.write_text("ts,type,n\n" + "".join(f"{ts},a,{n}\n" for n, ts in enumerate(times)))
+    return FileSource(path)
+
+
+@pytest.mark.parametrize("stop", [1, 3, 77, 400, 599])
+def test_files_are_merged_by_event_time_and_resume_at_any_row(tmp_path, stop, monkeypatch):
+    monkeypatch.setattr(ingress_module, "MOST_ROWS", stop)
+
+    def sources():
+        return [
+            write(tmp_path / f"{name}.csv", (10 * i + 3 * (i % 4) + k for i in range(200)))
+            for k, name in enumerate("xyz")
+        ]
+
+    async def work():
+        whole = []
+        ingress = of_sources(sources())
+        ingress.start(lambda: None)
+        await until(lambda: all(task.done() for task in ingress._tasks))
+        while not ingress.has_ended:
+            whole += [(event.source, event.ts) for event in rows_of(ingress.take(0.0))]
+        assert len(whole) == 600 and len(set(whole)) == 600
+
+        first = of_sources(sources())
+        first.start(lambda: None)
+        await until(lambda: all(task.done() for task in first._tasks))
+        seen = [(event.source, event.ts) for event in rows_of(first.take(0.0))]
+        saved = json.loads(json.dumps(first.save()))
+        await first.close()
+        assert len(seen) == stop
+
+        then = of_sources(sources(), saved=saved)
+        then.start(lambda: None)
+        await until(lambda: all(task.done() for task in then._tasks))
+        while not then.has_ended:
+            seen += [(event.source, event.ts) for event in rows_of(then.take(0.0))]
+        assert seen == whole
+
+    run(work())
+
+
+def test_a_source_that_is_gone_is_an_error():
+    with pytest.raises(StateError, match="positions of other, which is no input now"):
+        of_tables(table([1]), saved={"other": [1, 1, 1, 0, 0]})
+
+
+# Back pressure and failures.
+
+
+def test_reading_pauses_while_nothing_is_taken(monkeypatch):
+    monkeypatch.setattr(ingress_module, "ROOM", 100)
+
+    async def work():
+        ingress = await read(of_tables(*(table(range(10 * i, 10 * i + 10)) for i in range(1000))))
+        assert ingress.waiting == 100
+        assert taken(ingress, 0.0) == [100]
+        await asyncio.sleep(0.01)
+        assert ingress.waiting == 100
+
+    run(work())
+
+
+def test_what_arrived_before_a_failure_is_taken_first():
+    async def work():
+        ingress = await read(of_sources([Records("http", [{"ts": 1, "type": "a"}], SourceError("broken"))]))
+        assert not ingress.has_ended and taken(ingress, 0.0) == [1]
+        with pytest.raises(SourceError, match="broken"):
+            _ = ingress.has_ended
+
+    run(work())
+
+
+def test_records_that_are_no_events_come_with_their_place():
+    async def work():
+        ingress = await read(of_sources([Records("http", [{"ts": 1, "type": "a"}, {"type": "a"}], [{"ts": "?"}])]))
+        found = ingress.take(0.0)
+        assert len(found.rows) == 1 and [(name, bad.place) for name, bad in found.bad] == [
+            ("http", "record 2"),
+            ("http", "record 3"),
+        ]
+        assert ingress.taken == 3
+
+    run(work())
+
+
+# Arrival time.
+
+
+def test_arrival_time_is_evidence_once_the_backlog_is_read_and_passes_while_nothing_arrives():
+    async def work():
+        more = asyncio.Event()
+
+        class Slow(Records):
+            async def batches(self):
+                yield [{"ts": 5, "type": "a"}]
+                await more.wait()
+                yield [{"ts": 6, "type": "a"}]
+
+        ingress = await read(of_sources([Slow("http")], wall=lambda: 70.0))
+        found = ingress.take(0.0)
+        assert (len(found.rows), found.wall, found.repeatable) == (1, None, False)
+        assert ingress.take(0.1) is None and ingress.next_at(0.1) == LOOK
+        found = ingress.take(LOOK)
+        assert (len(found.rows), found.wall) == (0, 70_000)
+        more.set()
+        await until(lambda: ingress.waiting)
+        found = ingress.take(LOOK + 0.01)
+        assert (len(found.rows), found.wall) == (1, 70_000)
+
+    run(work())
+
+
+def test_arrival_time_is_no_evidence_where_a_recording_is_read_too(tmp_path):
+    async def work():
+        sources = [write(tmp_path / "x.csv", [1]), Records("http", [{"ts": 5, "type": "a"}], "wait")]
+        ingress = await read(of_sources(sources))
+        await until(lambda: ingress.waiting == 2)
+        assert ingress.take(0.0).wall is None and ingress.take(9.0) is None and ingress.next_at(9.0) is None
+
+    run(work())
+
+
+def test_on_shutdown_what_cannot_be_read_again_is_taken(tmp_path):
+    async def work():
+        sources = [write(tmp_path / "x.csv", [1, 2, 3]), Records("http", [{"ts": 5, "type": "a"}], "wait")]
+        ingress = await read(of_sources(sources))
+        await until(lambda: ingress.waiting == 4)
+        assert ts_of(ingress.drain()) == [5] and ingress.waiting == 0
+        assert ingress.save()["x"][1] == 0
+        await ingress.close()
+
+    run(work())
