@@ -22,13 +22,10 @@ from slackline.connectors.kafka.arrow import TableReader
 from slackline.connectors.kafka.messages import Message
 from slackline.core.errors import ConfigError
 from slackline.runtime.output import BadRecord
-from slackline.runtime.schema import BadRecordError, RecordSchema
+from slackline.runtime.schema import SHOWN, BadRecordError, RecordSchema
 
 #: Where this is the key field of the schema and a record has no such field, the message's own key is used.
 MESSAGE_KEY = "key"
-#: Characters of a message that are kept in the quarantine.
-TEXT = 65_536
-
 _json = msgspec.json.Decoder()
 
 
@@ -43,18 +40,18 @@ class MessageBatch:
     where: str
     ends: Sequence[int] = ()
 
-    def bad(self, number: int, reason: str, record: Any) -> BadRecord:
-        """The record of this number, which is no event."""
+    def bad(self, number: int, reason: str, text: str) -> BadRecord:
+        """The record of this number, which is no event; ``text`` is used where its message has others, too."""
         if isinstance(self.records, pa.Table):
             at = bisect_right(self.ends, number)
             row = number - (self.ends[at - 1] if at else 0)
-            return BadRecord(f"{self.where}/{self.messages[at].offset}/{row}", reason, str(record)[:TEXT])
+            return BadRecord(f"{self.where}/{self.messages[at].offset}/{row}", reason, text)
         return bad_message(self.messages[number], self.where, reason)
 
 
 def bad_message(message: Message, where: str, reason: str) -> BadRecord:
     """A message that holds no event, or no table of events."""
-    text = (message.value or b"")[:TEXT].decode("utf-8", "backslashreplace")
+    text = (message.value or b"")[:SHOWN].decode("utf-8", "backslashreplace")
     return BadRecord(f"{where}/{message.offset}", reason, text)
 
 
