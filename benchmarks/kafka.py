@@ -42,7 +42,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 import slackline as sl
 from slackline.connectors.kafka import KafkaHost, arrow_record
 from slackline.connectors.kafka.partition import InputPartition
-from slackline.runtime.sites import Sites
+from slackline.runtime.keyed import KeyedEngines
+from slackline.runtime.schema import Decoder, RecordSchema
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
@@ -132,14 +133,15 @@ def rates(brokers: str, count: int, rows: int, wide: bool) -> dict[str, Any]:
 def direct_seconds(brokers: str, source: str, sink: str, group: str, records: int) -> float:
     """From the first record that the host takes to the commit of the last."""
     began: list[float] = []
-    take = InputPartition.take
+    process = InputPartition.process
 
-    def timed(self: InputPartition, messages: Any) -> None:
+    def timed(self: InputPartition, messages: Any, at: int) -> None:
         began.append(time.perf_counter())
-        take(self, messages)
+        process(self, messages, at)
 
-    InputPartition.take = timed  # type: ignore[method-assign]
-    host = KafkaHost(jumps, f"kafka://{brokers}/{source}?format=arrow", f"kafka://{brokers}/{sink}", group=group)
+    InputPartition.process = timed  # type: ignore[method-assign]
+    schema = RecordSchema(format="arrow", unit="us")
+    host = KafkaHost(jumps, f"kafka://{brokers}/{source}", f"kafka://{brokers}/{sink}", group=group, schema=schema)
     thread = threading.Thread(target=host.run)
     thread.start()
     admin = AdminClient({"bootstrap.servers": brokers})
@@ -147,13 +149,13 @@ def direct_seconds(brokers: str, source: str, sink: str, group: str, records: in
     try:
         stop = time.monotonic() + PATIENCE
         while time.monotonic() < stop:
-            told = admin.list_consumer_group_offsets([wish])[group].result().topic_partitions[0]
-            if told.offset >= records:
+            place = admin.list_consumer_group_offsets([wish])[group].result().topic_partitions[0]
+            if place.offset >= records:
                 return time.perf_counter() - began[0]
             time.sleep(0.02)
         raise sl.SlacklineError("the host did not get through its input")
     finally:
-        InputPartition.take = take  # type: ignore[method-assign]
+        InputPartition.process = process  # type: ignore[method-assign]
         host.stop()
         thread.join()
 
@@ -190,8 +192,8 @@ def killed(brokers: str, kills: int, folder: Path) -> dict[str, Any]:
         process.wait(60)
     found: dict[str, list[Any]] = defaultdict(list)
     for message in committed(brokers, "kill-out"):
-        told = jsonlib.loads(message.value())
-        found[told["key"]].append((told["type"], told["ts"], told["payload"]))
+        record = jsonlib.loads(message.value())
+        found[record["key"]].append((record["type"], record["ts"], record["payload"]))
     ours, theirs = (Counter(jsonlib.dumps(one) for part in each.values() for one in part) for each in (found, expected))
     return {
         "kills": kills,
@@ -204,7 +206,8 @@ def killed(brokers: str, kills: int, folder: Path) -> dict[str, Any]:
 
 def started(brokers: str, client: Path) -> subprocess.Popen[bytes]:
     line = [sys.executable, "-m", "slackline", "run", str(HERE / "_positions.py"), "--key", "van", "--group", "killed"]
-    line += ["--from", f"kafka://{brokers}/kill-in?snapshot=1&config={client}", "--to", f"kafka://{brokers}/kill-out"]
+    line += ["--from", f"kafka://{brokers}/kill-in", "--to", f"kafka://{brokers}/kill-out", "--unit", "us"]
+    line += ["--checkpoint-every", "1", "--kafka-config", str(client)]
     env = {**os.environ, "PYTHONPATH": str(Path(sl.__file__).parents[1])}
     return subprocess.Popen(line, env=env, stderr=subprocess.DEVNULL)
 
@@ -242,13 +245,13 @@ def wait_for_more(brokers: str, than: int) -> None:
 
 
 def undisturbed(brokers: str) -> dict[str, list[Any]]:
-    """What engines give to which nothing happens."""
+    """The events of engines that are never stopped."""
     rows = [jsonlib.loads(message.value()) for message in committed(brokers, "kill-in")]
-    keys = [row.pop("van") for row in rows]
-    events = [sl.Event(row.pop("type"), row.pop("ts"), None, row.pop("seq"), **row) for row in rows]
+    events, keys, _ = Decoder(RecordSchema(key="van", unit="us"), hierarchy).decode(rows)
     found: dict[str, list[Any]] = defaultdict(list)
-    for key, output in Sites(hierarchy, keyed=True).push(events, keys):
-        found[str(key)].append((output.event.type, output.event.ts, dict(output.event.payload)))
+    for record in KeyedEngines(hierarchy, keyed=True).push(events, keys):
+        if record.kind == "event":
+            found[str(record.key)].append((record.type, record.ts, dict(record.payload or {})))
     return dict(found)
 
 

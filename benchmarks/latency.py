@@ -84,10 +84,10 @@ class Receiver:
             message = self._consumer.poll(0.1)
             now = time.time()
             if message is not None and message.error() is None:
-                told = jsonlib.loads(message.value() or b"{}")
-                payload = told["payload"]
+                record = jsonlib.loads(message.value() or b"{}")
+                payload = record["payload"]
                 payload = jsonlib.loads(payload) if isinstance(payload, str) else payload
-                self.found.append((told["key"], payload["n"], now - payload["at"] / 1e9))
+                self.found.append((record["key"], payload["n"], now - payload["at"] / 1e9))
         self._consumer.close()
 
     def close(self) -> None:
@@ -169,7 +169,8 @@ def direct(delivery: str, commit: float) -> Any:
     @contextmanager
     def host(brokers: str, source: str, sink: str) -> Iterator[int]:
         line = [sys.executable, "-m", "slackline", "run", str(Path(__file__).with_name("_positions.py"))]
-        line += ["--from", f"kafka://{brokers}/{source}?commit={commit}", "--to", f"kafka://{brokers}/{sink}"]
+        line += ["--from", f"kafka://{brokers}/{source}", "--to", f"kafka://{brokers}/{sink}", "--unit", "us"]
+        line += ["--commit-interval", str(commit)]
         line += ["--key", "van", "--group", f"{sink}-host", "--delivery", delivery, "--log", "json"]
         env = {**os.environ, "PYTHONPATH": str(Path(slackline.__file__).parents[1])}
         process = subprocess.Popen(line, env=env, stderr=subprocess.PIPE, text=True)

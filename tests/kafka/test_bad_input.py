@@ -1,4 +1,4 @@
-"""What can go wrong between brokers, topics and processes: each is said, and nothing is lost by it."""
+"""Faults of brokers, topics and processes: each has a clear error, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from tests.kafka.app import hierarchy
 from tests.kafka.broker import LocalBroker, why_not
-from tests.kafka.world import CLIENT, World, by_key, count_of, readings, undisturbed, wait_for
+from tests.kafka.world import CLIENT, SCHEMA, World, by_key, count_of, readings, undisturbed, wait_for
 
 import slackline as sl
 from slackline.connectors.kafka import BrokerError, KafkaHost, ReplacedError
 from slackline.core.errors import ConfigError, StateError
+from slackline.runtime.schema import RecordSchema
 
 pytestmark = [pytest.mark.slow, pytest.mark.kafka]
 
@@ -41,7 +42,7 @@ hoarding = sl.Hierarchy([Hoarder()], clock="reading")
 
 def failing(world: World, source: str, sink: str, of: sl.Hierarchy = hierarchy, **settings: Any) -> KafkaHost:
     """A host that is to fail, in this thread."""
-    settings = {"group": world.name, "key": "van", "client": CLIENT} | settings
+    settings = {"group": world.name, "schema": RecordSchema(**SCHEMA), "client": CLIENT} | settings
     host = KafkaHost(of, world.at(source), world.at(sink), **settings)
     threading.Timer(45, host.stop).start()
     return host
@@ -63,7 +64,7 @@ def test_topics_that_are_not_there_are_named(world: World) -> None:
 
 def test_one_engine_for_several_partitions_is_refused(world: World) -> None:
     with pytest.raises(ConfigError, match="has 3 partitions, and there is no key"):
-        failing(world, world.topic("in", 3), world.topic("out"), key=None).run()
+        failing(world, world.topic("in", 3), world.topic("out"), schema=RecordSchema()).run()
 
 
 def test_records_that_cannot_be_decoded_go_to_the_quarantine_topic_with_the_reason(world: World) -> None:
@@ -71,16 +72,18 @@ def test_records_that_cannot_be_decoded_go_to_the_quarantine_topic_with_the_reas
     rows = readings(300)
     host = world.host(source, sink)
     world.send(source, rows[:100])
-    world.producer.produce(source, b"\xff\xfe", b"who")
-    world.producer.produce(source, None, b"who")
+    world.producer.produce(source, b"\xff\xfe", b"van")
+    world.producer.produce(source, None, b"van")
     world.producer.flush(10)
     world.send(source, rows[100:])
     found_all(world, sink, rows)
     world.stop(host)
-    bad = [record for record in world.records(f"{sink}-quarantine") if dict(record.headers())["reason"] != b"late"]
-    assert [(record.value(), dict(record.headers())["offset"]) for record in bad] == [
-        (b"\xff\xfe", b"100"), (None, b"101"),
-    ]  # fmt: skip
+    bad = world.outputs(f"{sink}-quarantine")
+    assert [(record["reason"], record["payload"]) for record in bad] == [
+        ("not an event", {"place": f"{source}/0/100", "record": "\\xff\\xfe"}),
+        ("not an event", {"place": f"{source}/0/101", "record": ""}),
+    ]
+    assert {record["kind"] for record in world.outputs(f"{sink}-late")} <= {"late"}
 
 
 def test_a_process_whose_transactional_id_is_taken_joins_again_and_doubles_nothing(
@@ -133,7 +136,7 @@ def test_the_states_of_another_application_are_refused(world: World) -> None:
     world.stop(host)
     with pytest.raises(StateError, match=f"holds the state of the application '{world.name}'"):
         failing(world, source, sink, state=state, group=f"{world.name}-other").run()
-    with pytest.raises(StateError, match="something else than the states"):
+    with pytest.raises(StateError, match="something other than the checkpoints"):
         failing(world, source, sink, state=_foreign(world), group=f"{world.name}-third").run()
 
 
@@ -161,7 +164,12 @@ def test_a_state_that_is_too_large_for_a_record_is_kept_and_comes_back(
     source, sink = world.topic("in"), world.topic("out")
     given = str(tmp_path / "states") if where == "folder" else world.topic("state", 1, **{"max.message.bytes": "60000"})
     rows = [{"type": "reading", "van": "a", "ts": nr, "value": nr} for nr in range(40)]
-    settings: dict[str, Any] = {"state": given, "options": {"policy": "ordered"}, "of": hoarding, "snapshot": 0.2}
+    settings: dict[str, Any] = {
+        "state": given,
+        "engine_options": {"policy": "ordered"},
+        "of": hoarding,
+        "checkpoint_every": 0.2,
+    }
     host = world.host(source, sink, **settings)
     world.send(source, rows[:20])
     wait_for(lambda: count_of(world, sink) >= 19, "some output")
@@ -177,7 +185,7 @@ def test_an_output_that_is_too_large_for_a_record_is_an_error_that_says_what_to_
     source, sink = world.topic("in"), world.topic("out")
     world.send(source, [{"type": "reading", "van": "a", "ts": nr, "value": 1, "more": 2_000_000} for nr in range(2)])
     for delivery in ("exactly-once", "at-least-once"):
-        host = failing(world, source, sink, hoarding, options={"policy": "ordered"}, delivery=delivery,
+        host = failing(world, source, sink, hoarding, engine_options={"policy": "ordered"}, delivery=delivery,
                        group=f"{world.name}-{delivery}")  # fmt: skip
         with pytest.raises(BrokerError, match=r"raise max\.message\.bytes"):
             host.run()
@@ -196,13 +204,13 @@ def test_input_that_is_gone_is_an_error_and_not_a_gap(world: World) -> None:
         failing(world, source, sink).run()
 
 
-def test_an_offset_without_a_snapshot_is_an_error(world: World) -> None:
+def test_an_offset_without_a_checkpoint_is_an_error(world: World) -> None:
     source, sink = world.topic("in"), world.topic("out")
     world.send(source, readings(300))
     host = world.host(source, sink)
     wait_for(lambda: count_of(world, sink) > 0, "some output")
     world.stop(host)
-    with pytest.raises(StateError, match="has no snapshot from before"):
+    with pytest.raises(StateError, match="has no checkpoint from before"):
         failing(world, source, sink, state=f"{world.name}-new-state").run()
 
 
@@ -225,14 +233,14 @@ def test_a_broker_that_is_away_is_waited_for_at_the_start_and_in_between(
     source, sink = world.topic("in", 2), world.topic("out")
     own.stop()
     host = world.host(source, sink)
-    wait_for(lambda: "no broker answers at" in caplog.text, "a word about the start")
+    wait_for(lambda: "no broker answers at" in caplog.text, "a log line at the start")
     own.start()
     world.send(source, rows[:300])
     wait_for(lambda: count_of(world, sink) > 0, "some output")
     assert "a broker answers at" in caplog.text
     caplog.clear()
     own.stop()
-    wait_for(lambda: "no broker answers at" in caplog.text, "a word in between")
+    wait_for(lambda: "no broker answers at" in caplog.text, "a log line in between")
     own.start()
     world.send(source, rows[300:])
     found_all(world, sink, rows)
@@ -240,11 +248,11 @@ def test_a_broker_that_is_away_is_waited_for_at_the_start_and_in_between(
     own.stop()
     host = world.host(source, sink)
     time.sleep(1)
-    world.stop(host)  # who waits can still be stopped
+    world.stop(host)  # a host that waits can still be stopped
     world.close()
 
 
-def test_what_waits_is_flushed_or_kept_at_the_end_as_told(world: World) -> None:
+def test_buffered_events_are_flushed_or_kept_at_a_stop(world: World) -> None:
     source, sink = world.topic("in"), world.topic("out")
     rows = readings(300)
     host = world.host(source, sink)

@@ -1,4 +1,4 @@
-"""What tests on a broker share: topics, records in, records out, hosts in threads and in processes of their own."""
+"""What tests with a broker share: topics, messages, hosts in threads and in processes of their own."""
 
 from __future__ import annotations
 
@@ -24,15 +24,19 @@ from tests.kafka.broker import committed
 
 import slackline
 from slackline.connectors.kafka import KafkaHost
-from slackline.runtime.sites import Sites
+from slackline.runtime.keyed import KeyedEngines
+from slackline.runtime.output import OutputRecord
+from slackline.runtime.schema import Decoder, RecordSchema
 
 HERE = Path(__file__).parent
 #: No test waits for longer, in seconds; machines may be slow.
 LIMIT = 60.0
-#: A process that was killed is taken for gone soon.
+#: The partitions of a process that was killed are assigned to others soon.
 CLIENT = {"session.timeout.ms": "1500"}
 
 VANS = ("a", "b", "c", "d", "e", "f")
+#: The record schema of the readings.
+SCHEMA: dict[str, Any] = {"key": "van", "unit": "us"}
 
 
 def readings(count: int, seed: int = 7, shuffle: int = 8) -> list[dict[str, Any]]:
@@ -47,40 +51,42 @@ def readings(count: int, seed: int = 7, shuffle: int = 8) -> list[dict[str, Any]
     return [row for _, row in sorted(zip(keys, rows, strict=True), key=lambda pair: pair[0])]
 
 
+def arrivals(rows: Iterable[dict[str, Any]], schema: RecordSchema | None = None) -> tuple[list[slackline.Event], Any]:
+    """Readings as events, and their keys."""
+    events, keys, bad = Decoder(schema or RecordSchema(**SCHEMA), hierarchy).decode(list(rows))
+    assert not bad
+    return events, keys  # type: ignore[return-value]
+
+
 def undisturbed(rows: Iterable[dict[str, Any]], options: dict[str, Any] | None = None) -> dict[Any, list[Any]]:
-    """What engines find that nothing happens to, by key."""
-    sites = Sites(hierarchy, options, keyed=True)
-    rows = list(rows)
-    events = [
-        slackline.Event(
-            row["type"], row["ts"], row["source"], row["seq"],
-            **{name: value for name, value in row.items() if name not in ("type", "ts", "source", "seq", "van")},
-        )
-        for row in rows
-    ]  # fmt: skip
-    found: dict[Any, list[Any]] = defaultdict(list)
-    for key, out in sites.push(events, [row["van"] for row in rows]):
-        found[key].append((out.event.type, out.event.ts, out.event.seq, dict(out.event.payload)))
-    return dict(found)
+    """The events of engines that are never stopped, by key."""
+    return by_key(record for record in records_of(rows, options) if record["kind"] == "event")
+
+
+def records_of(rows: Iterable[dict[str, Any]], options: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    return plain(KeyedEngines(hierarchy, options, keyed=True).push(*arrivals(rows)))
+
+
+def plain(records: Iterable[OutputRecord]) -> list[dict[str, Any]]:
+    """Output records as they are in a topic."""
+    return [json.loads(record.json()) for record in records]
 
 
 def by_key(records: Iterable[dict[str, Any]]) -> dict[Any, list[Any]]:
-    """Records of the output as :func:`undisturbed` gives them."""
+    """The events among output records, by key and in order."""
     found: dict[Any, list[Any]] = defaultdict(list)
     for record in records:
-        found[record["key"]].append(
-            (record["type"], record["ts"], int(record["id"].rsplit(":")[-1]), record["payload"])
-        )
+        found[record["key"]].append((record["type"], record["ts"], record["id"], record["change"], record["payload"]))
     return dict(found)
 
 
 class World:
-    """Topics of one test, and those who work on them."""
+    """The topics of one test, and the hosts that work on them."""
 
     def __init__(self, brokers: str, name: str, folder: Path) -> None:
         self.brokers = brokers
         self.name = f"{re.sub('[^a-z0-9]+', '-', name)[:40]}-{zlib.crc32(name.encode()):08x}"
-        quiet = {"bootstrap.servers": brokers, "log_level": 2}  # a broker that stops is no news here
+        quiet = {"bootstrap.servers": brokers, "log_level": 2}  # brokers are stopped on purpose here
         self.admin = AdminClient(quiet)
         self.producer = Producer({**quiet, "linger.ms": 1})
         #: What hosts in threads have raised.
@@ -106,8 +112,8 @@ class World:
         wait_for(lambda: name in self.admin.list_topics(timeout=10).topics, "a topic")
         return name
 
-    def at(self, topic: str, query: str = "") -> str:
-        return f"kafka://{self.brokers}/{topic}{query and '?'}{query}"
+    def at(self, topic: str) -> str:
+        return f"kafka://{self.brokers}/{topic}"
 
     def send(self, topic: str, rows: Iterable[dict[str, Any]], pace: float = 0.0) -> None:
         """Records of a key go to one partition, the same every time."""
@@ -134,7 +140,7 @@ class World:
 
     def host(self, source: str, sink: str, of: slackline.Hierarchy = hierarchy, **settings: Any) -> KafkaHost:
         """A host in a thread."""
-        settings = {"group": self.name, "key": "van", "client": CLIENT} | settings
+        settings = {"group": self.name, "schema": RecordSchema(**SCHEMA), "client": CLIENT} | settings
         host = KafkaHost(of, self.at(source), self.at(sink), **settings)
         thread = threading.Thread(target=self._run, args=(host,), daemon=True)
         thread.start()
@@ -157,7 +163,7 @@ class World:
 
     def process(self, source: str, sink: str, **settings: Any) -> subprocess.Popen[str]:
         """A host in a process of its own."""
-        settings = {"group": self.name, "key": "van", "client": CLIENT} | settings
+        settings = {"group": self.name, "schema": SCHEMA, "client": CLIENT} | settings
         paths = [str(Path(slackline.__file__).parents[1]), str(HERE.parents[1])]
         given = json.dumps({"source": self.at(source), "sink": self.at(sink), **settings})
         line = [sys.executable, str(HERE / "process.py"), given]
@@ -168,8 +174,8 @@ class World:
         self._processes.append(process)
         return process
 
-    def said(self) -> str:
-        """What the process that was started last has said so far."""
+    def log(self) -> str:
+        """The log of the process that was started last."""
         return self._log.read_text()
 
 
@@ -179,7 +185,7 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 
 def wait_for(condition: Callable[[], Any], what: str, limit: float = LIMIT) -> Any:
-    """What the condition gives when it is true."""
+    """The result of the condition when it is true."""
     stop = time.monotonic() + limit
     while time.monotonic() < stop:
         if found := condition():

@@ -95,6 +95,7 @@ class FolderCheckpointStore:
             finally:
                 os.close(folder)
         except OSError as error:
+            new.unlink(missing_ok=True)  # the disk may be full
             raise SlacklineError(f"cannot write the checkpoint {self.path}: {error}.") from error
         return size
 

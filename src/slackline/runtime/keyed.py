@@ -234,6 +234,7 @@ class KeyedEngines:
         now: Any = None,
         *,
         at: int = 0,
+        incarnation: int | None = None,
     ) -> list[OutputRecord]:
         """Process the next arrivals, in the order of arrival; return the output records.
 
@@ -242,6 +243,9 @@ class KeyedEngines:
                       text or a whole number; a row without one goes to the quarantine.
         ``now``       arrival times, as in :meth:`slackline.Engine.push`.
         ``at``        wall time in milliseconds, for the timeouts.
+        ``incarnation``  of the engines that this push makes: part of their ids where states expire, so that an engine
+                      made again has other ids. ``at`` unless given; runtimes that process input again after a crash
+                      give a number that is the same then.
         """
         rows = rows_of(arrivals)
         if isinstance(keys, str):
@@ -252,7 +256,7 @@ class KeyedEngines:
             raise ConfigError(f"{len(rows)} rows have {'no' if keys is None else len(keys)} keys; give one per row.")
         self._pushed, self.loaded = [], 0
         if not self.keyed:
-            return self.push_to(None, rows, now, at=at)
+            return self.push_to(None, rows, now, at=at, incarnation=incarnation)
         parts, without = _by_key(keys, self.shards)
         if isinstance(rows, pa.Table) and len(rows) < FEW * len(parts):
             rows = events_of(rows)
@@ -269,12 +273,15 @@ class KeyedEngines:
                     part = part.append_column(KEY, pa.array(part_keys))
                 else:
                     part = joined_events(part, part_keys)
-            found += self.push_to(name, part, now if times is None else times.take(places), at=at)
+            part_now = now if times is None else times.take(places)
+            found += self.push_to(name, part, part_now, at=at, incarnation=incarnation)
         return found
 
-    def push_to(self, name: Any, rows: list[Event] | pa.Table, now: Any = None, *, at: int = 0) -> list[OutputRecord]:
+    def push_to(
+        self, name: Any, rows: list[Event] | pa.Table, now: Any = None, *, at: int = 0, incarnation: int | None = None
+    ) -> list[OutputRecord]:
         """Process arrivals of one engine: a key, or a shard whose rows have their keys in the column ``KEY``."""
-        entry = self._entry(name, at)
+        entry = self._entry(name, at if incarnation is None else incarnation)
         self._changes(name)
         entry.rows += len(rows)
         self.collector.count_events(len(rows))
@@ -423,11 +430,11 @@ class KeyedEngines:
         """What a runtime keeps beside an engine: plain data that is saved with it."""
         return self._entry(name).notes
 
-    def _entry(self, name: Any, at: int = 0) -> _Entry:
+    def _entry(self, name: Any, incarnation: int = 0) -> _Entry:
         """An engine, in the cache."""
         entry = self._cache.get(name)
         if entry is None:
-            entry = self._load(name, self._states.get(name), at)
+            entry = self._load(name, self._states.get(name), incarnation)
             self._cache[name] = entry
             self._known[name] = None
             while len(self._cache) > self._capacity:
@@ -435,10 +442,10 @@ class KeyedEngines:
         self._cache.move_to_end(name)
         return entry
 
-    def _load(self, name: Any, state: bytes | None, at: int) -> _Entry:
+    def _load(self, name: Any, state: bytes | None, made: int) -> _Entry:
         has_engine = name is not None or not self.keyed
         if state is None:
-            incarnation = at if self.timeouts.ttl is not None and not self.shards else 0
+            incarnation = made if self.timeouts.ttl is not None and not self.shards else 0
             return _Entry(self.factory.engine() if has_engine else None, incarnation=incarnation)
         self.loaded += 1
         engine, rows, changes, rejected, incarnation, notes = codec.load(STATE_KIND, STATE_VERSION, state)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -107,6 +107,8 @@ class RecordSchema(msgspec.Struct, frozen=True, kw_only=True):
         ours = self.plain()
         if self.unit is None:
             ours["unit"] = saved.get("unit")
+        elif saved.get("unit") is None:  # no record was read until then
+            saved = {**saved, "unit": self.unit}
         other = [name for name in ours if saved.get(name) != ours[name]]
         differs = [f"{name} was {saved.get(name)!r}, is {ours[name]!r}" for name in other]
         if differs:
@@ -127,6 +129,14 @@ class Arrivals(NamedTuple):
 
     def __len__(self) -> int:
         return len(self.rows)
+
+
+#: Makes a bad record of the number of a record, the reason, and the record as text.
+BadRecordOf = Callable[[int, str, str], BadRecord]
+
+
+def _bad_record(number: int, reason: str, text: str) -> BadRecord:
+    return BadRecord(f"record {number}", reason, text)
 
 
 class Decoder:
@@ -152,21 +162,22 @@ reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
         self._only_type = kinds[0] if len(kinds) == 1 else None
         self._columns: list[str] = []  # of the first batch
 
-    def decode(self, records: Records, source: str | None = None, first: int = 1) -> Arrivals:
+    def decode(
+        self, records: Records, source: str | None = None, first: int = 1, bad_record: BadRecordOf | None = None
+    ) -> Arrivals:
         """The records as arrivals, as a table where that is the same.
 
         ``source`` is that of records that name none; ``first`` the number of the first record, for the places of those
-        that are no events.
+        that are no events. ``bad_record`` makes their bad records, where the caller knows the places better.
         """
         if isinstance(records, pa.RecordBatch):
             records = pa.Table.from_batches([records])
         if not len(records):
             return Arrivals([], [] if self.schema.key else None, [])
-        if not self._columns:
+        if not self._columns or self.choice is None:
             self._look(records)
         if isinstance(records, pa.Table):
-            columns = {name: records[name].combine_chunks() for name in records.column_names}
-            found = self._table(columns, len(records), source)
+            found = self._table(records, source)
             if found is not None:
                 return found
             records = _rows(records, self.schema)
@@ -178,7 +189,7 @@ reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
             try:
                 event, key = self.event(record, source)
             except BadRecordError as error:
-                bad.append(BadRecord(f"record {number}", str(error), _shown(record)))
+                bad.append((bad_record or _bad_record)(number, str(error), _shown(record)))
                 continue
             events.append(event)
             keys.append(key)
@@ -272,21 +283,22 @@ reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
         """See which fields the first records have, and recognise the unit of their event times."""
         if isinstance(records, pa.Table):
             self._columns = list(records.column_names)
-            sample: Any = records[self.schema.ts][:_SAMPLE] if self.schema.ts in self._columns else None
-            values = [] if sample is None or pa.types.is_temporal(sample.type) else sample.to_pylist()
+            sample: Any = records[self.schema.ts][:_SAMPLE] if self.schema.ts in self._columns else []
+            is_date = isinstance(sample, pa.ChunkedArray) and pa.types.is_temporal(sample.type)
+            values = ["a date"] if is_date else [value.as_py() for value in sample]
         else:
             mappings = [record for record in records[:_SAMPLE] if isinstance(record, Mapping)]
             self._columns = list(dict.fromkeys(name for record in mappings for name in record))
             values = [record.get(self.schema.ts) for record in mappings]
-        if self.choice is None:
+        if self.choice is None and any(value is not None for value in values):
             numbers = np.array([number for value in values if (number := _bare(value)) is not None], np.int64)
             self.choice = unit_of({self.schema.ts: numbers}, self.schema.unit, "the records")
             self.schema = msgspec.structs.replace(self.schema, unit=self.choice.unit)
 
-    def _table(self, columns: dict[str, pa.Array], rows: int, default: str | None) -> Arrivals | None:
-        """Columns as arrivals, if each row is an event and reads the same as a record would."""
-        schema = self.schema
-        payload = {name: _plain(column) for name, column in columns.items()}
+    def _table(self, records: pa.Table, default: str | None) -> Arrivals | None:
+        """A table as arrivals, if each row is an event and reads the same as a record would."""
+        schema, rows = self.schema, len(records)
+        payload = {name: _plain(records[name]) for name in records.column_names}
         try:
             ts = _times(payload.pop(schema.ts), schema.unit or "us")
             key = payload.pop(schema.key) if schema.key is not None else None
@@ -307,18 +319,17 @@ reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
             return None
         if source is None:
             own["source"] = pa.nulls(rows) if default is None else pa.repeat(default, rows)
-        keys = None if schema.key is None else pa.chunked_array([key])
-        return Arrivals(pa.table(own | payload), keys, [])
+        return Arrivals(pa.table(own | payload), key, [])
 
     def _types(self, payload: dict[str, pa.Array], rows: int) -> pa.Array:
         name = self.schema.type or "type"
         if name not in payload:
             if self._only_type is None or self.schema.type is not None:
                 raise BadRecordError("there is no type")
-            return pa.repeat(self._only_type, rows)
+            return _repeated(self._only_type, rows)
         column = payload.pop(name)
         if pa.types.is_null(column.type) and self._only_type is not None and self.schema.type is None:
-            return pa.repeat(self._only_type, rows)
+            return _repeated(self._only_type, rows)
         if pa.types.is_integer(column.type):
             column = column.cast(pa.string())
         if not pa.types.is_string(column.type) or column.null_count or pc.any(pc.equal(column, "")).as_py():
@@ -453,6 +464,11 @@ def _times(column: pa.Array, unit: str) -> pa.Array:
     if column.null_count or not (pa.types.is_integer(column.type) or _all_match(column, _DIGITS)):
         return pa.array([time_of(value, unit) for value in column.to_pylist()], pa.int64())
     return _in_range(column.cast(pa.int64()))
+
+
+def _repeated(text: str, rows: int) -> pa.Array:
+    """The same text in each row, stored once."""
+    return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), rows), [text])
 
 
 def _numbers(column: pa.Array) -> pa.Array:

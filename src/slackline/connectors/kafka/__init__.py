@@ -1,20 +1,20 @@
-"""A hierarchy between two topics of Kafka, answering in milliseconds and losing nothing.
+"""Kafka: an application between two topics (:class:`KafkaHost`), and topics as sources and sinks of a worker.
 
-``host`` is the face. ``session`` is a place in the group, ``work`` a partition that is ours, ``partition`` its machine
-without I/O; ``writing`` writes, ``snapshots`` and ``folder`` keep what engines are.
+``host`` and ``application`` are the entry points. ``session`` is membership in the group, ``work`` a partition that the
+process owns, ``partition`` its machine without I/O; ``writing`` has the producers, ``checkpoints`` the stores.
 """
 
 from slackline.core.extras import lazy
 
 _HOMES = {
-    "Application": "slackline.connectors.kafka.application",
     "BrokerError": "slackline.connectors.kafka.errors",
     "KafkaAddress": "slackline.connectors.kafka.address",
+    "KafkaApplication": "slackline.connectors.kafka.application",
     "KafkaHost": "slackline.connectors.kafka.host",
-    "KafkaNumbers": "slackline.connectors.kafka.host",
-    "Reading": "slackline.connectors.kafka.reading",
+    "KafkaSink": "slackline.connectors.kafka.sink",
+    "KafkaSource": "slackline.connectors.kafka.source",
     "ReplacedError": "slackline.connectors.kafka.errors",
-    "arrow_record": "slackline.connectors.kafka.tables",
+    "arrow_record": "slackline.connectors.kafka.arrow",
 }
 __all__ = sorted(_HOMES)
 

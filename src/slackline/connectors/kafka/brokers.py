@@ -1,4 +1,4 @@
-"""Brokers that are away: whoever waits for them says so once, and once more when they are back."""
+"""Brokers that do not answer: a client waits for them, and logs once that they are away and once that they are back."""
 
 from __future__ import annotations
 
@@ -21,39 +21,38 @@ Result = TypeVar("Result")
 
 
 class StoppedError(Exception):
-    """Somebody asked to stop while brokers were away. Never leaves this package."""
+    """A stop was requested while no broker answered. Never leaves this package."""
 
 
 class Brokers:
-    """Whether anybody answers. ``stopped`` tells whether to go on waiting."""
+    """Whether a broker answers. ``stopped`` says whether to give up waiting."""
 
     def __init__(self, where: str, stopped: Callable[[], bool]) -> None:
         self.where = where
         self.stopped = stopped
-        #: Whether nobody answers.
         self.are_away = False
 
-    def heard(self, error: KafkaError) -> None:
-        """librdkafka tells of its connections (``error_cb``)."""
+    def on_error(self, error: KafkaError) -> None:
+        """librdkafka reports on its connections (``error_cb``)."""
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self.lost(error)
         else:
             logger.info("%s: %s", self.where, error.str())
 
-    def lost(self, why: object) -> None:
-        """Nobody answers."""
+    def lost(self, reason: object) -> None:
+        """No broker answers."""
         if not self.are_away:
-            logger.warning("no broker answers at %s (%s); waiting for one, nothing is lost", self.where, why)
+            logger.warning("no broker answers at %s (%s); waiting for one, nothing is lost", self.where, reason)
         self.are_away = True
 
     def found(self) -> None:
-        """Somebody answered."""
+        """A broker answered."""
         if self.are_away:
-            logger.warning("a broker answers at %s again; going on", self.where)
+            logger.warning("a broker answers at %s again; resumed", self.where)
         self.are_away = False
 
-    def patiently(self, what: str, ask: Callable[[float], Result]) -> Result:
-        """What ``ask(timeout)`` returns, asked again for as long as nobody answers. Other errors are BrokerErrors."""
+    def retry(self, what: str, ask: Callable[[float], Result]) -> Result:
+        """What ``ask(timeout)`` returns, asked again while no broker answers. Other errors are BrokerErrors."""
         while True:
             try:
                 result = ask(ATTEMPT)
@@ -70,10 +69,10 @@ class Brokers:
             time.sleep(PAUSE)
 
     def config(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """Settings of a client that tells us of its connections, and logs where we do."""
-        return {**settings, "error_cb": self.heard, "logger": _quiet}
+        """The configuration of a client that reports its connections here, and logs to our logger."""
+        return {**settings, "error_cb": self.on_error, "logger": _quiet}
 
 
-#: What librdkafka itself says is for those who look for it: of a broker that is away, some twenty lines a second.
+#: librdkafka's own log, for debugging: for a broker that is away it has some twenty lines a second.
 _quiet = logging.getLogger("slackline.kafka.librdkafka")
 _quiet.setLevel(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""What can go wrong between a broker and the host, as values."""
+"""Errors of brokers, grouped by what a client can do about them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from slackline.core.errors import SlacklineError
 
-#: Another process has taken a transactional id, or a place in the group, that was ours.
+#: Another process has taken the transactional id, or the place in the group.
 REPLACED = {
     KafkaError._FENCED,
     KafkaError.PRODUCER_FENCED,
@@ -17,14 +17,14 @@ REPLACED = {
     KafkaError.INVALID_PRODUCER_ID_MAPPING,
     KafkaError.UNKNOWN_PRODUCER_ID,
 }
-#: The group has a new generation; perhaps a partition is somebody else's now.
+#: The group has a new generation; another process may own the partition now.
 REGROUPED = {
     KafkaError.ILLEGAL_GENERATION,
     KafkaError.UNKNOWN_MEMBER_ID,
     KafkaError.REBALANCE_IN_PROGRESS,
     KafkaError._ASSIGNMENT_LOST,
 }
-#: No broker answers, or not the one that could, for the time being.
+#: No broker answers, or not the one in charge, for the time being.
 AWAY = {
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
@@ -44,14 +44,14 @@ AWAY = {
 
 
 class BrokerError(SlacklineError):
-    """A broker refused something, and asking again would not help."""
+    """A broker refused a request, and another attempt would not help."""
 
 
 class ReplacedError(SlacklineError):
-    """Another process has taken over what this one had: nothing that it still writes will be committed."""
+    """Another process has taken over: nothing more that this one writes will be committed."""
 
 
 def error_of(error: KafkaException) -> KafkaError:
-    """What librdkafka says went wrong."""
+    """The error of librdkafka in an exception."""
     first: Any = error.args[0]
     return first

@@ -1,173 +1,238 @@
-"""One partition of the input at work: its engines, what came out of them, and how far they are."""
+"""One partition of the input: its engines, their output, and the offset up to which it was processed.
+
+**Replay.** A partition starts from a checkpoint. Messages between its offset and the one that was committed are
+processed again, and their output is dropped, as it is written already: engines that receive the same arrivals are the
+same (laws 3 and 6).
+
+**Timeouts.** Nothing in the input shows that a key was flushed or its state dropped, so each application of timeouts is
+kept with the offset at which it happened, until a checkpoint contains it. The replay applies them at the same offsets.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
-from typing import Any
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from slackline.connectors.kafka.decoding import Decoder
-from slackline.connectors.kafka.reading import Arrived, BadMessage, Message
-from slackline.connectors.kafka.records import Record, Recorder
-from slackline.connectors.kafka.snapshots import PartitionSnapshot, changes_as_bytes, framed
-from slackline.connectors.kafka.tables import KNOWN
-from slackline.core.errors import SchemaError
-from slackline.core.hierarchy import Hierarchy
-from slackline.engine import Engine
-from slackline.runtime.sites import Sites
+from slackline.connectors.kafka.decoding import MessageBatch, MessageReader
+from slackline.connectors.kafka.messages import Message, Outgoing, OutputTopics
+from slackline.runtime.checkpoint import Checkpoint
+from slackline.runtime.forms import quickest
+from slackline.runtime.keyed import KeyedEngines
+from slackline.runtime.metrics import Metrics
+from slackline.runtime.output import NOT_AN_EVENT, OutputRecord, bad_record
+from slackline.runtime.schema import Decoder
 
-#: Why a table is set aside as a whole.
-WRONG_SCHEMA = "wrong schema"
-#: Bytes of records that are decoded together, about.
+#: Bytes of messages that are decoded together, about.
 PUSH_BYTES = 16_000_000
+
+logger = logging.getLogger("slackline.kafka")
+
+
+class AppliedTimeouts(NamedTuple):
+    """Timeouts that were applied together, at an offset; ``due`` is as :meth:`KeyedEngines.due` returns it.
+
+    ``number`` counts the applications of a partition: a checkpoint has how many it contains.
+    """
+
+    number: int
+    offset: int
+    due: Sequence[tuple[str, Any]]
+
+
+class Resume(NamedTuple):
+    """Where a partition resumes: from a checkpoint, and timeouts that were applied since, or before."""
+
+    checkpoint: Checkpoint
+    timeouts: Sequence[AppliedTimeouts] = ()
+
+    @property
+    def offset(self) -> int:
+        """The first offset that the checkpoint does not contain."""
+        return int(self.checkpoint.header["offset"])
 
 
 class InputPartition:
-    """Takes the records of a partition, in order, and says what is to be written. A machine without I/O.
+    """Processes the messages of a partition, in order. A machine without I/O or clock.
 
-    It begins where a snapshot ends. What comes out of records before ``committed`` was written by a life before, and is
-    dropped. ``cut`` is whether each record is a push of its own: where detectors run ahead, what they say early depends
-    on where pushes end, so that these must be the same whenever the input is read again.
+    ``engines``    new engines, which resume from the checkpoint.
+    ``committed``  the output of messages before this offset is written.
+    ``exact``      whether timeouts are logged in the transaction of their output, so that this is written, too.
+    ``single``     whether each message is a push of its own: with speculation, early results depend on where pushes
+                   end, and these must be the same in a replay.
     """
 
     def __init__(
         self,
-        sites: Sites,
+        number: int,
+        engines: KeyedEngines,
+        reader: MessageReader,
         decoder: Decoder,
-        recorder: Recorder,
-        snapshot: PartitionSnapshot,
+        topics: OutputTopics,
+        source: str,
+        resume: Resume,
         committed: int,
-        cut: bool = False,
+        *,
+        exact: bool = True,
+        single: bool = False,
     ) -> None:
-        #: Which partition of the input.
-        self.number = recorder.partition
-        self.sites = sites
-        #: The first record that was not taken yet.
-        self.offset = snapshot.offset
-        #: Records before this one are read again.
+        self.number = number
+        self.engines = engines
+        #: The first offset that was not processed.
+        self.offset = resume.offset
         self.committed = committed
-        #: What is to be written, for all records before :attr:`offset`.
-        self.pending: list[Record] = []
-        #: Records that were taken, in this life, without those that were read again.
-        self.taken = 0
-        #: Records that could not be decoded or had columns that do not fit, in this life.
-        self.rejected = 0
+        #: Timeouts that were applied since the last checkpoint.
+        self.timeouts: list[AppliedTimeouts] = []
+        #: Whether some of them are not in the log.
+        self.has_new_timeouts = False
+        self._pending: list[Outgoing] = []
+        self._reader = reader
         self._decoder = decoder
-        self._recorder = recorder
-        self._cut = cut
-        self._faults: dict[Any, str | None] = {}
-        parts = snapshot.parts()
-        if parts is not None:
-            sites.load(*parts[0])
-            recorder.changes.update(parts[1])
+        self._topics = topics
+        self._source = source
+        self._where = f"{source}/{number}"
+        self._exact = exact
+        self._single = single
+        header = resume.checkpoint.header
+        self._applied = int(header["timeouts"])
+        #: The offset at which states were last dropped: engines made after it have other ids than those before.
+        self._incarnation = int(header["incarnation"])
+        self._replay = deque(one for one in resume.timeouts if one.number >= self._applied)
+        if header["engines"] is not None:
+            engines.load(header["engines"], resume.checkpoint.pieces)
+        self._replay_timeouts(self.offset)
 
     @property
-    def waits(self) -> bool:
-        """Whether anything waits in engines that are not catching up."""
-        return self.sites.waits and not self.is_catching_up
+    def pending(self) -> int:
+        """The number of messages that are to be written."""
+        return len(self._pending)
 
     @property
-    def is_catching_up(self) -> bool:
-        """Whether records are read that were read by a life before."""
-        return self.offset < self.committed
+    def is_replaying(self) -> bool:
+        """Whether input is processed again."""
+        return self.offset < self.committed or bool(self._replay)
 
-    def take(self, messages: Sequence[Message]) -> None:
-        """Take the next records."""
-        old = sum(message.offset < self.committed for message in messages)
-        for piece in (messages[:old], messages[old:]):
-            for part in _pushes(piece, 1 if self._cut else PUSH_BYTES):
-                self._take(part)
+    def take_pending(self) -> list[Outgoing]:
+        """The messages that are to be written, for all input before :attr:`offset`."""
+        taken, self._pending = self._pending, []
+        return taken
 
-    def _take(self, messages: Sequence[Message]) -> None:
-        is_old = messages[-1].offset < self.committed
-        arrived, bad = self._decoder.decode(messages)
-        found: list[Record] = []
-        rejected = self._recorder.undecodable(bad)
-        for one in arrived:
-            found += self._push(one, rejected)
+    # Input.
+
+    def process(self, messages: Sequence[Message], at: int) -> None:
+        """Process the next messages, which were read at this wall time, in milliseconds."""
+        start = 0
+        while start < len(messages):
+            self._replay_timeouts(messages[start].offset)
+            stop = self._end_of_push(messages, start)
+            self._push(messages[start:stop], at)
+            self._replay_timeouts(self.offset)
+            start = stop
+
+    def _end_of_push(self, messages: Sequence[Message], start: int) -> int:
+        """Where the push ends that begins with a message. The first records have pushes of their own until the unit of
+        event times is known: it must not depend on how many were read at once.
+        """
+        if self._single or self._decoder.choice is None:
+            return start + 1
+        borders = [self.committed, *(one.offset for one in self._replay)]
+        border = min((each for each in borders if each > messages[start].offset), default=None)
+        size = 0
+        for at in range(start, len(messages)):
+            if border is not None and messages[at].offset >= border:
+                return at
+            size += len(messages[at].value or b"") + 1
+            if size >= PUSH_BYTES:
+                return at + 1
+        return len(messages)
+
+    def _push(self, messages: Sequence[Message], at: int) -> None:
+        is_new = self._decoder.choice is None
+        records = [record for batch in self._reader.read(messages, self._where) for record in self._batch(batch, at)]
+        if is_new and self._decoder.choice is not None:
+            self._log_unit()
         self.offset = messages[-1].offset + 1
-        if not is_old:
-            self.pending += found + rejected
-            self.taken += len(messages)
-            self.rejected += len(rejected)
+        if self.offset > self.committed:
+            self._emit(records)
 
-    def _push(self, arrived: Arrived, rejected: list[Record]) -> list[Record]:
-        if isinstance(arrived.rows, pa.Table) and (why := self._fault(arrived.rows)):
-            if len(arrived.messages) == 1:
-                rejected += self._recorder.undecodable([BadMessage(arrived.messages[0], why)], WRONG_SCHEMA)
-                return []
-            return [record for message in arrived.messages for record in self._alone(message, rejected)]
-        return self._records(self.sites.push(arrived.rows, arrived.keys))
+    def _batch(self, batch: MessageBatch, at: int) -> Iterator[OutputRecord]:
+        rows, keys, bad = self._decoder.decode(batch.records, first=0, bad_record=batch.bad)
+        self.engines.collector.count_aside(0, 0, [NOT_AN_EVENT] * len(bad))
+        if isinstance(rows, pa.Table):
+            rows = quickest(rows, self.engines.types)
+            if not isinstance(rows, pa.Table) and keys is not None:
+                keys = keys.to_pylist()  # type: ignore[union-attr]
+        if len(rows):
+            yield from self.engines.push(rows, keys, at=at, incarnation=self._incarnation)
+        for one in bad:
+            yield bad_record(one, self._source)
 
-    def _alone(self, message: Message, rejected: list[Record]) -> list[Record]:
-        """One of several records that do not fit together: perhaps it does alone."""
-        (arrived,), _ = self._decoder.decode([message])
-        return self._push(arrived, rejected)
+    def _log_unit(self) -> None:
+        choice = self._decoder.choice
+        assert choice is not None
+        for text in choice.notes:
+            logger.info("%s: %s", self._where, text)
+        for text in choice.warnings:
+            logger.warning("%s: %s", self._where, text)
 
-    def _records(self, found: list[Any]) -> list[Record]:
-        late, quarantined = self.sites.drain()
-        recorder = self._recorder
-        return [*recorder.outputs(found), *recorder.late(late), *recorder.quarantined(quarantined)]
+    def _emit(self, records: Iterable[OutputRecord]) -> None:
+        # Rows without a key are numbered by partition.
+        self._pending += self._topics.messages(records, f"{self.number}/" if self.engines.keyed else "")
+
+    # Timeouts.
+
+    def expire(self, at: int) -> None:
+        """Apply the timeouts that are due at this wall time, in milliseconds."""
+        due = self.engines.due(at)
+        if due:
+            self._emit(self._apply(AppliedTimeouts(self._applied, self.offset, due)))
+            self.has_new_timeouts = True
+
+    def _replay_timeouts(self, offset: int) -> None:
+        """Apply those that were applied before the message at this offset."""
+        while self._replay and self._replay[0].offset <= offset:
+            one = self._replay.popleft()
+            records = self._apply(one)
+            if not self._exact and one.offset >= self.committed:
+                self._emit(records)
+
+    def _apply(self, one: AppliedTimeouts) -> list[OutputRecord]:
+        records = self.engines.apply(one.due)
+        self.timeouts.append(one)
+        self._applied = one.number + 1
+        if any(reason == "state_ttl" for reason, _ in one.due):
+            self._incarnation = one.offset
+        return records
+
+    def logged_timeouts(self) -> None:
+        """All timeouts are in the log, or in a checkpoint that is about to be valid."""
+        self.has_new_timeouts = False
+
+    def drop_timeouts(self, before: int) -> None:
+        """A checkpoint contains the timeouts before this number."""
+        self.timeouts = [one for one in self.timeouts if one.number >= before]
 
     def flush(self, reason: str) -> None:
-        """Let all that waits go on. What this does is not in the input: a snapshot must follow."""
-        self.pending += self._records(self.sites.flush(reason))
+        """Emit all that is buffered. Nothing in the input shows this: a checkpoint must follow."""
+        self._emit(self.engines.flush(reason))
 
-    def cut(self) -> Iterator[bytes]:
-        """What the engines are now, piece by piece: the state of a snapshot. Meanwhile they may go on; then pieces of
-        a cut that was made before must not be taken any more.
+    # State.
+
+    def snapshot(self) -> tuple[Mapping[str, Any], Iterator[bytes]]:
+        """Header and pieces of a checkpoint of this moment. The pieces are made when they are taken; meanwhile messages
+        may be processed, and pieces of an earlier snapshot must not be taken any more.
         """
-        return map(framed, chain([changes_as_bytes(self._recorder.changes)], self.sites.cut()))
+        engines, pieces = self.engines.snapshot()
+        header = {
+            "offset": self.offset, "schema": self._decoder.schema.plain(), "timeouts": self._applied,
+            "incarnation": self._incarnation, "engines": engines,
+        }  # fmt: skip
+        return header, pieces
 
-    def _fault(self, table: pa.Table) -> str | None:
-        """Why an engine would refuse a table; None if it takes it.
-
-        Asked before any engine gets some of it, as those of other keys could not give it back. An engine looks at the
-        columns and at which types there are, so a table without rows that names the types is refused like this one.
-        """
-        kinds = None
-        if "type" in table.column_names and not pa.types.is_null(table.schema.field("type").type):
-            kinds = pc.unique(table["type"].combine_chunks())
-            kinds = kinds.dictionary if isinstance(kinds, pa.DictionaryArray) else kinds
-        known = (table.schema, None if kinds is None else tuple(kinds.to_pylist()))
-        if known not in self._faults:
-            if len(self._faults) >= KNOWN:
-                self._faults.clear()
-            self._faults[known] = self._try_out(table.slice(0, 0), kinds)
-        return self._faults[known]
-
-    def _try_out(self, table: pa.Table, kinds: pa.Array | None) -> str | None:
-        if kinds is not None and (pa.types.is_string(kinds.type) or pa.types.is_large_string(kinds.type)):
-            named = pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), kinds.drop_null())
-            table = table.set_column(table.schema.get_field_index("type"), "type", named)
-        try:
-            Engine(self.sites.hierarchy).push(table)
-        except SchemaError as error:
-            return str(error)
-        return None
-
-
-def _pushes(messages: Sequence[Message], size: int) -> Iterator[Sequence[Message]]:
-    """The records in runs of so many bytes, or of one record."""
-    start = held = 0
-    for at, message in enumerate(messages):
-        held += len(message.value or b"") + 1
-        if held >= size:
-            yield messages[start : at + 1]
-            start, held = at + 1, 0
-    if start < len(messages):
-        yield messages[start:]
-
-
-def runs_ahead(options: Mapping[str, Any]) -> bool:
-    """Whether detectors run ahead with these options."""
-    return options.get("speculation") is not None
-
-
-def only_type(hierarchy: Hierarchy) -> str | None:
-    """The type of records that name none: the only one that enters, if there is just one."""
-    kinds = list(hierarchy.sensor_types)
-    return kinds[0] if len(kinds) == 1 else None
+    def metrics(self) -> Metrics:
+        """Metrics of the engines."""
+        return replace(self.engines.metrics(), ts_per_second=self._decoder.schema.ts_per_second)

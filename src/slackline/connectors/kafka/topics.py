@@ -1,4 +1,4 @@
-"""The topics of an application: those that must be there, and those that it makes."""
+"""The topics of an application: those that must exist, and those that it creates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slackline.connectors.kafka.brokers import ATTEMPT, PAUSE, Brokers
 from slackline.connectors.kafka.errors import error_of
 from slackline.core.errors import ConfigError
 
-#: A topic of snapshots: the newest of each key is kept, and old ones go soon.
+#: The topic of checkpoints: the newest message of each key is kept, and old ones are removed soon.
 STATE_CONFIG = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "0.1",
@@ -21,24 +21,24 @@ STATE_CONFIG = {
     "segment.ms": str(10 * 60 * 1000),
 }
 
-#: Bytes that a record may have, if the broker does not say.
+#: Bytes that a message may have, if the broker does not say.
 USUAL_BYTES = 1_000_000
 
 
 class Topics:
-    """Looks at topics and makes them."""
+    """Describes and creates topics."""
 
     def __init__(self, connection: Mapping[str, Any], brokers: Brokers) -> None:
         self._brokers = brokers
         self._admin = AdminClient(brokers.config(dict(connection)))
 
     def partitions(self) -> dict[str, int]:
-        """The topics there are, with the number of their partitions. Waits for a broker."""
-        told = self._brokers.patiently("asking for the topics", lambda wait: self._admin.list_topics(timeout=wait))
-        return {name: len(topic.partitions) for name, topic in told.topics.items()}
+        """The number of partitions by topic. Waits for a broker."""
+        found = self._brokers.retry("listing the topics", lambda wait: self._admin.list_topics(timeout=wait))
+        return {name: len(topic.partitions) for name, topic in found.topics.items()}
 
     def require(self, *names: str) -> list[int]:
-        """The number of partitions of topics that must be there."""
+        """The number of partitions of topics that must exist."""
         there = self.partitions()
         for name in names:
             if not there.get(name):
@@ -49,13 +49,13 @@ class Topics:
                 )
         return [there[name] for name in names]
 
-    def make(self, name: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
-        """Make a topic unless it is there; then it must have as many partitions at least."""
+    def create(self, name: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
+        """Create a topic unless it exists; then it must have at least as many partitions."""
         there = self.partitions().get(name, 0)
         if not there:
             wish = NewTopic(name, partitions, -1, config=dict(config or {}))
-            self._brokers.patiently(f"creating the topic {name!r}", lambda wait: self._create(wish, wait))
-            while not self.partitions().get(name):  # brokers take a moment to tell each other
+            self._brokers.retry(f"creating the topic {name!r}", lambda wait: self._create(wish, wait))
+            while not self.partitions().get(name):  # brokers take a moment to agree
                 time.sleep(PAUSE)
         elif there < partitions:
             raise ConfigError(
@@ -71,11 +71,11 @@ class Topics:
                 raise
 
     def largest_record(self, name: str) -> int:
-        """How many bytes a record of the topic may have."""
+        """How many bytes a message of the topic may have."""
         wish = ConfigResource(ConfigResource.Type.TOPIC, name)
         try:
-            told = self._admin.describe_configs([wish], request_timeout=ATTEMPT)[wish].result()
-        except KafkaException:  # we may not be allowed to ask
+            found = self._admin.describe_configs([wish], request_timeout=ATTEMPT)[wish].result()
+        except KafkaException:  # it may not be permitted
             return USUAL_BYTES
-        entry = told.get("max.message.bytes")
+        entry = found.get("max.message.bytes")
         return USUAL_BYTES if entry is None else int(entry.value)

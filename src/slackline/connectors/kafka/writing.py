@@ -1,10 +1,10 @@
 """The two ways to write: in transactions with the offsets, or at once with the offsets to follow.
 
 **Transactions.** Each partition of the input has a producer of its own, whose transactional id belongs to the
-partition. Whoever gets the partition takes the id, and with that the broker ends what the last owner had begun, at
-once, and refuses all that it still tries. One producer for all partitions of a process would need fewer connections;
-but then what a killed process had begun would hold up its readers until it times out, unless each process had a name of
-its own that it keeps.
+partition. The process that gets the partition takes the id; the broker then aborts the open transaction of the last
+owner, at once, and fences it. One producer for all partitions of a process would need fewer connections; but then the
+open transaction of a killed process would block read_committed consumers until it times out, unless each process had a
+name of its own that it keeps.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from slackline.connectors.kafka.brokers import ATTEMPT, PAUSE, Brokers, StoppedError
 from slackline.connectors.kafka.errors import AWAY, REGROUPED, REPLACED, BrokerError, ReplacedError, error_of
-from slackline.connectors.kafka.records import Record
+from slackline.connectors.kafka.messages import Outgoing
 
 logger = logging.getLogger("slackline.kafka")
 
-#: So often a transaction is tried again that was refused for a reason that may pass.
+#: So often a transaction is tried again that failed for a reason that may pass.
 ATTEMPTS = 20
 #: Reasons that do not pass.
 HOPELESS = {
@@ -35,37 +35,35 @@ HOPELESS = {
     KafkaError.INVALID_RECORD,
 }
 
-#: Tells the group's generation; asked again (True) if it may have changed, as asking can take a second.
+#: The group's generation; looked up again (True) if it may have changed, which can take a second.
 Metadata = Callable[[bool], Any]
 
 
 class Transactions:
-    """Writes records and commits the offset that they belong to, all or nothing. For one thread at a time."""
+    """Writes messages and commits the offset that they belong to, all or nothing. For one thread at a time."""
 
     def __init__(self, settings: dict[str, Any], where: str, brokers: Brokers) -> None:
         self.where = where
         self.name = str(settings["transactional.id"])
-        #: Transactions that were committed.
-        self.count = 0
-        #: Whether the partition is no longer ours: nothing more is worth an attempt.
+        #: Whether another process owns the partition: no more attempts are made.
         self.is_abandoned = False
         self._brokers = brokers
         self._producer = Producer(brokers.config(settings))
         self._is_open = False
 
     def take_over(self) -> None:
-        """Be the owner: what the last one had begun is ended, and it can do no more."""
-        self._patiently("taking over", lambda: self._producer.init_transactions(ATTEMPT))
+        """Take the transactional id: the open transaction of the last owner is aborted, and it is fenced."""
+        self._retry("taking over", lambda: self._producer.init_transactions(ATTEMPT))
 
-    def commit(self, records: Sequence[Record], offset: TopicPartition, metadata: Metadata) -> None:
-        """Write records and the offset. Raises ReplacedError if somebody else owns the partition now.
+    def commit(self, messages: Sequence[Outgoing], offset: TopicPartition, metadata: Metadata) -> None:
+        """Write messages and the offset. Raises ReplacedError if another process owns the partition now.
 
-        A group that has a new generation in which the partition is ours still is no reason to give up.
+        A new generation of the group in which this process still owns the partition is tried again.
         """
         failures = 0
         while True:
             try:
-                self._attempt(records, offset, metadata(failures > 0))
+                self._attempt(messages, offset, metadata(failures > 0))
             except KafkaException as raised:
                 error = error_of(raised)
                 self._refuse(error)
@@ -79,27 +77,26 @@ class Transactions:
                 is_usual = error.code() in REGROUPED
                 logger.log(
                     logging.INFO if is_usual else logging.WARNING,
-                    "%s: a transaction is begun anew: %s.%s", self.where, error.str(), _remedy(error),
+                    "%s: a transaction is retried: %s.%s", self.where, error.str(), _remedy(error),
                 )  # fmt: skip
                 self._pause()
             else:
-                self.count += 1
                 return
 
-    def _attempt(self, records: Sequence[Record], offset: TopicPartition, metadata: Any) -> None:
+    def _attempt(self, messages: Sequence[Outgoing], offset: TopicPartition, metadata: Any) -> None:
         producer = self._producer
         producer.begin_transaction()
         self._is_open = True
-        for record in records:
-            self._produce(record)
-        self._patiently("committing offsets", lambda: producer.send_offsets_to_transaction([offset], metadata, ATTEMPT))
-        self._patiently("committing", lambda: producer.commit_transaction(ATTEMPT))
+        for message in messages:
+            self._produce(message)
+        self._retry("committing offsets", lambda: producer.send_offsets_to_transaction([offset], metadata, ATTEMPT))
+        self._retry("committing", lambda: producer.commit_transaction(ATTEMPT))
         self._is_open = False
 
-    def _produce(self, record: Record) -> None:
+    def _produce(self, message: Outgoing) -> None:
         while True:
             try:
-                topic, key, value, headers, partition = record
+                topic, key, value, headers, partition = message
                 self._producer.produce(topic, value, key, partition, headers=headers)
                 return
             except BufferError:
@@ -108,18 +105,18 @@ class Transactions:
                     raise StoppedError from None
 
     def abort(self) -> None:
-        """End what was begun, without any of it."""
+        """Abort the open transaction, if there is one."""
         if self._is_open:
-            self._patiently("aborting", lambda: self._producer.abort_transaction(ATTEMPT))
+            self._retry("aborting", lambda: self._producer.abort_transaction(ATTEMPT))
             self._is_open = False
 
     def close(self) -> None:
-        """Give up the producer."""
-        with suppress(KafkaException):  # one that was replaced cannot end what it began
+        """Release the producer."""
+        with suppress(KafkaException):  # a fenced one cannot abort its transaction
             self._producer.close()
 
-    def _patiently(self, what: str, ask: Callable[[], object]) -> None:
-        """Ask again for as long as that may help. Raises the KafkaException otherwise."""
+    def _retry(self, what: str, ask: Callable[[], object]) -> None:
+        """Repeat for as long as that may help. Raises the KafkaException otherwise."""
         while True:
             try:
                 ask()
@@ -140,7 +137,7 @@ class Transactions:
         time.sleep(PAUSE)
 
     def _refuse(self, error: KafkaError) -> None:
-        """Raise if the producer is done for."""
+        """Raise if the producer is fenced or has failed for good."""
         if error.code() in REPLACED or error.fatal():
             self._is_open = False
             raise ReplacedError(_replaced(f"{self.where} (transactional id {self.name!r})", error))
@@ -148,26 +145,26 @@ class Transactions:
 
 def _replaced(where: str, error: KafkaError) -> str:
     return (
-        f"another process has taken over {where}: {error.str()}. What this one had not committed is dropped, and "
-        f"nothing is lost: the other one reads it again."
+        f"another process has taken over {where}: {error.str()}. What was not committed is dropped; the other process "
+        f"reads it again, so nothing is lost."
     )
 
 
 def _remedy(error: KafkaError) -> str:
     if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
         return (
-            " A record is larger than the broker or the client takes: raise max.message.bytes of the topic and "
-            "message.max.bytes of the client, or publish less."
+            " A message is larger than the broker or the client accepts: raise max.message.bytes of the topic and "
+            "message.max.bytes of the client, or publish smaller events."
         )
     if error.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED):
-        return " Let the application write to its topics, and use transactional ids that begin with its group."
+        return " Permit the application to write to its topics, and to use transactional ids that begin with its group."
     if error.code() == KafkaError.KAFKA_STORAGE_ERROR:
-        return " Is the disk of a broker full? What was not committed is read again when this is started again."
+        return " Is the disk of a broker full? What was not committed is read again after a restart."
     return ""
 
 
 class Plain:
-    """Writes at once; offsets are for others to commit, once :meth:`is_settled`."""
+    """Writes at once; the caller commits offsets, once :attr:`is_settled`."""
 
     def __init__(self, settings: dict[str, Any], where: str, brokers: Brokers) -> None:
         self.where = where
@@ -175,9 +172,9 @@ class Plain:
         self._producer = Producer(brokers.config(settings))
         self._failed: KafkaError | None = None
 
-    def write(self, records: Sequence[Record]) -> None:
-        """Write records; they are on their way when this returns."""
-        for topic, key, value, headers, partition in records:
+    def write(self, messages: Sequence[Outgoing]) -> None:
+        """Send messages; not all are acknowledged when this returns."""
+        for topic, key, value, headers, partition in messages:
             while True:
                 try:
                     self._producer.produce(topic, value, key, partition, headers=headers, on_delivery=self._delivered)
@@ -194,15 +191,15 @@ class Plain:
 
     @property
     def is_settled(self) -> bool:
-        """Whether all is written."""
+        """Whether all messages are acknowledged."""
         self._producer.poll(0)
         self._check()
         return len(self._producer) == 0
 
     def settle(self) -> None:
-        """Wait until all is written, however long that takes."""
+        """Wait until all messages are acknowledged, however long that takes."""
         while self._producer.flush(ATTEMPT):
-            self._brokers.lost("records wait to be written")
+            self._brokers.lost("messages wait to be acknowledged")
             if self._brokers.stopped():
                 raise StoppedError
         self._brokers.found()
@@ -218,6 +215,6 @@ class Plain:
             raise BrokerError(f"writing to {self.where}: {error.str()}.{_remedy(error)}")
 
     def close(self) -> None:
-        """Give up the producer, and what is still on its way."""
+        """Release the producer, and drop messages that are not sent yet."""
         self._producer.purge()
         self._producer.close()

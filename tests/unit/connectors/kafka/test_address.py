@@ -8,9 +8,9 @@ from slackline.connectors.kafka.address import KafkaAddress, client_properties
 from slackline.core.errors import ConfigError
 
 
-def test_an_address_names_brokers_a_topic_and_options() -> None:
-    address = KafkaAddress.of("kafka://127.0.0.1:9092,[::1]:9093/a.b-c_d?format=arrow&key=van")
-    assert address == KafkaAddress("127.0.0.1:9092,[::1]:9093", "a.b-c_d", {"format": "arrow", "key": "van"})
+def test_an_address_names_brokers_and_a_topic() -> None:
+    address = KafkaAddress.of("kafka://127.0.0.1:9092,[::1]:9093/a.b-c_d")
+    assert address == KafkaAddress("127.0.0.1:9092,[::1]:9093", "a.b-c_d") == KafkaAddress.of(address)
     assert str(address) == "kafka://127.0.0.1:9092,[::1]:9093/a.b-c_d"
 
 
@@ -23,8 +23,9 @@ def test_an_address_names_brokers_a_topic_and_options() -> None:
         ("kafka://127.0.0.1/a", "is no address"),
         ("kafka://127.0.0.1:9092/a b", "is no name of a topic"),
         ("kafka://127.0.0.1:9092/", "is no name of a topic"),
-        ("kafka://127.0.0.1:9092/a?key", "name=value"),
-        ("kafka://127.0.0.1:9092/a?key=x&key=y", "twice"),
+        ("kafka://127.0.0.1:9092/a?key=x&idle=5", "Use --key x --idle-timeout 5 instead"),
+        ("kafka://127.0.0.1:9092/a?snapshot=1&commit=2", "Use --checkpoint-every 1 --commit-interval 2 instead"),
+        ("kafka://127.0.0.1:9092/a?", "Use --format arrow instead"),
     ],
 )
 def test_what_is_no_address_is_refused_with_the_reason(text: str, why: str) -> None:
@@ -34,7 +35,7 @@ def test_what_is_no_address_is_refused_with_the_reason(text: str, why: str) -> N
 
 def test_properties_of_the_client_are_read_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
-    file.write_text("# who we are\nsecurity.protocol=SASL_SSL\n\nsasl.password = a=b \n")
+    file.write_text("# credentials\nsecurity.protocol=SASL_SSL\n\nsasl.password = a=b \n")
     assert client_properties(file) == {"security.protocol": "SASL_SSL", "sasl.password": "a=b"}
     file.write_text("security.protocol\n")
     with pytest.raises(ConfigError, match="line 1"):

@@ -1,20 +1,60 @@
-"""How a host on Kafka fares, as one set of figures."""
+"""``slackline run`` between two topics: its options and its plan."""
 
-from slackline.connectors.kafka.application import merged
-from slackline.runtime.numbers import Figures, Numbers
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.kafka.app import hierarchy
+
+from slackline.connectors.kafka import KafkaApplication
+from slackline.core.errors import ConfigError
+from slackline.runtime.options import RunOptions
+
+AT = "kafka://127.0.0.1:9092/"
 
 
-def test_the_figures_of_partitions_are_added_or_the_worst_of_them_counts() -> None:
-    one = Numbers(
-        keys=2, arrivals=10, outputs=5, late=1, late_share=0.1, late_target=0.01, wait_p50=3.0, wait_p99=9.0, K=7,
-        buffered=4, quarantined={"late": 1}, detectors={"Sums": Figures(9, 1, 4, 7)},
-    )  # fmt: skip
-    two = Numbers(
-        keys=1, arrivals=30, outputs=6, late_target=0.01, wait_p50=4.0, K=5, alpha=0.5, buffered=2,
-        quarantined={"late": 2, "no key": 1}, detectors={"Sums": Figures(30, 0, 2, 5, 0.5)},
-    )  # fmt: skip
-    assert merged([one, two]) == Numbers(
-        keys=3, arrivals=40, outputs=11, late=1, late_share=1 / 40, late_target=0.01, wait_p50=4.0, wait_p99=9.0, K=7,
-        alpha=0.5, buffered=6, quarantined={"late": 3, "no key": 1}, detectors={"Sums": Figures(39, 1, 6, 7, 0.5)},
-    )  # fmt: skip
-    assert merged([one]) == one and merged([]) == Numbers()
+def application(**given: Any) -> KafkaApplication:
+    options: dict[str, Any] = {"app": "app.py", "sources": (f"{AT}in",), "to": f"{AT}out", "group": "vans", **given}
+    return KafkaApplication(RunOptions(**options), hierarchy)
+
+
+def test_options_become_settings_of_the_host(tmp_path: Path) -> None:
+    client = tmp_path / "client.properties"
+    client.write_text("security.protocol=SSL\n")
+    settings = application(
+        key="van", format="arrow", idle_timeout="30s", state_ttl=60, start="latest", commit_interval=0.0,
+        checkpoint_every=5.0, late_topic="late", duplicates="write", kafka_config=str(client), state="states",
+    ).host.settings  # fmt: skip
+    assert (settings.schema.key, settings.schema.format) == ("van", "arrow")
+    assert (settings.timeouts.idle, settings.timeouts.ttl) == (30_000, 60_000)
+    assert (settings.start, settings.commit_interval, settings.checkpoint_every) == ("latest", 0.0, 5.0)
+    assert settings.topics.made == ("late", "out-quarantine", "out-duplicates")
+    assert (settings.client, settings.state_topic) == ({"security.protocol": "SSL"}, "states")
+
+
+def test_the_plan_says_from_where_to_where_and_what_is_guaranteed() -> None:
+    plan = dict(application(key="van").plan())
+    assert plan == {
+        "from": f"{AT}in (json), group vans",
+        "to": f"{AT}out; late events to out-late, quarantined ones to out-quarantine",
+        "state": "topic vans-state, a checkpoint every 30 s",
+        "guarantee": "exactly once for read_committed consumers, a transaction every 0.01 s",
+        "at a stop": "buffered events are kept",
+    }
+    plan = dict(application(delivery="at-least-once", at_stop="flush", duplicates="write").plan())
+    assert plan["guarantee"].startswith("at least once") and plan["at a stop"] == "buffered events are flushed"
+    assert "duplicates to out-duplicates" in plan["to"]
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"group": None}, "--group is missing"),
+        ({"sources": (f"{AT}in", f"{AT}more")}, "one is read"),
+        ({"at_stop": "flush", "state": "./states"}, "--at-stop flush flushes buffered events"),
+        ({"idle_timeout": "soon"}, "idle_timeout='soon'"),
+    ],
+)
+def test_options_that_cannot_work_are_refused(given: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        application(**given)

@@ -1,4 +1,4 @@
-"""A whole host on the cluster that librdkafka makes up for tests."""
+"""A whole host on the mock cluster of librdkafka."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.kafka.app import hierarchy
-from tests.kafka.world import VANS, by_key, readings, undisturbed, wait_for
+from tests.kafka.world import SCHEMA, VANS, by_key, readings, undisturbed, wait_for
 
-from slackline.connectors.kafka import KafkaHost, KafkaNumbers
+from slackline.connectors.kafka import KafkaHost
 from slackline.core.errors import ConfigError
+from slackline.runtime.metrics import Metrics
+from slackline.runtime.schema import RecordSchema
+
+READ = RecordSchema(**SCHEMA)
 
 
 @pytest.fixture
@@ -34,7 +38,7 @@ def send(producer: Producer, rows: list[dict[str, object]]) -> None:
 
 
 def found(address: str) -> list[dict[str, object]]:
-    consumer = Consumer({"bootstrap.servers": address, "group.id": "nobody", "enable.partition.eof": True})
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "test", "enable.partition.eof": True})
     consumer.assign([TopicPartition("out", number, 0) for number in range(4)])
     records, ended = [], 0
     while ended < 4:
@@ -46,47 +50,50 @@ def found(address: str) -> list[dict[str, object]]:
     return records
 
 
-#: The made-up cluster forgets offsets of transactions, so that exactly once is given one life here.
+#: The mock cluster forgets offsets of transactions, so that there is one run with exactly-once.
 @pytest.mark.slow
-@pytest.mark.parametrize(("delivery", "lives"), [("exactly-once", 1), ("at-least-once", 2)])
-def test_a_host_that_is_stopped_and_started_finds_what_one_life_would_have(
-    cluster: tuple[str, Producer], delivery: str, lives: int, tmp_path: Path
+@pytest.mark.parametrize(("delivery", "runs"), [("exactly-once", 1), ("at-least-once", 2)])
+def test_a_host_that_is_stopped_and_started_gives_what_one_run_gives(
+    cluster: tuple[str, Producer], delivery: str, runs: int, tmp_path: Path
 ) -> None:
     address, producer = cluster
-    for topic in ("out", "out-quarantine"):
+    for topic in ("out", "out-late", "out-quarantine"):
         producer.produce(topic, b"made")
     rows = readings(600)
     expected = undisturbed(rows)
-    told: list[KafkaNumbers] = []
-    for life in range(lives):
-        send(producer, rows[life * 600 // lives : (life + 1) * 600 // lives])
-        wanted = (life + 1) * 600 // lives
+    found_metrics: list[Metrics] = []
+    for run in range(runs):
+        send(producer, rows[run * 600 // runs : (run + 1) * 600 // runs])
+        wanted = (run + 1) * 600 // runs
         host = KafkaHost(
-            hierarchy, f"kafka://{address}/in?key=van", f"kafka://{address}/out", group="app",
+            hierarchy, f"kafka://{address}/in", f"kafka://{address}/out", group="app", schema=READ,
             delivery=delivery, state=str(tmp_path / "states"),
         )  # fmt: skip
-        thread = threading.Thread(target=host.run, args=(told.append,))
+        thread = threading.Thread(target=host.run, args=(found_metrics.append,))
         thread.start()
         try:
-            wait_for(lambda: told and sum(n.arrivals for n in told[-1].sites.values()) == wanted, "all read")  # noqa: B023
+            wait_for(lambda: found_metrics and found_metrics[-1].events == wanted, "all read")  # noqa: B023
         finally:
             host.stop()
             thread.join(30)
     assert by_key(found(address)) == expected
-    assert told[-1].partitions == (0, 1, 2, 3) and told[-1].lag == 0 and not told[-1].brokers_away
-    assert (told[-1].snapshot_bytes > 0) == (lives > 1)  # made at the end of each life
+    last = found_metrics[-1]
+    assert (last.keys, last.events, last.lag) == (6, 600, 0)
+    assert last.outputs == sum(map(len, expected.values())) and last.checkpoint_bytes
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
-def test_what_waits_goes_on_when_nothing_has_come_for_so_long(cluster: tuple[str, Producer], delivery: str) -> None:
+def test_keys_without_arrivals_are_flushed(cluster: tuple[str, Producer], delivery: str) -> None:
     address, producer = cluster
-    for topic in ("out", "out-quarantine", "app-state"):
+    for topic in ("out", "out-late", "out-quarantine", "app-state"):
         producer.produce(topic, b"made")
     rows = readings(300)
     send(producer, rows)
-    source = f"kafka://{address}/in?key=van&idle=0.3"
-    host = KafkaHost(hierarchy, source, f"kafka://{address}/out", group="app", delivery=delivery)
+    host = KafkaHost(
+        hierarchy, f"kafka://{address}/in", f"kafka://{address}/out", group="app", delivery=delivery, schema=READ,
+        idle_timeout=0.3,
+    )  # fmt: skip
     thread = threading.Thread(target=host.run)
     thread.start()
     try:
@@ -98,7 +105,7 @@ def test_what_waits_goes_on_when_nothing_has_come_for_so_long(cluster: tuple[str
     assert by_key([record for record in found(address) if "flushed" not in record]) == undisturbed(rows)
 
 
-def test_a_topic_that_is_not_there_is_named(cluster: tuple[str, Producer]) -> None:
+def test_a_topic_that_does_not_exist_is_named(cluster: tuple[str, Producer]) -> None:
     address, producer = cluster
     producer.produce("out", b"made")
     producer.flush(10)
@@ -107,14 +114,14 @@ def test_a_topic_that_is_not_there_is_named(cluster: tuple[str, Producer]) -> No
         host.run()
 
 
-def test_nobody_at_all_is_waited_for_until_somebody_says_stop(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_host_waits_for_a_broker_until_it_is_stopped(caplog: pytest.LogCaptureFixture) -> None:
     host = KafkaHost(hierarchy, "kafka://127.0.0.1:1/in", "kafka://127.0.0.1:1/out", group="app")
     thread = threading.Thread(target=host.run)
     thread.start()
-    wait_for(lambda: "no broker answers at 127.0.0.1:1" in caplog.text, "a word")
+    wait_for(lambda: "no broker answers at 127.0.0.1:1" in caplog.text, "a log line")
     time.sleep(1)
-    assert thread.is_alive() and host.numbers().brokers_away
-    assert len(caplog.records) == 1  # once is enough
+    assert thread.is_alive() and host.metrics() == Metrics()
+    assert len(caplog.records) == 1  # logged once
     host.stop()
     thread.join(30)
     assert not thread.is_alive()

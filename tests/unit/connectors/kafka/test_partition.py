@@ -1,108 +1,224 @@
-"""A partition's machine: where it is begun again, and how its records are cut, changes nothing."""
+"""A partition's machine: where it resumes, and how its messages are cut, changes nothing."""
 
 import json
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.kafka.app import Peaks, Sums, hierarchy
-from tests.kafka.world import readings
+from tests.kafka.world import SCHEMA, readings
 
 from slackline import EventType, Hierarchy, Speculation
-from slackline.connectors.kafka.decoding import Decoder
-from slackline.connectors.kafka.partition import InputPartition
-from slackline.connectors.kafka.reading import Message, Reading
-from slackline.connectors.kafka.records import Record, Recorder
-from slackline.connectors.kafka.snapshots import PartitionSnapshot
-from slackline.connectors.kafka.tables import arrow_record
-from slackline.runtime.sites import Sites
+from slackline.connectors.kafka.arrow import arrow_record
+from slackline.connectors.kafka.checkpoints import Owner
+from slackline.connectors.kafka.decoding import MessageReader
+from slackline.connectors.kafka.messages import Message, Outgoing, OutputTopics
+from slackline.connectors.kafka.partition import InputPartition, Resume
+from slackline.runtime.checkpoint import Checkpoint
+from slackline.runtime.keyed import KeyedEngines
+from slackline.runtime.schema import Decoder, RecordSchema
 
 
 class Declared(Sums):
     listens = (EventType("reading", value=int),)
 
 
-EMPTY = PartitionSnapshot(0, None)
+OWNER = Owner("app", "in", ("Sums", "Peaks"))
+READ = RecordSchema(**SCHEMA)
+START = Resume(OWNER.first(0, READ.plain()))
+TOPICS = OutputTopics.of("out", duplicates=True)
 
 
 def machine(
-    snapshot: PartitionSnapshot = EMPTY, committed: int = 0, reading: Reading | None = None,
-    options: dict[str, Any] | None = None, of: Hierarchy = hierarchy, awake: int | None = None,
+    resume: Resume = START, committed: int = 0, schema: RecordSchema = READ, options: dict[str, Any] | None = None,
+    of: Hierarchy = hierarchy, exact: bool = True, **keyed: Any,
 ) -> InputPartition:  # fmt: skip
-    ahead = bool(options and "speculation" in options)
-    decoder = Decoder(reading or Reading(key="van"))
-    recorder = Recorder("out", "bad", "in", 0, ahead)
-    sites = Sites(of, options, keyed=True, awake=awake)
-    return InputPartition(sites, decoder, recorder, snapshot, committed, cut=ahead)
+    engines = KeyedEngines(of, options, **{"keyed": schema.key is not None, **keyed})
+    schema = schema.resumed(resume.checkpoint.header["schema"], "the checkpoint")
+    return InputPartition(
+        0, engines, MessageReader(schema), Decoder(schema, of), TOPICS, "in", resume, committed,
+        exact=exact, single=bool(options and "speculation" in options),
+    )  # fmt: skip
 
 
 def messages(count: int = 600) -> list[Message]:
     return [Message(nr, None, json.dumps(row).encode()) for nr, row in enumerate(readings(count))]
 
 
-def took(one: InputPartition) -> list[Record]:
-    taken, one.pending = one.pending, []
-    return taken
+def checkpoint(one: InputPartition) -> Checkpoint:
+    header, pieces = one.snapshot()
+    return OWNER.checkpoint(header, list(pieces))
 
 
-def by_key(records: list[Record]) -> dict[tuple[str, bytes], list[Record]]:
-    """Records that have an order among each other."""
-    found: dict[tuple[str, bytes], list[Record]] = {}
+def by_key(records: list[Outgoing]) -> dict[tuple[str, bytes], list[Outgoing]]:
+    """Messages that have an order among each other."""
+    found: dict[tuple[str, bytes], list[Outgoing]] = {}
     for record in records:
         found.setdefault((record.topic, record.key), []).append(record)
     return found
 
 
+def values(records: list[Outgoing], topic: str) -> list[dict[str, Any]]:
+    return [json.loads(record.value or b"") for record in records if record.topic == topic]
+
+
 @pytest.mark.parametrize("options", [None, {"speculation": Speculation(alpha=0.2)}], ids=["plain", "ahead"])
+@pytest.mark.parametrize("shards", [None, 3], ids=["keys", "shards"])
 @pytest.mark.parametrize(("saved", "committed"), [(0, 0), (0, 250), (130, 130), (130, 251), (600, 600)])
-def test_a_partition_that_is_taken_over_goes_on_as_if_it_had_never_moved(
-    options: dict[str, Any] | None, saved: int, committed: int
+def test_a_partition_that_is_taken_over_continues_as_if_it_had_never_moved(
+    options: dict[str, Any] | None, shards: int | None, saved: int, committed: int
 ) -> None:
     records = messages()
-    whole = machine(options=options)
-    whole.take(records)
-    expected = took(whole)
+    whole = machine(options=options, shards=shards)
+    whole.process(records, 0)
+    expected = whole.take_pending()
 
-    first = machine(options=options)
-    first.take(records[:saved])
-    snapshot = PartitionSnapshot(first.offset, list(first.cut())) if saved else EMPTY
-    first.take(records[saved:committed])
-    written = took(first)
-    second = machine(snapshot, committed, options=options)
-    assert second.offset == saved and second.is_catching_up == (saved < committed)
+    first = machine(options=options, shards=shards)
+    first.process(records[:saved], 0)
+    resume = Resume(checkpoint(first)) if saved else START
+    first.process(records[saved:committed], 0)
+    written = first.take_pending()
+    second = machine(resume, committed, options=options, shards=shards)
+    assert second.offset == saved and second.is_replaying == (saved < committed)
     for at in range(saved, len(records), 37):
-        second.take(records[at : at + 37])
-    assert not second.is_catching_up and second.taken == len(records) - committed
-    written += took(second)
+        second.process(records[at : at + 37], 1)
+    assert not second.is_replaying
+    assert second.metrics().events == whole.metrics().events == 600
+    written += second.take_pending()
     assert by_key(written) == by_key(expected)
     ids = [dict(record.headers)["id"] for record in written]
     assert len(set(ids)) == len(ids)
 
 
-def test_records_that_cannot_be_decoded_are_set_aside_as_they_were_with_the_reason() -> None:
+@settings(max_examples=40)
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 400)), min_size=2, max_size=12),
+    saved=st.integers(0, 11),
+    killed=st.integers(0, 11),
+    chunk=st.integers(1, 60),
+    ttl=st.sampled_from([None, 0.5]),
+    shards=st.sampled_from([None, 2]),
+    exact=st.booleans(),
+)
+def test_timeouts_since_the_checkpoint_are_applied_again_at_the_same_offsets(
+    steps: list[tuple[int, int]],
+    saved: int,
+    killed: int,
+    chunk: int,
+    ttl: float | None,
+    shards: int | None,
+    exact: bool,
+) -> None:
+    """``steps`` are messages to process, and milliseconds that pass before timeouts are applied."""
+    timeouts: dict[str, Any] = {"idle_timeout": 0.2, "state_ttl": ttl, "shards": shards}
+    records = messages(480)
+    saved, killed = min(saved, killed), min(max(saved, killed), len(steps) - 1)
+    one = machine(**timeouts)
+    resume, committed, offset, at = START, 0, 0, 0
+    log: list[Any] = []
+    for nr, (count, passed) in enumerate(steps):
+        one.process(records[offset : offset + count], at)
+        offset, at = one.offset, at + passed
+        one.expire(at)
+        log += [each for each in one.timeouts if each.number >= len(log)]
+        if nr == saved:
+            resume = Resume(checkpoint(one))
+        if nr == killed:
+            written, committed = one.take_pending(), one.offset
+            killed_log = list(log)
+    rest = one.take_pending()
+
+    two = machine(resume._replace(timeouts=killed_log), committed, exact=exact, **timeouts)
+    while two.is_replaying:
+        two.process(records[two.offset : min(two.offset + chunk, committed)], 10**9)
+    repeated = two.take_pending()
+    assert two.offset == committed and two.timeouts == [one for one in killed_log if one.number >= _applied(resume)]
+    assert repeated == [] if exact else all(message in written for message in repeated)
+    for each in log[len(killed_log) :]:
+        two.process(records[two.offset : each.offset], 10**9)
+        two._emit(two._apply(each))
+    two.process(records[two.offset : offset], 10**9)
+    assert by_key(two.take_pending()) == by_key(rest)
+
+
+def _applied(resume: Resume) -> int:
+    return int(resume.checkpoint.header["timeouts"])
+
+
+def test_a_key_whose_state_was_dropped_has_other_ids_when_it_returns() -> None:
+    one = machine(state_ttl=1.0)
+    row = {"type": "reading", "van": "a", "ts": 1, "value": 1}
+    ids = []
+    for offset in range(3):
+        one.process([Message(offset, None, json.dumps(row | {"ts": offset}).encode())], 10_000 * offset)
+        one.expire(10_000 * offset + 1_000)
+        ids += [dict(message.headers)["id"] for message in one.take_pending()]
+    assert ids == [b"a/sum:Sums:0/0", b"a/peak:Peaks:0/1", b"a/sum:Sums:0/1/0", b"a/peak:Peaks:0/1/1",
+                   b"a/sum:Sums:0/2/0", b"a/peak:Peaks:0/2/1"]  # fmt: skip
+
+
+def test_the_unit_of_event_times_does_not_depend_on_how_many_messages_are_read_at_once() -> None:
+    times = [5, 1_700_000_000_000, 1_700_000_000_001]  # the first is no date in any unit
+    rows = [Message(nr, None, json.dumps({"type": "reading", "van": "a", "ts": ts, "value": 1}).encode())
+            for nr, ts in enumerate(times)]  # fmt: skip
+    schema = RecordSchema(key="van")
+    units = []
+    for cut in (1, 3):
+        one = machine(Resume(OWNER.first(0, schema.plain())), schema=schema)
+        for at in range(0, 3, cut):
+            one.process(rows[at : at + cut], 0)
+        units.append(checkpoint(one).header["schema"]["unit"])
+    assert units == ["us", "us"]
+    one = machine(Resume(OWNER.first(0, schema.plain())), schema=schema)
+    one.process([Message(0, None, b"{"), *rows[1:]], 0)  # a bad record shows no unit
+    saved = Resume(checkpoint(one))
+    assert saved.checkpoint.header["schema"]["unit"] == "ms"
+    assert machine(saved, schema=schema).metrics().ts_per_second == 1_000
+
+
+def test_messages_that_cannot_be_decoded_go_to_the_quarantine_with_place_and_reason() -> None:
     one = machine()
-    one.take([Message(7, b"k", b"{"), Message(8, None, json.dumps(readings(6)[0]).encode())])
-    [bad] = took(one)
-    headers = dict(bad.headers)
-    assert (bad.topic, bad.key, bad.value) == ("bad", b"k", b"{")
-    assert (headers["reason"], headers["topic"], headers["partition"], headers["offset"]) == (
-        b"undecodable", b"in", b"0", b"7",
-    )  # fmt: skip
-    assert b"not JSON" in headers["detail"]  # type: ignore[operator]
-    assert (one.offset, one.taken, one.rejected) == (9, 2, 1)
+    one.process([Message(7, b"k", b"{"), Message(8, None, json.dumps(readings(6)[0]).encode())], 0)
+    [bad] = one.take_pending()
+    value = json.loads(bad.value or b"")
+    assert bad.topic == "out-quarantine" and dict(bad.headers) == {"id": b"0/quarantine/in/in/0/7"}
+    assert (value["kind"], value["reason"], value["source"]) == ("quarantine", "not an event", "in")
+    assert "not JSON" in value["detail"] and value["payload"] == {"place": "in/0/7", "record": "{"}
+    assert one.offset == 9 and one.metrics().quarantined == {"not an event": 1}
 
 
-def test_events_without_a_key_and_late_ones_are_set_aside_with_the_reason() -> None:
-    one = machine(options={"policy": "slack", "margin": 0})
-    rows = [{"type": "reading", "van": "a", "ts": ts, "value": 1} for ts in (*range(0, 1000, 10), 3)]
+def test_late_events_events_without_a_key_and_duplicates_have_their_topics() -> None:
+    one = machine(options={"policy": "slack", "margin": 0, "duplicates": "keep"})
+    rows = [{"type": "reading", "van": "a", "ts": ts, "seq": ts, "value": 1} for ts in (*range(0, 1000, 10), 3, 990)]
     rows.append({"type": "reading", "ts": 1, "value": 1})
     rows.append({"type": "unheard", "van": "a", "ts": 1})
-    one.take([Message(nr, None, json.dumps(row).encode()) for nr, row in enumerate(rows)])
-    aside = [dict(record.headers)["reason"] for record in took(one) if record.topic == "bad"]
-    assert sorted(aside) == [b"late", b"no key", b"unknown type"]
+    one.process([Message(nr, None, json.dumps(row).encode()) for nr, row in enumerate(rows)], 0)
+    found = one.take_pending()
+    assert [value["ts"] for value in values(found, "out-late")] == [3]
+    assert sorted(value["reason"] for value in values(found, "out-quarantine")) == ["no key", "unknown type"]
+    assert [value["seq"] for value in values(found, "out-duplicates")] == [990]
+    assert len({dict(message.headers)["id"] for message in found}) == len(found)
 
 
-def test_a_table_whose_columns_do_not_fit_is_set_aside_and_its_neighbours_are_taken() -> None:
+def test_messages_have_the_key_of_their_records_and_an_id() -> None:
+    one = machine()
+    one.process(messages(120), 0)
+    for message in one.take_pending():
+        value = json.loads(message.value or b"")
+        assert message.key == value["key"].encode()
+        assert dict(message.headers)["id"] == f"{value['key']}/{value['id']}/{value['change']}".encode()
+    one = machine(schema=RecordSchema(unit="us"), resume=Resume(OWNER.first(0, RecordSchema(unit="us").plain())))
+    one.process(messages(120), 0)
+    found = [message for message in one.take_pending() if message.topic == "out"]
+    assert found
+    for message in found:
+        value = json.loads(message.value or b"")
+        assert message.key == dict(message.headers)["id"] == f"{value['id']}/{value['change']}".encode()
+
+
+def test_rows_whose_columns_do_not_fit_go_to_the_quarantine_and_their_neighbours_are_processed() -> None:
     typed = Hierarchy([Declared(), Peaks()], clock="reading")
     rows = [{name: row[name] for name in ("type", "van", "ts", "value")} for row in readings(60)]
     good = arrow_record(pa.Table.from_pylist(rows))
@@ -111,22 +227,26 @@ def test_a_table_whose_columns_do_not_fit_is_set_aside_and_its_neighbours_are_ta
         arrow_record(pa.table({"type": ["reading"], "van": ["a"], "ts": [1], "value": ["much"]})),
         arrow_record(pa.table({"type": ["reading"], "van": ["a"], "ts": [1]})),
     ]
-    one = machine(reading=Reading("arrow", key="van"), of=typed)
-    one.take([Message(nr, None, value) for nr, value in enumerate([good, *wrong, good, wrong[0], wrong[0]])])
-    pending = took(one)
-    aside = [dict(record.headers) for record in pending if record.topic == "bad"]
-    wrongly = [headers["offset"] for headers in aside if headers["reason"] == b"wrong schema"]
-    assert wrongly == [b"1", b"2", b"3", b"5", b"6"]
-    other = machine(reading=Reading("arrow", key="van"), of=typed)
-    other.take([Message(0, None, good), Message(4, None, good)])
-    assert [r for r in pending if r.topic == "out"] == [r for r in took(other) if r.topic == "out"]
+    schema = RecordSchema(format="arrow", key="van", unit="us")
+    resume = Resume(OWNER.first(0, schema.plain()))
+    one = machine(resume, schema=schema, of=typed)
+    one.process([Message(nr, None, value) for nr, value in enumerate([good, *wrong, good, wrong[0], wrong[0]])], 0)
+    pending = one.take_pending()
+    aside = values(pending, "out-quarantine")
+    assert [value["payload"].get("place") for value in aside if value["reason"] == "not an event"] == [
+        "in/0/1/0", "in/0/5/0", "in/0/6/0",
+    ]  # fmt: skip
+    assert [value["payload"] for value in aside if value["reason"] != "not an event"] == [{"value": "much"}, {}]
+    other = machine(resume, schema=schema, of=typed)
+    other.process([Message(0, None, good), Message(4, None, good)], 0)
+    assert [r for r in pending if r.topic == "out"] == [r for r in other.take_pending() if r.topic == "out"]
 
 
-def test_what_waits_goes_on_when_it_is_flushed() -> None:
+def test_buffered_events_are_emitted_by_a_flush() -> None:
     one = machine()
-    one.take(messages(60))
-    before = len(took(one))
+    one.process(messages(60), 0)
+    before = len(one.take_pending())
     one.flush("stop")
-    found = [json.loads(record.value or b"") for record in took(one)]
+    found = values(one.take_pending(), "out")
     assert before + sum(record["type"] == "sum" for record in found) > before
     assert max(record["payload"].get("count", 0) for record in found) == 10

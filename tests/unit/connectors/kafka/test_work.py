@@ -1,4 +1,4 @@
-"""When a partition's outputs, offset and snapshots are committed."""
+"""When the outputs, the offset and the checkpoints of a partition are committed."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 from tests.kafka.app import hierarchy
-from tests.unit.connectors.kafka.test_partition import machine, messages
+from tests.unit.connectors.kafka.test_partition import OWNER, READ, START, machine, messages
 
 from slackline.connectors.kafka import BrokerError, KafkaHost
 from slackline.connectors.kafka.brokers import Brokers
-from slackline.connectors.kafka.partition import InputPartition
-from slackline.connectors.kafka.records import Record
-from slackline.connectors.kafka.snapshots import PartitionSnapshot
-from slackline.connectors.kafka.work import ExactWork, PlainWork
+from slackline.connectors.kafka.messages import Outgoing
+from slackline.connectors.kafka.partition import AppliedTimeouts, InputPartition
+from slackline.connectors.kafka.work import EndOfPartition, ExactWork, PlainWork
 from slackline.connectors.kafka.writing import Plain
+from slackline.runtime.checkpoint import Checkpoint
 
-#: What stands for a snapshot's end.
-KEPT = Record("state", b"", None, [])
+#: Stands for the end of a checkpoint.
+KEPT = Outgoing("state", b"", None, [])
 
 
-def part_of(offset: int) -> Record:
-    """What stands for a snapshot's bytes."""
-    return Record("state", b"part", str(offset).encode(), [])
+def part_of(offset: int) -> Outgoing:
+    """Stands for the bytes of a checkpoint."""
+    return Outgoing("state", b"part", str(offset).encode(), [])
 
 
 class AtOnce(Executor):
@@ -38,118 +38,183 @@ class AtOnce(Executor):
         return done
 
 
+def log_of(timeouts: Any) -> Outgoing:
+    """Stands for the log of timeouts."""
+    return Outgoing("state", b"timers", ",".join(str(one.number) for one in timeouts).encode(), [])
+
+
 class Committed:
-    """Takes transactions and snapshots, and notes the records and the offset of each."""
+    """Takes transactions and checkpoints, and notes the messages and the offset of each."""
 
-    def __init__(self) -> None:
-        self.each: list[tuple[list[Record], int]] = []
+    owner = OWNER
+
+    def __init__(self, room: int = 100) -> None:
+        self.each: list[tuple[list[Outgoing], int]] = []
         self.kept: list[int] = []
+        self.room = room  # timeouts that fit the log
 
-    def commit(self, records: list[Record], offset: Any, _: Any) -> None:
-        self.each.append((records, offset.offset))
+    def commit(self, messages: list[Outgoing], offset: Any, _: Any) -> None:
+        self.each.append((messages, offset.offset))
 
-    def records(self, partition: int, snapshot: PartitionSnapshot) -> Iterator[Record]:
-        yield part_of(snapshot.offset)
+    def messages(self, partition: int, checkpoint: Checkpoint) -> Iterator[Outgoing]:
+        yield part_of(checkpoint.header["offset"])
         yield KEPT
 
-    def keep(self, partition: int, snapshot: PartitionSnapshot) -> None:
-        self.kept.append(snapshot.offset)
+    def save(self, partition: int, checkpoint: Checkpoint) -> None:
+        self.kept.append(checkpoint.header["offset"])
 
-    def parts(self) -> list[tuple[Record, int]]:
-        """What was written of snapshots, and with which offset."""
-        return [(one, offset) for records, offset in self.each for one in records if one.topic == "state"]
+    def log(self, partition: int, timeouts: list[AppliedTimeouts]) -> list[Outgoing] | None:
+        return [log_of(timeouts)] if len(timeouts) <= self.room else None
+
+    def parts(self) -> list[tuple[Outgoing, int]]:
+        """What was written of checkpoints and of the log, and with which offset."""
+        return [(one, offset) for messages, offset in self.each for one in messages if one.topic == "state"]
 
 
 class Slow(InputPartition):
     """One that takes a second to save each engine."""
 
-    def cut(self) -> Iterator[bytes]:
-        for piece in super().cut():
-            time.sleep(1)
-            yield piece
+    def snapshot(self) -> tuple[Any, Iterator[bytes]]:
+        header, pieces = super().snapshot()
+        return header, (time.sleep(1) or piece for piece in pieces)  # type: ignore[func-returns-value]
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time, which goes on when somebody sleeps."""
+    """The time, which passes by time.sleep()."""
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr(time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
     return now
 
 
-def what(of: InputPartition, snapshots: Any, **settings: Any) -> tuple[Any, ...]:
+def what(of: InputPartition, store: Any, **settings: Any) -> tuple[Any, ...]:
     at = "kafka://127.0.0.1:1/"
-    host = KafkaHost(hierarchy, f"{at}in", f"{at}out", group="app", key="van", **settings)
-    return of, PartitionSnapshot(0, None), snapshots, host.settings
+    host = KafkaHost(hierarchy, f"{at}in", f"{at}out", group="app", schema=READ, **settings)
+    return of, START, store, host.settings
 
 
 def work(of: InputPartition, committed: Any, **settings: Any) -> ExactWork:
-    told = what(of, committed, **settings)
-    return ExactWork(*told, transactions=committed, metadata=lambda anew: None, threads=AtOnce())
+    args = what(of, committed, **settings)
+    return ExactWork(*args, transactions=committed, metadata=lambda anew: None, threads=AtOnce())
 
 
-def test_what_is_flushed_is_committed_with_a_snapshot_that_knows_of_it(clock: list[float]) -> None:
-    committed, one = Committed(), machine()
+def idle(**more: Any) -> InputPartition:
+    """A partition that has read 60 messages, of which some are buffered."""
+    one = machine(idle_timeout=1.0, **more)
+    one.process(messages(60), 0)
+    return one
+
+
+def test_a_flush_at_a_stop_is_committed_with_a_checkpoint(clock: list[float]) -> None:
+    committed, one = Committed(), idle()
     works = work(one, committed)
-    one.take(messages(60))
     works.step(clock[0], 0.002)
-    assert committed.each == []  # all wait, and it is not time for the offset
-    works.flush("idle")
+    assert committed.each == []  # all is buffered, and it is not time for the offset
+    committed.close = lambda: None  # type: ignore[attr-defined]
+    works.finish(flush=True)
     [(records, offset)] = committed.each
     assert offset == 60 and records[-1] == KEPT and len(records) > 60
-    assert not one.waits
+    assert not one.engines.is_buffering and committed.kept == [60]
+
+
+def test_timeouts_are_logged_in_the_transaction_of_their_output_until_a_checkpoint_has_them(
+    clock: list[float],
+) -> None:
+    committed, one = Committed(), idle()
+    works = work(one, committed, checkpoint_every=10)
+    one.expire(2_000)
+    for _ in range(2):
+        works.step(clock[0], 0.002)
+        clock[0] += 0.02
+    [(records, offset)] = committed.each
+    assert offset == 60 and len(records) > 60 and records[-1] == log_of(one.timeouts) and not committed.kept
+    one.process(messages(120)[60:], 3_000)
+    one.expire(5_000)
+    clock[0] += 10
+    for _ in range(20):
+        works.step(clock[0], 1)
+        clock[0] += 0.02
+    assert committed.kept == [120] and one.timeouts == []
+    # Before the message that makes the checkpoint valid is the log of all timeouts since the checkpoint before.
+    names = [message.value for message, _ in committed.parts()]
+    assert names == [b"0", b"0,1", b"120", b"0,1", None]
+
+
+def test_a_log_of_timeouts_that_is_too_large_becomes_a_checkpoint_in_the_same_transaction(clock: list[float]) -> None:
+    committed, one = Committed(room=0), idle()
+    works = work(one, committed, checkpoint_every=600)
+    one.expire(2_000)
+    for _ in range(2):
+        works.step(clock[0], 0.002)
+        clock[0] += 0.02
+    [(records, offset)] = committed.each
+    assert offset == 60 and records[-2:] == [part_of(60), KEPT] and one.timeouts == []
+
+
+def test_the_time_of_timeouts_stands_still_until_the_end_of_the_partition_is_reached() -> None:
+    end = EndOfPartition(5)
+    assert end.reached_at() is None and not end.is_asked
+    end.asked(1_000, 9)  # a backlog of 4
+    assert end.reached_at() is None and end.is_asked
+    end.read(8)
+    assert end.reached_at() is None
+    end.read(12)  # written since, but all from before is read
+    assert end.reached_at() == 1_000 and end.reached_at() is None
+    end.asked(2_000, 12)
+    assert end.reached_at() == 2_000
 
 
 @pytest.mark.parametrize(("slow", "expected"), [(False, 9), (True, 2)])
-def test_snapshots_that_take_long_are_made_seldom(clock: list[float], slow: bool, expected: int) -> None:
+def test_checkpoints_that_take_long_are_made_rarely(clock: list[float], slow: bool, expected: int) -> None:
     committed, one = Committed(), machine()
     if slow:
         one.__class__ = Slow
-    works = work(one, committed, snapshot=10)
+    works = work(one, committed, checkpoint_every=10)
     for nr, message in enumerate(messages(96)):  # one a second
-        one.take([message])
+        one.process([message], 0)
         clock[0] = max(clock[0], 101.0 + nr)
         works.step(clock[0], 0.002)
     assert len(committed.kept) == expected
 
 
 def after(steps: int, clock: list[float]) -> tuple[Committed, ExactWork]:
-    """A partition whose snapshot was begun at record 40, so many steps ago; after each came a record."""
+    """A partition whose checkpoint was begun at message 40, so many steps ago; after each a message was processed."""
     committed, one = Committed(), machine()
     one.__class__ = Slow
-    works = work(one, committed, snapshot=10)
+    works = work(one, committed, checkpoint_every=10)
     records = messages(60)
-    one.take(records[:40])
+    one.process(records[:40], 0)
     clock[0] = 110.0
     for message in records[40 : 40 + steps]:
         works.step(clock[0], 0.5)  # one engine
-        one.take([message])
+        one.process([message], 0)
         clock[0] += 0.02
     return committed, works
 
 
-def test_a_snapshot_is_made_between_records_and_written_after_what_is_committed(clock: list[float]) -> None:
+def test_a_checkpoint_is_made_between_messages_and_written_behind_its_offset(clock: list[float]) -> None:
     committed, _ = after(20, clock)
-    # Six engines take a step each, what is of none two, and to see that none is left one more; then it is written.
+    # Six engines take a step each, and to see that none is left one more; then it is written.
     assert committed.kept == [40]
     parts, offsets = zip(*committed.parts(), strict=True)
     assert parts == (part_of(40), KEPT)
-    assert 48 <= offsets[0] < offsets[1]
+    assert 46 <= offsets[0] < offsets[1]
 
 
-@pytest.mark.parametrize("steps", [1, 4, 9])
-def test_where_a_snapshot_is_needed_at_once_one_that_is_half_made_is_dropped(clock: list[float], steps: int) -> None:
+@pytest.mark.parametrize("steps", [1, 4, 7])
+def test_where_a_checkpoint_is_needed_at_once_one_that_is_half_made_is_dropped(clock: list[float], steps: int) -> None:
     committed, works = after(steps, clock)
-    assert works.is_saving == (steps < 9) and works.is_writing == (steps >= 9)
-    works.flush("idle")
+    assert works.is_saving == (steps < 7) and works.is_writing == (steps >= 7)
+    committed.close = lambda: None  # type: ignore[attr-defined]
+    works.finish(flush=True)
     assert committed.kept == [40 + steps]
     assert committed.parts()[-2:] == [(part_of(40 + steps), 40 + steps), (KEPT, 40 + steps)]
     assert not works.is_saving and not works.is_writing
 
 
 class Journal(Committed):
-    """Notes in which order records are written, known to be there, and committed."""
+    """Notes in which order messages are written, acknowledged, and committed."""
 
     is_settled = False
 
@@ -157,8 +222,8 @@ class Journal(Committed):
         super().__init__()
         self.did: list[Any] = []
 
-    def write(self, records: list[Record]) -> None:
-        self.did += [one if one.topic == "state" else "output" for one in records]
+    def write(self, messages: list[Outgoing]) -> None:
+        self.did += [one if one.topic == "state" else "output" for one in messages]
 
     def settle(self) -> None:
         self.did.append("settled")
@@ -167,31 +232,43 @@ class Journal(Committed):
         self.did.append(offsets[0].offset)
 
 
-def test_without_transactions_a_snapshot_is_valid_once_all_outputs_before_it_are_there(clock: list[float]) -> None:
+def test_without_transactions_a_checkpoint_is_valid_once_all_before_it_is_acknowledged(
+    clock: list[float],
+) -> None:
     journal, one = Journal(), machine()
-    works = PlainWork(*what(one, journal, delivery="at-least-once", snapshot=0.5), plain=journal, consumer=journal)
+    works = PlainWork(
+        *what(one, journal, delivery="at-least-once", checkpoint_every=0.5), plain=journal, consumer=journal
+    )
     records = messages(120)
-    one.take(records[:100])
+    one.process(records[:100], 0)
     clock[0] += 0.6
     for message in records[100:]:
         works.step(clock[0], 0)  # one engine
         if journal.kept:
             break
-        one.take([message])
+        one.process([message], 0)
         clock[0] += 0.01
-    assert journal.kept == [100] and one.offset > 108
+    assert journal.kept == [100] and one.offset > 106
     assert part_of(100) in journal.did and "output" in journal.did
     assert journal.did[-4:] == ["settled", KEPT, "settled", one.offset]
-    one.take(records[one.offset :])
+    one.process(records[one.offset :], 0)
     works.finish(flush=False)
     assert journal.kept == [100, 120]
-    assert journal.did[-5:] == ["settled", part_of(120), KEPT, "settled", 120]
+    assert journal.did[-5:] == [part_of(120), "settled", KEPT, "settled", 120]
 
 
-def test_a_broker_with_a_full_disk_is_told_as_such() -> None:
+def test_the_error_of_a_broker_with_a_full_disk_names_the_cause() -> None:
     brokers = Brokers("127.0.0.1:1", lambda: False)
     plain = Plain({"bootstrap.servers": "127.0.0.1:1"}, "kafka://127.0.0.1:1/out", brokers)
     plain._delivered(KafkaError(KafkaError.KAFKA_STORAGE_ERROR), None)
     with pytest.raises(BrokerError, match=r"out: Broker: Disk error .* Is the disk of a broker full\?"):
         plain.settle()
     plain.close()
+
+
+def test_without_transactions_timeouts_are_in_the_log_before_their_output_is_written(clock: list[float]) -> None:
+    journal, one = Journal(), idle()
+    works = PlainWork(*what(one, journal, delivery="at-least-once"), plain=journal, consumer=journal)
+    one.expire(2_000)
+    works.step(clock[0], 0)
+    assert journal.did[:3] == [log_of(one.timeouts), "settled", "output"] and not one.has_new_timeouts

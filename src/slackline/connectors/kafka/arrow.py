@@ -1,35 +1,38 @@
-"""Arrow records become tables.
+"""Arrow messages become tables.
 
-A record is an Arrow IPC stream: the schema, then batches. The schemas of neighbours are the same, byte by byte, and to
-read one takes six times as long as to read a batch of a thousand rows. So what a schema means is found out once, and
+A message is an Arrow IPC stream: the schema, then batches. The schemas of neighbours are the same, byte by byte, and to
+read one takes six times as long as to read a batch of a thousand rows. So the meaning of a schema is found once, and
 remembered by its bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from typing import NamedTuple
 
 import pyarrow as pa
 
-from slackline.connectors.kafka.reading import RECORD_KEY, Arrived, BadMessage, Message, Reading, record_key
-from slackline.runtime.record import BadRecordError
+from slackline.connectors.kafka.messages import Message
+from slackline.runtime.schema import BadRecordError, RecordSchema
 
-#: Rows that make a table, about: with more, what an engine works on no longer fits a processor's caches.
+#: Rows that make a table, about: with more, the working set of an engine no longer fits a processor's caches.
 ROWS = 80_000
 #: So many schemas are remembered.
 KNOWN = 1024
 
 #: A message of a stream begins with these bytes and its length; in streams of before 2019, with its length.
 _CONTINUED = b"\xff\xff\xff\xff"
-#: A stream ends with a length of 0, or just so.
+#: A stream ends with a length of 0, or without a mark.
 _ENDS = (_CONTINUED + bytes(4), bytes(4))
+
+KeyOf = Callable[[Message], str | None]
 
 
 class KnownSchema(NamedTuple):
-    """What a schema means for us.
+    """The meaning of a schema.
 
-    ``fault``     why records of this schema are no events; None if they are.
+    ``fault``     why messages of this schema are no events; None if they are.
     ``is_plain``  whether its batches can be read by themselves: they have no dictionaries, nothing nested that might,
                   and this machine's endianness.
     """
@@ -40,44 +43,58 @@ class KnownSchema(NamedTuple):
 
 
 class Batches(NamedTuple):
-    """A record that was read, with the key of its site if the record's own is meant."""
+    """A message that was read, with the key of its rows where that is the message's own."""
 
     message: Message
     known: KnownSchema
     batches: list[pa.RecordBatch]
     key: str | None
 
+    @property
+    def rows(self) -> int:
+        return sum(map(len, self.batches))
+
 
 class TableReader:
-    """Turns records into as few tables as their schemas allow; ``only`` is the type of rows that have none."""
+    """Turns messages into as few tables as their schemas allow.
 
-    def __init__(self, reading: Reading, only: str | None) -> None:
-        self.reading = reading
-        self._only = only
+    ``key_of`` is given where rows without a field for the key have that of their message.
+    """
+
+    def __init__(self, schema: RecordSchema, key_of: KeyOf | None = None) -> None:
+        self._schema = schema
+        self._key_of = key_of
         self._known: dict[bytes, KnownSchema] = {}
 
-    def read(self, messages: Sequence[Message]) -> tuple[list[Arrived], list[BadMessage]]:
-        """The tables in the order of the records, and what is none."""
+    def read(
+        self, messages: Sequence[Message]
+    ) -> tuple[list[tuple[pa.Table, list[Message], list[int]]], list[tuple[Message, str]]]:
+        """The tables in the order of the messages, each with its messages and the number of rows up to the end of each;
+        and the messages that are no tables of events, with the reason.
+        """
         found: list[Batches] = []
         bad = []
         for message in messages:
             try:
                 found.append(self._read(message))
             except (pa.ArrowException, OSError, ValueError, BadRecordError) as error:
-                bad.append(BadMessage(message, f"no Arrow batch of events: {error}"))
-        return [self._joined(run) for run in _runs(found)], bad
+                bad.append((message, f"no Arrow batch of events: {error}"))
+        runs = [
+            (self._joined(run), [one.message for one in run], list(accumulate(one.rows for one in run)))
+            for run in _runs(found)
+        ]
+        return runs, bad
 
     def _read(self, message: Message) -> Batches:
         value = message.value
         if value is None:
-            raise BadRecordError("the record has no value")
+            raise BadRecordError("the message has no value")
         start = 4 * value.startswith(_CONTINUED)
         start += 4 + int.from_bytes(value[start : start + 4], "little")
         known = self._known.get(value[:start]) or self._learn(value, start)
         if known.fault is not None:
             raise BadRecordError(known.fault)
-        is_keyless = self.reading.key == RECORD_KEY and RECORD_KEY not in known.schema.names
-        key = record_key(message) if is_keyless else None
+        key = self._key_of(message) if self._key_of and self._schema.key not in known.schema.names else None
         return Batches(message, known, _batches(value, start, known), key)
 
     def _learn(self, value: bytes, start: int) -> KnownSchema:
@@ -92,36 +109,25 @@ class TableReader:
 
     def _fault(self, schema: pa.Schema) -> str | None:
         """Why rows of a schema are no events."""
-        reading, names = self.reading, set(schema.names)
+        key, names = self._schema.key, set(schema.names)
         if len(names) < len(schema):
-            return f"a column is there twice: {schema.names}"
-        there = f"there are {sorted(names)}"
-        if reading.ts not in names:
-            return f"there is no column {reading.ts!r} for the time stamp; {there}"
-        if reading.type not in names and self._only is None:
-            return f"there is no column {reading.type!r} for the type; {there}"
-        if reading.key is not None and reading.key not in names and reading.key != RECORD_KEY:
-            return f"there is no column {reading.key!r} for the key; {there}"
-        if reading.key in names and not _can_be_key(kind := schema.field(reading.key).type):
-            return f"column {reading.key!r} is of type {kind}; keys are text or whole numbers"
+            return f"a column name occurs twice: {schema.names}"
+        if self._schema.ts not in names:
+            return f"there is no column {self._schema.ts!r} for the event time; the columns are {sorted(names)}"
+        if key is not None and key not in names and self._key_of is None:
+            return f"there is no column {key!r} for the key; the columns are {sorted(names)}"
+        if key in names and not _can_be_key(kind := schema.field(key).type):
+            return f"column {key!r} is of type {kind}; keys are text or whole numbers"
         return None
 
-    def _joined(self, run: list[Batches]) -> Arrived:
-        """Neighbours of one schema as a table, whose columns are called as an engine knows them."""
-        reading, schema = self.reading, run[0].known.schema
+    def _joined(self, run: list[Batches]) -> pa.Table:
+        """Neighbours of one schema as a table."""
+        schema = run[0].known.schema
         table = pa.Table.from_batches([batch for one in run for batch in one.batches], schema).unify_dictionaries()
-        keys: Any = None
-        if reading.key in schema.names:
-            keys = table[reading.key]
-        elif reading.key is not None:
-            rows = [sum(map(len, one.batches)) for one in run]
-            each = [pa.repeat(pa.scalar(one.key, pa.string()), n) for one, n in zip(run, rows, strict=True)]
-            keys = pa.chunked_array(each)
-        drop = {reading.key} - {reading.source} | ({"type"} if reading.type not in schema.names else set())
-        table = table.select([name for name in schema.names if name not in drop])
-        ours = {reading.ts: "ts", reading.type: "type", reading.source: "source", reading.seq: "seq"}
-        table = table.rename_columns([ours.get(name, name) for name in table.column_names])
-        return Arrived(table, keys, [one.message for one in run])
+        if self._key_of is None or self._schema.key in schema.names:
+            return table
+        keys = pa.chunked_array([pa.repeat(pa.scalar(one.key, pa.string()), one.rows) for one in run], pa.string())
+        return table.append_column(self._schema.key, keys)
 
 
 _AS_WRITTEN = pa.ipc.IpcReadOptions(ensure_native_endian=False)
@@ -148,7 +154,7 @@ def _runs(found: Sequence[Batches]) -> Iterator[list[Batches]]:
             yield run
             run, rows = [], 0
         run.append(one)
-        rows += sum(map(len, one.batches))
+        rows += one.rows
     if run:
         yield run
 
@@ -167,11 +173,11 @@ def _can_be_key(kind: pa.DataType) -> bool:
 
 
 def arrow_record(rows: pa.Table | pa.RecordBatch) -> bytes:
-    """Events as the value of one record: columns ``ts``, ``type``, ``source``, ``seq`` and the payload, as an engine
-    takes them. Not compressed: that is for the producer's ``compression.type``, which sees several records at once.
+    """Records as the value of one message. Not compressed: that is for the producer's ``compression.type``, which sees
+    several messages at once.
 
     >>> value = arrow_record(pa.table({"ts": [3, 1], "type": ["ping", "ping"]}))
-    >>> TableReader(Reading("arrow"), None).read([Message(0, None, value)])[0][0].rows["ts"].to_pylist()
+    >>> pa.ipc.open_stream(value).read_all()["ts"].to_pylist()
     [3, 1]
     """
     sink = pa.BufferOutputStream()

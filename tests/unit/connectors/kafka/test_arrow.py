@@ -1,4 +1,4 @@
-"""Arrow records are read as Arrow reads them, though a schema that was seen before is not read again."""
+"""Arrow messages are read as Arrow reads them, though a schema that was seen before is not read again."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import struct
 
 import pyarrow as pa
 
-from slackline.connectors.kafka.reading import Message, Reading
-from slackline.connectors.kafka.tables import TableReader, arrow_record
+from slackline.connectors.kafka.arrow import TableReader, arrow_record
+from slackline.connectors.kafka.messages import Message
+from slackline.runtime.schema import RecordSchema
 
 TABLE = pa.table({"ts": [1, 2, 3], "type": ["a", "b", None], "x": [0.5, float("nan"), 2.0], "on": [True, None, False]})
 
 
 def reader() -> TableReader:
-    return TableReader(Reading("arrow"), None)
+    return TableReader(RecordSchema(format="arrow"))
 
 
 def rows(made: TableReader, *values: bytes) -> pa.Table | None:
     """All rows of records, which are of one schema; None if one of them cannot be read."""
     found, bad = made.read([Message(nr, None, value) for nr, value in enumerate(values)])
-    return None if bad else pa.concat_tables([one.rows for one in found])
+    return None if bad else pa.concat_tables([table for table, _, _ in found])
 
 
 def by_arrow(value: bytes) -> pa.Table | None:
