@@ -1,8 +1,8 @@
 """The same detector on Spark Structured Streaming: hits of three matches from a directory of Parquet files.
 
 Writes a shuffled stream of near, not_near and kick events to a temporary directory, reads it as a stream, two files a
-micro-batch, and prints the hits as typed columns. The last ones stay buffered in the state: a stream has no end. A batch
-over the same files has one, and finds them all. Run it with `python examples/02_spark_stream.py`; it needs Java and
+micro-batch, and prints the hits as typed columns. The last ones stay buffered in the state: a stream has no end. A
+batch over the same files has one, and finds them all. Run it with `python examples/02_spark_stream.py`; it needs Java and
 the extra `spark`.
 """
 

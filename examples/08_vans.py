@@ -3,7 +3,8 @@
 Each van is a key with its own detectors: speeding, harsh braking, stops and deliveries. Doors report little and seldom.
 The stream is processed once with an engine per van, and once with `shards=64`, where vans are ordered together and
 separated by their detectors. Vans without reports for a second are flushed (`idle_timeout`). The events are compared
-with those that detectors find in the sorted stream. Run it with `python examples/08_vans.py`; it needs Java and the extra `spark`.
+with those that detectors find in the sorted stream. Run it with `python examples/08_vans.py`; it needs Java and the
+extra `spark`.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ def in_order(reports: pa.Table) -> Found:
 def streamed(spark: SparkSession, source: str, folder: str, **options: Any) -> tuple[Found, int]:
     """The events of a query until all vans are idle, and how many reports were late."""
     schema = spark.read.parquet(source).schema
-    found = detect(spark.readStream.schema(schema).parquet(source), hierarchy(), idle_timeout="1 second", **COLUMNS, **options)
+    reports = spark.readStream.schema(schema).parquet(source)
+    found = detect(reports, hierarchy(), idle_timeout="1 second", **COLUMNS, **options)
     writer = found.writeStream.format("parquet").option("path", folder)
     query = writer.option("checkpointLocation", f"{folder}.checkpoint").trigger(processingTime="1 second").start()
     try:

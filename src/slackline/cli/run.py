@@ -272,7 +272,9 @@ async def _preview(options: RunOptions, sources: Sequence[Source], hierarchy: Hi
     default = source.name if source is not None and len(sources) > 1 else None
     if source is None:
         return [(f"field {role}", text) for role, text in decoder.roles().items()]
-    events, keys, bad = [], [], 0
+    events: list[Any] = []
+    keys: list[Any] = []
+    bad = 0
     batches = source.batches()
     async for batch in batches:
         rows, row_keys, wrong = decoder.decode(batch, default)

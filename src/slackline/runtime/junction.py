@@ -251,9 +251,9 @@ class _StreamDecoder(Decoder):
     def __init__(self, schema: RecordSchema) -> None:
         super().__init__(schema, None)
 
-    def decode(self, records: Records, source: str | None = None, first: int = 1) -> Arrivals:
+    def decode(self, records: Records, source: str | None = None, first: int = 1, **more: Any) -> Arrivals:
         self._only_type = source
-        rows, _, bad = super().decode(records, source, first)
+        rows, _, bad = super().decode(records, source, first, **more)
         events = events_of(rows) if isinstance(rows, pa.Table) else rows
         return Arrivals(events, [source] * len(events), bad)
 

@@ -84,7 +84,7 @@ class OutputRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True
         """
         if self.payload is None:
             return _encode(self)
-        return _encode(msgspec.structs.replace(self, payload=msgspec.Raw(self.payload_json().encode())))  # type: ignore[arg-type]
+        return _encode(msgspec.structs.replace(self, payload=msgspec.Raw(self.payload_json().encode())))
 
     def payload_json(self) -> str:
         """The payload as JSON text, ``null`` where there is none."""

@@ -97,7 +97,7 @@ def apart(both: str) -> tuple[str, Source]:
 def joined_events(events: Sequence[Event], keys: Sequence[str | int]) -> list[Event]:
     """Events of many keys with ``(key, source)`` as their source."""
     return [
-        Event.of(event.type, event.ts, together(key, event.source), event.seq, event.payload)
+        Event.of(event.type, event.ts, together(key, event.source), event.seq, dict(event.payload))
         for event, key in zip(events, keys, strict=True)
     ]
 
@@ -284,12 +284,10 @@ class KeyedDetector(Detector):
 
 def _for_key(event: Event) -> tuple[str, Event]:
     """The name of an event's key, and the event as that key has it."""
-    payload = event.payload
-    name, source = payload.get(KEY), event.source
+    payload = dict(event.payload)
+    name, source = payload.pop(KEY, None), event.source
     if name is None:
         name, source = apart(str(source))
-    else:
-        payload = {field: value for field, value in payload.items() if field != KEY}
     return name, Event.of(event.type, event.ts, source, event.seq, payload)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -19,7 +19,7 @@ from slackline.runtime.output import BadRecord
 
 #: A batch of records: mappings of field names to values, Arrow rows, events that are complete already, and in their
 #: place among the others records that could not be read.
-Records = Sequence[Mapping[str, Any] | Event | BadRecord] | pa.Table | pa.RecordBatch
+Records: TypeAlias = Sequence[Mapping[str, Any] | Event | BadRecord] | pa.Table | pa.RecordBatch
 
 
 class SourceError(SlacklineError):
