@@ -2,8 +2,8 @@
 
 Writes a shuffled stream of near, not_near and kick events to a temporary directory, reads it as a stream, two files a
 micro-batch, and prints the hits as typed columns. The last ones stay buffered in the state: a stream has no end. A
-batch over the same files has one, and finds them all. Run it with `python examples/02_spark_stream.py`; it needs Java and
-the extra `spark`.
+batch over the same files has one, and finds them all. Run it with `python examples/02_spark_stream.py`; it needs Java
+and the extra `spark`.
 """
 
 from __future__ import annotations

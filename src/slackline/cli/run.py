@@ -7,10 +7,11 @@ import contextlib
 import inspect
 import logging
 import signal
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Protocol, get_type_hints
 
 import pyarrow as pa
 import typer
@@ -22,7 +23,6 @@ from slackline.cli.logs import log_to_stderr, served_metrics
 from slackline.cli.options import FIELDS, annotation_of, given_options, help_of, known_options
 from slackline.connectors.addresses import open_sink, open_sources, scheme_of
 from slackline.core.errors import ConfigError
-from slackline.core.extras import explain
 from slackline.core.hierarchy import Hierarchy
 from slackline.nodes.fingerprint import fingerprint
 from slackline.runtime.forms import events_of
@@ -64,14 +64,11 @@ def run(
     options = run_options(given_options({"app": app, **given}), config, known_options())
     hierarchy, _ = load_application(options.app, None)
     if options.on == "spark":
-        from slackline.cli.on_spark import run_on_spark  # needs an extra
-
-        run_on_spark(options, hierarchy, dry_run, _watched)
-        return
-    if scheme_of(options.to) == "kafka" and {scheme_of(url) for url in options.sources} == {"kafka"}:
-        _between_topics(options, hierarchy, dry_run)
-        return
-    _in_process(options, hierarchy, dry_run)
+        _run_elsewhere(_on_spark(options, hierarchy), options, hierarchy, dry_run)
+    elif all(map(_is_kafka, (*options.sources, options.to))):
+        _run_elsewhere(_between_topics(options, hierarchy), options, hierarchy, dry_run)
+    else:
+        _in_process(options, hierarchy, dry_run)
 
 
 def _signature() -> inspect.Signature:
@@ -180,14 +177,32 @@ def _is_kafka(url: str) -> bool:
     return scheme_of(url) == "kafka"
 
 
-def _between_topics(options: RunOptions, hierarchy: Hierarchy, dry_run: bool) -> None:
+class Application(Protocol):
+    """An application in a runtime that brings its own sources and sinks: on Spark, or between topics of Kafka."""
+
+    def plan(self) -> list[tuple[str, str]]:
+        """What it reads and writes, and what it guarantees."""
+
+    def run(self, listener: MetricsListener) -> Metrics | None:
+        """Run until the end, or a signal; the last metrics."""
+
+
+def _on_spark(options: RunOptions, hierarchy: Hierarchy) -> Application:
+    from slackline.spark.application import SparkApplication
+
+    file = Path(options.app.partition(":")[0])
+    return SparkApplication(options, hierarchy, sys.modules[file.stem] if file.suffix == ".py" else None)
+
+
+def _between_topics(options: RunOptions, hierarchy: Hierarchy) -> Application:
     if options.fresh or options.follow:
         raise ConfigError("--fresh and --follow are for files and folders. On Kafka a new --group starts anew.")
-    try:
-        from slackline.connectors.kafka import KafkaApplication
-    except ImportError as error:
-        raise explain(error, "kafka://") from error
-    application = KafkaApplication(options, hierarchy)
+    from slackline.connectors.kafka import KafkaApplication
+
+    return KafkaApplication(options, hierarchy)
+
+
+def _run_elsewhere(application: Application, options: RunOptions, hierarchy: Hierarchy, dry_run: bool) -> None:
     if dry_run:
         typer.echo(plan_text(options, hierarchy, application.plan()))
         return

@@ -36,7 +36,7 @@ from slackline.runtime.checkpoint import Checkpoint
 from slackline.runtime.forms import events_of
 from slackline.runtime.metrics import RECENT, Metrics, MetricsCollector, MetricsListener
 from slackline.runtime.output import OutputRecord
-from slackline.runtime.schema import Arrivals, Decoder, RecordSchema
+from slackline.runtime.schema import Arrivals, BadRecordOf, Decoder, RecordSchema
 from slackline.runtime.sink import Sink, SinkError
 from slackline.runtime.source import Records, Source
 from slackline.runtime.worker import LOOK, Worker
@@ -251,9 +251,11 @@ class _StreamDecoder(Decoder):
     def __init__(self, schema: RecordSchema) -> None:
         super().__init__(schema, None)
 
-    def decode(self, records: Records, source: str | None = None, first: int = 1, **more: Any) -> Arrivals:
+    def decode(
+        self, records: Records, source: str | None = None, first: int = 1, bad_record: BadRecordOf | None = None
+    ) -> Arrivals:
         self._only_type = source
-        rows, _, bad = super().decode(records, source, first, **more)
+        rows, _, bad = super().decode(records, source, first, bad_record)
         events = events_of(rows) if isinstance(rows, pa.Table) else rows
         return Arrivals(events, [source] * len(events), bad)
 

@@ -17,10 +17,10 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from slackline.connectors.errors import require
 from slackline.connectors.kafka.arrow import TableReader
 from slackline.connectors.kafka.messages import Message
 from slackline.core.errors import ConfigError
+from slackline.core.extras import explain
 from slackline.runtime.output import BadRecord
 from slackline.runtime.schema import SHOWN, BadRecordError, RecordSchema
 
@@ -117,8 +117,10 @@ def _json_object(value: bytes) -> dict[str, Any]:
 
 def avro_reader(path: str) -> Callable[[bytes], dict[str, Any]]:
     """Reads records that were written with the Avro schema in a file."""
-    require("format='avro'", "fastavro")
-    import fastavro
+    try:
+        import fastavro
+    except ImportError as error:
+        raise explain(error, "format='avro'") from error
 
     try:
         given: Any = json.loads(Path(path).read_text("utf-8"))
