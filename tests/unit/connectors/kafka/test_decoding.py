@@ -109,9 +109,9 @@ def test_the_message_s_own_key_is_used_if_records_have_no_field_for_it() -> None
         (None, "no value"),
         (b"{", "not JSON"),
         (b"[1]", "a JSON object is expected"),
-        (b'{"type": "a"}', "no field 'ts'"),
+        (b'{"type": "a"}', "'ts', the event time, is missing"),
         (b'{"ts": "soon", "type": "a"}', "neither an integer nor a time"),
-        (b'{"ts": 1, "type": 3}', "holds no event type"),
+        (b'{"ts": 1, "type": [3]}', "event type"),
         (b'{"ts": 1, "type": "a", "source": {}}', "holds no source"),
         (b'{"ts": 1, "type": "a", "seq": -1}', "sequence number"),
     ],
@@ -146,7 +146,7 @@ def test_a_row_of_a_table_that_is_no_event_has_its_place() -> None:
     values = [arrow_record(pa.table({"ts": each, "type": ["a"] * len(each)})) for each in ([1, 2], [3, None, 5])]
     [found] = decode(RecordSchema(format="arrow"), *values)
     assert [event.ts for event in found.rows] == [1, 2, 3, 5]
-    assert found.bad == [BadRecord("in/0/1/1", "the event time is missing", "{'type': 'a'}")]
+    assert found.bad == [BadRecord("in/0/1/1", "field 'ts', the event time, is missing", "{'type': 'a'}")]
 
 
 def test_avro_of_a_schema_that_has_changed_is_no_event(avro_schema: str) -> None:
