@@ -89,6 +89,9 @@ class NotingNode:
     def save(self) -> bytes:
         return repr(self.calls).encode()
 
+    def overview(self) -> dict[str, Any]:
+        return {"nodes": {self.name: {"detectors": {}, "duplicates": 0}}}
+
     def addresses(self) -> dict[str, str]:
         return self.known
 

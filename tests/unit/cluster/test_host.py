@@ -1,4 +1,5 @@
 import asyncio
+import json
 import logging
 import struct
 
@@ -6,15 +7,20 @@ import pyarrow as pa
 import pytest
 from tests.unit.cluster.fake import LOOPBACK, NOBODY, NotingNode, NotingSink, hosted, met, run, said_by, until
 
+import slackline as sl
 from slackline.cluster import links as links_module
 from slackline.cluster.ingress import CompleteRows, Ingress, TablesSource
 from slackline.cluster.links import Listener
 from slackline.cluster.tcp import TcpHost
 from slackline.cluster.tls import Credentials
+from slackline.connectors.files import FileSource, FolderSink
 from slackline.core.errors import ConfigError, SlacklineError
 from slackline.core.event import Event
 from slackline.core.outcome import Output
+from slackline.nodes import Node
 from slackline.runtime.address import Address
+from slackline.runtime.metrics import MetricsCollector
+from slackline.runtime.schema import Decoder, RecordSchema
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
@@ -311,6 +317,13 @@ def test_an_address_from_a_peer_is_not_dialled_without_tls(caplog):
 # Local arrivals.
 
 
+class Echo(sl.Detector):
+    listens, publishes = ("a",), ("echo",)
+
+    def on_event(self, event):
+        yield event.derive("echo")
+
+
 def rows(*sizes):
     def made():
         at = 0
@@ -363,3 +376,41 @@ def test_a_node_may_stop_by_itself_when_all_has_ended():
             await until(lambda: node.calls[-1] == ("commit", 10))
 
     run(meeting())
+
+
+def test_input_is_shown_counted_and_resumed_by_the_checkpoint(tmp_path, caplog):
+    path = tmp_path / "a.csv"
+    path.write_text("ts,source,seq\n" + "".join(f"{10 * i},s,{i // 2}\n" for i in range(400)) + "x,s,1\n")
+    hierarchy = sl.Hierarchy([Echo()], clock="a")
+
+    async def whole(sink, saved):
+        header = None if saved is None else saved.header
+        node = (
+            Node("n1", hierarchy, identity=1, ingress=["a"], detectors=["Echo"])
+            if saved is None
+            else Node.load(saved.pieces[0], hierarchy)
+        )
+        decoder = Decoder(RecordSchema(), hierarchy)
+        ingress = Ingress([FileSource(path)], decoder, saved=None if header is None else header["ingress"])
+        listener = await Listener.at(LOOPBACK, NOBODY)
+        collector = MetricsCollector(hierarchy.names)
+        host = TcpHost(node, listener, sink, ingress, saved=header, until_end=True, collector=collector)
+        await host.run()
+        await sink.close()
+        return host.metrics()
+
+    with caplog.at_level(logging.INFO, "slackline"):
+        sink = FolderSink(tmp_path / "out", kind="node")
+        metrics = run(whole(sink, sink.open()))
+    assert (metrics.events, metrics.outputs, metrics.duplicates) == (400, 200, 200)
+    assert metrics.quarantined == {"not an event": 1} and metrics.detectors["Echo"].delivered == 200
+    assert "record schema: ts 'ts', in us" in caplog.text and "seq 'seq', by its name" in caplog.text
+    records = [json.loads(line) for line in (tmp_path / "out" / "outputs.jsonl").read_text().splitlines()]
+    assert [record["change"] for record in records] == list(range(200))
+
+    again = FolderSink(tmp_path / "out", kind="node")
+    saved = again.open()
+    assert saved.header["changes"] == 200 and saved.header["schema"]["unit"] == "us"
+    metrics = run(whole(again, saved))
+    assert (metrics.events, metrics.outputs, metrics.duplicates) == (400, 200, 200)
+    assert len((tmp_path / "out" / "outputs.jsonl").read_text().splitlines()) == 200
