@@ -161,13 +161,13 @@ class TcpHost:
     async def _turn(self) -> None:
         node = self.node
         start = self._now()
-        for heard in self._links.take():
-            if heard.frame is not None:
-                self._receive(heard.link, heard.frame, start)
-            elif heard.is_up:
-                node.link_up(heard.link, start)
+        for item in self._links.take():
+            if item.frame is not None:
+                self._receive(item.link, item.frame, start)
+            elif item.is_up:
+                node.link_up(item.link, start)
             else:
-                node.link_down(heard.link, start)
+                node.link_down(item.link, start)
         self._arrive(start)
         for search, solution in self._found:
             node.found(search, solution, start)

@@ -545,8 +545,8 @@ def warn_of_duplicates(found: MetricsCollector, schema: RecordSchema) -> bool:
         return False
     logger.warning(
         "%s of %s events (%.3g %%) were dropped as duplicates: their type, source and sequence number (field %r) were "
-        "seen before. If the numbers count per device, name the field of the devices (--source or --key); `slackline run "
-        "--duplicates write` emits the dropped events",
+        "seen before. If the numbers count per device, name the field of the devices (--source or --key); `slackline "
+        "run --duplicates write` emits the dropped events",
         f"{found.duplicates:,}", f"{found.events:,}", 100 * found.duplicates / found.events, schema.seq or "seq",
     )  # fmt: skip
     return True
