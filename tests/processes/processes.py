@@ -24,7 +24,7 @@ from slackline.runtime.address import Address
 #: No test waits for longer, in seconds; machines may be slow.
 LIMIT = 120.0
 HERE = Path(__file__).parent
-NOBODY = Credentials()
+NO_TLS = Credentials()
 SMALL = "match_app:small"
 
 
@@ -115,7 +115,7 @@ class NodeProcess:
 class Network:
     """Some nodes of one application; those that still run are ended at the end."""
 
-    def __init__(self, folder: Path, *application: str, credentials: Credentials = NOBODY) -> None:
+    def __init__(self, folder: Path, *application: str, credentials: Credentials = NO_TLS) -> None:
         self.folder = folder
         self.application = application
         self.nodes: dict[str, NodeProcess] = {}

@@ -144,6 +144,15 @@ def test_a_folder_of_another_node_is_not_taken(network, recording):
     assert code == 2 and "holds node 'n1', not 'n2'" in err
 
 
+def test_a_folder_of_another_record_schema_is_refused(network, recording):
+    node = network.add("n1", str(recording), "--unit", "ms", "--until-end")
+    assert node.wait() == 0, node.said()
+    for options, why in ((["--unit", "s"], "unit was 'ms', is 's'"), (["--type", "kind"], "type was None, is 'kind'")):
+        given = [SMALL, str(recording), "--name", "n1", "--folder", str(node.folder), *options]
+        code, _, err = finished("node", *given)
+        assert code != 0 and "another record schema" in err and why in err
+
+
 def test_a_followed_file_enters_as_it_grows_and_kills_lose_and_repeat_nothing(network, tmp_path):
     path, rows = tmp_path / "live.jsonl", 900
     path.touch()

@@ -28,9 +28,9 @@ from slackline.core.errors import ConfigError, StateError
 from slackline.core.event import Event
 from slackline.core.time import Now
 from slackline.runtime.output import BadRecord
-from slackline.runtime.schema import Arrivals, RecordSchema
+from slackline.runtime.schema import Arrivals, Decoder, RecordSchema
 from slackline.runtime.source import Records, Source
-from slackline.runtime.worker import LOOK, Delivery, Feed, joined, merged, pieces, split
+from slackline.runtime.worker import LOOK, Delivery, Feed, joined, log_schema, merged, pieces, split
 
 #: Seconds between two takes with a speed, and rows of one take at most.
 STEP = 0.02
@@ -143,7 +143,7 @@ class Ingress:
         if saved is not None:
             self._resume(saved)
         self._timed = bool(sources) and len(live) == len(sources)
-        self._caught_up = False
+        self._caught_up = self._shown = False
         self._quiet_since: float | None = None  # when the last rows were taken, or time has passed
         self._wake: Callable[[], object] = lambda: None
         self._tasks: list[asyncio.Task[None]] = []
@@ -247,6 +247,9 @@ class Ingress:
         if self.waiting < ROOM // 2:
             self._room.set()
         whole = joined(found)
+        if not self._shown and isinstance(self._decoder, Decoder) and whole.marks:
+            self._shown = True
+            log_schema(self._decoder, whole.marks[0].feed, all(feed.source.bounded for feed in self._feeds))
         self.taken += rows + len(whole.bad)
         repeatable = all(mark.feed.resumes for mark in whole.marks)
         for mark in whole.marks:

@@ -22,6 +22,7 @@ from slackline.runtime.checkpoint import Checkpoint
 from slackline.runtime.metrics import DetectorMetrics, Metrics, MetricsCollector, MetricsListener, Rates
 from slackline.runtime.output import NOT_AN_EVENT, OutputRecord, RecordBuilder, bad_record
 from slackline.runtime.sink import Sink
+from slackline.runtime.worker import warn_of_duplicates
 
 #: Seconds within which the detectors of a node that shuts down must have migrated.
 LEAVING = 10.0
@@ -80,7 +81,7 @@ class TcpHost:
         self._links = Links(node.name, listener, self._wake)
         self._call_at: float | None = None
         self._leave_until: float | None = None
-        self._stops = self._reads = self._has_arrived = False
+        self._stops = self._reads = self._has_arrived = self._warned = False
         self._worked = 0.0  # seconds, since
         self._since = now()
         self._look_at = 0.0
@@ -160,13 +161,13 @@ class TcpHost:
     async def _turn(self) -> None:
         node = self.node
         start = self._now()
-        for heard in self._links.take():
-            if heard.frame is not None:
-                self._receive(heard.link, heard.frame, start)
-            elif heard.is_up:
-                node.link_up(heard.link, start)
+        for item in self._links.take():
+            if item.frame is not None:
+                self._receive(item.link, item.frame, start)
+            elif item.is_up:
+                node.link_up(item.link, start)
             else:
-                node.link_down(heard.link, start)
+                node.link_down(item.link, start)
         self._arrive(start)
         for search, solution in self._found:
             node.found(search, solution, start)
@@ -183,16 +184,22 @@ class TcpHost:
         if stop - self._since >= INTERVAL:
             node.busy = self._worked / (stop - self._since)
             self._worked, self._since = 0.0, stop
-            if self._listener is not None:
-                self._listener(self.metrics())
+            if self._listener is not None or self._ingress is not None:
+                self._report(self.metrics())
+
+    def _report(self, metrics: Metrics) -> None:
+        if self._listener is not None:
+            self._listener(metrics)
+        if self._ingress is not None and not self._warned:
+            self._warned = warn_of_duplicates(self._collector, self._ingress.schema)
 
     def metrics(self) -> Metrics:
         """Metrics of the node, at this moment."""
-        here = self.node.overview()["nodes"][self.node.name]["detectors"]
-        found = self._collector
-        found.update(
-            None, (DetectorMetrics.of(here[name]) if name in here else DetectorMetrics() for name in found.detectors)
-        )
+        own, found = self.node.overview()["nodes"][self.node.name], self._collector
+        here = own["detectors"]
+        known = (DetectorMetrics.of(here[name]) if name in here else DetectorMetrics() for name in found.detectors)
+        found.update(None, known)
+        found.count_aside(0, max(0, own["duplicates"] - found.duplicates), ())
         event_rate, output_rate = self._rates.of(found.events, found.outputs)
         size, at = self._checkpoint or (None, None)
         ingress = self._ingress

@@ -34,6 +34,7 @@ def figures_of(
         "round_trips": membership.round_trips(),
         "clk": stats["clk"],
         "arrivals": stats["arrivals"],
+        "duplicates": stats["duplicates"],
         "detectors": {
             name: {key: each[key] for key in _SHOWN} | {"waits_for": (each["waits_for"] or {}).get("type")}
             for name, each in stats["detectors"].items()

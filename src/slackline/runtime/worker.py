@@ -34,9 +34,9 @@ from slackline.core.event import Event
 from slackline.core.time import Now
 from slackline.runtime.checkpoint import Checkpoint
 from slackline.runtime.forms import events_of, quickest
-from slackline.runtime.metrics import INTERVAL, Metrics, MetricsListener, Rates
+from slackline.runtime.metrics import INTERVAL, Metrics, MetricsCollector, MetricsListener, Rates
 from slackline.runtime.output import NOT_AN_EVENT, BadRecord, OutputRecord, bad_record
-from slackline.runtime.schema import Arrivals, RecordSchema
+from slackline.runtime.schema import Arrivals, Decoder, RecordSchema
 from slackline.runtime.sink import Sink
 from slackline.runtime.source import Source, SourceError
 from slackline.runtime.stage import Pacing, Stage
@@ -391,7 +391,8 @@ class Worker:
     def _push(self, delivery: Delivery) -> None:
         rows, keys, bad, marks, _ = delivery
         if (len(rows) or bad) and not self._shown:
-            self._show(marks[0].feed)
+            self._shown = True
+            log_schema(self._decoder, marks[0].feed, self._bounded)
         if bad:
             self._records += [bad_record(one, source) for source, one in bad]
             self._engines.collector.count_aside(0, 0, [NOT_AN_EVENT] * len(bad))
@@ -508,19 +509,6 @@ class Worker:
             if self._listener is not None:
                 self._listener(self.metrics())
 
-    def _show(self, feed: Feed) -> None:
-        """Check and log how the first records are read."""
-        self._shown = True
-        if self._bounded:
-            self._decoder.check_fields(feed.source.describe())
-        roles = "; ".join(f"{role} {words}" for role, words in self._decoder.roles(feed.default).items())
-        logger.info("record schema: %s", roles)
-        choice = self._decoder.choice
-        for note in choice.notes if choice else ():
-            logger.info("%s", note)
-        for warning in choice.warnings if choice else ():
-            logger.warning("%s", warning)
-
     def _check_keys(self, keys: Any) -> None:
         if keys is None or self._keyless:
             return
@@ -534,17 +522,34 @@ class Worker:
             )  # fmt: skip
 
     def _warn_duplicates(self) -> None:
-        found = self._engines.collector
-        if self._warned or found.events < ENOUGH or found.duplicates <= DUPLICATES * found.events:
-            return
-        self._warned = True
-        schema = self._decoder.schema
-        logger.warning(
-            "%s of %s events (%.3g %%) were dropped as duplicates: their type, source and sequence number (field %r) "
-            "were seen before. If the numbers count per device, name the field of the devices (--source or --key); "
-            "--duplicates write emits the dropped events",
-            f"{found.duplicates:,}", f"{found.events:,}", 100 * found.duplicates / found.events, schema.seq or "seq",
-        )  # fmt: skip
+        self._warned = self._warned or warn_of_duplicates(self._engines.collector, self._decoder.schema)
+
+
+def log_schema(decoder: Decoder, feed: Feed, bounded: bool) -> None:
+    """Log how the first records of a source are read. Where all input is bounded, also check that it has the fields."""
+    if bounded:
+        decoder.check_fields(feed.source.describe())
+    logger.info(
+        "record schema: %s", "; ".join(f"{role} {words}" for role, words in decoder.roles(feed.default).items())
+    )
+    choice = decoder.choice
+    for note in choice.notes if choice else ():
+        logger.info("%s", note)
+    for warning in choice.warnings if choice else ():
+        logger.warning("%s", warning)
+
+
+def warn_of_duplicates(found: MetricsCollector, schema: RecordSchema) -> bool:
+    """Log a warning if many events are dropped as duplicates; whether there was one."""
+    if found.events < ENOUGH or found.duplicates <= DUPLICATES * found.events:
+        return False
+    logger.warning(
+        "%s of %s events (%.3g %%) were dropped as duplicates: their type, source and sequence number (field %r) were "
+        "seen before. If the numbers count per device, name the field of the devices (--source or --key); `slackline "
+        "run --duplicates write` emits the dropped events",
+        f"{found.duplicates:,}", f"{found.events:,}", 100 * found.duplicates / found.events, schema.seq or "seq",
+    )  # fmt: skip
+    return True
 
 
 # Deliveries.

@@ -20,7 +20,7 @@ from slackline.runtime.sink import Sink
 
 LIMIT = 20.0
 LOOPBACK = Address("127.0.0.1", 0)
-NOBODY = Credentials()
+NO_TLS = Credentials()
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ class NotingNode:
         self.links.remove(link)
 
     def receive(self, link: str, data: bytes, now: float) -> None:
-        self.calls.append(("heard", link, decode(data).sender))
+        self.calls.append(("received", link, decode(data).sender))
 
     def push(self, rows: Any, now: float, wall: Any = None, *, repeatable: bool = True) -> None:
         self.calls.append(("push", len(rows)))
@@ -89,12 +89,15 @@ class NotingNode:
     def save(self) -> bytes:
         return repr(self.calls).encode()
 
+    def overview(self) -> dict[str, Any]:
+        return {"nodes": {self.name: {"detectors": {}, "duplicates": 0}}}
+
     def addresses(self) -> dict[str, str]:
         return self.known
 
     def peers(self) -> list[str]:
-        """Who has spoken, over links that are up."""
-        return sorted({call[2] for call in self.calls if call[0] == "heard" and call[1] in self.links})
+        """The senders of messages, over links that are up."""
+        return sorted({call[2] for call in self.calls if call[0] == "received" and call[1] in self.links})
 
     def say(self, level: str, text: str) -> None:
         self.next.notices.append(Notice(level, text))
@@ -117,7 +120,7 @@ class NotingSink(Sink):
 
 @contextlib.asynccontextmanager
 async def hosted(
-    node: NotingNode, credentials: Credentials = NOBODY, address: Address = LOOPBACK, **options: Any
+    node: NotingNode, credentials: Credentials = NO_TLS, address: Address = LOOPBACK, **options: Any
 ) -> AsyncIterator[tuple[Address, TcpHost]]:
     """The node at work, and where."""
     listener = await Listener.at(address, credentials)
@@ -132,8 +135,8 @@ async def hosted(
         await task
 
 
-async def met(address: Address, name: str, credentials: Credentials = NOBODY) -> Connection:
-    """A connection to a node, over which somebody of that name has spoken."""
+async def met(address: Address, name: str, credentials: Credentials = NO_TLS) -> Connection:
+    """A connection to a node, over which a sender of that name has said hello."""
     connection = await dial(address, credentials)
     connection.write([said_by(name)])
     return connection

@@ -14,7 +14,7 @@ import json
 import random
 
 import pytest
-from tests.unit.cluster.fake import LOOPBACK, NOBODY, run
+from tests.unit.cluster.fake import LOOPBACK, NO_TLS, run
 
 import slackline as sl
 from slackline.cluster.ingress import Ingress
@@ -101,10 +101,10 @@ def on_a_cluster(make, recording, places):
     """The output records of nodes with these detectors; everything enters at the first. Plain data, by kind."""
 
     async def work():
-        first = await Listener.at(LOOPBACK, NOBODY)
+        first = await Listener.at(LOOPBACK, NO_TLS)
         sinks, hosts = [], []
         for number, (name, detectors) in enumerate(places.items()):
-            listener = await Listener.at(LOOPBACK, NOBODY) if number else first
+            listener = await Listener.at(LOOPBACK, NO_TLS) if number else first
             hierarchy = make()
             node = Node(
                 name, hierarchy, identity=number, ingress=() if number else hierarchy.sensor_types,

@@ -1,25 +1,31 @@
 import asyncio
+import json
 import logging
 import struct
 
 import pyarrow as pa
 import pytest
-from tests.unit.cluster.fake import LOOPBACK, NOBODY, NotingNode, NotingSink, hosted, met, run, said_by, until
+from tests.unit.cluster.fake import LOOPBACK, NO_TLS, NotingNode, NotingSink, hosted, met, run, said_by, until
 
+import slackline as sl
 from slackline.cluster import links as links_module
 from slackline.cluster.ingress import CompleteRows, Ingress, TablesSource
 from slackline.cluster.links import Listener
 from slackline.cluster.tcp import TcpHost
 from slackline.cluster.tls import Credentials
+from slackline.connectors.files import FileSource, FolderSink
 from slackline.core.errors import ConfigError, SlacklineError
 from slackline.core.event import Event
 from slackline.core.outcome import Output
+from slackline.nodes import Node
 from slackline.runtime.address import Address
+from slackline.runtime.metrics import MetricsCollector
+from slackline.runtime.schema import Decoder, RecordSchema
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 def test_two_nodes_connect_and_detect_when_the_other_is_gone(tls, certificates):
-    credentials = Credentials.of(**certificates["ours"]) if tls else NOBODY
+    credentials = Credentials.of(**certificates["ours"]) if tls else NO_TLS
 
     async def meeting():
         one, two = NotingNode("n1"), NotingNode("n2")
@@ -50,10 +56,10 @@ def test_nodes_learn_of_each_other_and_have_one_connection_each():
     assert run(meeting()) == [(2, 2)] * 3
 
 
-def test_two_who_dial_each_other_at_once_stop_dialling_when_they_are_connected():
+def test_two_nodes_that_dial_each_other_at_once_stop_dialling_when_they_are_connected():
     async def meeting():
         one, two = NotingNode("n1"), NotingNode("n2")
-        first, second = [await Listener.at(LOOPBACK, NOBODY) for _ in range(2)]
+        first, second = [await Listener.at(LOOPBACK, NO_TLS) for _ in range(2)]
         addresses = first.address, second.address
         first.close()
         second.close()
@@ -105,7 +111,7 @@ def test_a_link_with_garbage_is_closed_and_logged_and_the_node_continues(garbage
             while await bad.read():
                 pass
             good.write([said_by("good")])
-            await until(lambda: sum(call[0] == "heard" for call in node.calls) == 3)
+            await until(lambda: sum(call[0] == "received" for call in node.calls) == 3)
             good.drop()
 
     with caplog.at_level(logging.WARNING, "slackline.cluster"):
@@ -118,7 +124,7 @@ def test_a_link_with_garbage_is_closed_and_logged_and_the_node_continues(garbage
     ("tls", "why"), [(False, "does not speak the protocol of nodes"), (True, "TLS handshake failed")]
 )
 def test_a_client_that_is_no_node_is_refused_and_logged_and_the_node_does_not_notice(tls, why, certificates, caplog):
-    credentials = Credentials.of(**certificates["ours"]) if tls else NOBODY
+    credentials = Credentials.of(**certificates["ours"]) if tls else NO_TLS
 
     async def meeting():
         node = NotingNode()
@@ -128,9 +134,9 @@ def test_a_client_that_is_no_node_is_refused_and_logged_and_the_node_does_not_no
             answer = await reader.read()
             assert tls or answer == b""
             writer.close()
-            assert [call for call in node.calls if call[0] in ("up", "down", "heard")] == []
+            assert [call for call in node.calls if call[0] in ("up", "down", "received")] == []
             good = await met(address, "good", credentials)
-            await until(lambda: ("heard", "good") in [(call[0], call[-1]) for call in node.calls])
+            await until(lambda: ("received", "good") in [(call[0], call[-1]) for call in node.calls])
             good.drop()
 
     with caplog.at_level(logging.WARNING, "slackline.cluster"):
@@ -161,7 +167,7 @@ def test_a_node_that_dials_something_else_logs_it_and_tries_again(monkeypatch, c
     assert "does not speak the protocol of nodes" in caplog.text and "attempt 3 " in caplog.text
 
 
-def test_who_does_not_read_is_cut_off_when_too_much_waits_for_it(monkeypatch, caplog):
+def test_a_peer_that_does_not_read_is_disconnected_when_too_much_waits_for_it(monkeypatch, caplog):
     monkeypatch.setattr(links_module, "MOST_WAITING", 1_000_000)
 
     async def meeting():
@@ -189,7 +195,7 @@ def test_who_does_not_read_is_cut_off_when_too_much_waits_for_it(monkeypatch, ca
     assert "'slow'" in caplog.text and "the peer does not read" in caplog.text
 
 
-def test_what_is_to_be_kept_is_kept_before_anything_is_sent():
+def test_records_and_the_checkpoint_are_written_before_anything_is_sent():
     async def meeting():
         node = NotingNode()
         async with hosted(node) as (address, host):
@@ -210,7 +216,7 @@ def test_what_is_to_be_kept_is_kept_before_anything_is_sent():
     assert run(meeting())[-4:] == [("run",), ("write", [("event", "high:High:0")]), ("commit", 0), ("send", 1)]
 
 
-def test_a_node_is_kept_before_it_speaks_and_after_its_last_word():
+def test_a_node_commits_a_checkpoint_before_its_first_and_after_its_last_message():
     async def meeting():
         node = NotingNode()
         async with hosted(node):
@@ -229,17 +235,17 @@ def test_what_has_come_is_taken_in_one_turn():
             await until(lambda: node.peers() == ["peer"])
             node.calls.clear()
             peer.write([said_by("peer")] * 50)
-            await until(lambda: sum(call[0] == "heard" for call in node.calls) == 50)
+            await until(lambda: sum(call[0] == "received" for call in node.calls) == 50)
             peer.drop()
             return sum(call[0] == "run" for call in node.calls)
 
     assert run(meeting()) < 10
 
 
-def test_a_node_that_was_turned_away_stops_with_the_reason():
+def test_a_node_that_was_rejected_stops_with_the_reason():
     async def meeting():
         node = NotingNode()
-        listener = await Listener.at(LOOPBACK, NOBODY)
+        listener = await Listener.at(LOOPBACK, NO_TLS)
         node.failed = "another node is called n1"
         await TcpHost(node, listener, NotingSink(node)).run()
 
@@ -265,8 +271,8 @@ def test_a_node_leaves_before_it_stops():
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
-def test_a_last_word_is_heard(tls, certificates):
-    credentials = Credentials.of(**certificates["ours"]) if tls else NOBODY
+def test_the_last_messages_are_sent_before_a_node_stops(tls, certificates):
+    credentials = Credentials.of(**certificates["ours"]) if tls else NO_TLS
 
     async def meeting():
         node = NotingNode()
@@ -277,11 +283,11 @@ def test_a_last_word_is_heard(tls, certificates):
             node.next.messages += [(node.links[0], word) for word in words]
             host.stop()
             node.is_gone = True
-            heard = 0
+            received = 0
             while frames := await peer.read():
-                heard += len(frames)
+                received += len(frames)
             peer.drop()
-            return heard
+            return received
 
     assert run(meeting()) == 2001
 
@@ -311,6 +317,13 @@ def test_an_address_from_a_peer_is_not_dialled_without_tls(caplog):
 # Local arrivals.
 
 
+class Echo(sl.Detector):
+    listens, publishes = ("a",), ("echo",)
+
+    def on_event(self, event):
+        yield event.derive("echo")
+
+
 def rows(*sizes):
     def made():
         at = 0
@@ -325,7 +338,7 @@ def pushes(node):
     return [call[1] for call in node.calls if call[0] == "push"]
 
 
-def test_local_arrivals_wait_until_the_network_is_there_and_takes_more():
+def test_local_arrivals_wait_until_the_network_is_ready_and_takes_more():
     async def meeting():
         node = NotingNode()
         node.is_ready = False
@@ -363,3 +376,41 @@ def test_a_node_may_stop_by_itself_when_all_has_ended():
             await until(lambda: node.calls[-1] == ("commit", 10))
 
     run(meeting())
+
+
+def test_input_is_shown_counted_and_resumed_by_the_checkpoint(tmp_path, caplog):
+    path = tmp_path / "a.csv"
+    path.write_text("ts,source,seq\n" + "".join(f"{10 * i},s,{i // 2}\n" for i in range(400)) + "x,s,1\n")
+    hierarchy = sl.Hierarchy([Echo()], clock="a")
+
+    async def whole(sink, saved):
+        header = None if saved is None else saved.header
+        node = (
+            Node("n1", hierarchy, identity=1, ingress=["a"], detectors=["Echo"])
+            if saved is None
+            else Node.load(saved.pieces[0], hierarchy)
+        )
+        decoder = Decoder(RecordSchema(), hierarchy)
+        ingress = Ingress([FileSource(path)], decoder, saved=None if header is None else header["ingress"])
+        listener = await Listener.at(LOOPBACK, NO_TLS)
+        collector = MetricsCollector(hierarchy.names)
+        host = TcpHost(node, listener, sink, ingress, saved=header, until_end=True, collector=collector)
+        await host.run()
+        await sink.close()
+        return host.metrics()
+
+    with caplog.at_level(logging.INFO, "slackline"):
+        sink = FolderSink(tmp_path / "out", kind="node")
+        metrics = run(whole(sink, sink.open()))
+    assert (metrics.events, metrics.outputs, metrics.duplicates) == (400, 200, 200)
+    assert metrics.quarantined == {"not an event": 1} and metrics.detectors["Echo"].delivered == 200
+    assert "record schema: ts 'ts', in us" in caplog.text and "seq 'seq', by its name" in caplog.text
+    records = [json.loads(line) for line in (tmp_path / "out" / "outputs.jsonl").read_text().splitlines()]
+    assert [record["change"] for record in records] == list(range(200))
+
+    again = FolderSink(tmp_path / "out", kind="node")
+    saved = again.open()
+    assert saved.header["changes"] == 200 and saved.header["schema"]["unit"] == "us"
+    metrics = run(whole(again, saved))
+    assert (metrics.events, metrics.outputs, metrics.duplicates) == (400, 200, 200)
+    assert len((tmp_path / "out" / "outputs.jsonl").read_text().splitlines()) == 200
