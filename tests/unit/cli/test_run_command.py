@@ -106,21 +106,21 @@ ON_KAFKA = """\
 application   vans.py
 sensor types  at (clock)
 level 1       Steps: at -> step
-from          kafka://127.0.0.1:1/in (json), group vans
-to            kafka://127.0.0.1:1/out, what is set aside to out-quarantine
-state         in the topic vans-state, a snapshot every 5 s
-engines       one for each van, in this process
+engines       one per van, in this process
 options       policy=auto, late_target=0.001, and the other defaults
-guarantee     exactly once, for those who read read_committed; a transaction every 0.01 s
-when idle     what waits is flushed after 30 s in which nothing came
-at a stop     what waits is flushed
+from          kafka://127.0.0.1:1/in (json), group vans
+to            kafka://127.0.0.1:1/out; late events to out-late, quarantined ones to out-quarantine
+state         topic vans-state, a checkpoint every 5 s
+guarantee     exactly once for read_committed consumers, a transaction every 0.01 s
+at a stop     buffered events are flushed
+idle timeout  30: buffered events of a key are flushed
 metrics       http://127.0.0.1:9400/metrics
 """
 
 
 def test_a_plan_on_kafka_says_the_same_things(here: Path) -> None:
-    told = "vans.py --from kafka://127.0.0.1:1/in?key=van&idle=30 --to kafka://127.0.0.1:1/out --group vans --dry-run"
-    done = run(*told.split(), "--checkpoint-every", "5", "--at-stop", "flush", "--metrics", "9400")
+    line = "vans.py --from kafka://127.0.0.1:1/in --to kafka://127.0.0.1:1/out --key van --idle-timeout 30 --group vans"
+    done = run(*line.split(), "--checkpoint-every", "5", "--at-stop", "flush", "--metrics", "9400", "--dry-run")
     assert (done.exit_code, done.stdout) == (0, ON_KAFKA), done.stderr
 
 
@@ -185,10 +185,13 @@ KAFKA = "vans.py --group vans --from kafka://h:1/in"
         ("vans.py --to -", "no input is given; give --from"),
         ("vans.py --from in.txt --to -", "in.txt: no such file or folder"),
         ("vans.py --from notes.txt --to -", "notes.txt"),
-        ("vans.py --from kafka://127.0.0.1:1/t --to -", "on Kafka one topic is read and one is written"),
-        (f"{KAFKA}?state=./x --to kafka://h:1/out --at-stop flush", "--at-stop flush lets go what waits"),
-        (f"{KAFKA}?snapshot=3 --to kafka://h:1/out --checkpoint-every 5", "says ['snapshot'], which are given"),
-        (f"{KAFKA} --to kafka://h:1/out --follow", "--on spark and --follow are for files"),
+        (
+            "vans.py --from in.jsonl --to kafka://127.0.0.1:1/t --delivery exactly-once",
+            "for kafka:// addresses on both",
+        ),
+        (f"{KAFKA} --state ./x --to kafka://h:1/out --at-stop flush", "--at-stop flush flushes buffered events, which"),
+        (f"{KAFKA}?idle=3 --to kafka://h:1/out", "Use --idle-timeout 3 instead"),
+        (f"{KAFKA} --to kafka://h:1/out --follow", "--fresh and --follow are for files"),
         ("vans.py --from in.jsonl --to - --checkpoint-every 5", "--checkpoint-every is for a folder"),
         ("vans.py --from in.jsonl --to ftp://x/y", "unknown scheme ftp://"),
         ("vans.py --from in.jsonl --to out.csv", "give a .jsonl file, or a folder"),
@@ -210,14 +213,17 @@ KAFKA = "vans.py --group vans --from kafka://h:1/in"
         ("vans.py --from - --to out --on spark", "--on spark reads one file or folder"),
         ("vans.py --from in.jsonl --to kafka://127.0.0.1:1/t --on spark", "or reads and writes a topic of Kafka"),
         ("vans.py --from in.jsonl --to out.jsonl --on spark", "--on spark writes to a folder, and --to out.jsonl is"),
-        ("vans.py --from in.jsonl --to . --on spark", "--on spark writes to a folder that is not there yet"),
+        ("vans.py --from in.jsonl --to . --on spark", ". exists; on Spark give a new folder"),
         (
             "vans.py --from in.jsonl --to out --on spark --metrics 0",
-            "no --at-stop, --metrics or --checkpoint-every, unless with --follow",
+            "no --at-stop, --metrics, --checkpoint-every, --idle-timeout or --state-ttl",
         ),
         ("vans.py --from gone --to out --on spark", "gone: there is no such file or folder"),
-        ("vans.py --from in.jsonl --to out --on spark --follow", "--on spark follows a folder, whose files come whole"),
-        ("vans.py --from . --to . --on spark --follow", ". is there, and not from a stream on Spark"),
+        (
+            "vans.py --from in.jsonl --to out --on spark --follow",
+            "follows a folder, whose files arrive complete",
+        ),
+        ("vans.py --from . --to . --on spark --follow", ". exists and has no checkpoint of Spark"),
         ("vans.py --from . --to out --on spark --follow --at-stop flush", "no --at-stop flush"),
         ("vans.py --from in.jsonl --to out --on spark --group g", "--group and --delivery are for kafka://"),
         ("vans.py --from broken.csv --to -", "broken.csv, read once has no field 'ts' for --ts; it has time, x"),
@@ -305,15 +311,14 @@ TOPICS = "vans.py --on spark --to kafka://h:1/out --from kafka://h:1/in"
     ("arguments", "message"),
     [
         (f"{TOPICS} --group g --follow", "a topic is followed anyway"),
-        (f"{TOPICS} --group g --delivery exactly-once", "no --delivery exactly-once; a process does it"),
+        (f"{TOPICS} --group g --delivery exactly-once", "no --delivery exactly-once"),
         (f"{TOPICS} --group g --at-stop flush", "no --at-stop flush"),
         (TOPICS, "give --group"),
-        (f"{TOPICS} --group g", "Spark needs a file with its records' fields"),
-        (f"{TOPICS}?schema=in.jsonl --group g", "Spark needs a folder for the query's checkpoint; give ?state=…"),
-        (f"{TOPICS}?schema=gone&state=s --group g", "the schema cannot be read"),
-        (f"{TOPICS}?schema=in.jsonl&state=s&format=xml --group g", "format='xml' is unknown"),
-        (f"{TOPICS}?commit=3 --group g", "on Spark there are no options ['commit']"),
-        (TOPICS.replace("h:1/in", "h:2/in") + " --group g", "give the same brokers for both"),
+        (f"{TOPICS} --group g --state s", "Spark needs"),
+        (f"{TOPICS} --fields in.jsonl --group g", "Spark needs a folder for the query's checkpoint"),
+        (f"{TOPICS} --fields gone --state s --group g", "gone"),
+        (f"{TOPICS}?commit=3 --group g", "Use --commit-interval 3 instead"),
+        (TOPICS.replace("h:1/in", "h:2/in") + " --group g", "have other brokers; give the same for both"),
     ],
 )
 def test_topics_on_spark_that_cannot_be_are_told(arguments: str, message: str, here: Path) -> None:
@@ -323,15 +328,15 @@ def test_topics_on_spark_that_cannot_be_are_told(arguments: str, message: str, h
 
 def test_the_plan_on_spark_says_what_is_promised(here: Path) -> None:
     (here / "fields.ddl").write_text("ts long, van string, x long")
-    done = run(*f"{TOPICS}?schema=fields.ddl&state=kept --group vans --key van --metrics 9400 --dry-run".split())
+    done = run(*f"{TOPICS} --fields fields.ddl --state kept --group vans --key van --metrics 9400 --dry-run".split())
     assert done.exit_code == 0, done.stderr
     lines = {line[:13].strip(): line[14:] for line in done.stdout.splitlines()}
     assert lines["from"] == "kafka://h:1/in (json), group vans"
-    assert lines["to"] == "kafka://h:1/out, what is set aside to out-quarantine"
-    assert lines["engines"] == "one for each van, in Spark"
+    assert lines["to"] == "kafka://h:1/out, late: out-late, quarantine: out-quarantine"
+    assert lines["engines"] == "one per van, on Spark"
     assert lines["guarantee"].startswith("at least once") and "kept" in lines["guarantee"]
-    assert lines["at a stop"] == "what waits is kept" and "9400" in lines["metrics"]
+    assert lines["at a stop"] == "buffered events are kept" and "9400" in lines["metrics"]
     (here / "in").mkdir()
     done = run("vans.py", "--from", "in", "--to", "out", "--on", "spark", "--follow", "--dry-run")
-    assert done.exit_code == 0 and "exactly once for those who read out by Spark" in done.stdout, done.stderr
+    assert done.exit_code == 0 and "exactly once" in done.stdout, done.stderr
     assert not (here / "out").exists()
