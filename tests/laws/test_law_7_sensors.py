@@ -197,12 +197,14 @@ def test_nothing_is_lost_and_all_goes_at_the_end_whatever_the_policy(
     assert not any(waiting for engine in net.engines for waiting in engine.buffered().values())
     arrived = Counter((event.type, event.source, event.seq) for event in world.events)
     found = Counter((event.type, event.source, event.seq) for event in net.let_in())
+    late: Counter[str | None] = Counter()
     for engine in net.engines:
-        late, quarantined, duplicates = engine.drain()
-        set_aside = [*(item for item in late if item.detector is None), *quarantined, *duplicates]
+        drained = engine.drain()
+        late.update(item.detector for item in drained.late)
+        entered = [item for item in drained.late if item.detector is None]
+        set_aside = [*entered, *drained.quarantined, *drained.duplicates]
         found += Counter((item.event.type, item.event.source, item.event.seq) for item in set_aside)
     assert found == arrived
-    late = Counter(late.detector for engine in net.engines for late in engine.late)
     delivered = {name: len(d.seen) + late[name] for engine in net.engines for name, d in engine.detectors.items()}
     let_in = Counter(event.type for event in net.let_in())
     let_in += Counter(output.event.type for output in net.outputs)

@@ -108,7 +108,7 @@ def subscriptions(broker: Broker) -> int:
 
 def distinct(collector: Collector) -> set[tuple[str, str]]:
     """What was found and what was late; some of it may have come twice."""
-    return {(line["key"], line.get("id") or f"late {line['event']['ts']}") for line in collector.found}
+    return {(line["key"], line["id"]) for line in collector.found}
 
 
 def test_from_a_broker_to_a_broker_that_goes_away_and_comes_back(broker: Broker) -> None:
@@ -133,7 +133,7 @@ def test_from_a_broker_to_a_broker_that_goes_away_and_comes_back(broker: Broker)
     wait_for(lambda: len(distinct(collector)) == 600, f"{len(distinct(collector))} of all results", 10)
     collector.end()
     assert said.has("connect") or said.has("broker"), said.lines
-    assert said.lines[-1]["figures"]["events"] == 600
+    assert said.lines[-1]["metrics"]["events"] == 600
 
 
 def test_from_a_broker_to_a_folder_what_waits_is_kept_for_the_next_run(broker: Broker, tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_from_a_server_to_a_server_and_nothing_is_lost_at_a_stop() -> None:
     ):
         said.wait_for_events(500)
         ended_in_order(process)
-    assert sorted({json.loads(line)["kind"] for line in lines} - {"late"}) == ["output"]
+    assert sorted({json.loads(line)["kind"] for line in lines} - {"late"}) == ["event"]
     assert len(lines) == 500
 
 
@@ -201,7 +201,7 @@ def test_from_a_server_to_a_folder_what_waits_is_kept_and_belongs_to_that_server
     with giver(records(500)) as source, live("--from", source, "--to", str(out)) as (process, said):
         said.wait_for_events(500)
         ended_in_order(process)
-        assert said.has("what waits is kept")
+        assert said.has("buffered events are kept")
     with giver([]) as source, live("--from", source, "--to", str(out), "--at-stop", "flush") as (process, said):
         assert process.wait(LIMIT) == 1  # another address, and what was kept is of the first
 
@@ -210,7 +210,7 @@ def test_a_sink_that_is_away_does_not_keep_it_from_stopping() -> None:
     with giver(records(300)) as source, live("--from", source, "--to", "http://127.0.0.1:9/nobody") as (process, said):
         wait_for(lambda: said.has("127.0.0.1:9"), "an attempt to send")
         process.send_signal(signal.SIGTERM)
-        wait_for(lambda: said.has("what waits is flushed"), "the first signal")
+        wait_for(lambda: said.has("buffered events are flushed"), "the first signal")
         process.send_signal(signal.SIGTERM)
         assert process.wait(LIMIT) == 1
     assert said.has("stopped at once")
@@ -220,7 +220,7 @@ def test_a_reader_that_has_enough_ends_it(tmp_path: Path) -> None:
     file = write_records(tmp_path / "in.jsonl", records(20_000))
     with running(APP, "--from", str(file), "--to", "-", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
-        assert json.loads(process.stdout.readline())["kind"] == "output"
+        assert json.loads(process.stdout.readline())["kind"] == "event"
         process.stdout.close()
         assert process.wait(LIMIT) == 1
         said = process.stderr.read()

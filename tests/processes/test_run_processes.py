@@ -77,13 +77,13 @@ def test_a_followed_file_is_stopped_by_a_signal_and_goes_on_where_it_was(tmp_pat
     with running(*line, stderr=subprocess.PIPE) as process:
         wait_for(lambda: (out / "outputs.jsonl").exists() and len(lines_of(out / "outputs.jsonl")) > 800, "outputs")
         ended_in_order(process)
-        assert process.stderr is not None and "what waits is kept" in process.stderr.read()
+        assert process.stderr is not None and "buffered events are kept" in process.stderr.read()
     with file.open("a") as more:
         more.writelines(json.dumps(each) + "\n" for each in found[1_000:])
     with running(*line, "--at-stop", "flush", stderr=subprocess.PIPE) as process:
         wait_for(lambda: len(lines_of(out / "outputs.jsonl")) > 1_800, "outputs")
         ended_in_order(process)
-        assert process.stderr is not None and "goes on after 1,000 events" in process.stderr.read()
+        assert process.stderr is not None and "resumed from checkpoint at event 1,000" in process.stderr.read()
     outputs, late, quarantined = found_in(out)
     assert (len(outputs) + len(late), quarantined) == (2_000, [])
 
@@ -97,9 +97,9 @@ def test_lines_go_through_a_pipe_and_logs_are_json(tmp_path: Path) -> None:
         out, said = process.communicate(text, LIMIT)
     assert process.returncode == 0, said
     kinds = [json.loads(line)["kind"] for line in out.splitlines()]
-    assert len(kinds) == 500 and set(kinds) <= {"output", "late"}
+    assert len(kinds) == 500 and set(kinds) <= {"event", "late"}
     told = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
-    assert told[-1]["figures"]["events"] == 500
+    assert told[-1]["metrics"]["events"] == 500
 
 
 def test_a_pipe_on_which_nothing_comes_does_not_keep_it_from_stopping() -> None:
@@ -109,7 +109,7 @@ def test_a_pipe_on_which_nothing_comes_does_not_keep_it_from_stopping() -> None:
         assert process.stdin is not None and process.stdout is not None
         process.stdin.writelines(json.dumps(each) + "\n" for each in records(300))
         process.stdin.flush()
-        assert json.loads(process.stdout.readline())["kind"] == "output"
+        assert json.loads(process.stdout.readline())["kind"] == "event"
         ended_in_order(process)
         rest = process.stdout.read().splitlines()
     assert len(rest) == 299
@@ -200,7 +200,7 @@ def test_a_node_serves_the_same_figures_and_logs_json(tmp_path: Path) -> None:
     try:
         text = scraped(port, "slackline_events_total 500.0")
         assert 'slackline_detector_events_total{detector="Low"}' in text
-        assert "slackline_checkpoint_age_seconds" in text and "slackline_found_total" in text
+        assert "slackline_checkpoint_age_seconds" in text and "slackline_outputs_total" in text
         process.send_signal(signal.SIGTERM)
         time.sleep(0.2)
         process.send_signal(signal.SIGTERM)  # there is nobody to take its detectors
