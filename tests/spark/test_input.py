@@ -138,7 +138,7 @@ def test_detector_that_raises_is_named_in_the_query_s_exception(spark: SparkSess
     touchy = sl.Hierarchy([Touchy()], clock=("pos",))
     with pytest.raises(StreamingQueryException, match=r"detector 'Touchy' raised ValueError: the third kick") as raised:
         run(detect(read_stream(spark, folder), touchy, arrival="arrival", **COLUMNS))
-    assert "The micro-batch fails and nothing of it is committed" in str(raised.value)
+    assert "Nothing is committed since the last checkpoint; on Spark the micro-batch fails" in str(raised.value)
     assert "rest of the push was processed" not in str(raised.value)
     out = detect(read_stream(spark, folder), touchy, arrival="arrival", on_error="quarantine", **COLUMNS)
     aside = [row for row in run(out) if row.kind == "quarantine"]

@@ -34,7 +34,7 @@ import pyarrow.compute as pc
 
 from slackline.core import codec
 from slackline.core.calibration import calibration_of
-from slackline.core.errors import ConfigError, SchemaError, StateError
+from slackline.core.errors import ConfigError, DetectorError, SchemaError, SlacklineError, StateError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import NO_KEY, Output, Quarantined
@@ -105,6 +105,19 @@ class EngineFactory:
         if saved is None:
             return Engine(self.hierarchy, now="host", **options)
         return Engine.load(bytes(saved), self.hierarchy, now="host", **(DEFAULTS | options))
+
+
+class KeyedDetectorError(SlacklineError):
+    """A detector raised on an event of a key. Nothing of the push is returned."""
+
+    def __init__(self, name: Any, error: DetectorError) -> None:
+        self.cause = error.cause
+        where, cause = "" if name is None else f"key {name!r}: ", error.cause
+        super().__init__(
+            f"{where}detector {error.detector!r} raised {type(cause).__name__}: {cause} on {error.event!r}, state of "
+            f"{error.state_size} bytes. Nothing is committed since the last checkpoint; on Spark the micro-batch fails. "
+            f"Fix the detector and start again, or pass on_error='quarantine' to continue without the event."
+        )
 
 
 class KeyedStates(Protocol):
@@ -396,6 +409,8 @@ class KeyedEngines:
         outputs: list[Output] = []
         try:
             outputs = work(engine)
+        except DetectorError as error:
+            raise KeyedDetectorError(name, error) from error.cause
         finally:
             late, quarantined, duplicates = engine.drain()
             if self.shards:

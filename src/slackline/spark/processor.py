@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import DataType, StringType
 
 from slackline.core import codec
-from slackline.core.errors import DetectorError, SlacklineError, StateError
+from slackline.core.errors import StateError
 from slackline.core.outcome import NO_KEY
 from slackline.core.time import Now
 from slackline.runtime.keyed import EngineFactory, KeyedEngines, KeyedStates
@@ -54,17 +53,6 @@ MERGE_OUTPUT = "blob binary"
 
 #: The name of an engine: a key or a shard; None for rows without a key.
 Name = str | int | None
-
-
-class FailedDetectorError(SlacklineError):
-    """A detector raised on an event, and the query fails with it."""
-
-    def __init__(self, error: DetectorError) -> None:
-        super().__init__(
-            f"detector {error.detector!r} raised {type(error.cause).__name__}: {error.cause} on {error.event!r}, state "
-            f"of {error.state_size} bytes. The micro-batch fails and nothing of it is committed. Fix the detector and "
-            f"start the query again, or pass on_error='quarantine' to continue without the event."
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +104,7 @@ class KeyedRows:
         for run in pushes(table):
             now = None if times is None else times.slice(start, len(run))
             start += len(run)
-            with failing():
-                self._out.add(self.engines.push_to(name, run, now, at=at))
+            self._out.add(self.engines.push_to(name, run, now, at=at))
         if arrival is not None and len(arrival):
             self._note(self.engines.notes(name), arrival)
 
@@ -143,14 +130,13 @@ class KeyedRows:
         """Apply the timeouts that are due."""
         changed: dict[Name, None] = {}
         for reason, name in self.engines.due(at):
-            with failing():
-                if isinstance(name, tuple):  # a key of a shard
-                    shard, key = name
-                    self._out.add(self.engines.apply([(reason, name)]))
-                    changed[shard] = None
-                    self._emit_stats(shard, self._stats(shard), reason, key)
-                    continue
-                self._out.add(self.engines.flush(reason, [name]))
+            if isinstance(name, tuple):  # a key of a shard
+                shard, key = name
+                self._out.add(self.engines.apply([(reason, name)]))
+                changed[shard] = None
+                self._emit_stats(shard, self._stats(shard), reason, key)
+                continue
+            self._out.add(self.engines.flush(reason, [name]))
             self._emit_stats(name, self._stats(name), reason)
             changed[name] = None
             if reason == "state_ttl":
@@ -161,8 +147,7 @@ class KeyedRows:
 
     def closed(self, name: Name) -> None:
         """The rows of an engine have ended: flush it and emit its statistics."""
-        with failing():
-            self._out.add(self.engines.close())
+        self._out.add(self.engines.close())
         stats = self._stats(name)
         if stats is not None and name is not None:
             self._metrics.engine(stats["keyed"].get("keys", 1))
@@ -190,15 +175,6 @@ class KeyedRows:
             id="/".join(str(part) for part in ("stats", *parts) if part not in ("", None)),
         )  # fmt: skip
         self._out.add([record])
-
-
-@contextmanager
-def failing() -> Iterator[None]:
-    """Raises what a detector raised as the error of a query."""
-    try:
-        yield
-    except DetectorError as error:
-        raise FailedDetectorError(error) from error.cause
 
 
 class GroupStates:
