@@ -115,8 +115,8 @@ class KeyedDetectorError(SlacklineError):
         where, cause = "" if name is None else f"key {name!r}: ", error.cause
         super().__init__(
             f"{where}detector {error.detector!r} raised {type(cause).__name__}: {cause} on {error.event!r}, state of "
-            f"{error.state_size} bytes. Nothing is committed since the last checkpoint; on Spark the micro-batch fails. "
-            f"Fix the detector and start again, or pass on_error='quarantine' to continue without the event."
+            f"{error.state_size} bytes. Nothing is committed since the last checkpoint; on Spark the micro-batch "
+            f"fails. Fix the detector and start again, or pass on_error='quarantine' to continue without the event."
         )
 
 
