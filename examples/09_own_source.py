@@ -1,4 +1,4 @@
-"""A source of your own: 20 lines that resume exactly once into a folder.
+"""A source of your own: some 20 lines that resume exactly once into a folder.
 
 Any system that can say where it is, and go back there, is a source: a table with a growing key, a log with offsets, a
 paged web API. Here it is an SQLite table. Kill this program at any moment and start it again: the folder holds every

@@ -33,6 +33,7 @@ EXPECTED = {
         "batch: 1000 rows, in order: True",
         "the stream is the beginning of the batch: True",
     ],
+    "09_own_source.py": ["1000 events,", "late"],
     "08_vans.py": ["41163 reports of 200 vans", "each by itself: 9", "64 shards: 99", "at least 99 %: True"],
     "06_streams.py": ["events: 11, late: 0", "lift: ended", "'place': 'line 2'"],
 }

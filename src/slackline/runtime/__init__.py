@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from slackline.runtime.output import BadRecord, OutputRecord
     from slackline.runtime.schema import RecordSchema
     from slackline.runtime.sink import Sink, SinkError
-    from slackline.runtime.source import Source, SourceError
+    from slackline.runtime.source import Records, Source, SourceError
     from slackline.runtime.worker import Worker
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "Metrics",
     "OutputRecord",
     "RecordSchema",
+    "Records",
     "Sink",
     "SinkError",
     "Source",
@@ -45,7 +46,7 @@ _MODULES = {
     "output": ("BadRecord", "OutputRecord"),
     "schema": ("RecordSchema",),
     "sink": ("Sink", "SinkError"),
-    "source": ("Source", "SourceError"),
+    "source": ("Records", "Source", "SourceError"),
     "worker": ("Worker",),
 }
 __getattr__ = lazy(__name__, {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names})
