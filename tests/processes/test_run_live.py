@@ -224,7 +224,7 @@ def test_a_reader_that_has_enough_ends_it(tmp_path: Path) -> None:
         process.stdout.close()
         assert process.wait(LIMIT) == 1
         said = process.stderr.read()
-    assert "cannot write standard output: Broken pipe" in said and "Traceback" not in said
+    assert "cannot write to standard output: Broken pipe" in said and "Traceback" not in said
 
 
 def test_a_full_disk_ends_it_and_with_room_it_goes_on(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ class HttpSource(Source):
 
     ``url``      what to request. Each line, or the data of each server-sent event, is a JSON object. A server-sent
                  event that names its type (``event:``) has it in the field ``type``, unless its data has that field.
-    ``name``     the name of the source; default the host and path of the URL.
+    ``name``     the name of the source; default host, port and path of the URL.
     ``headers``  sent with each request, e.g. for authorization.
     ``timeout``  seconds without data after which the connection is considered lost; None: never.
 
@@ -69,7 +69,8 @@ class HttpSource(Source):
     ) -> None:
         self._url = _check_url(url)
         parts = urlsplit(url)
-        self.name = check.text("name", (parts.hostname or "") + parts.path.rstrip("/") if name is None else name)
+        default = parts.netloc.rpartition("@")[2] + parts.path.rstrip("/")
+        self.name = check.text("name", default if name is None else name)
         self._headers = dict(headers or {})
         for header, value in self._headers.items():
             if not _is_header(header, value):
