@@ -1,7 +1,8 @@
-"""Law 11: the same application and input give the same output records, embedded, by `run`, on Kafka and on Spark.
+"""Law 11: the same application and input give the same output records, embedded, by `run` and on Kafka.
 
-The records are compared one by one: all fields, in the order of each key and kind. A node of a cluster is compared in
-``tests/unit/cluster/test_agrees.py``, and more of Spark (streams, shards) in ``tests/spark/test_agrees.py``.
+The records are compared one by one: all fields, in the order of each key and kind. `run --on spark`
+is in ``tests/spark/test_law_11.py``, more of Spark (streams, shards) in ``tests/spark/test_agrees.py``, a node of a
+cluster in ``tests/unit/cluster/test_agrees.py``.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kafka.app import hierarchy
 from tests.kafka.world import SCHEMA, World, plain, readings, wait_for
 from typer.testing import CliRunner
 
@@ -21,7 +23,7 @@ from slackline.runtime.keyed import KeyedEngines
 from slackline.runtime.output import bad_record
 from slackline.runtime.schema import Decoder, RecordSchema
 
-pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.slow, pytest.mark.kafka]
 
 APP = str(Path(__file__).parent / "app.py")
 OPTIONS = {"duplicates": "keep"}
@@ -55,8 +57,11 @@ def grouped(records: Iterable[dict[str, Any]]) -> Records:
 
 @pytest.fixture(scope="module")
 def embedded() -> Records:
-    from tests.kafka.app import hierarchy
+    return embedded_records()
 
+
+def embedded_records() -> Records:
+    """What keyed engines in this process emit."""
     engines = KeyedEngines(hierarchy, OPTIONS)
     arrived, keys, bad = Decoder(RecordSchema(**SCHEMA), hierarchy).decode(rows())
     found = engines.push(arrived, keys) + engines.flush("stop")
@@ -93,17 +98,3 @@ def test_kafka_agrees(embedded: Records, world: World, delivery: str) -> None:
     world.stop(host, flush=True)
     topics = (sink, f"{sink}-late", f"{sink}-quarantine", f"{sink}-duplicates")
     assert grouped(record for topic in topics for record in world.outputs(topic)) == embedded
-
-
-def test_spark_agrees(embedded: Records, tmp_path: Path) -> None:
-    line = ["run", APP, "--on", "spark", "--from", str(write(tmp_path / "in.jsonl")), "--to", str(tmp_path / "out")]
-    done = CliRunner().invoke(app, [*line, "--key", "van", "--unit", "us", "--duplicates", "write"])
-    assert done.exit_code == 0, done.stderr
-    found = []
-    for file in (tmp_path / "out").glob("kind=*/*.json"):
-        for text in file.read_text().splitlines():
-            record = json.loads(text) | {"kind": file.parent.name.partition("=")[2]}
-            if isinstance(record.get("payload"), str):
-                record["payload"] = json.loads(record["payload"])
-            found.append({name: value for name, value in record.items() if value is not None and name != "delayed"})
-    assert grouped(found) == flushed(embedded)

@@ -58,7 +58,7 @@ MISSES = {
     "spark": "import slackline.spark",
     "report": "from slackline.report import study_page",
     "cli": "import slackline.cli",
-    "metrics": "from slackline.runtime.metrics import Metrics; Metrics(0)",
+    "metrics": "from slackline.runtime.prometheus import PrometheusServer; PrometheusServer(0)",
 }
 
 
