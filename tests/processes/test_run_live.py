@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import resource
@@ -16,8 +15,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import IO, Any
 
-import aiomqtt
+import paho.mqtt.client as mqtt
+import paho.mqtt.publish
 import pytest
+from paho.mqtt.enums import CallbackAPIVersion
 from tests.processes.processes import LIMIT, finished, started, wait_for
 from tests.processes.test_run_processes import APP, ended_in_order, running, taker
 from tests.unit.connectors import conftest
@@ -62,35 +63,23 @@ class Collector:
     def __init__(self, broker: Broker, topic: str) -> None:
         self.found: list[dict[str, Any]] = []
         self.is_there = False
-        self._broker, self._topic = broker, topic
-        self._ends = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._collect()), daemon=True)
-        self._thread.start()
-
-    async def _collect(self) -> None:
-        while not self._ends.is_set():
-            try:
-                where: dict[str, Any] = {"hostname": "127.0.0.1", "port": self._broker.port}
-                async with aiomqtt.Client(**where, identifier="collector", clean_session=False) as client:
-                    await client.subscribe(self._topic, qos=1)
-                    self.is_there = True
-                    async for message in client.messages:
-                        self.found.append(json.loads(bytes(message.payload)))
-            except aiomqtt.MqttError:
-                self.is_there = False
-                await asyncio.sleep(0.05)
+        self._client = mqtt.Client(CallbackAPIVersion.VERSION2, "collector", clean_session=False)
+        self._client.reconnect_delay_set(1, 1)
+        self._client.on_connect = lambda client, *_: client.subscribe(topic, qos=1)
+        self._client.on_subscribe = lambda *_: setattr(self, "is_there", True)
+        self._client.on_disconnect = lambda *_: setattr(self, "is_there", False)
+        self._client.on_message = lambda _, __, message: self.found.append(json.loads(message.payload))
+        self._client.connect("127.0.0.1", broker.port)
+        self._client.loop_start()
 
     def end(self) -> None:
-        self._ends.set()
+        self._client.disconnect()
+        self._client.loop_stop()
 
 
 def publish(broker: Broker, topic: str, found: list[dict[str, Any]]) -> None:
-    async def work() -> None:
-        async with aiomqtt.Client("127.0.0.1", broker.port) as client:
-            for record in found:
-                await client.publish(topic, json.dumps(record), qos=1)
-
-    asyncio.run(asyncio.wait_for(work(), LIMIT))
+    messages: list[Any] = [{"topic": topic, "payload": json.dumps(record), "qos": 1} for record in found]
+    paho.mqtt.publish.multiple(messages, "127.0.0.1", broker.port)
 
 
 @contextmanager
