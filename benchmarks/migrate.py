@@ -35,10 +35,10 @@ from rich.console import Console
 from rich.progress import Progress
 
 import slackline as sl
-from slackline.nodes import Node
+from slackline.cluster.protocol import Node
+from slackline.cluster.simulation import Arrivals, Link, Network
+from slackline.cluster.simulation.baselines import ClassicNode, SnapshotNode
 from slackline.report.migration import MovedAt, migration_page
-from slackline.sim import Arrivals, Link, Network
-from slackline.sim.baselines import ClassicNode, SnapshotNode
 from slackline_soccer import match_hierarchy, simulate
 from slackline_soccer.run import match_warmup
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.laws.worlds import World, table
 
 import slackline as sl
-from slackline.nodes import Node, NodeSettings
-from slackline.sim import Arrivals, Link, Network, Partition
+from slackline.cluster.protocol import Node, NodeSettings
+from slackline.cluster.simulation import Arrivals, Link, Network, Partition
 
 
 @dataclass(frozen=True)

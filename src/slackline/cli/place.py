@@ -16,14 +16,14 @@ from rich.table import Table
 
 from slackline.cli.failure import FAILED, reports_errors
 from slackline.cli.reaching import At, TlsCa, TlsCert, TlsKey
+from slackline.cluster.controller.master import Decision, Master
+from slackline.cluster.placement import Problem
+from slackline.cluster.placement.changes import PlacementChange, changes
+from slackline.cluster.placement.solvers import DEFAULT, SOLVERS, solver_of
+from slackline.cluster.placement.story import MoveMade, PlacementStory
 from slackline.cluster.placing import Placing
 from slackline.cluster.tls import Credentials
 from slackline.core.errors import ConfigError, SlacklineError
-from slackline.nodes.master import Decision, Master
-from slackline.placement import Problem
-from slackline.placement.changes import PlacementChange, changes
-from slackline.placement.solvers import DEFAULT, SOLVERS, solver_of
-from slackline.placement.story import MoveMade, PlacementStory
 from slackline.runtime.address import Address
 
 #: Characters of a line where no terminal says how wide it is.

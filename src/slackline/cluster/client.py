@@ -7,9 +7,7 @@ import secrets
 from typing import Any
 
 from slackline.cluster.connection import Connection, HandshakeError, dial
-from slackline.cluster.tls import Credentials
-from slackline.core.errors import SlacklineError
-from slackline.nodes.messages import (
+from slackline.cluster.protocol.messages import (
     VERSION,
     Answer,
     Body,
@@ -21,6 +19,8 @@ from slackline.nodes.messages import (
     decode,
     encode,
 )
+from slackline.cluster.tls import Credentials
+from slackline.core.errors import SlacklineError
 from slackline.runtime.address import Address
 
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from slackline.cluster.connection import Connection, HandshakeError, accept, dial
+from slackline.cluster.protocol.messages import decode
 from slackline.cluster.tls import Credentials
 from slackline.core.errors import ConfigError
-from slackline.nodes.messages import decode
 from slackline.runtime.address import Address
 from slackline.runtime.backoff import Backoff
 from slackline.runtime.frames import FrameError

@@ -9,8 +9,8 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from slackline.placement import Placement, Problem
-from slackline.placement.story import MoveMade, PlacementStory
+from slackline.cluster.placement import Placement, Problem
+from slackline.cluster.placement.story import MoveMade, PlacementStory
 from slackline.report.page import (
     ACCENT,
     FAINT,

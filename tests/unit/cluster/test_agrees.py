@@ -19,9 +19,9 @@ from tests.unit.cluster.fake import LOOPBACK, NO_TLS, run
 import slackline as sl
 from slackline.cluster.ingress import Ingress
 from slackline.cluster.links import Listener
+from slackline.cluster.protocol import Node
 from slackline.cluster.tcp import TcpHost
 from slackline.connectors.files import FileSource
-from slackline.nodes import Node
 from slackline.runtime.keyed import KeyedEngines
 from slackline.runtime.output import KINDS, RecordBuilder, bad_record
 from slackline.runtime.schema import Decoder, RecordSchema

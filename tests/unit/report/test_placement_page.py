@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from slackline.placement import Improvement, Problem, Subscription
-from slackline.placement.changes import PlacementChange
-from slackline.placement.story import LoadSample, MoveMade, PlacementStory
+from slackline.cluster.placement import Improvement, Problem, Subscription
+from slackline.cluster.placement.changes import PlacementChange
+from slackline.cluster.placement.story import LoadSample, MoveMade, PlacementStory
 from slackline.report.placement import MOST_NODES, placement_page
 
 PROBLEM = Problem(
