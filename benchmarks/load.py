@@ -57,7 +57,7 @@ from scenarios.corner_kick import ENTERS, PLACES, QUIET, hierarchy, positions
 from scenarios.corner_play import CornerPlay, alone, play
 from scenarios.peak_play import pausing
 from slackline.cluster import client
-from slackline.cluster.controller.survey import Survey
+from slackline.cluster.controller.metrics import ClusterMetrics
 from slackline.cluster.tls import Credentials
 from slackline.connectors.files import FILES
 from slackline.runtime.address import Address
@@ -201,7 +201,7 @@ def _live_play(folder: Path, recording: Path, shed: bool) -> tuple[dict[str, flo
             arguments += ["--join", nodes["n1"].when(r"listening at (\S+);")[1]] if nodes else []
             nodes[name] = LiveNode(folder, name, arguments)
         nodes[ENTERS].when("reading input")
-        survey = Survey()
+        survey = ClusterMetrics()
         while "input ended" not in nodes[ENTERS].log.read_text():
             seen = asyncio.run(client.overview(Address.of(nodes["n1"].when(r"listening at (\S+);")[1]), Credentials()))
             survey.look(seen, time.monotonic())

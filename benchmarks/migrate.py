@@ -134,7 +134,7 @@ class Benchmark:
                 if found.output.detector == MOVED:
                     passes[found.output.id] = found.at, name
         ways = [network.traffic(a, b) for a in NODES for b in NODES if a != b]
-        taken, states = (sum(way.messages[kind] for way in ways) for kind in ("Taken", "State"))
+        taken, states = (sum(way.messages[kind] for way in ways) for kind in ("MigrationDone", "State"))
         size = sum(way.size["State"] for way in ways) // max(1, states)
         return Played(by_detector(outputs), passes, late, taken, [f.at for f in network.forwarded], size, moments)
 

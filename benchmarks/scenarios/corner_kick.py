@@ -252,14 +252,14 @@ class Referee(Costly):
         yield event.derive("whistle", kind=event["kind"], player=event["player"], number=self.found)
 
 
-def hierarchy(work: Work, secure: bool = False) -> Hierarchy:
-    """All detectors; each tells ``work`` what it costs. ``secure``: nothing gets lost if a host is taken for dead."""
+def hierarchy(work: Work, reliable: bool = False) -> Hierarchy:
+    """All detectors; each tells ``work`` what it costs. ``reliable``: nothing gets lost if a host is taken for dead."""
     watches = [AreaWatch(name, side, work) for side in SIDES for name in WATCHES]
     steady = [Steady(name, work, cost) for name, cost in STEADY.items()]
     verdicts = [AreaVerdict(side, work) for side in SIDES]
     detectors = [Areas(work), *steady, *watches, *verdicts, Referee(work)]
-    for detector in detectors if secure else ():
-        detector.secure = detector.listens  # type: ignore[misc]
+    for detector in detectors if reliable else ():
+        detector.reliable = detector.listens  # type: ignore[misc]
     return Hierarchy(detectors, clock="position")
 
 

@@ -36,4 +36,4 @@ def save(path: Path, quiet: float, until: float, seed: int = 7) -> None:
 
 def recorded(path: Path | str) -> tuple[Hierarchy, Callable[[], list[pa.Table]]]:
     """The application: detectors for a recording, and the recording."""
-    return hierarchy(burn, secure=True), lambda: [pq.read_table(path)]
+    return hierarchy(burn, reliable=True), lambda: [pq.read_table(path)]

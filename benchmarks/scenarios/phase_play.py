@@ -18,7 +18,7 @@ from typing import Any
 
 import slackline as sl
 from scenarios.hierarchies import FED, PER_NODE, thesis_phases
-from slackline.cluster.controller.survey import WINDOW
+from slackline.cluster.controller.metrics import WINDOW
 from slackline.cluster.placement import Solver
 from slackline.cluster.protocol import Node, NodeSettings
 from slackline.cluster.simulation.cpu import Cpu

@@ -76,7 +76,7 @@ class Net:
         )
 
         def hierarchy() -> sl.Hierarchy:
-            return self.world.hierarchy(declared=True, secure=self.is_unsafe)
+            return self.world.hierarchy(declared=True, reliable=self.is_unsafe)
 
         for number, name in enumerate(names):
             ingress = [kind for kind, at in self.enters.items() if at == number]

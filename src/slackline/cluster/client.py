@@ -15,7 +15,7 @@ from slackline.cluster.protocol.messages import (
     Order,
     Overview,
     Query,
-    TurnedAway,
+    Rejected,
     decode,
     encode,
 )
@@ -78,7 +78,7 @@ async def _answer(connection: Connection, body: Query | Order, patience: float) 
                     return said
                 case Answer() as said if isinstance(body, Order) and said.request == body.request:
                     return said
-                case TurnedAway(reason):
+                case Rejected(reason):
                     raise SlacklineError(reason)
         frames = await connection.read()
     raise SlacklineError("it closed the connection.")

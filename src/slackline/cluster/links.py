@@ -101,11 +101,11 @@ class Links:
     **A peer that violates the protocol or does not read loses its connection; other links are not affected.**
     """
 
-    def __init__(self, name: str, listener: Listener, news: asyncio.Event) -> None:
+    def __init__(self, name: str, listener: Listener, updates: asyncio.Event) -> None:
         self._name = name
         self._listener = listener
         self._credentials = listener.credentials
-        self._news = news
+        self._news = updates
         self._numbers = itertools.count(1)
         self._links: dict[str, NamedConnection] = {}
         self._connecting: set[asyncio.Task[None]] = set()

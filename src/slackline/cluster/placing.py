@@ -10,16 +10,16 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from slackline.cluster.actions import SearchOrder
 from slackline.cluster.client import NoAnswerError, move, overview
-from slackline.cluster.controller.advice import Advice, Move
 from slackline.cluster.controller.master import Decision, Master
+from slackline.cluster.controller.metrics import ClusterMetrics
 from slackline.cluster.controller.mover import PATIENCE
+from slackline.cluster.controller.policy import Advice, Move
 from slackline.cluster.controller.searching import solved
 from slackline.cluster.controller.statistics import Statistics
-from slackline.cluster.controller.survey import Survey
 from slackline.cluster.placement import Solution
-from slackline.cluster.placement.story import LoadSample, MoveMade
-from slackline.cluster.protocol.actions import SearchOrder
+from slackline.cluster.placement.report import LoadSample, MoveMade
 from slackline.cluster.tls import Credentials
 from slackline.core.errors import SlacklineError
 from slackline.core.time import Now
@@ -52,7 +52,7 @@ class Placing:
         self._master = master
         self._say, self._decided = say, decided
         self._now = now
-        self._survey = Survey()
+        self._survey = ClusterMetrics()
         self._tasks: set[asyncio.Task[None]] = set()
         self._began = now()
         self._last: Decision | None = None

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from slackline.cluster.actions import SearchOrder
 from slackline.cluster.controller.searching import solved
 from slackline.cluster.ingress import Ingress, Taken
 from slackline.cluster.links import LOOK, Links, Listener, logger
 from slackline.cluster.placement import Solution
 from slackline.cluster.protocol import Actions, Node, ProtocolError
-from slackline.cluster.protocol.actions import SearchOrder
 from slackline.core.errors import SlacklineError
 from slackline.core.time import Now
 from slackline.runtime.address import Address

@@ -18,7 +18,7 @@ the placement before it and the one now are compared under the same fresh statis
 measured where it runs now. What was taken back, or refused by a node, stays where it is for a while.
 
 Nothing happens where statistics are missing or stale, and it is said why. All of it is a machine: what is known and
-what time it is comes in, :class:`~slackline.cluster.controller.advice.Advice` comes out; it runs in a node, or outside of all.
+what time it is comes in, :class:`~slackline.cluster.controller.policy.Advice` comes out; it runs in a node, or outside of all.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from slackline.cluster.controller.advice import Advice, Move
+from slackline.cluster.actions import Notice, SearchOrder
+from slackline.cluster.controller.metrics import WINDOW
 from slackline.cluster.controller.mover import WORTH, Mover, fits
+from slackline.cluster.controller.policy import Advice, Move
 from slackline.cluster.controller.statistics import Statistics
-from slackline.cluster.controller.survey import WINDOW
 from slackline.cluster.placement import Problem, Solution
 from slackline.cluster.placement.changes import score, steps
-from slackline.cluster.protocol.actions import Notice, SearchOrder
 
 #: Seconds within which most of what is not known passes by itself.
 PASSES = 2 * WINDOW

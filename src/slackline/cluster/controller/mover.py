@@ -11,11 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from slackline.cluster.controller.advice import Advice, Move
+from slackline.cluster.actions import Notice
+from slackline.cluster.controller.policy import Advice, Move
 from slackline.cluster.controller.statistics import Statistics
 from slackline.cluster.placement import Problem
 from slackline.cluster.placement.changes import is_better, score
-from slackline.cluster.protocol.actions import Notice
 
 #: Gains below this share of the cost are not worth the stir: that much a good placement may be off the best one.
 WORTH = 0.05

@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from slackline.cluster.controller.advice import Advice, Move
 from slackline.cluster.controller.mover import WORTH, Mover
+from slackline.cluster.controller.policy import Advice, Move
 from slackline.cluster.controller.statistics import Statistics
 from slackline.cluster.placement import Problem, Subscription
 from slackline.cluster.placement.changes import latency

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from slackline.cluster.actions import SearchOrder
 from slackline.cluster.placement import Solution, Solver
 from slackline.cluster.placement.solvers import DEFAULT, solver_of
-from slackline.cluster.protocol.actions import SearchOrder
 from slackline.core.errors import SlacklineError
 from slackline.core.time import Now
 

@@ -2,7 +2,7 @@
 
 With every beat each node reckons what the detectors of all nodes will need (:mod:`slackline.cluster.placement.forecast`) by the
 time when it would be too late to wait for the next beat: that one's handover would only just be done. If that is more
-than its own limit, it gives away detectors: those that cost least elsewhere (:mod:`slackline.cluster.placement.relief`), until
+than its own limit, it gives away detectors: those that cost least elsewhere (:mod:`slackline.cluster.placement.offload`), until
 its forecast is below its *lower mark*, to nodes whose own stays below theirs. So there are two marks, and between them
 nothing happens: who has just given something away does not stand at the limit again at once, nor who has taken it.
 
@@ -11,7 +11,7 @@ lower mark for a while. In it, no detector returns to a node that it has left, n
 come stays until there are enough looks at what it takes there. All nodes see all moves, whoever wanted them.
 
 Several nodes may be about to give something to the same one. What each has been promised is its own business: it counts
-what is on its way to it, and refuses what would bring it above its limit (``Take.if_room``). Who was refused tries
+what is on its way to it, and refuses what would bring it above its limit (``MigrateTo.if_room``). Who was refused tries
 another, a beat later. If nobody has room, everything stays where it is, and a notice says so; that is when to pause.
 """
 
@@ -21,12 +21,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from slackline.cluster.controller.advice import Advice, Move
+from slackline.cluster.actions import Notice
+from slackline.cluster.controller.metrics import WINDOW
+from slackline.cluster.controller.policy import Advice, Move
 from slackline.cluster.controller.statistics import Statistics
-from slackline.cluster.controller.survey import WINDOW
 from slackline.cluster.placement.forecast import LOOKS, Demand
-from slackline.cluster.placement.relief import relief
-from slackline.cluster.protocol.actions import Notice
+from slackline.cluster.placement.offload import relief
 
 #: The lower mark, as a share of the limit: the shares of single seconds differ by some tenths of themselves.
 LOWER = 0.8

@@ -9,7 +9,7 @@ from slackline.cluster.protocol.directory import Directory
 from slackline.cluster.protocol.exchange import Exchange, Want
 from slackline.cluster.protocol.feed import Publisher
 from slackline.cluster.protocol.membership import Membership
-from slackline.cluster.protocol.messages import Ask, Declined, Enough, InputDelays, State
+from slackline.cluster.protocol.messages import InputDelays, MigrationRejected, State, StateRequest, StopForwarding
 from slackline.cluster.protocol.moves import Arriving, Leaving, missed_of
 from slackline.core.errors import UnsupportedStateError
 from slackline.core.outcome import Output
@@ -38,7 +38,7 @@ class Departures:
         self.arriving: dict[str, Arriving] = {}
         self.leaving: dict[str, Leaving] = {}
         #: Questions to answer when the engine has done all it can: detector, who asks, what it has.
-        self.asks: list[tuple[str, Ask]] = []
+        self.asks: list[tuple[str, StateRequest]] = []
         #: What became of handovers to here: request, what is wrong (empty: nothing), figures.
         self.done: list[tuple[Any, str, dict[str, Any]]] = []
         # By type: detectors that came while it was not known from which number on it does, and who forwards it.
@@ -47,7 +47,7 @@ class Departures:
         self.changed = False
         self.must_survive = False
 
-    def give(self, target: str, body: Ask) -> None:
+    def give(self, target: str, body: StateRequest) -> None:
         """Hand a detector over. Everything that came here has been given to the engine, and its news was published."""
         name, exchange, hierarchy = body.detector, self.exchange, self.engine.hierarchy
         leaving = self.leaving.get(name)
@@ -55,7 +55,7 @@ class Departures:
             leaving.covered |= {kind: number for kind, number in body.covered.items() if kind in leaving.covered}
             return
         if name not in self.runs:
-            self.membership.send(target, Declined(name, 0, self._whereabouts(name)))
+            self.membership.send(target, MigrationRejected(name, 0, self._whereabouts(name)))
             return
         kinds = hierarchy.listens[name]
         covered = {kind: max(0, body.covered.get(kind, 0)) for kind in kinds}
@@ -66,14 +66,14 @@ class Departures:
         try:
             state = self.engine.detach(name)
         except UnsupportedStateError as error:
-            self.membership.send(target, Declined(name, 0, f"its state cannot be taken along: {error}"))
+            self.membership.send(target, MigrationRejected(name, 0, f"its state cannot be taken along: {error}"))
             return
         outlets = {kind: exchange.close(kind) for kind in hierarchy.published(name)}
         del self.runs[name]
         for kind, outlet in outlets.items():
             want = self.need(kind)
             if want is not None:
-                outlet.subscribers[self.name] = (outlet.next, outlet.next - 1, want.secure, False)
+                outlet.subscribers[self.name] = (outlet.next, outlet.next - 1, want.reliable, False)
                 feed = exchange.follow(kind, want, outlet.next)
                 feed.asked, feed.confirmed, feed.direct = self._publisher(target), True, outlet.next
                 feed.paused = True  # until the detector is safe there: it might come back
@@ -97,12 +97,12 @@ class Departures:
         hierarchy = self.engine.hierarchy
         readers = [name for name in self.runs if kind in hierarchy.listens[name]]
         readers += [name for name, wanted in self.inputs() if wanted == kind]
-        return Want(any(kind in hierarchy.secure[name] for name in readers), False) if readers else None
+        return Want(any(kind in hierarchy.reliable[name] for name in readers), False) if readers else None
 
     def _publisher(self, node: str) -> Publisher:
         return Publisher(node, self.membership.peers[node].session.peer_incarnation)
 
-    def on_enough(self, target: str, body: Enough) -> None:
+    def on_enough(self, target: str, body: StopForwarding) -> None:
         leaving = self.leaving.get(body.detector)
         told = [ask.covered for peer, ask in self.asks if peer == target and ask.detector == body.detector]
         if leaving is not None and leaving.target == target:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from slackline.cluster.protocol.directory import Directory
 from slackline.cluster.protocol.handover import Handovers
 from slackline.cluster.protocol.membership import Membership
-from slackline.cluster.protocol.messages import Answer, Goodbye, Order, Take
+from slackline.cluster.protocol.messages import Answer, Goodbye, MigrateTo, Order
 
 
 class Client(NamedTuple):
@@ -52,7 +52,7 @@ class Errands:
             self._begin(order.detector, client, now)
         else:
             self._waiting[order.request] = order.node, client
-            self.membership.send(order.node, Take(order.detector, order.request, order.if_room))
+            self.membership.send(order.node, MigrateTo(order.detector, order.request, order.if_room))
 
     def _objection(self, order: Order) -> str | None:
         names, there = self.directory.hierarchy.names, [self.name, *self.membership.there()]
@@ -62,7 +62,7 @@ class Errands:
             return f"there is no node {order.node!r}; there are {sorted(there)}"
         return None
 
-    def take(self, take: Take, peer: str, now: float) -> None:
+    def take(self, take: MigrateTo, peer: str, now: float) -> None:
         """Another node wants a detector to run here."""
         detector, client = take.detector, Client(peer, None, take.answer_to)
         if take.if_room and not self.has_room(detector, now):
@@ -120,7 +120,7 @@ class Errands:
                     load[peer] = load.get(peer, 0) + 1
                 target = min(others, key=lambda peer: (load[peer], peer))
                 self._offered[detector] = (target, now)
-                self.membership.send(target, Take(detector))
+                self.membership.send(target, MigrateTo(detector))
         if (runs and others) or self.handovers.leaving:
             return False
         if runs:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from slackline.cluster.protocol.feed import Feed, Portion, Publisher, portion_of
-from slackline.cluster.protocol.messages import Again, Body, Item, Outlet, ProtocolError, Subscribe, Unsubscribe
+from slackline.cluster.protocol.messages import Body, Item, Outlet, ProtocolError, Resend, Subscribe, Unsubscribe
 from slackline.cluster.protocol.outgoing import Outgoing
-from slackline.cluster.protocol.settings import NodeSettings
+from slackline.cluster.settings import NodeSettings
 from slackline.core.hierarchy import Hierarchy
-from slackline.core.outcome import News
+from slackline.core.outcome import ProgressUpdate
 from slackline.ordering.constants import FOREVER
 
 #: Beats without a word of a type after which it is asked for anew.
@@ -20,7 +20,7 @@ SILENT = 3
 class Want(NamedTuple):
     """How a type is wanted here."""
 
-    secure: bool
+    reliable: bool
     ticks: bool
 
 
@@ -51,11 +51,11 @@ class Exchange:
         self._remember(kind)
         return self.outgoing.pop(kind).outlet()
 
-    def publish(self, news: News) -> Portion:
+    def publish(self, updates: ProgressUpdate) -> Portion:
         """Number what this node has to say of one of its types."""
-        outgoing = self.outgoing[news.type]
+        outgoing = self.outgoing[updates.type]
         first = outgoing.next
-        return Portion(first, news, outgoing.publish(news))
+        return Portion(first, updates, outgoing.publish(updates))
 
     def due(self, node: str) -> list[Item]:
         """What to send to a node now, lower levels first."""
@@ -68,7 +68,7 @@ class Exchange:
         return [o.standing() for o in mine if o.subscribers[node].ticks or o.subscribers[node].next == o.next]
 
     def trim(self) -> list[str]:
-        """Forget what everybody has; the types of which something secure had to be given up."""
+        """Forget what everybody has; the types of which something reliable had to be given up."""
         return [kind for kind, outgoing in self.outgoing.items() if outgoing.trim()]
 
     @property
@@ -91,7 +91,7 @@ class Exchange:
     def follow(self, kind: str, want: Want, since: int) -> Feed:
         """Have a type from a number on; 0: not known yet."""
         self.drop(kind)
-        feed = Feed(kind, kind in self.hierarchy.publisher, want.secure, want.ticks, since)
+        feed = Feed(kind, kind in self.hierarchy.publisher, want.reliable, want.ticks, since)
         feed.durable = max(0, since - 1)
         self.feeds[kind] = feed
         return feed
@@ -142,8 +142,8 @@ class Exchange:
             feed = self.feeds.get(kind)
             if feed is None or (feed.ticks and not want.ticks) or (want.ticks and not feed.next):
                 feed = self.follow(kind, want, 1)
-            if feed.secure < want.secure:
-                feed.secure, feed.asked = True, None
+            if feed.reliable < want.reliable:
+                feed.reliable, feed.asked = True, None
             publisher, silent = publishers.get(kind), now - feed.heard_at >= SILENT * self.settings.beat
             if publisher is None or (feed.asked == publisher and not silent):
                 continue
@@ -151,14 +151,14 @@ class Exchange:
             if moved and not feed.confirmed and now - feed.asked_at < SILENT * self.settings.beat:
                 continue  # an answer will come: with the detector moved who listens to it, or it was gone already
             if not (moved and feed.confirmed):
-                said.append((publisher.node, Subscribe(kind, feed.next, feed.secure, feed.ticks)))
+                said.append((publisher.node, Subscribe(kind, feed.next, feed.reliable, feed.ticks)))
                 feed.confirmed = False
             feed.asked, feed.asked_at, feed.heard_at = publisher, now, now
             feed.moved_at = now if moved else feed.moved_at
         return said
 
-    def gaps(self, now: float) -> list[tuple[str, Again]]:
-        """What to ask again, of whom; what is not secure is given up instead.
+    def gaps(self, now: float) -> list[tuple[str, Resend]]:
+        """What to ask again, of whom; what is not reliable is given up instead.
 
         Not after its publisher has moved: what that sent before may be slower than what comes from its new place.
         """
@@ -170,10 +170,10 @@ class Exchange:
             feed.gap_since = now
             if gap[0] < feed.direct and now < feed.moved_at + self.settings.lost_after:
                 continue  # a detector has come, and what is missing is forwarded
-            if not feed.secure and now >= feed.moved_at + self.settings.lost_after:
+            if not feed.reliable and now >= feed.moved_at + self.settings.lost_after:
                 feed.skip(gap[1] + 1)
             elif feed.asked is not None:
-                said.append((feed.asked.node, Again(kind, *gap)))
+                said.append((feed.asked.node, Resend(kind, *gap)))
         return said
 
     def gap_at(self) -> float | None:

@@ -2,7 +2,7 @@
 
 Items may come twice, out of order, over two paths (directly, and forwarded by who ran a detector before), or not at
 all. What comes before its turn is held. A gap that has not closed after a while is asked for again, if the type is
-secure here, or counted and given up. So what is handed on is a stream without holes and echoes
+reliable here, or counted and given up. So what is handed on is a stream without holes and echoes
 [Migration, IV-A, step 2].
 """
 
@@ -17,7 +17,7 @@ import msgspec
 from slackline.cluster.protocol import wire
 from slackline.cluster.protocol.messages import Item, ProtocolError
 from slackline.core.batch import Batch
-from slackline.core.outcome import News
+from slackline.core.outcome import ProgressUpdate
 from slackline.ordering.constants import FOREVER, NEVER
 
 
@@ -32,18 +32,18 @@ class Portion(NamedTuple):
     """Events of a type in the order of their numbers, from ``first`` on, as the engine takes them and as they came."""
 
     first: int
-    news: News
+    updates: ProgressUpdate
     item: Item
 
     @property
     def next(self) -> int:
         """The number after the last."""
-        return self.first + len(self.news.events)
+        return self.first + len(self.updates.events)
 
     def packed(self) -> Item:
         """The item as it travels, also if it was not to."""
         if self.item.count and not self.item.events:
-            return msgspec.structs.replace(self.item, events=wire.packed(self.news.events))
+            return msgspec.structs.replace(self.item, events=wire.packed(self.updates.events))
         return self.item
 
     def since(self, number: int) -> Portion | None:
@@ -52,10 +52,10 @@ class Portion(NamedTuple):
             return self
         if number >= self.next:
             return None
-        events = self.news.events
+        events = self.updates.events
         cut = number - self.first
         rest = events.slice(cut, len(events)) if isinstance(events, Batch) else events[cut:]
-        return Portion(number, self.news._replace(events=rest), self.item)
+        return Portion(number, self.updates._replace(events=rest), self.item)
 
     def until(self, number: int) -> Portion | None:
         """What of it has an earlier number; None if nothing."""
@@ -63,9 +63,9 @@ class Portion(NamedTuple):
             return self
         if number <= self.first:
             return None
-        events, n = self.news.events, number - self.first
+        events, n = self.updates.events, number - self.first
         rest = events.slice(0, n) if isinstance(events, Batch) else events[:n]
-        return Portion(self.first, self.news._replace(events=rest, horizon=NEVER), self.item)
+        return Portion(self.first, self.updates._replace(events=rest, horizon=NEVER), self.item)
 
 
 def portion_of(item: Item, derived: bool) -> Portion:
@@ -78,8 +78,10 @@ def portion_of(item: Item, derived: bool) -> Portion:
         raise ProtocolError(f"an item of type {item.type!r} with a warning that cannot be.")
     read = wire.unpacked_events if derived else wire.unpacked
     events = read(item.type, item.events, item.count)
-    news = News(item.type, events, tuple(item.warnings), item.horizon, item.back, item.clk, item.K, item.far)
-    return Portion(item.first, news, item)
+    updates = ProgressUpdate(
+        item.type, events, tuple(item.warnings), item.horizon, item.back, item.clk, item.K, item.far
+    )
+    return Portion(item.first, updates, item)
 
 
 @dataclass(slots=True)
@@ -88,7 +90,7 @@ class Feed:
 
     kind: str
     derived: bool
-    secure: bool
+    reliable: bool
     #: Whether only clock and progress are wanted, no events.
     ticks: bool = False
     #: The number of the next event to hand on; 0: not known yet (a detector is about to come that knows).
@@ -121,12 +123,12 @@ class Feed:
         self.heard_at = now
         if self.ticks:
             self.next = max(self.next, portion.first)
-        if (self.next and portion.next < self.next) or (portion.next == self.next and len(portion.news.events)):
-            self.doubled += len(portion.news.events)
+        if (self.next and portion.next < self.next) or (portion.next == self.next and len(portion.updates.events)):
+            self.doubled += len(portion.updates.events)
             return
         known = self.held.get(portion.first)
         if known is None or _further(portion, known):
-            if portion.first != self.next and sum(len(p.news.events) for p in self.held.values()) > most:
+            if portion.first != self.next and sum(len(p.updates.events) for p in self.held.values()) > most:
                 return
             self.held[portion.first] = portion
 
@@ -140,21 +142,24 @@ class Feed:
             if first > self.next:
                 break
             rest = self.held.pop(first)
-            cut = rest.since(self.next) if len(rest.news.events) else rest
-            if cut is None or (not len(cut.news.events) and cut.first < self.next):
+            cut = rest.since(self.next) if len(rest.updates.events) else rest
+            if cut is None or (not len(cut.updates.events) and cut.first < self.next):
                 continue
-            if not len(cut.news.events) and not self._is_new(cut.news):
+            if not len(cut.updates.events) and not self._is_new(cut.updates):
                 continue
-            self.horizon, self.clk = max(self.horizon, cut.news.horizon), max(self.clk, cut.news.clk)
+            self.horizon, self.clk = (
+                max(self.horizon, cut.updates.horizon),
+                max(self.clk, cut.updates.clk),
+            )
             # Without the events, how far the type has come means nothing.
             horizon = NEVER if self.ticks else self.horizon
-            taken.append(cut._replace(news=cut.news._replace(horizon=horizon)))
+            taken.append(cut._replace(updates=cut.updates._replace(horizon=horizon)))
             self.next = cut.next
         self.gap_since = None if not self.held else self.gap_since if self.gap_since is not None else now
         return taken
 
-    def _is_new(self, news: News) -> bool:
-        return bool(news.horizon > self.horizon or news.clk > self.clk or news.warnings)
+    def _is_new(self, updates: ProgressUpdate) -> bool:
+        return bool(updates.horizon > self.horizon or updates.clk > self.clk or updates.warnings)
 
     @property
     def gap(self) -> tuple[int, int] | None:
@@ -178,4 +183,8 @@ class Feed:
 
 def _further(portion: Portion, known: Portion) -> bool:
     """Whether one of two portions that begin alike says more."""
-    return (portion.next, portion.news.horizon, portion.news.clk) > (known.next, known.news.horizon, known.news.clk)
+    return (portion.next, portion.updates.horizon, portion.updates.clk) > (
+        known.next,
+        known.updates.horizon,
+        known.updates.clk,
+    )

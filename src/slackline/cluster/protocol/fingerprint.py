@@ -30,7 +30,7 @@ def fingerprint(hierarchy: Hierarchy, options: Mapping[str, Any]) -> str:
         "detectors": {
             name: [
                 f"{kind.__module__}.{kind.__qualname__}", _source(kind), hierarchy.listens[name],
-                hierarchy.published(name), hierarchy.unsorted[name], hierarchy.secure[name], hierarchy.sets_back[name],
+                hierarchy.published(name), hierarchy.unsorted[name], hierarchy.reliable[name], hierarchy.max_backdate[name],
             ]
             for name, kind in detectors.items()
         },

@@ -23,7 +23,16 @@ from typing import Any
 from slackline.cluster.protocol.departures import Departures
 from slackline.cluster.protocol.exchange import Want
 from slackline.cluster.protocol.feed import Portion, portion_of
-from slackline.cluster.protocol.messages import Ask, Data, Declined, Enough, InputDelays, Outlet, State, Taken
+from slackline.cluster.protocol.messages import (
+    Data,
+    InputDelays,
+    MigrationDone,
+    MigrationRejected,
+    Outlet,
+    State,
+    StateRequest,
+    StopForwarding,
+)
 from slackline.cluster.protocol.moves import Arriving, in_order, missed_of, unsound
 from slackline.core.errors import BufferLimitError, ConfigError, StateError
 from slackline.core.outcome import Output
@@ -56,7 +65,7 @@ class Handovers(Departures):
         """Have a type come here, from whatever number on it does, unless it does already."""
         feed = self.exchange.feeds.get(kind)
         if kind not in self.exchange.outgoing and (feed is None or feed.ticks):
-            self.exchange.follow(kind, Want(kind in self.engine.hierarchy.secure[detector], False), 0)
+            self.exchange.follow(kind, Want(kind in self.engine.hierarchy.reliable[detector], False), 0)
 
     def on_subscribed(self, kind: str, number: int) -> None:
         """A type comes directly from this number on."""
@@ -64,14 +73,14 @@ class Handovers(Departures):
             if arriving.covered.get(kind) == 0:
                 arriving.covered[kind] = number
                 if arriving.asked is not None:
-                    self.membership.send(arriving.source, Enough(arriving.detector, kind, number))
+                    self.membership.send(arriving.source, StopForwarding(arriving.detector, kind, number))
         self._have_enough(kind, number)
 
     def _have_enough(self, kind: str, number: int) -> None:
         """Let nobody forward a type from this number on."""
         for source, detector in self._forwarded_by.pop(kind, ()):
             if source in self.membership.peers:
-                self.membership.send(source, Enough(detector, kind, number))
+                self.membership.send(source, StopForwarding(detector, kind, number))
 
     def go_on(self, now: float, patience: float) -> list[tuple[Any, str, dict[str, Any]]]:
         """Give what others have asked for, and ask; the requests that are done, why not if not, and figures."""
@@ -89,7 +98,7 @@ class Handovers(Departures):
             late = now - arriving.began >= patience
             if arriving.asked is None and (all(arriving.covered.values()) or late):
                 arriving.asked = now
-                self.membership.send(arriving.source, Ask(arriving.detector, dict(arriving.covered)))
+                self.membership.send(arriving.source, StateRequest(arriving.detector, dict(arriving.covered)))
 
     def on_delays(self, body: InputDelays, clk: int) -> None:
         arriving = self.arriving.get(body.detector)
@@ -101,7 +110,9 @@ class Handovers(Departures):
         """The detector has come: what follows it in its inputs is known now."""
         arriving = self.arriving.get(body.detector)
         if arriving is None or arriving.source != source or arriving.state is not None:
-            self.membership.send(source, Declined(body.detector, body.term, f"{self.name!r} does not expect it"))
+            self.membership.send(
+                source, MigrationRejected(body.detector, body.term, f"{self.name!r} does not expect it")
+            )
             return
         arriving.state, arriving.state_at = body, now
         published = self.engine.hierarchy.published(body.detector)
@@ -131,7 +142,7 @@ class Handovers(Departures):
     def complete(self, now: float, patience: float) -> list[Arriving]:
         """The detectors that can run here now.
 
-        If the source is lost, so is, after a while, what is missing; of secure types it will come when that is back.
+        If the source is lost, so is, after a while, what is missing; of reliable types it will come when that is back.
         """
         return [
             arriving
@@ -142,8 +153,8 @@ class Handovers(Departures):
         ]
 
     def _is_given_up(self, arriving: Arriving) -> bool:
-        secure = self.engine.hierarchy.secure[arriving.detector]
-        return not secure and arriving.source not in self.membership.there()
+        reliable = self.engine.hierarchy.reliable[arriving.detector]
+        return not reliable and arriving.source not in self.membership.there()
 
     def _has_come(self, kind: str, position: int) -> bool:
         """Whether a type has come here as far as to the source, and as far as the engine here knows of it."""
@@ -173,10 +184,10 @@ class Handovers(Departures):
             exchange.outgoing[kind].unsubscribe(self.name)
         self.runs[name] = state.term
         del self.arriving[name]
-        self.membership.send(arriving.source, Taken(name, state.term))
+        self.membership.send(arriving.source, MigrationDone(name, state.term))
         for kind, number in arriving.covered.items():
             if number and arriving.asked is None:  # the state answers an earlier question
-                self.membership.send(arriving.source, Enough(name, kind, number))
+                self.membership.send(arriving.source, StopForwarding(name, kind, number))
         for kind in [kind for kind, number in arriving.covered.items() if not number]:
             self._forwarded_by.setdefault(kind, []).append((arriving.source, name))
             if kind in exchange.feeds and exchange.feeds[kind].direct:
@@ -198,7 +209,7 @@ class Handovers(Departures):
             feed.next = max(feed.next, outlet.next)
             for portion in left:
                 self.record(portion)
-            return self.engine.receive([portion.news for portion in left]) if left else []
+            return self.engine.receive([portion.updates for portion in left]) if left else []
         first = outlet.next  # nobody listens yet, but somebody will who is on the way
         for portion in sorted(portions, key=lambda each: each.next, reverse=True):
             first = min(first, portion.first) if portion.next >= first else first
@@ -216,10 +227,10 @@ class Handovers(Departures):
     def _fail(self, arriving: Arriving, reason: str) -> None:
         self.arriving.pop(arriving.detector, None)
         if arriving.state is not None:
-            self.membership.send(arriving.source, Declined(arriving.detector, arriving.state.term, reason))
+            self.membership.send(arriving.source, MigrationRejected(arriving.detector, arriving.state.term, reason))
         self.done.append((arriving.request, f"detector {arriving.detector!r} did not move: {reason}", {}))
 
-    def on_declined(self, sender: str, body: Declined) -> list[Output]:
+    def on_declined(self, sender: str, body: MigrationRejected) -> list[Output]:
         """No handover, from either side."""
         arriving, leaving = self.arriving.get(body.detector), self.leaving.get(body.detector)
         if leaving is not None and leaving.target == sender and leaving.state.term == body.term:
@@ -233,7 +244,7 @@ class Handovers(Departures):
     def record(self, portion: Portion) -> None:
         """Detectors here have got something: so has, in a way, whoever is on its way."""
         kind = portion.item.type
-        if not len(portion.news.events):
+        if not len(portion.updates.events):
             return
         for arriving in self.arriving.values():
             if kind in arriving.covered:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from slackline.cluster.protocol import messages
-from slackline.cluster.protocol.messages import Beat, Body, Envelope, Hello, Order, Query, TurnedAway
+from slackline.cluster.protocol.messages import Body, Envelope, Heartbeat, Hello, Order, Query, Rejected
 from slackline.cluster.protocol.session import Session
 
 #: Seconds between two Hellos on a link where the peer has not answered.
@@ -126,7 +126,7 @@ class Membership:
         body, sender = envelope.body, envelope.sender
         if isinstance(body, Query | Order) and not envelope.number:
             return [Asked(link, body)]
-        if isinstance(body, TurnedAway):
+        if isinstance(body, Rejected):
             if (body.age, self.name) >= (self.age(now), sender):
                 self.turned_away = self.turned_away or body.reason
             return []
@@ -155,7 +155,7 @@ class Membership:
         sender = envelope.sender
         reason = self._stranger(sender, hello) or objection(sender, hello)
         if reason is not None:
-            self._say(link, TurnedAway(reason, self.age(now)), envelope.incarnation)
+            self._say(link, Rejected(reason, self.age(now)), envelope.incarnation)
             self._strangers.pop(link, None)
             self._cut.append(link)
             return []
@@ -231,9 +231,9 @@ class Membership:
         """Send a heartbeat, which echoes the peer's last one and how long ago it was received."""
         heard = self.peers[peer].beat
         echo = None if heard is None else (heard[0], now - heard[1])
-        self.tell(peer, Beat(load, figures, now, echo))
+        self.tell(peer, Heartbeat(load, figures, now, echo))
 
-    def on_beat(self, peer: str, beat: Beat, now: float) -> None:
+    def on_beat(self, peer: str, beat: Heartbeat, now: float) -> None:
         """A heartbeat was received: the time since the echoed one, less its time at the peer, is the round trip."""
         known = self.peers[peer]
         known.load, known.figures, known.beat = beat.load, beat.figures, (beat.at, now)

@@ -53,7 +53,7 @@ class Hello(_Body, frozen=True):
     knows: dict[str, str] = {}
 
 
-class TurnedAway(_Body, frozen=True):
+class Rejected(_Body, frozen=True):
     """We do not speak to you, and why; ``age`` as in Hello: the younger gives in."""
 
     reason: str
@@ -79,7 +79,7 @@ class Subscribe(_Body, frozen=True):
 
     type: str
     since: int
-    secure: bool
+    reliable: bool
     ticks: bool = False
 
 
@@ -123,21 +123,21 @@ class Data(_Body, frozen=True):
     forwarded: str = ""
 
 
-class Got(_Body, frozen=True):
+class Ack(_Body, frozen=True):
     """By type: we have all events up to this number; and up to that one they survive our crash."""
 
     received: dict[str, tuple[int, int]]
 
 
-class Again(_Body, frozen=True):
-    """Of a secure type, these numbers have not come."""
+class Resend(_Body, frozen=True):
+    """Of a reliable type, these numbers have not come."""
 
     type: str
     first: int
     last: int
 
 
-class Gone(_Body, frozen=True):
+class Truncated(_Body, frozen=True):
     """Numbers up to ``last`` are not kept any more."""
 
     type: str
@@ -147,7 +147,7 @@ class Gone(_Body, frozen=True):
 # Handover [Migration, IV-A].
 
 
-class Take(_Body, frozen=True):
+class MigrateTo(_Body, frozen=True):
     """Take a detector over, please; ``answer_to`` wants to know the outcome (a request's name, empty: nobody).
 
     ``if_room``: only if it does not bring you above your limit.
@@ -158,7 +158,7 @@ class Take(_Body, frozen=True):
     if_room: bool = False
 
 
-class Ask(_Body, frozen=True):
+class StateRequest(_Body, frozen=True):
     """Hand a detector over to us. By type, the number from which we get its inputs directly; 0: not known yet."""
 
     detector: str
@@ -176,7 +176,7 @@ class InputDelays(_Body, frozen=True):
 class Outlet(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A published type that moves with its detector: the next number, what is kept, and who gets it from which on.
 
-    ``subscribers`` has by node: next number to send, the last that survives its crash, whether it is secure, and
+    ``subscribers`` has by node: next number to send, the last that survives its crash, whether it is reliable, and
     whether it gets ticks only. ``horizon`` and ``back`` were told last.
     """
 
@@ -201,7 +201,7 @@ class State(_Body, frozen=True):
     outlets: dict[str, Outlet]
 
 
-class Enough(_Body, frozen=True):
+class StopForwarding(_Body, frozen=True):
     """Of this type we have everything from number ``next`` on directly: forward nothing from there."""
 
     detector: str
@@ -209,14 +209,14 @@ class Enough(_Body, frozen=True):
     next: int
 
 
-class Taken(_Body, frozen=True):
+class MigrationDone(_Body, frozen=True):
     """The detector runs here, and will after a crash."""
 
     detector: str
     term: int
 
 
-class Declined(_Body, frozen=True):
+class MigrationRejected(_Body, frozen=True):
     """No handover of this detector, and why. ``term`` is that of a state that was sent, 0 if none was."""
 
     detector: str
@@ -227,7 +227,7 @@ class Declined(_Body, frozen=True):
 # Life signs, and questions of the command line.
 
 
-class Beat(_Body, frozen=True):
+class Heartbeat(_Body, frozen=True):
     """We are there; ``load`` is the share of time that we work, ``figures`` what `slackline nodes` shows of us.
 
     ``at`` is when it was said, by our clock. ``echo`` is the ``at`` of your last one, and for how many seconds we have
@@ -268,8 +268,8 @@ class Answer(_Body, frozen=True):
 
 
 Body = (
-    Hello | TurnedAway | Goodbye | Announce | Subscribe | Subscribed | Unsubscribe | Data | Got | Again | Gone | Take
-    | Ask | InputDelays | State | Enough | Taken | Declined | Beat | Query | Overview | Order | Answer
+    Hello | Rejected | Goodbye | Announce | Subscribe | Subscribed | Unsubscribe | Data | Ack | Resend | Truncated | MigrateTo
+    | StateRequest | InputDelays | State | StopForwarding | MigrationDone | MigrationRejected | Heartbeat | Query | Overview | Order | Answer
 )  # fmt: skip
 
 

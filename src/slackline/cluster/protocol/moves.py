@@ -8,7 +8,7 @@ from typing import Any
 
 from slackline.cluster.protocol.feed import Portion, portion_of
 from slackline.cluster.protocol.messages import InputDelays, ProtocolError, State
-from slackline.core.outcome import News
+from slackline.core.outcome import ProgressUpdate
 from slackline.ordering.constants import FOREVER, NEVER
 
 Records = dict[str, list[Portion]]
@@ -97,10 +97,10 @@ def unsound(state: State, inputs: Iterable[str], published: Iterable[str]) -> st
     return None
 
 
-def missed_of(state: State, records: Records) -> list[News]:
+def missed_of(state: State, records: Records) -> list[ProgressUpdate]:
     """What has come of a detector's inputs after its state was taken."""
     return [
-        portion.news
+        portion.updates
         for kind, position in state.positions.items()
         for portion in in_order(records.get(kind, ()), position + 1)
     ]
@@ -110,6 +110,6 @@ def in_order(portions: Iterable[Portion], number: int) -> Iterator[Portion]:
     """Portions from a number on, in the order of numbers, each event once."""
     for portion in sorted(portions, key=lambda each: each.first):
         rest = portion.since(number)
-        if rest is not None and len(rest.news.events):
+        if rest is not None and len(rest.updates.events):
             yield rest
             number = rest.next

@@ -1,6 +1,6 @@
 """A node: one instance of the middleware, as a machine without I/O.
 
-In come messages, local arrivals and the time; out come :class:`~slackline.cluster.protocol.actions.Actions`: messages, outputs,
+In come messages, local arrivals and the time; out come :class:`~slackline.cluster.actions.Actions`: messages, outputs,
 and when to be called again. A host brings the two together with sockets and clocks (``hosts``), a simulation with
 virtual ones (``sim.network``).
 
@@ -19,13 +19,12 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from slackline.cluster.controller.steering import Steering
+from slackline.cluster.actions import Actions, Notice, SearchOrder
+from slackline.cluster.controller.controller import PlacementController
 from slackline.cluster.placement import Solution
 from slackline.cluster.protocol import messages as m
 from slackline.cluster.protocol import saving
-from slackline.cluster.protocol.actions import Actions, Notice, SearchOrder
-from slackline.cluster.protocol.beginning import Beginning
-from slackline.cluster.protocol.conversation import Card, Conversation
+from slackline.cluster.protocol.bootstrap import Bootstrap
 from slackline.cluster.protocol.directory import Directory
 from slackline.cluster.protocol.errands import Errands
 from slackline.cluster.protocol.exchange import Exchange
@@ -34,11 +33,12 @@ from slackline.cluster.protocol.fingerprint import fingerprint
 from slackline.cluster.protocol.handover import Handovers
 from slackline.cluster.protocol.membership import LONGEST_NAME, Membership
 from slackline.cluster.protocol.overview import awaited, figures_of, overview_of
-from slackline.cluster.protocol.settings import NodeSettings
+from slackline.cluster.protocol.peer_protocol import NodeInfo, PeerProtocol
+from slackline.cluster.settings import NodeSettings
 from slackline.core.errors import BufferLimitError, ConfigError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
-from slackline.core.outcome import News, Output
+from slackline.core.outcome import Output, ProgressUpdate
 from slackline.engine import Engine
 
 #: A checkpoint is made at the earliest so many times as long after the last as that took.
@@ -112,16 +112,16 @@ class Node:
         self._directory = Directory(engine.hierarchy)
         self._exchange = Exchange(engine.hierarchy, settings, slack)
         self._handovers = self.handover_method(name, engine, self._exchange, self._directory, self._membership)
-        self._steering = Steering(name, settings, self.order, self._note)
+        self._steering = PlacementController(name, settings, self.order, self._note)
         self._errands = Errands(
             name, self._handovers, self._membership, self._directory, self._note, self._steering.has_room
         )  # fmt: skip
-        card = Card(name, application, fingerprint(engine.hierarchy, options), address, ingress, slack)
-        self._talk = Conversation(
+        card = NodeInfo(name, application, fingerprint(engine.hierarchy, options), address, ingress, slack)
+        self._talk = PeerProtocol(
             card, self._membership, self._directory, self._exchange, self._handovers, self._errands, self._note,
             self.overview,
         )  # fmt: skip
-        self._beginning = Beginning(self._talk, settings.lost_after, self._note)
+        self._beginning = Bootstrap(self._talk, settings.lost_after, self._note)
         # Whether what enters here is judged by a time that others tell.
         self._told_time = options["policy"] in ("auto", "ready") and not set(engine.hierarchy.clock) <= set(ingress)
         self._arrivals: list[tuple[list[Event] | pa.Table, Any]] = []
@@ -234,9 +234,9 @@ class Node:
             if has_time and not busy and self._engine.held:  # once: what comes goes first
                 self._engines(lambda: self._engine.push([]))
             has_time = False
-            for news in self._engine.news():
-                self._talk.clk = max(self._talk.clk, news.clk)
-                handovers.record(exchange.publish(news))
+            for updates in self._engine.progress_updates():
+                self._talk.clk = max(self._talk.clk, updates.clk)
+                handovers.record(exchange.publish(updates))
             for arriving in handovers.complete(now, patience)[:1]:  # what it publishes is news for the next
                 busy = True
                 self._actions.outputs += handovers.finish(arriving, now)
@@ -247,20 +247,20 @@ class Node:
         """Give the engine what has come, in the order of numbers; whether there was something."""
         for portion in portions:
             self._handovers.record(portion)
-            self._talk.clk = max(self._talk.clk, portion.news.clk)
+            self._talk.clk = max(self._talk.clk, portion.updates.clk)
         if portions:
-            self._take([portion.news for portion in portions])
+            self._take([portion.updates for portion in portions])
         return bool(portions)
 
-    def _take(self, news: list[News]) -> None:
+    def _take(self, updates: list[ProgressUpdate]) -> None:
         """Give the engine news. What it cannot take harms nothing else."""
         try:
-            self._engines(lambda: self._engine.receive(news))
+            self._engines(lambda: self._engine.receive(updates))
         except ConfigError as error:
-            if len(news) == 1:
-                lost = f"{len(news[0].events)} events of type {news[0].type!r}"
+            if len(updates) == 1:
+                lost = f"{len(updates[0].events)} events of type {updates[0].type!r}"
                 self._note("error", f"{lost} cannot be taken: {error}")
-            for one in news if len(news) > 1 else ():
+            for one in updates if len(updates) > 1 else ():
                 self._take([one])
 
     def _engines(self, call: Callable[[], list[Output]]) -> None:
@@ -279,7 +279,7 @@ class Node:
         if beats or now >= self._acknowledge_at:
             self._acknowledge_at = now + self.settings.beat / 4
             for peer, have in self._exchange.acknowledgements(again=beats).items():
-                self._tell(peer, m.Got(have))
+                self._tell(peer, m.Ack(have))
         if not beats:
             return
         self._beat_at = now + self.settings.beat

@@ -1,9 +1,9 @@
 """One type where it enters or is published: its numbers, its subscribers, and what is kept for them.
 
 Everything that is sent comes from what is kept: an item is kept until all who need it have it, those whose subscription
-is secure so that it survives their crash. A subscriber may have ``window`` events on the way; one that is slower loses
-what is not secure, and is waited for otherwise (:attr:`Outgoing.is_full`). Beyond ``keep`` events nothing is kept for
-those who are lost; they are told (:class:`~slackline.cluster.protocol.messages.Gone`).
+is reliable so that it survives their crash. A subscriber may have ``window`` events on the way; one that is slower loses
+what is not reliable, and is waited for otherwise (:attr:`Outgoing.is_full`). Beyond ``keep`` events nothing is kept for
+those who are lost; they are told (:class:`~slackline.cluster.protocol.messages.Truncated`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from slackline.cluster.protocol import wire
 from slackline.cluster.protocol.messages import Item, Outlet
-from slackline.core.outcome import News
+from slackline.core.outcome import ProgressUpdate
 from slackline.ordering.constants import NEVER
 
 
@@ -23,7 +23,7 @@ class Subscriber:
     """A node that gets a type: the next number to send, and what it has."""
 
     next: int
-    secure: bool
+    reliable: bool
     ticks: bool
     received: int = 0
     durable: int = 0
@@ -38,7 +38,7 @@ class Subscriber:
     @property
     def has(self) -> int:
         """Up to which number nothing needs to be kept for it."""
-        return self.durable if self.secure else self.received
+        return self.durable if self.reliable else self.received
 
 
 class Outgoing:
@@ -63,19 +63,19 @@ class Outgoing:
 
     # In.
 
-    def publish(self, news: News) -> Item:
+    def publish(self, updates: ProgressUpdate) -> Item:
         """Number events, and keep them for those who get them."""
-        self.horizon, self.back, self.clk, self.K, self.far = news[3:]
-        count = len(news.events)
+        self.horizon, self.back, self.clk, self.K, self.far = updates[3:]
+        count = len(updates.events)
         wanted = count and (self.subscribers or self.expected is None or self.expected)
-        item = self._item(self.next, count, list(news.warnings), wire.packed(news.events) if wanted else b"")
+        item = self._item(self.next, count, list(updates.warnings), wire.packed(updates.events) if wanted else b"")
         self.next += count
         if wanted:
             self.kept.append(item)
             self._held += count
         elif not count:
             for subscriber in self.subscribers.values():
-                subscriber.warnings += news.warnings
+                subscriber.warnings += updates.warnings
         return item
 
     def standing(self, warnings: list[int] | None = None) -> Item:
@@ -86,14 +86,14 @@ class Outgoing:
         told = self.horizon, self.back, self.clk, self.K, self.far
         return Item(self.kind, first, count, *told, warnings, events)
 
-    def subscribe(self, node: str, since: int, secure: bool, ticks: bool) -> int:
+    def subscribe(self, node: str, since: int, reliable: bool, ticks: bool) -> int:
         """Let a node have the type from a number on (0: the next one); the first number that is left for it."""
         first = since or self.next
         if not ticks and first < self.next:
             first = max(first, min(self._first_kept(), self.next))
         # Who does not say from where may turn out to need what is on its way to others.
         has = (first if since or ticks else min(first, self._first_kept())) - 1
-        self.subscribers[node] = Subscriber(first, secure, ticks, has, has)
+        self.subscribers[node] = Subscriber(first, reliable, ticks, has, has)
         if self.expected is not None:
             self.expected.discard(node)
         return first
@@ -108,7 +108,7 @@ class Outgoing:
         """A node is gone, and may come back."""
         subscriber = self.subscribers.get(node)
         if subscriber is not None:
-            if subscriber.secure:
+            if subscriber.reliable:
                 subscriber.is_lost = True
             else:
                 del self.subscribers[node]
@@ -150,15 +150,15 @@ class Outgoing:
                 subscriber.next = item.first + item.count
                 subscriber.told = (item.horizon, item.back, item.clk)
         if subscriber.ticks or subscriber.next == self.next:
-            news = (self.horizon, self.back, self.clk)
-            clock = (subscriber.ticks or self.always_clock) and news[2] != subscriber.told[2]
-            if clock or news[:2] != subscriber.told[:2] or subscriber.warnings:
+            updates = (self.horizon, self.back, self.clk)
+            clock = (subscriber.ticks or self.always_clock) and updates[2] != subscriber.told[2]
+            if clock or updates[:2] != subscriber.told[:2] or subscriber.warnings:
                 sent.append(self.standing(subscriber.warnings))
-                subscriber.told, subscriber.warnings = news, []
+                subscriber.told, subscriber.warnings = updates, []
         return sent
 
     def trim(self) -> bool:
-        """Forget what everybody has, and what is too much; whether a secure subscriber had not got all of that."""
+        """Forget what everybody has, and what is too much; whether a reliable subscriber had not got all of that."""
         needed = (
             0 if self.expected is None or self.expected else min([s.has for s in self._readers], default=self.next - 1)
         )
@@ -172,7 +172,7 @@ class Outgoing:
             last = oldest.first + oldest.count - 1
             for subscriber in self._readers:
                 if subscriber.has < last:
-                    unsafe = unsafe or subscriber.secure
+                    unsafe = unsafe or subscriber.reliable
                     subscriber.dropped += max(0, last + 1 - max(subscriber.next, oldest.first))
                     subscriber.next = max(subscriber.next, last + 1)
                     subscriber.received = max(subscriber.received, last)
@@ -192,9 +192,11 @@ class Outgoing:
 
     @property
     def _waits_for_the_slow(self) -> bool:
-        """Whether somebody who is there, and secure, has not got what is kept: then it is kept, up to twice as much."""
+        """Whether somebody who is there, and reliable, has not got what is kept: then it is kept, up to twice as much."""
         first = self.kept[0].first
-        return self._held <= 2 * self.keep and any(s.secure and not s.is_lost and s.has <= first for s in self._readers)
+        return self._held <= 2 * self.keep and any(
+            s.reliable and not s.is_lost and s.has <= first for s in self._readers
+        )
 
     @property
     def is_full(self) -> bool:
@@ -205,7 +207,7 @@ class Outgoing:
 
     def outlet(self) -> Outlet:
         """All of it, for the node to which the publisher goes."""
-        subscribers = {node: (s.next, s.durable, s.secure, s.ticks) for node, s in self.subscribers.items()}
+        subscribers = {node: (s.next, s.durable, s.reliable, s.ticks) for node, s in self.subscribers.items()}
         return Outlet(self.next, self.horizon, self.back, list(self.kept), subscribers)
 
     def take_over(self, outlet: Outlet) -> None:
@@ -214,8 +216,8 @@ class Outgoing:
         self.kept = list(outlet.kept)
         self._held = sum(item.count for item in self.kept)
         self.subscribers = {
-            node: Subscriber(first, secure, ticks, durable, durable)
-            for node, (first, durable, secure, ticks) in outlet.subscribers.items()
+            node: Subscriber(first, reliable, ticks, durable, durable)
+            for node, (first, durable, reliable, ticks) in outlet.subscribers.items()
         }
 
     def expect(self, nodes: Iterable[str]) -> None:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from slackline.cluster.controller.metrics import PRESENT
 from slackline.cluster.protocol.directory import Directory
 from slackline.cluster.protocol.exchange import Exchange
 from slackline.cluster.protocol.handover import Handovers
 from slackline.cluster.protocol.membership import Membership
-from slackline.cluster.protocol.settings import NodeSettings
+from slackline.cluster.settings import NodeSettings
 from slackline.engine import Engine
-
-#: States of a node that is there.
-PRESENT = ("here", "there")
 
 _SHOWN = ("K", "horizon", "buffered", "delivered", "late", "published", "wait_mean", "cpu")
 

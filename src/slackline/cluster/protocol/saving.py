@@ -38,7 +38,7 @@ class SavedNode:
     enters: list[str]
     has_ended: bool
     runs: dict[str, int]
-    #: Types that leave, each as an Outlet; and type, number, secure, ticks, lost of those that come.
+    #: Types that leave, each as an Outlet; and type, number, reliable, ticks, lost of those that come.
     outgoing: dict[str, bytes]
     feeds: list[tuple[str, int, bool, bool, int]]
     known: dict[str, int]
@@ -59,7 +59,7 @@ def saved(
     for each in handovers.leaving.values():
         items = [_pack(portion.packed()) for portions in each.records.values() for portion in portions]
         leaving.append((each.target, _pack(each.state), dict(each.covered), each.is_taken, items))
-    feeds = [(f.kind, f.next, f.secure, f.ticks, f.lost) for f in exchange.feeds.values() if f.next]
+    feeds = [(f.kind, f.next, f.reliable, f.ticks, f.lost) for f in exchange.feeds.values() if f.next]
     outgoing = {kind: _pack(each.outlet()) for kind, each in exchange.outgoing.items()}
     state: dict[str, Any] = {
         "who": who, "engine": engine.save(), "enters": list(enters), "has_ended": has_ended,
@@ -88,8 +88,8 @@ def restore(state: SavedNode, exchange: Exchange, handovers: Handovers) -> None:
             exchange.open(kind).take_over(msgspec.msgpack.decode(packed, type=Outlet))
             for subscriber in exchange.outgoing[kind].subscribers.values():
                 subscriber.is_lost = True  # until it is there, and says what it has
-        for kind, number, secure, ticks, lost in state.feeds:
-            feed = exchange.follow(kind, Want(secure, ticks), number)
+        for kind, number, reliable, ticks, lost in state.feeds:
+            feed = exchange.follow(kind, Want(reliable, ticks), number)
             feed.lost = lost
         for target, packed, covered, is_taken, items in state.leaving:
             message = msgspec.msgpack.decode(packed, type=State)

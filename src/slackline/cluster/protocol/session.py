@@ -17,7 +17,7 @@ control). Over one link numbers come without a gap, from one that the receiver h
 duplicate after a reconnect and is dropped, a gap is a ProtocolError.
 
 **Acks.** Every envelope says up to which number the sender has received everything. If nothing else is to be
-transmitted, an envelope with an empty :class:`Got` carries the ack. It has no number, so that both sides become silent.
+transmitted, an envelope with an empty :class:`Ack` carries the ack. It has no number, so that both sides become silent.
 
 **Before begin** only bodies without a number are sent and received, addressed to incarnation 0. ``take`` does not begin
 an incarnation: the node checks the peer's Hello first.
@@ -29,12 +29,12 @@ from __future__ import annotations
 
 from collections import deque
 
-from slackline.cluster.protocol.messages import VERSION, Body, Envelope, Got, ProtocolError
+from slackline.cluster.protocol.messages import VERSION, Ack, Body, Envelope, ProtocolError
 
 #: Bodies that may be unacknowledged; more are queued.
 WINDOW = 64
 
-_BARE_ACK = Got({})
+_BARE_ACK = Ack({})
 
 
 class Session:

@@ -22,20 +22,20 @@ from slackline.cluster.protocol import Node, wire
 from slackline.cluster.protocol.exchange import Want
 from slackline.cluster.protocol.feed import Portion
 from slackline.cluster.protocol.handover import Handovers
-from slackline.cluster.protocol.messages import Ask, Data, Item, State
+from slackline.cluster.protocol.messages import Data, Item, State, StateRequest
 from slackline.cluster.protocol.moves import Arriving
 from slackline.core import codec
 from slackline.core.event import Event
 from slackline.core.outcome import Output
-from slackline.engine import moving
+from slackline.engine import migration
 from slackline.ordering.constants import FOREVER, NEVER
 
 
 def without_what_waits(state: bytes) -> bytes:
     """A detector as :meth:`slackline.Engine.detach` gave it, without the events that wait for it."""
-    content = codec.load(moving.KIND, moving.VERSION, state)
+    content = codec.load(migration.KIND, migration.VERSION, state)
     content["unit"] |= {"heap": [], "overdue": []}
-    return codec.dump(moving.KIND, moving.VERSION, content, where=content["name"])
+    return codec.dump(migration.KIND, migration.VERSION, content, where=content["name"])
 
 
 class SnapshotHandovers(Handovers):
@@ -136,10 +136,10 @@ class ClassicHandovers(Handovers):
         for name, arriving in self.arriving.items():
             if name not in self._relayed:
                 self._relayed.add(name)
-                self.membership.send(arriving.source, Ask(name, {}))
+                self.membership.send(arriving.source, StateRequest(name, {}))
             if arriving.asked is None and all(self._is_met(name, kind) for kind in arriving.covered):
                 arriving.asked = now
-                self.membership.send(arriving.source, Ask(name, dict(arriving.covered)))
+                self.membership.send(arriving.source, StateRequest(name, dict(arriving.covered)))
 
     def _is_met(self, detector: str, kind: str) -> bool:
         feed, outgoing = self.exchange.feeds.get(kind), self.exchange.outgoing.get(kind)
@@ -147,7 +147,7 @@ class ClassicHandovers(Handovers):
             self._met[detector].add(kind)
         if kind not in self._met[detector] and feed is not None and feed.direct:
             direct = [p for p in feed.held.values() if p.next >= feed.direct and (kind, p.first) not in self._forwarded]
-            if any(len(portion.news.events) or portion.news.horizon == FOREVER for portion in direct):
+            if any(len(portion.updates.events) or portion.updates.horizon == FOREVER for portion in direct):
                 self._met[detector].add(kind)
         return kind in self._met[detector]
 
@@ -156,7 +156,7 @@ class ClassicHandovers(Handovers):
 
     # Source.
 
-    def give(self, target: str, body: Ask) -> None:
+    def give(self, target: str, body: StateRequest) -> None:
         """The first question begins the relay, the second ends it."""
         if body.detector not in self.runs or body.covered:
             self.relays.pop(body.detector, None)
@@ -168,13 +168,13 @@ class ClassicHandovers(Handovers):
         super().record(portion)
         kind = portion.item.type
         for name, met in self._met.items():
-            if name in self.arriving and len(portion.news.events):
+            if name in self.arriving and len(portion.updates.events):
                 met.add(kind)
         for name, relay in self.relays.items():
             if kind in self.engine.hierarchy.listens[name]:
                 relay.waiting += [
                     ToRelay(event.ts, kind, str(event.source), event.seq or 0, portion.first + i, event)
-                    for i, event in enumerate(portion.news.events)
+                    for i, event in enumerate(portion.updates.events)
                 ]
 
     def tidy(self) -> None:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from random import Random
 
+from slackline.cluster.actions import Actions, Notice, SearchOrder
 from slackline.cluster.controller.searching import solved
 from slackline.cluster.placement import Solver
-from slackline.cluster.protocol.actions import Actions, Notice, SearchOrder
 from slackline.cluster.simulation.cpu import Cpu
 from slackline.cluster.simulation.links import Direction, Link, Partition
 from slackline.cluster.simulation.records import Noticed, Ordered, Searched

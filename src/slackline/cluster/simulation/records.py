@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from slackline.cluster.actions import Notice
 from slackline.cluster.placement import Problem
-from slackline.cluster.protocol.actions import Notice
 
 
 class Noticed(NamedTuple):

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
+from slackline.cluster.actions import Actions, SearchOrder
 from slackline.cluster.placement import Solution
-from slackline.cluster.protocol.actions import Actions, SearchOrder
 from slackline.cluster.simulation.cpu import Cpu
 from slackline.core.errors import ConfigError
 from slackline.core.event import Event

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from itertools import count
 
-from slackline.cluster.protocol.actions import Notice
+from slackline.cluster.actions import Notice
 from slackline.cluster.protocol.messages import Data, ProtocolError, decode
 from slackline.cluster.simulation.agenda import Agenda
 from slackline.cluster.simulation.links import Direction, Partition, Traffic

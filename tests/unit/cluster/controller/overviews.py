@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from slackline.cluster.controller.advice import Advice, Move
+from slackline.cluster.actions import SearchOrder
+from slackline.cluster.controller.metrics import ClusterMetrics
+from slackline.cluster.controller.policy import Advice, Move
 from slackline.cluster.controller.searching import solved
-from slackline.cluster.controller.survey import Survey
 from slackline.cluster.placement import Improvement, InfeasibleError, Problem, Solution
-from slackline.cluster.protocol.actions import SearchOrder
 
 #: A chain over one sensor type, and somebody who listens to both.
 CHAIN = {
@@ -103,7 +103,7 @@ class Steered:
     def __init__(self, told: Told, adviser: Any, solver: Any = None) -> None:
         self.told, self.adviser = told, adviser
         self.solver = solver or Exhaustive()
-        self.survey = Survey()
+        self.survey = ClusterMetrics()
         self.moves: list[Move] = []
         self.notices: list[str] = []
         self.searches: list[SearchOrder] = []

@@ -42,10 +42,10 @@ def steered(
         def make(name: str = name, number: int = number, runs: Any = runs, chosen: Any = chosen) -> Node:
             enters = ["a", "b"] if name == "n1" else []
             return Node(
-                name, tower(secure=True), identity=number, ingress=enters, detectors=runs, settings=chosen, warmup=0
+                name, tower(reliable=True), identity=number, ingress=enters, detectors=runs, settings=chosen, warmup=0
             )
 
-        network.add(name, make, lambda data, chosen=chosen: Node.load(data, tower(secure=True), settings=chosen))
+        network.add(name, make, lambda data, chosen=chosen: Node.load(data, tower(reliable=True), settings=chosen))
     for one, another in itertools.combinations(network.stations, 2):
         if (one, another) not in apart:
             network.connect(one, another, link)

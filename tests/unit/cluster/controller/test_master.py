@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.unit.cluster.controller.overviews import CHAIN, Steered, Told
 
-from slackline.cluster.controller.advice import Move
 from slackline.cluster.controller.master import Master
 from slackline.cluster.controller.mover import PATIENCE, STAYS
+from slackline.cluster.controller.policy import Move
 from slackline.cluster.placement import Problem, Solution, Subscription
 from slackline.cluster.placement.changes import changes, steps
 from slackline.core.errors import ConfigError

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.cluster.protocol.joined import texts, three
 
-from slackline.cluster.controller.advice import Move
+from slackline.cluster.controller.policy import Move
 from slackline.cluster.controller.shedding import LOWER, REST, Shedding
 from slackline.cluster.controller.statistics import NodeState, Ports, Statistics
 from slackline.cluster.protocol import NodeSettings

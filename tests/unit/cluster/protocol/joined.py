@@ -39,11 +39,11 @@ class Top(Low):
         yield event.derive("top", n=self.n)
 
 
-def tower(secure: bool = False) -> sl.Hierarchy:
+def tower(reliable: bool = False) -> sl.Hierarchy:
     """Three levels over two sensor types."""
     detectors = [Low(), High(), Top()]
-    for detector in detectors if secure else ():
-        detector.secure = detector.listens
+    for detector in detectors if reliable else ():
+        detector.reliable = detector.listens
     return sl.Hierarchy(detectors, clock="a")
 
 
@@ -169,14 +169,14 @@ def node(name: str, hierarchy: sl.Hierarchy, **given: Any) -> Node:
 KEEPING = NodeSettings(checkpoint_every=0.5)
 
 
-def three(secure: bool = False, settings: NodeSettings | None = None, **options: object) -> Joined:
+def three(reliable: bool = False, settings: NodeSettings | None = None, **options: object) -> Joined:
     """Low where the sensors are, High and Top on nodes of their own."""
     given = {"settings": settings or NodeSettings(), **options}
     net = Joined(
         [
-            node("n1", tower(secure), ingress=["a", "b"], detectors=["Low"], **given),
-            node("n2", tower(secure), detectors=["High"], **given),
-            node("n3", tower(secure), detectors=["Top"], **given),
+            node("n1", tower(reliable), ingress=["a", "b"], detectors=["Low"], **given),
+            node("n2", tower(reliable), detectors=["High"], **given),
+            node("n3", tower(reliable), detectors=["Top"], **given),
         ]
     )
     net.settle()

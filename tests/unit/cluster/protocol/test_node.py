@@ -151,7 +151,7 @@ def test_a_detector_that_two_nodes_claim_is_refused_to_who_comes_later() -> None
 
 def test_a_node_with_another_version_of_the_application_is_refused() -> None:
     net = three()
-    net.nodes["n4"] = node("n4", tower(secure=True))
+    net.nodes["n4"] = node("n4", tower(reliable=True))
     net.join("n4")
     net.settle()
     assert net.nodes["n4"].failed is not None and "another version of the application" in net.nodes["n4"].failed

@@ -11,7 +11,7 @@ from slackline.cluster.protocol import messages as m
 
 
 def test_a_target_that_is_lost_half_way_gives_the_detector_back() -> None:
-    net = three(secure=True)
+    net = three(reliable=True)
     net.push("n1", stream(10))
     net.passes = lambda sender, receiver, data: not (receiver == "n3" and isinstance(m.decode(data).body, m.State))
     net.nodes["n1"].order("High", "n3", net.now)
@@ -29,7 +29,7 @@ def test_a_target_that_is_lost_half_way_gives_the_detector_back() -> None:
 
 
 def test_a_node_that_crashes_comes_back_from_its_checkpoint_and_nothing_is_lost_or_twice() -> None:
-    net = three(secure=True, settings=KEEPING)
+    net = three(reliable=True, settings=KEEPING)
     net.push("n1", stream(10))
     net.settle(1)
     kept = list(net.outputs["n2"])  # as the host had kept them with the checkpoint
@@ -50,14 +50,14 @@ def crash(net: Joined, name: str, kept: list[sl.Output]) -> None:
 
 
 def back(net: Joined, name: str) -> None:
-    restored = type(net.nodes["n1"]).load(net.checkpoints[name], tower(secure=True), settings=KEEPING)
+    restored = type(net.nodes["n1"]).load(net.checkpoints[name], tower(reliable=True), settings=KEEPING)
     net.nodes[name] = restored
     net.join(name)
     net.settle(1)
 
 
 def test_a_handover_outlives_the_crash_of_both() -> None:
-    net = three(secure=True, settings=KEEPING)
+    net = three(reliable=True, settings=KEEPING)
     net.push("n1", stream(10))
     net.nodes["n1"].order("High", "n3", net.now)
     net.settle()
@@ -101,7 +101,7 @@ def test_what_is_not_secure_may_get_lost_and_is_counted() -> None:
 
 
 def test_what_is_secure_is_asked_for_again() -> None:
-    net = three(secure=True)
+    net = three(reliable=True)
     turns = iter(range(10**6))
     net.breaks = lambda sender, receiver, data: next(turns) % 13 == 3
     for event in stream(20):
@@ -116,8 +116,8 @@ def test_what_is_secure_is_asked_for_again() -> None:
 
 def test_a_subscriber_that_acknowledges_nothing_slows_its_publisher_down_if_secure() -> None:
     settings = NodeSettings(keep=10, window=5)
-    net = three(secure=True, settings=settings)
-    net.passes = lambda sender, receiver, data: not isinstance(m.decode(data).body, m.Got)
+    net = three(reliable=True, settings=settings)
+    net.passes = lambda sender, receiver, data: not isinstance(m.decode(data).body, m.Ack)
     for event in stream(30):
         if not net.nodes["n1"].is_full:
             net.push("n1", [event])
@@ -128,7 +128,7 @@ def test_a_subscriber_that_acknowledges_nothing_slows_its_publisher_down_if_secu
 
 
 def test_what_is_kept_for_a_node_that_is_gone_is_bounded_and_said() -> None:
-    net = three(secure=True, settings=NodeSettings(keep=10))
+    net = three(reliable=True, settings=NodeSettings(keep=10))
     lost = net.nodes.pop("n2")
     for other in net.nodes.values():
         other.link_down("n2", net.now)
@@ -158,7 +158,7 @@ def test_messages_of_another_life_or_from_the_future_change_nothing() -> None:
 
 def test_no_message_harms_a_node() -> None:
     """Mutants of everything that was said in a story with handovers: a ProtocolError at most, and the node goes on."""
-    net = three(secure=True, settings=KEEPING)
+    net = three(reliable=True, settings=KEEPING)
     said: dict[str, list[bytes]] = {"n2": [], "n3": []}
     net.passes = lambda sender, receiver, data: (said[receiver].append(data) if receiver in said else None) is None
     for part, target in enumerate(("n3", "n2", "n3")):
@@ -171,7 +171,7 @@ def test_no_message_harms_a_node() -> None:
         saved = net.nodes[name].save()
         for turn, data in enumerate(mutated(samples, 10_000, seed=len(name))):
             if turn % 250 == 0:
-                victim = type(net.nodes["n1"]).load(saved, tower(secure=True), settings=KEEPING)
+                victim = type(net.nodes["n1"]).load(saved, tower(reliable=True), settings=KEEPING)
                 for other in net.nodes:
                     victim.link_up(other, 0.0)
                 victim.run(0.0)
@@ -212,8 +212,8 @@ def test_what_enters_where_the_time_is_told_is_decided_once() -> None:
     """Whether an event is late depends on when the time was told: a node keeps that before others hear of it."""
     net = Joined(
         [
-            node("n1", tower(secure=True), ingress=["a"], detectors=["Low"], settings=KEEPING),
-            node("n2", tower(secure=True), ingress=["b"], detectors=["High", "Top"], settings=KEEPING),
+            node("n1", tower(reliable=True), ingress=["a"], detectors=["Low"], settings=KEEPING),
+            node("n2", tower(reliable=True), ingress=["b"], detectors=["High", "Top"], settings=KEEPING),
         ]
     )
     net.settle()

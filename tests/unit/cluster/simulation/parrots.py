@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import slackline as sl
-from slackline.cluster.protocol.actions import Actions, Notice
+from slackline.cluster.actions import Actions, Notice
 from slackline.cluster.protocol.messages import (
     VERSION,
-    Beat,
     Data,
     Envelope,
+    Heartbeat,
     Item,
     ProtocolError,
     Query,
@@ -97,7 +97,7 @@ class Parrot:
         self._orders, actions.cut, self._cut = [], self._cut, []
         if self.beat_every:
             actions.call_at = now + self.beat_every
-            beat = encode(Envelope(VERSION, self.name, 1, 0, 0, 0, Beat(0.0)))
+            beat = encode(Envelope(VERSION, self.name, 1, 0, 0, 0, Heartbeat(0.0)))
             actions.messages += [(link, beat) for link in self.links]
         return actions
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.cluster.simulation.parrots import Parrot, events
 
-from slackline.cluster.protocol.actions import Actions
+from slackline.cluster.actions import Actions
 from slackline.cluster.simulation import Link, Network
 from slackline.cluster.simulation.cpu import Cpu
 from slackline.core.errors import ConfigError
@@ -55,7 +55,7 @@ def test_while_a_host_works_what_comes_waits_and_nothing_is_lost() -> None:
     network.run(until=5.0)
     assert [found.at for found in network.kept("a").outputs] == pytest.approx([1.3, 1.6, 1.9, 2.2, 2.5])
     assert not [at for at, _, number in worker.heard if number == 0 and 1.0 < at < 1.3 - 1e-9]
-    assert len(worker.heard) == network.traffic("b", "a").messages["Beat"]
+    assert len(worker.heard) == network.traffic("b", "a").messages["Heartbeat"]
     assert not [at for at in worker.ran if 1.0 < at < 1.3 - 1e-9]
 
 

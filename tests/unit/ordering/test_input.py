@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slackline.ordering import readiness
-from slackline.ordering.channel import Evidence, SensorChannel
+from slackline.ordering.input import Evidence, SensorInput
 from slackline.ordering.senders import Senders, source_key
 
 sources = st.none() | st.integers() | st.text(max_size=3)
 
 
-def channel(late_target: float | None = None) -> SensorChannel:
-    return SensorChannel("a", 0, Evidence(late_target=late_target), is_clock=True)
+def channel(late_target: float | None = None) -> SensorInput:
+    return SensorInput("a", 0, Evidence(late_target=late_target), is_clock=True)
 
 
 @given(st.lists(st.lists(sources, unique=True, max_size=12), max_size=5), st.data())

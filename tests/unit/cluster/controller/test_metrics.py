@@ -8,9 +8,9 @@ import pytest
 from tests.unit.cluster.controller.overviews import Told
 from tests.unit.cluster.protocol.joined import node, stream, three, tower
 
-from slackline.cluster.controller.advice import Advice, Move
+from slackline.cluster.controller.metrics import ClusterMetrics
+from slackline.cluster.controller.policy import Advice, Move
 from slackline.cluster.controller.statistics import LackingError, Statistics
-from slackline.cluster.controller.survey import Survey
 from slackline.cluster.placement import Subscription
 from slackline.cluster.protocol import Node, NodeSettings
 from slackline.cluster.protocol.overview import master_of
@@ -21,7 +21,7 @@ def told() -> Told:
     return Told({"n1": ["Low"], "n2": ["High"], "n3": ["Top"]})
 
 
-def after(survey: Survey, told: Told, seconds: int = 3) -> Statistics:
+def after(survey: ClusterMetrics, told: Told, seconds: int = 3) -> Statistics:
     """What is known after some seconds more."""
     for _ in range(seconds):
         told.go_on()
@@ -33,7 +33,7 @@ def test_counts_become_rates_and_round_trips_latencies() -> None:
     network = told()
     network.cpu = {"High": 0.25}
     network.trips = {("n1", "n3"): 0.1}
-    known = after(Survey(), network, 4)
+    known = after(ClusterMetrics(), network, 4)
     assert known.lacks == ()
     assert known.events == {"a": 100, "low": 10, "high": 2, "low_too": 3, "top": 1}
     assert known.cpu == pytest.approx({"Low": 0.1, "High": 0.25, "Top": 0.1})
@@ -44,7 +44,7 @@ def test_counts_become_rates_and_round_trips_latencies() -> None:
 def test_statistics_pose_the_problem_of_the_subscriptions_that_carry_something() -> None:
     network = told()
     network.rates["low"] = 0.0
-    problem = after(Survey(), network).problem(every=10.0)
+    problem = after(ClusterMetrics(), network).problem(every=10.0)
     assert problem.subscriptions == (Subscription("a", "Low", 100), Subscription("High", "Top", 5))
     assert problem.now == network_runs(network) and problem.ingress == {"a": "n1"}
     assert problem.nodes == {"n1": 0.8, "n2": 0.8, "n3": 0.8}
@@ -55,7 +55,7 @@ def network_runs(network: Told) -> dict[str, str]:
 
 
 def test_moving_costs_what_a_handover_delays_until_the_next_search() -> None:
-    network, survey = told(), Survey()
+    network, survey = told(), ClusterMetrics()
     after(survey, network)
     survey.moved("High", 0.5)
     survey.moved("Top", math.inf)  # nobody can have measured that
@@ -65,14 +65,14 @@ def test_moving_costs_what_a_handover_delays_until_the_next_search() -> None:
 
 
 def test_the_window_forgets_what_was_before() -> None:
-    network, survey = told(), Survey()
+    network, survey = told(), ClusterMetrics()
     after(survey, network, 5)
     network.rates["low"] = 70.0
     assert after(survey, network, 2).events["low"] == 70.0
 
 
 def test_of_a_detector_that_has_just_moved_the_last_figures_count() -> None:
-    network, survey = told(), Survey()
+    network, survey = told(), ClusterMetrics()
     network.cpu = {"High": 0.3}
     after(survey, network)
     network.move("High", "n1")
@@ -86,7 +86,7 @@ def test_of_a_detector_that_has_just_moved_the_last_figures_count() -> None:
 
 
 def test_a_node_that_comes_back_is_measured_anew() -> None:
-    network, survey = told(), Survey()
+    network, survey = told(), ClusterMetrics()
     after(survey, network)
     network.at, network.sent, network.spent = 1.0, dict.fromkeys(network.sent, 0.0), {}
     survey.look(network.overview(), 104.0)
@@ -94,7 +94,7 @@ def test_a_node_that_comes_back_is_measured_anew() -> None:
 
 
 def test_what_is_not_known_yet_is_said() -> None:
-    network, survey = told(), Survey()
+    network, survey = told(), ClusterMetrics()
     known = after(survey, network, 1)
     assert known.lacks[0] == "n1 was heard for 0.0 of 2 s"
     with pytest.raises(LackingError, match=r"n1 was heard for 0\.0 of 2 s; n2 was heard"):
@@ -102,7 +102,7 @@ def test_what_is_not_known_yet_is_said() -> None:
 
 
 def test_a_node_that_says_nothing_any_more_is_stale() -> None:
-    network, survey = told(), Survey(stale_after=5.0)
+    network, survey = told(), ClusterMetrics(stale_after=5.0)
     after(survey, network)
     overview = network.overview()
     survey.look(overview, network.at + 6.0)
@@ -120,14 +120,14 @@ def test_a_node_that_says_nothing_any_more_is_stale() -> None:
     ],
 )
 def test_who_and_what_is_missing_is_said(harm, words: str) -> None:
-    network, survey = told(), Survey()
+    network, survey = told(), ClusterMetrics()
     after(survey, network)
     harm(network)
     assert words in after(survey, network, 1).lacks
 
 
 def test_nodes_that_have_not_measured_the_way_between_them_are_named() -> None:
-    network, survey = told(), Survey()
+    network, survey = told(), ClusterMetrics()
     after(survey, network)
     overview = network.overview()
     del overview["nodes"]["n1"]["round_trips"]["n3"], overview["nodes"]["n3"]["round_trips"]["n1"]
@@ -140,7 +140,7 @@ def test_nodes_that_have_not_measured_the_way_between_them_are_named() -> None:
     [{"at": "soon"}, {"limit": math.nan}, {"round_trips": {"n1": -1.0}}, {"sent": 7}, {"detectors": {"High": []}}],
 )
 def test_what_cannot_be_read_counts_as_not_said(figures: dict) -> None:
-    network, survey = told(), Survey()
+    network, survey = told(), ClusterMetrics()
     after(survey, network)
     overview = network.overview()
     overview["nodes"]["n2"] |= figures
@@ -151,13 +151,13 @@ def test_what_cannot_be_read_counts_as_not_said(figures: dict) -> None:
 def test_a_node_that_has_left_is_not_missed() -> None:
     network = Told({"n1": ["Low", "High", "Top"], "n2": []})
     network.states["n2"] = "left"
-    assert after(Survey(), network).lacks == ()
+    assert after(ClusterMetrics(), network).lacks == ()
 
 
 def test_a_sensor_type_may_have_the_name_of_a_detector() -> None:
     hierarchy = {"a": {"listens": ["a"], "publishes": ["low"]}}
     network = Told({"n1": [], "n2": ["a"]}, hierarchy=hierarchy, rates={"a": 5.0, "low": 1.0})
-    problem = after(Survey(), network).problem(every=10.0)
+    problem = after(ClusterMetrics(), network).problem(every=10.0)
     assert problem.subscriptions == (Subscription("a (sensors)", "a", 5),)
     assert problem.cost({"a": "n1"}) < problem.cost({"a": "n2"})
 
@@ -165,7 +165,7 @@ def test_a_sensor_type_may_have_the_name_of_a_detector() -> None:
 def test_detectors_stay_where_a_node_wants_them_and_where_they_run_if_two_do() -> None:
     network = told()
     network.stays = {"n1": ["Top"], "n2": ["High", "Nobody"], "n3": ["High"]}
-    assert after(Survey(), network).problem(every=1.0, pinned={"Low": "n1"}).pinned == {
+    assert after(ClusterMetrics(), network).problem(every=1.0, pinned={"Low": "n1"}).pinned == {
         "Top": "n1", "High": "n2", "Low": "n1",
     }  # fmt: skip
 
@@ -189,7 +189,7 @@ def test_nobody_is_the_master_while_one_that_comes_before_has_not_said_whether_i
 
 def test_nodes_tell_each_other_what_a_survey_needs() -> None:
     net = three(settings=NodeSettings(limit=0.6, stays=("Top",), optimise="master"), now=lambda: 0.0)
-    survey = Survey()
+    survey = ClusterMetrics()
     for _ in range(4):
         net.push("n1", stream(10, int(100 * net.now)))
         net.settle(1.0)

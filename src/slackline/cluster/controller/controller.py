@@ -11,25 +11,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from slackline.cluster.controller.advice import Advice, Adviser, Move
+from slackline.cluster.actions import SearchOrder
 from slackline.cluster.controller.master import Master
+from slackline.cluster.controller.metrics import ClusterMetrics
 from slackline.cluster.controller.neighbours import Neighbours
+from slackline.cluster.controller.policy import Advice, Move, PlacementPolicy
 from slackline.cluster.controller.shedding import Shedding
-from slackline.cluster.controller.survey import Survey
 from slackline.cluster.placement import Solution
-from slackline.cluster.protocol.actions import SearchOrder
-from slackline.cluster.protocol.settings import NodeSettings
+from slackline.cluster.settings import NodeSettings
 
 #: Has a detector moved to a node, at a time, perhaps only if it has room; gives the name of the request.
 Order = Callable[[str, str, float, bool], str]
 
 
-class Steering:
+class PlacementController:
     """What a node has to do with where detectors run."""
 
     def __init__(self, name: str, settings: NodeSettings, order: Order, note: Callable[[str, str], None]) -> None:
         self.name = name
-        self.survey = Survey(settings.lost_after)
+        self.survey = ClusterMetrics(settings.lost_after)
         self._master: Master | None = None
         if settings.optimise == "master":
             self._master = Master(
@@ -38,11 +38,11 @@ class Steering:
             )  # fmt: skip
         self._neighbours = Neighbours(name, settings.search_every) if settings.optimise == "neighbours" else None
         self._shedding = Shedding(name, settings.beat) if settings.sheds else None
-        self.advisers: list[Adviser] = [] if self._shedding is None else [self._shedding]
+        self.advisers: list[PlacementPolicy] = [] if self._shedding is None else [self._shedding]
         self._order = order
         self._note = note
         # Moves that were ordered, by request, and who wanted them.
-        self._ordered: dict[str, tuple[Adviser, Move]] = {}
+        self._ordered: dict[str, tuple[PlacementPolicy, Move]] = {}
         self._search: SearchOrder | None = None
         self._is_master = False
 
@@ -89,7 +89,7 @@ class Steering:
         """Whether a detector that another node sheds may come here."""
         return self._shedding is None or self._shedding.has_room(detector, now)
 
-    def _follow(self, adviser: Adviser, advice: Advice, now: float) -> None:
+    def _follow(self, adviser: PlacementPolicy, advice: Advice, now: float) -> None:
         for notice in advice.notices:
             self._note(*notice)
         if advice.search is not None:

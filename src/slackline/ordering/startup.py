@@ -7,7 +7,7 @@ Who listens for a minute can hear of no delay that is longer. So slack is not be
 short, ``SPANS`` times shorter than the time since; readiness may be. From then on a type that is not known yet is taken
 to be as late as the latest of all were, twice over: rare types hold up nobody, and are waited for all the same.
 
-Where types enter at several nodes, who has heard too little goes by what others have (:meth:`Hearing.borrow`).
+Where types enter at several nodes, who has heard too little goes by what others have (:meth:`StartupEstimator.borrow`).
 
 A given ``warmup`` takes the place of all this.
 """
@@ -38,7 +38,7 @@ _LEAST: Ints = np.array([0, NEVER, 0, 0, 0, 0])
 _MOST: Ints = np.array([2**62, MAX_TS, FOREVER, FOREVER, FOREVER, 1])
 
 
-class Hearing:
+class StartupEstimator:
     """How late anything was so far; ``far`` is how long to wait for a type that is not known, or SILENT."""
 
     __slots__ = ("_ints", "_listened", "far", "reached")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slackline.cluster.placement import Problem, Subscription
-from slackline.cluster.placement.relief import relief
+from slackline.cluster.placement.offload import relief
 
 
 def problem_of(needs: dict[str, float], heard: dict[str, float], nodes: int) -> Problem:

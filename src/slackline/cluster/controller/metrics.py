@@ -1,6 +1,6 @@
 """What the nodes of a network say of themselves, over a while: what those need to know who decide where detectors run.
 
-Every node tells all others once a second what it runs, has sent and has needed (``overview``). A :class:`Survey` keeps
+Every node tells all others once a second what it runs, has sent and has needed (``overview``). A :class:`ClusterMetrics` keeps
 that for a short time, so that counts become rates [Thesis, 5.2.3]; the text measures for 2 seconds [Thesis, 5.2.6]. It
 takes the overview of any node: its own, inside a node, or one that was asked for, outside.
 
@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from slackline.cluster.controller.statistics import NodeState, Ports, Statistics
-from slackline.cluster.protocol.overview import PRESENT
 
+#: States of a node that is connected.
+PRESENT = ("here", "there")
 #: Seconds over which rates are measured, at least.
 WINDOW = 2.0
 
@@ -64,7 +65,7 @@ class _Sample(NamedTuple):
     shown: _Told
 
 
-class Survey:
+class ClusterMetrics:
     """Overviews in, :class:`Statistics` out. ``stale_after``: what was said longer ago does not count."""
 
     def __init__(self, stale_after: float = 5.0) -> None:

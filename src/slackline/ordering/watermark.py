@@ -10,7 +10,7 @@ the place of K as the time-out under ``ready`` and ``auto``.
 ``timeout``, or ``margin`` and ``window`` are given.
 
 **Warm-up.** At the start nobody knows who is there and how late they are. With a target, see
-:mod:`slackline.ordering.hearing`. Without, a type gives no frontier for the first
+:mod:`slackline.ordering.startup`. Without, a type gives no frontier for the first
 ``warmup`` arrivals of the stream, nor until ``KNOWN`` delays of its own were measured, but at most for ``RARE`` times
 as many arrivals: a type that is seldom must not hold up the rest for ever. Where the delay of a type was known from the
 start (a calibration), slack gives its frontier from the first clock event on, and only readiness waits.
@@ -33,7 +33,6 @@ from numba import njit
 from slackline.core.arrays import Column
 from slackline.ordering.constants import FOREVER, NEVER, ORDERED, READY, SLACK
 from slackline.ordering.delays import CALIBRATED, MEASURED, WAITING, K, measure, measure_itself, note
-from slackline.ordering.hearing import SILENT, UNSURE
 from slackline.ordering.lateness import (
     CAREFUL,
     EVERY,
@@ -48,6 +47,7 @@ from slackline.ordering.lateness import (
     learn,
 )
 from slackline.ordering.readiness import arrive, is_established, least_frontier
+from slackline.ordering.startup import SILENT, UNSURE
 
 READY_PATIENCE = 4
 NO_TIMEOUT = -1

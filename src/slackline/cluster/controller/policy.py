@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from slackline.cluster.actions import Notice, SearchOrder
 from slackline.cluster.controller.statistics import Statistics
-from slackline.cluster.protocol.actions import Notice, SearchOrder
 
 
 class Move(NamedTuple):
@@ -29,7 +29,7 @@ class Advice:
     search: SearchOrder | None = None
 
 
-class Adviser(Protocol):
+class PlacementPolicy(Protocol):
     """Decides where detectors run, and hears what became of what it wanted. It never sees the network itself."""
 
     def beat(self, statistics: Statistics, now: float) -> Advice:

@@ -83,11 +83,11 @@ def test_news_of_a_detector_elsewhere_lets_its_listeners_go_on() -> None:
     stream = events(0, 60)
     assert {output.detector for output in low.push(stream)} == {"Low"}
     assert high.push(stream) == []  # it waits for news of Low
-    found = high.receive(low.news())
+    found = high.receive(low.progress_updates())
     assert found and {output.detector for output in found} == {"High"}
     low.close()
     assert high.close() == []  # Low may have more to say
-    assert len(found) + len(high.receive(low.news())) == 120
+    assert len(found) + len(high.receive(low.progress_updates())) == 120
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ def test_news_of_a_detector_elsewhere_lets_its_listeners_go_on() -> None:
         (lambda e: e.attach(e.save()), "hold a 'engine', not a 'detector'"),
         (lambda e: e.attach(Low()), "two detectors are called 'Low'"),
         (lambda e: e.receive(["low"]), "takes what news"),
-        (lambda e: e.receive([sl.News("low", (), (), 0, 0, 0)]), "'Low' runs in this engine"),
-        (lambda e: e.receive([sl.News("zzz", (), (), 0, 0, 0)]), "no detector of the hierarchy publishes"),
+        (lambda e: e.receive([sl.ProgressUpdate("low", (), (), 0, 0, 0)]), "'Low' runs in this engine"),
+        (lambda e: e.receive([sl.ProgressUpdate("zzz", (), (), 0, 0, 0)]), "no detector of the hierarchy publishes"),
     ],
 )
 def test_wrong_use_is_said_and_changes_nothing(do: Any, message: str) -> None:
@@ -193,4 +193,4 @@ def test_a_part_of_a_hierarchy_goes_on_after_a_restart() -> None:
         engine.push(events(0, 40))
     low, high = (sl.Engine.load(engine.save(), hierarchy()) for engine in (low, high))
     assert (list(low.detectors), list(high.detectors)) == (["Low"], ["High"])
-    assert len(high.receive(low.news())) > 0  # what was not told before the restart is told after it
+    assert len(high.receive(low.progress_updates())) > 0  # what was not told before the restart is told after it

@@ -17,18 +17,18 @@ from slackline.core.check import whole_number
 from slackline.core.detector import Detector
 from slackline.core.errors import ConfigError, StateError
 from slackline.core.event import Event
-from slackline.core.outcome import News
+from slackline.core.outcome import ProgressUpdate
 from slackline.core.time import MAX_TS
 from slackline.engine.intake import Intake
 from slackline.engine.outbox import Outbox
-from slackline.engine.stepwise import Joining
-from slackline.engine.telling import good
+from slackline.engine.progress import good
+from slackline.engine.scalar import Joining
 from slackline.engine.topology import Topology
 from slackline.ordering import checked
-from slackline.ordering.channel import Channel, DerivedChannel, SensorChannel
 from slackline.ordering.constants import FOREVER, NEVER
+from slackline.ordering.input import DerivedInput, Input, SensorInput
 from slackline.ordering.store import ColumnStore
-from slackline.running.part import Part
+from slackline.running.operator import Operator
 from slackline.running.runner import Runner
 from slackline.speculation.ahead import SpeculativeRunner
 from slackline.speculation.lookahead import LookAhead
@@ -65,7 +65,7 @@ def packed(topology: Topology, outbox: Outbox, lookahead: LookAhead, intake: Int
     return codec.dump(KIND, VERSION, state, where=name)
 
 
-def _knowledge(channel: Channel) -> dict[str, Any]:
+def _knowledge(channel: Input) -> dict[str, Any]:
     """What is known of a type, without the rows that wait for others."""
     return {name: value for name, value in channel.state().items() if name not in ("store", "told", "late")}
 
@@ -77,9 +77,9 @@ def unpack(
     intake: Intake,
     data: bytes,
     runner_of: Callable[[str, Detector], Runner],
-    missed: Iterable[News] = (),
+    missed: Iterable[ProgressUpdate] = (),
     delays: Mapping[str, int] | None = None,
-) -> tuple[list[News], int, Joining | None]:
+) -> tuple[list[ProgressUpdate], int, Joining | None]:
     """Let a detector go on here. Raises before anything changed.
 
     What is left to do: news of what it has published and nobody heard of, to follow the clock it comes from, and what
@@ -115,14 +115,14 @@ def unpack(
     if early is not None:
         lookahead.early[part.name], lookahead.accounts[part.name] = early
     horizon, back = part.horizon, {kind: topology.derived[kind].back for kind in unsent}
-    news = [News(kind, tuple(e), tuple(w), horizon, back[kind], clk) for kind, (e, w) in unsent.items()]
+    updates = [ProgressUpdate(kind, tuple(e), tuple(w), horizon, back[kind], clk) for kind, (e, w) in unsent.items()]
     if topology.named is None and not events:
-        return news, clk, None
+        return updates, clk, None
     part.as_of = intake.clk  # its horizon moves when it is looked at, not before
-    return news, clk, Joining(part, events)
+    return updates, clk, Joining(part, events)
 
 
-def _missed(topology: Topology, part: Part, missed: Iterable[News]) -> list[Event]:
+def _missed(topology: Topology, part: Operator, missed: Iterable[ProgressUpdate]) -> list[Event]:
     """The events of news that has come while a detector was on its way."""
     events: list[Event] = []
     inputs = {channel.name for channel in part.unit.inputs}
@@ -136,7 +136,7 @@ def _missed(topology: Topology, part: Part, missed: Iterable[News]) -> list[Even
     return events
 
 
-def _delays(part: Part, delays: Mapping[str, int]) -> list[tuple[Channel, int]]:
+def _delays(part: Operator, delays: Mapping[str, int]) -> list[tuple[Input, int]]:
     """Delays to start from, by channel."""
     inputs = {channel.name: channel for channel in part.unit.inputs}
     strange = sorted(set(delays) - set(inputs))
@@ -147,7 +147,7 @@ def _delays(part: Part, delays: Mapping[str, int]) -> list[tuple[Channel, int]]:
     return [(inputs[kind], whole_number(f"delays[{kind!r}]", K, 0, FOREVER)) for kind, K in delays.items()]
 
 
-def _part(topology: Topology, state: dict[str, Any], runner_of: Callable[[str, Detector], Runner]) -> Part:
+def _part(topology: Topology, state: dict[str, Any], runner_of: Callable[[str, Detector], Runner]) -> Operator:
     name = state["name"]
     if name not in topology.hierarchy.names:
         raise ConfigError(
@@ -162,18 +162,18 @@ def _part(topology: Topology, state: dict[str, Any], runner_of: Callable[[str, D
     return part
 
 
-def _learns(topology: Topology, name: str, known: dict[str, Any]) -> Channel | None:
+def _learns(topology: Topology, name: str, known: dict[str, Any]) -> Input | None:
     """The channel of a type, if there is something to learn of it; what is known is tried out on another one."""
     ours = topology.channel(name)
-    if isinstance(ours, SensorChannel):
-        other: Channel = SensorChannel(name, ours.rank, ours.evidence, ours.is_clock, ours.hearing)
+    if isinstance(ours, SensorInput):
+        other: Input = SensorInput(name, ours.rank, ours.evidence, ours.is_clock, ours.hearing)
     else:
-        other = DerivedChannel(name, ours.rank, ours.evidence)
+        other = DerivedInput(name, ours.rank, ours.evidence)
     _learn(other, known)
     return ours if other.experience > ours.experience else None
 
 
-def _learn(channel: Channel, known: dict[str, Any]) -> None:
-    if isinstance(channel, SensorChannel):
+def _learn(channel: Input, known: dict[str, Any]) -> None:
+    if isinstance(channel, SensorInput):
         known = {**known, "store": ColumnStore().state(), "told": channel.told, "late": channel.late}
     channel.restore(known, arrivals=0)

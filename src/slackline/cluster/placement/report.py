@@ -31,7 +31,7 @@ class MoveMade(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PlacementStory:
+class PlacementReport:
     """All times are seconds since the first look at the network.
 
     ``problem``    as it was when the placement was decided, with ``now`` being ``before`` and its costs of moving.

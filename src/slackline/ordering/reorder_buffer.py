@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from slackline.core.event import NO_SEQ, Event, Source
 from slackline.core.time import time_stamp
 from slackline.ordering import checked
-from slackline.ordering.channel import Channel, SensorChannel
 from slackline.ordering.constants import FOREVER, NEVER
+from slackline.ordering.input import Input, SensorInput
 from slackline.ordering.senders import source_key
 
 
@@ -44,10 +44,10 @@ def _entry(position: int, nth: int, event: Event) -> Entry:
     return _new(Entry, (event.ts, event.type, source_key(event.source), seq, position, nth, event))
 
 
-class Unit:
+class ReorderBuffer:
     """The waiting room of one detector: inputs, horizon, what waits."""
 
-    def __init__(self, name: str, inputs: list[Channel], unsorted: frozenset[str]) -> None:
+    def __init__(self, name: str, inputs: list[Input], unsorted: frozenset[str]) -> None:
         self.name = name
         self.inputs = inputs
         self.unsorted = unsorted
@@ -65,7 +65,7 @@ class Unit:
         self.wait_sum = 0
         self.wait_max = 0
 
-    def sorts(self, channel: Channel) -> bool:
+    def sorts(self, channel: Input) -> bool:
         """Whether events of this channel wait for their turn here."""
         return channel.name not in self.unsorted
 
@@ -112,11 +112,11 @@ class Unit:
         self.wait_sum += waits
         self.wait_max = max(self.wait_max, longest)
 
-    def stored(self) -> list[tuple[SensorChannel, int]]:
+    def stored(self) -> list[tuple[SensorInput, int]]:
         """For each store this unit reads, how many of its rows it still waits for."""
         rows = []
         for channel in self.inputs:
-            if isinstance(channel, SensorChannel) and self.sorts(channel) and len(channel.store):
+            if isinstance(channel, SensorInput) and self.sorts(channel) and len(channel.store):
                 rows.append((channel, len(channel.store) - _covered(channel, self.horizon)))
         return rows
 
@@ -214,5 +214,5 @@ class Unit:
         return _entry(position, nth, event)
 
 
-def _covered(channel: SensorChannel, horizon: int) -> int:
+def _covered(channel: SensorInput, horizon: int) -> int:
     return int(channel.store.ts.searchsorted(horizon, side="right"))

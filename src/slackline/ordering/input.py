@@ -15,12 +15,12 @@ import numpy as np
 from slackline.core.arrays import Column, Ints
 from slackline.core.batch import Batch
 from slackline.core.event import Event
-from slackline.core.outcome import News
-from slackline.ordering import checked, delays, frontier, lateness, readiness
+from slackline.core.outcome import ProgressUpdate
+from slackline.ordering import checked, delays, lateness, readiness, watermark
 from slackline.ordering.clock import NO_CLOCK, SETS
 from slackline.ordering.constants import FOREVER, NEVER, ORDERED, POLICIES, SLACK
-from slackline.ordering.hearing import SILENT, Hearing
 from slackline.ordering.senders import Senders
+from slackline.ordering.startup import SILENT, StartupEstimator
 from slackline.ordering.store import ColumnStore
 
 
@@ -31,7 +31,7 @@ class Evidence:
     policy: int = POLICIES["auto"]
     margin: float = 0.5
     window: int = 2048
-    timeout: int = frontier.NO_TIMEOUT
+    timeout: int = watermark.NO_TIMEOUT
     #: Arrivals at the start of the stream during which nothing is released (see ``frontier``); with a target it may be
     #: None: as many as it takes (see ``hearing``).
     warmup: int | None = 0
@@ -45,15 +45,17 @@ class Evidence:
 
     def rules(self, is_clock: bool) -> Column:
         """The same for the compiled code, for a type that is a clock or not."""
-        target = frontier.NO_TARGET if self.late_target is None else self.late_target
-        return frontier.rules_of(self.policy, self.margin, self.timeout, self.block, self.warmup or 0, target, is_clock)
+        target = watermark.NO_TARGET if self.late_target is None else self.late_target
+        return watermark.rules_of(
+            self.policy, self.margin, self.timeout, self.block, self.warmup or 0, target, is_clock
+        )
 
 
 #: What a channel begins with.
 _NO_SOURCES, _NO_TREE = readiness.empty_sources(readiness.FEWEST)
 
 
-class Channel(ABC):
+class Input(ABC):
     """What is known of one event type: its delays and K, and up to where nothing more is expected."""
 
     def __init__(self, name: str, rank: int, evidence: Evidence) -> None:
@@ -122,11 +124,11 @@ class Channel(ABC):
         self.floats = checked.floats(state, what, "floats", delays.FLOATS)
 
 
-class SensorChannel(Channel):
+class SensorInput(Input):
     """A type that comes from outside: it has sources, which deliver, owe, fail and return."""
 
     def __init__(
-        self, name: str, rank: int, evidence: Evidence, is_clock: bool, hearing: Hearing | None = None
+        self, name: str, rank: int, evidence: Evidence, is_clock: bool, hearing: StartupEstimator | None = None
     ) -> None:
         super().__init__(name, rank, evidence)
         self.is_clock = is_clock
@@ -138,7 +140,7 @@ class SensorChannel(Channel):
         self.sources, self.tree = _NO_SOURCES.copy(), _NO_TREE.copy()
         self._sources = 0  # how many of them are set
         #: What the whole node has heard; it stands in as long as little is known of this type.
-        self.hearing = hearing or Hearing(None)
+        self.hearing = hearing or StartupEstimator(None)
         self.tracks = evidence.late_target is not None
         if self.tracks:
             self.ints, self.floats = lateness.empty_books()
@@ -199,7 +201,7 @@ class SensorChannel(Channel):
         if slot >= self._sources:
             self._make_room()
         hearing = self.hearing
-        self.frontier = frontier.step(
+        self.frontier = watermark.step(
             self.ints, self.floats, self.sources, self.tree, self._rules, slot, ts, position, before, clk,
             hearing.far, hearing.since,
         )  # fmt: skip
@@ -228,7 +230,7 @@ class SensorChannel(Channel):
         far = self.hearing.far
         if self.tracks and (not self.ints[lateness.STARTED] or far == SILENT):
             return ts + max(self.K, int(self.ints[lateness.LARGEST]) if self.ints[delays.CALIBRATED] else far)
-        patience = frontier.patience(self.ints, self._rules)
+        patience = watermark.patience(self.ints, self._rules)
         if self.tracks and self.ints[lateness.SUSPENDED]:
             return ts + patience
         if ts <= self.tree[1] < FOREVER:
@@ -248,7 +250,7 @@ class SensorChannel(Channel):
     ) -> tuple[Ints, Ints]:
         """All positions of a chunk that starts at position ``first``: the frontier and K after each.
 
-        With a target, ``heard`` is what the node has heard after each (:meth:`Hearing.run`), and ``elapsed`` what may
+        With a target, ``heard`` is what the node has heard after each (:meth:`StartupEstimator.run`), and ``elapsed`` what may
         be released because wall time has passed (:meth:`Elapsed.run`). A frontier that was told counts from the last
         position on.
         """
@@ -261,7 +263,7 @@ class SensorChannel(Channel):
             self._make_room()
         far, since = heard or (clk, clk)
         reached, slack = np.empty(len(clk), dtype=np.int64), np.empty(len(clk), dtype=np.int64)
-        frontier.run(
+        watermark.run(
             self.ints, self.floats, self.sources, self.tree, self._rules, positions, slots, ts, first, before, clk,
             far, since, reached, slack,
         )  # fmt: skip
@@ -320,7 +322,7 @@ class SensorChannel(Channel):
         self.floats = lateness.unpacked(state, what)
 
 
-class DerivedChannel(Channel):
+class DerivedInput(Input):
     """A type that a detector of this node publishes: what its publisher has processed is known (progress).
 
     Under ``ready`` and ``auto`` the frontier is the publisher's horizon less the largest back-setting seen. Slack
@@ -348,7 +350,7 @@ class DerivedChannel(Channel):
     def tick(self, before: int, clk: int) -> None:
         """The clock moved."""
         e = self.evidence
-        frontier.derived_step(self.ints, self.floats, before, clk, e.margin, e.block)
+        watermark.derived_step(self.ints, self.floats, before, clk, e.margin, e.block)
 
     def progress(self, horizon: int, clk: int) -> None:
         """The publisher has processed everything up to its horizon; before it has begun nothing is known.
@@ -362,7 +364,7 @@ class DerivedChannel(Channel):
         else:
             self.frontier = clk - self.K if self.evidence.policy == SLACK else horizon - self.back
 
-    def hear(self, item: News, clk: int) -> None:
+    def hear(self, item: ProgressUpdate, clk: int) -> None:
         """The publisher, which runs elsewhere, has told of events and of how far it is."""
         self.back = max(self.back, item.back)
         self.events += len(item.events)
@@ -383,7 +385,7 @@ class DerivedChannel(Channel):
         """All positions of a chunk: K after each."""
         e = self.evidence
         slack = np.empty(len(clk), dtype=np.int64)
-        frontier.derived_run(self.ints, self.floats, positions, ts, before, clk, e.margin, e.block, slack)
+        watermark.derived_run(self.ints, self.floats, positions, ts, before, clk, e.margin, e.block, slack)
         return slack
 
     def stats(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ published. A part looks at the clock once per position, after everything that ar
 **Whom it concerns.** An arrival concerns the parts that listen to its type, and those above them. A move of the clock
 concerns those for whom it makes something due: delays that are measured now, and whoever has set an alarm, which tells
 the clock at which the first event that waits may go. All others only follow later, when it matters
-(:meth:`~slackline.running.part.Part.settle`). So the cost of an event does not depend on how many detectors there are.
+(:meth:`~slackline.running.operator.Operator.settle`). So the cost of an event does not depend on how many detectors there are.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from typing import NamedTuple
 
 from slackline.core.arrays import Ints
 from slackline.core.event import Event
-from slackline.core.outcome import News
+from slackline.core.outcome import ProgressUpdate
 from slackline.engine.intake import Intake
 from slackline.engine.outbox import Outbox
 from slackline.engine.topology import Topology
-from slackline.ordering.channel import Channel, DerivedChannel, SensorChannel
 from slackline.ordering.constants import FOREVER, NEVER
-from slackline.ordering.frontier import turning_points
+from slackline.ordering.input import DerivedInput, Input, SensorInput
+from slackline.ordering.watermark import turning_points
 from slackline.running.backlog import Due, ts_of
-from slackline.running.part import Part
+from slackline.running.operator import Operator
 from slackline.running.segments import Rows
 
 
 class Joining(NamedTuple):
     """A part that has come from another engine, and what has happened for it meanwhile."""
 
-    part: Part
+    part: Operator
     missed: Sequence[Event]
 
 
-class Stepwise:
+class ScalarDriver:
     """Takes single events through the parts."""
 
     def __init__(self, topology: Topology, intake: Intake, outbox: Outbox, deliver_late: bool) -> None:
@@ -49,8 +49,8 @@ class Stepwise:
         evidence = topology.evidence
         self._turning_points = () if evidence.late_target is not None else turning_points(evidence.warmup or 0)
         self._extras: dict[str, list[tuple[int, Event]]] = {}  # unsorted events of this position, by detector
-        self._alarms: list[tuple[int, Part]] = []
-        self._unmeasured: dict[str, Channel] = {}
+        self._alarms: list[tuple[int, Operator]] = []
+        self._unmeasured: dict[str, Input] = {}
         self._reached = NEVER
         self._in_step = False
         self._ended = False
@@ -66,7 +66,7 @@ class Stepwise:
         topology.rows_to_objects()
         topology.settle(self.intake.position - 1, clk)
         self._reached = topology.hearing.reached
-        channels: list[Channel] = [*topology.sensors.values(), *topology.derived.values()]
+        channels: list[Input] = [*topology.sensors.values(), *topology.derived.values()]
         self._unmeasured = {channel.name: channel for channel in channels if channel.unmeasured}
         self._alarms = []
         for part in topology.parts:
@@ -130,7 +130,7 @@ class Stepwise:
         moved = clk > before
         turns = self._turns(position, taken[2].ts if taken else NEVER, before, clk)
         if turns:
-            parts: Sequence[Part] = self.topology.parts
+            parts: Sequence[Operator] = self.topology.parts
         elif taken is None:
             return NEVER
         else:
@@ -161,7 +161,7 @@ class Stepwise:
         self._evaluate(parts, position, clk, moved)
         return event.ts if taken else NEVER
 
-    def _enters(self, event: Event, channel: SensorChannel, reached: int, position: int) -> bool:
+    def _enters(self, event: Event, channel: SensorInput, reached: int, position: int) -> bool:
         """Where sensor types enter at several engines: divert what is late for its type, tell others of the rest."""
         if channel.decides and event.ts <= reached and not self.deliver_late:
             channel.late += 1
@@ -176,7 +176,7 @@ class Stepwise:
             return position in self._turning_points
         return ts != NEVER and self.topology.hearing.changes(ts, before, clk)
 
-    def receive(self, news: Sequence[News], clk: int = NEVER, joining: Joining | None = None) -> None:
+    def receive(self, updates: Sequence[ProgressUpdate], clk: int = NEVER, joining: Joining | None = None) -> None:
         """Take news without rows of sensor types from elsewhere, where the clock is at ``clk`` at least.
 
         It comes with the last arrival here, or with the end. So does what a part that is ``joining`` has missed.
@@ -185,9 +185,9 @@ class Stepwise:
             self._catch_up()
         intake, topology = self.intake, self.topology
         position, before = max(0, intake.position - (not self._ended)), intake.clk
-        clk = intake.follow(max([clk, *(item.clk for item in news)]))
+        clk = intake.follow(max([clk, *(item.clk for item in updates)]))
         moved = clk > before
-        heard = {part for item in news for part in topology.above[item.type]}
+        heard = {part for item in updates for part in topology.above[item.type]}
         if joining is not None:
             heard |= topology.with_above([joining.part])
         parts = topology.parts if moved else sorted(heard)  # without an arrival, a move of the clock is for everybody
@@ -195,9 +195,9 @@ class Stepwise:
             part.settle(position, before)
         if moved:
             self._measure(None, position, before, clk)
-        if topology.borrow(news, clk):
+        if topology.borrow(updates, clk):
             parts = topology.parts
-        for item in news:
+        for item in updates:
             sensor = topology.sensors.get(item.type)
             if sensor is not None:
                 sensor.follow(position, before)
@@ -216,7 +216,7 @@ class Stepwise:
                 self._offer(event, topology.channel(event.type), position, joining.part)
         self._evaluate(parts, position, clk, moved)
 
-    def _concerned(self, channel: Channel, moved: bool, clk: int) -> Sequence[Part]:
+    def _concerned(self, channel: Input, moved: bool, clk: int) -> Sequence[Operator]:
         """The parts to look at, from the lowest level up."""
         above = self.topology.above
         parts = above[channel.name]
@@ -233,17 +233,17 @@ class Stepwise:
                 woken |= self.topology.with_above([part])
         return sorted({*parts, *woken})
 
-    def _measure(self, channel: Channel | None, position: int, before: int, clk: int) -> None:
+    def _measure(self, channel: Input | None, position: int, before: int, clk: int) -> None:
         """The clock moved: the delays of what arrived before are known now."""
         waiting, self._unmeasured = self._unmeasured, {}
         for other in waiting.values():
-            if isinstance(other, DerivedChannel):
+            if isinstance(other, DerivedInput):
                 other.tick(before, clk)
-            elif isinstance(other, SensorChannel) and other is not channel:
+            elif isinstance(other, SensorInput) and other is not channel:
                 other.follow(position - 1, before)
                 other.step(-1, 0, position, before, clk)
 
-    def _offer(self, event: Event, channel: Channel, position: int, only: Part | None = None) -> None:
+    def _offer(self, event: Event, channel: Input, position: int, only: Operator | None = None) -> None:
         """Hand an event to the units that listen to its type, or to that of one part only."""
         for part in self.topology.readers[channel.name] if only is None else (only,):
             unit = part.unit
@@ -260,7 +260,7 @@ class Stepwise:
 
     # Parts.
 
-    def _evaluate(self, parts: Iterable[Part], position: int, clk: int, moved: bool) -> None:
+    def _evaluate(self, parts: Iterable[Operator], position: int, clk: int, moved: bool) -> None:
         for part in parts:
             unit = part.unit
             part.look(position, clk)
@@ -273,11 +273,11 @@ class Stepwise:
             if not part.always:
                 self._set_alarm(part, clk)
 
-    def _set_alarm(self, part: Part, clk: int) -> None:
+    def _set_alarm(self, part: Operator, clk: int) -> None:
         if part.set_alarm(clk) and part.alarm < FOREVER:
             heapq.heappush(self._alarms, (part.alarm, part))
 
-    def _warn(self, part: Part, K: int, clk: int) -> None:
+    def _warn(self, part: Operator, K: int, clk: int) -> None:
         """K grew: a pseudo event tells the levels above, ahead of the events that will be later [Order, II-E.2]."""
         for channel in part.publishes:
             ts = max(clk - K, NEVER) - channel.back
@@ -286,7 +286,7 @@ class Stepwise:
                 channel.note(ts, clk)
                 self._unmeasured[channel.name] = channel
 
-    def _run(self, part: Part, horizon: int, position: int, clk: int, moved: bool) -> None:
+    def _run(self, part: Operator, horizon: int, position: int, clk: int, moved: bool) -> None:
         """Release up to the horizon and run the detector: first what is unsorted, then what is late, then in order."""
         unit = part.unit
         reached = unit.horizon
@@ -304,7 +304,7 @@ class Stepwise:
             for due in part.go_on():
                 self._work(part, due.rows, due.keys, due.least, position, clk, part.delay(clk - due.clk, clk))
 
-    def _feed(self, part: Part, events: list[Event], least: int, position: int, clk: int) -> None:
+    def _feed(self, part: Operator, events: list[Event], least: int, position: int, clk: int) -> None:
         waits = [max(0, clk - event.ts) for event in events]
         part.unit.count_wait(sum(waits), max(waits), len(events))
         if part.holds:
@@ -313,7 +313,7 @@ class Stepwise:
             self._work(part, events, None, least, position, clk, part.delay(0, clk))
 
     def _work(
-        self, part: Part, rows: Rows, keys: Ints | None, least: int, position: int, clk: int, delayed: int
+        self, part: Operator, rows: Rows, keys: Ints | None, least: int, position: int, clk: int, delayed: int
     ) -> None:
         """Run the detector on rows, and pass on what it published, which is ``delayed``."""
         found = part.feed(rows, keys)
@@ -343,7 +343,7 @@ class Stepwise:
         self._catch_up()
         self._ended = True
         for part in self.topology.parts:
-            derived = [channel for channel in part.unit.inputs if isinstance(channel, DerivedChannel)]
+            derived = [channel for channel in part.unit.inputs if isinstance(channel, DerivedInput)]
             if part.unit.horizon < FOREVER and all(channel.ended for channel in derived):
                 self._run(part, FOREVER, self.intake.position, self.intake.clk, True)
                 for channel in part.publishes:

@@ -19,7 +19,7 @@ from slackline.core.batch import Batch
 from slackline.core.check import whole_number
 from slackline.core.errors import ConfigError
 from slackline.core.event import NO_SEQ, Event
-from slackline.core.outcome import News
+from slackline.core.outcome import ProgressUpdate
 from slackline.core.time import MAX_TS
 from slackline.core.types import EventType
 from slackline.engine.entered import numbered
@@ -28,7 +28,7 @@ from slackline.engine.outbox import Outbox
 from slackline.engine.tables import Lot
 from slackline.engine.topology import Topology
 from slackline.ordering.constants import FOREVER, NEVER, SLACK
-from slackline.ordering.hearing import SILENT
+from slackline.ordering.startup import SILENT
 
 _NUMBERS = (
     ("horizon", NEVER, FOREVER), ("back", 0, FOREVER + 1), ("clk", NEVER, MAX_TS), ("K", 0, FOREVER),
@@ -36,7 +36,7 @@ _NUMBERS = (
 )  # fmt: skip
 
 
-def news(topology: Topology, outbox: Outbox, clk: int) -> list[News]:
+def updates(topology: Topology, outbox: Outbox, clk: int) -> list[ProgressUpdate]:
     """What to tell of the types that are listened to elsewhere; lower levels come first.
 
     Where sensor types are named, of all that enter or are published here, as far as there is anything new.
@@ -44,12 +44,16 @@ def news(topology: Topology, outbox: Outbox, clk: int) -> list[News]:
     told = []
     far = topology.hearing.sure
     for name, sensor in topology.entering.items() if topology.tells else ():
-        told.append(News(name, outbox.entered.take(name), (), max(sensor.frontier, NEVER), 0, clk, sensor.K, far))
+        told.append(
+            ProgressUpdate(name, outbox.entered.take(name), (), max(sensor.frontier, NEVER), 0, clk, sensor.K, far)
+        )
     for part in topology.parts:
         for channel in part.publishes:
             if channel.name in outbox.exported:
                 events, warnings = outbox.take_news(channel.name)
-                told.append(News(channel.name, events, warnings, part.horizon, channel.back, clk, part.unit.K))
+                told.append(
+                    ProgressUpdate(channel.name, events, warnings, part.horizon, channel.back, clk, part.unit.K)
+                )
     return told if not topology.tells else [item for item in told if outbox.is_new(item)]
 
 
@@ -57,14 +61,14 @@ class Heard(NamedTuple):
     """News that came in: the rows of sensor types, in order; and one item for each type, with derived events."""
 
     rows: list[Batch]
-    items: list[News]
+    items: list[ProgressUpdate]
 
 
-def checked_news(topology: Topology, items: Iterable[News]) -> Heard:
+def checked_news(topology: Topology, items: Iterable[ProgressUpdate]) -> Heard:
     """The news, if it is of types that enter or are published elsewhere."""
     here = {channel.name: part.name for part in topology.parts for channel in part.publishes}
     rows: list[Batch] = []
-    taken: dict[str, News] = {}
+    taken: dict[str, ProgressUpdate] = {}
     for item in items:
         batch, item = good(topology, item)
         if item.type in here:
@@ -81,10 +85,10 @@ def checked_news(topology: Topology, items: Iterable[News]) -> Heard:
     return Heard(rows, list(taken.values()))
 
 
-def good(topology: Topology, item: News) -> tuple[Batch | None, News]:
+def good(topology: Topology, item: ProgressUpdate) -> tuple[Batch | None, ProgressUpdate]:
     """The news, if it can be what it says: rows of a sensor type, and the rest."""
     given: Any = item
-    if not isinstance(given, News):
+    if not isinstance(given, ProgressUpdate):
         raise ConfigError(f"receive() takes what news() of another engine gave; got a {type(item).__name__}.")
     is_sensor = item.type in topology.sensors
     if not is_sensor and item.type not in topology.derived:
@@ -103,7 +107,7 @@ def good(topology: Topology, item: News) -> tuple[Batch | None, News]:
     return (batch, item._replace(events=())) if is_sensor else (None, item._replace(events=tuple(item.events)))
 
 
-def _batch(item: News, kind: EventType | None) -> Batch:
+def _batch(item: ProgressUpdate, kind: EventType | None) -> Batch:
     """The events of news as a batch, if they can be events of its type; ValueError or TypeError if not."""
     events: Any = item.events
     if not isinstance(events, Batch):
@@ -135,11 +139,11 @@ def _check_fields(events: Batch, declared: Mapping[str, np.dtype[Any]]) -> None:
             raise ValueError(f"field {field!r} is of {events[field].dtype}, and declared as {dtype}")
 
 
-def _both(first: News, then: News) -> News:
+def _both(first: ProgressUpdate, then: ProgressUpdate) -> ProgressUpdate:
     """News of one type that came in two pieces."""
     horizon, back, clk = (max(getattr(item, what) for item in (first, then)) for what in ("horizon", "back", "clk"))
     events, warnings = (*first.events, *then.events), (*first.warnings, *then.warnings)
-    return News(first.type, events, warnings, horizon, back, clk, then.K, max(first.far, then.far))
+    return ProgressUpdate(first.type, events, warnings, horizon, back, clk, then.K, max(first.far, then.far))
 
 
 def checked_entering(topology: Topology, types: Iterable[str]) -> list[str]:

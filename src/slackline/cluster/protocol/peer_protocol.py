@@ -24,7 +24,7 @@ MESSAGE_BYTES = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class NodeInfo:
     """What a node says of itself that does not change."""
 
     name: str
@@ -36,12 +36,12 @@ class Card:
     slack: bool
 
 
-class Conversation:
+class PeerProtocol:
     """The talk of a node with its peers."""
 
     def __init__(
         self,
-        card: Card,
+        card: NodeInfo,
         membership: Membership,
         directory: Directory,
         exchange: Exchange,
@@ -196,7 +196,7 @@ class Conversation:
                     return
                 for kind in {item.type for item in items} - exchange.feeds.keys():
                     self.membership.send(peer, m.Unsubscribe(kind))  # a subscription that moved with its publisher
-            case m.Got(received):
+            case m.Ack(received):
                 for kind, (have, durable) in received.items():
                     if kind in exchange.outgoing:
                         exchange.outgoing[kind].acknowledge(peer, have, durable)
@@ -207,9 +207,9 @@ class Conversation:
             case m.Unsubscribe(kind):
                 if kind in exchange.outgoing:
                     exchange.outgoing[kind].unsubscribe(peer)
-            case m.Again(kind, first, last):
+            case m.Resend(kind, first, last):
                 self._again(peer, kind, first, last)
-            case m.Gone(kind, last):
+            case m.Truncated(kind, last):
                 if kind in exchange.feeds:
                     exchange.feeds[kind].skip(last + 1)
                     self.note(
@@ -217,25 +217,25 @@ class Conversation:
                     )
             case m.Announce(runs, enters):
                 self._learn(peer, runs, enters)
-            case m.Beat():
+            case m.Heartbeat():
                 self.membership.on_beat(peer, body, now)
             case m.Goodbye():
                 self._left(peer)
-            case m.Take():
+            case m.MigrateTo():
                 self.errands.take(body, peer, now)
             case m.Answer():
                 self.errands.on_answer(body)
-            case m.Ask():
+            case m.StateRequest():
                 handovers.asks.append((peer, body))
             case m.InputDelays():
                 handovers.on_delays(body, self.clk)
             case m.State():
                 handovers.on_state(peer, body, now)
-            case m.Enough():
+            case m.StopForwarding():
                 handovers.on_enough(peer, body)
-            case m.Taken(detector, term):
+            case m.MigrationDone(detector, term):
                 handovers.on_taken(peer, detector, term)
-            case m.Declined():
+            case m.MigrationRejected():
                 self.outputs += handovers.on_declined(peer, body)
 
     def _subscribe(self, peer: str, body: m.Subscribe) -> None:
@@ -243,10 +243,10 @@ class Conversation:
         if outgoing is None:  # it comes from elsewhere now
             self.membership.send(peer, m.Subscribed(body.type, 0))
             return
-        first = outgoing.subscribe(peer, max(0, body.since), body.secure, body.ticks)
+        first = outgoing.subscribe(peer, max(0, body.since), body.reliable, body.ticks)
         self.membership.send(peer, m.Subscribed(body.type, first))
         if 0 < body.since < first:
-            self.membership.send(peer, m.Gone(body.type, first - 1))
+            self.membership.send(peer, m.Truncated(body.type, first - 1))
 
     def _subscribed(self, peer: str, kind: str, number: int, now: float) -> None:
         feed = self.exchange.feeds.get(kind)
@@ -264,7 +264,7 @@ class Conversation:
             if items:
                 self.membership.tell(peer, m.Data(items))
             if gone:
-                self.membership.send(peer, m.Gone(kind, gone))
+                self.membership.send(peer, m.Truncated(kind, gone))
 
     # What is needed here.
 
@@ -286,8 +286,8 @@ class Conversation:
         needs = [(name, kind) for name in self.handovers.runs for kind in hierarchy.listens[name]]
         for name, kind in (*needs, *self.handovers.inputs()):
             if kind not in exchange.outgoing:
-                secure = kind in hierarchy.secure[name] or (kind in wanted and wanted[kind].secure)
-                wanted[kind] = Want(secure, False)
+                reliable = kind in hierarchy.reliable[name] or (kind in wanted and wanted[kind].reliable)
+                wanted[kind] = Want(reliable, False)
         if self.card.enters or self.card.slack:  # whoever measures delays needs to know the time
             for kind in (*hierarchy.clock, *hierarchy.clock_aids):
                 if kind not in exchange.outgoing:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from slackline.cluster.protocol.conversation import Conversation
+from slackline.cluster.protocol.peer_protocol import PeerProtocol
 
 
-class Beginning:
+class Bootstrap:
     """Whether work goes on here, and whether there is somebody for everything."""
 
-    def __init__(self, talk: Conversation, patience: float, note: Callable[[str, str], None]) -> None:
+    def __init__(self, talk: PeerProtocol, patience: float, note: Callable[[str, str], None]) -> None:
         self._talk = talk
         self._patience = patience
         self._note = note

@@ -25,7 +25,7 @@ import numpy as np
 from slackline.engine.topology import Topology
 from slackline.ordering import checked
 from slackline.running.backlog import UNLIMITED
-from slackline.running.part import Part
+from slackline.running.operator import Operator
 from slackline.running.pause import Pause
 from slackline.speculation.lookahead import LookAhead
 
@@ -49,7 +49,7 @@ class Effort:
     spent: float
 
     @classmethod
-    def of(cls, part: Part) -> Effort:
+    def of(cls, part: Operator) -> Effort:
         due = part.unit.delivered
         return cls(due, due - len(part.backlog), part.spent)
 
@@ -61,7 +61,7 @@ class Effort:
         return (due - (before.due if before else 0)) * spent / max(1, done)
 
 
-class Governor:
+class OverloadController:
     """Decides before each piece of work how far each detector may go."""
 
     def __init__(self, pause: Pause, topology: Topology, lookahead: LookAhead, most: int) -> None:
@@ -82,7 +82,7 @@ class Governor:
         self._is_open = False
 
     @property
-    def held(self) -> list[Part]:
+    def held(self) -> list[Operator]:
         """Those who are held up, or still behind."""
         return [part for part in self.topology.parts if part.holds]
 
@@ -126,7 +126,7 @@ class Governor:
         for part in self.topology.parts:
             part.allowed = UNLIMITED
 
-    def join(self, part: Part) -> None:
+    def join(self, part: Operator) -> None:
         """A part may be held up from now on."""
         part.backlog.memory, part.backlog.folder = self.pause.memory, self.pause.folder
 
@@ -158,7 +158,7 @@ class Governor:
         if held:
             self._make_room(held)
 
-    def _hold(self, held: list[Part]) -> None:
+    def _hold(self, held: list[Operator]) -> None:
         """Hold up the least important of those who work, until half of the work is left."""
         parts, urgency = self.topology.parts, self.topology.hierarchy.urgency
         highest = max([urgency[part.name] for part in parts], default=0)
@@ -176,7 +176,7 @@ class Governor:
                 idle |= also
                 left -= saved
 
-    def _catch_up(self, held: list[Part]) -> None:
+    def _catch_up(self, held: list[Operator]) -> None:
         """Let those who are behind go on, the most important first."""
         left = self.usual + self.pause.share * self._rest
         for part in reversed(self._least_important_first(self._loads())):
@@ -189,7 +189,7 @@ class Governor:
                 if part.allowed == rows and left >= 0:
                     part.allowed = UNLIMITED
 
-    def _make_room(self, held: list[Part]) -> None:
+    def _make_room(self, held: list[Operator]) -> None:
         """Who has more to wait for it than may be kept goes on, and so do those for whom too much waits above."""
         full = [part.name for part in self.topology.parts if part.unit.buffered > self._most]
         starving = {name for part in full for name in self.topology.hierarchy.below[part]}
@@ -198,17 +198,17 @@ class Governor:
             keep = 0 if part.name in starving else self.pause.keep if on_disk else self.pause.memory
             part.allowed = max(part.allowed, len(part.backlog) - keep)
 
-    def _loads(self) -> dict[Part, float]:
+    def _loads(self) -> dict[Operator, float]:
         return {part: Effort.of(part).load_since(self._before.get(part.name)) for part in self.topology.parts}
 
-    def _least_important_first(self, loads: dict[Part, float]) -> list[Part]:
-        def importance(part: Part) -> tuple[float, int, float]:
+    def _least_important_first(self, loads: dict[Operator, float]) -> list[Operator]:
+        def importance(part: Operator) -> tuple[float, int, float]:
             saved = sum(loads[other] for other in self.topology.with_above([part]))
             return self.topology.hierarchy.urgency[part.name], -self._waits_above(part), -saved
 
         return sorted(self.topology.parts, key=importance)
 
-    def _waits_above(self, part: Part) -> int:
+    def _waits_above(self, part: Operator) -> int:
         """How far those who listen to a part are behind it, for want of something else: for so long it can wait."""
         behind = [
             channel.frontier - reader.unit.horizon

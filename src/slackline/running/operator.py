@@ -9,10 +9,10 @@ from slackline.core.arrays import Ints
 from slackline.core.event import Event
 from slackline.core.time import Now
 from slackline.core.types import type_names
-from slackline.ordering.channel import Channel, DerivedChannel, SensorChannel
 from slackline.ordering.constants import FOREVER, NEVER
+from slackline.ordering.input import DerivedInput, Input, SensorInput
+from slackline.ordering.reorder_buffer import ReorderBuffer
 from slackline.ordering.senders import total_order
-from slackline.ordering.unit import Unit
 from slackline.running.backlog import UNLIMITED, Backlog, Due
 from slackline.running.runner import Found, Runner
 from slackline.running.segments import Rows
@@ -20,7 +20,7 @@ from slackline.running.segments import Rows
 T = TypeVar("T")
 
 
-class Part:
+class Operator:
     """One detector at work.
 
     Its horizon follows the clock only when somebody asks (:meth:`settle`): while nothing waits, and nothing arrives for
@@ -32,12 +32,12 @@ class Part:
         "rank", "runner", "spent", "unit", "wall",
     )  # fmt: skip
 
-    def __init__(self, runner: Runner, inputs: list[Channel], publishes: list[DerivedChannel], now: Now | None) -> None:
+    def __init__(self, runner: Runner, inputs: list[Input], publishes: list[DerivedInput], now: Now | None) -> None:
         self.runner = runner
         #: Wall time in seconds, if somebody tells it; and how much of it the detector has taken so far.
         self.wall = now
         self.spent = 0.0
-        self.unit = Unit(runner.name, inputs, frozenset(type_names(runner.detector.unsorted)))
+        self.unit = ReorderBuffer(runner.name, inputs, frozenset(type_names(runner.detector.unsorted)))
         self.publishes = publishes
         #: Whether detectors of this engine may be held up. What this one is due, while it is; how much may go on now.
         self.may_wait = False
@@ -48,15 +48,15 @@ class Part:
         #: The place in the hierarchy's order, wherever the others run.
         self.rank = 0
         #: Of the awaited inputs: the parts that publish them, and the channels that follow the clock by themselves.
-        self.below: list[Part] = []
-        self.follows: list[Channel] = []
+        self.below: list[Operator] = []
+        self.follows: list[Input] = []
         #: The clock up to which the horizon was brought; whether each move of the clock finds us anyway; and if not,
         #: the clock at which something may be due.
         self.as_of = NEVER
         self.always = False
         self.alarm = FOREVER
 
-    def __lt__(self, other: Part) -> bool:
+    def __lt__(self, other: Operator) -> bool:
         return self.rank < other.rank
 
     @property
@@ -88,11 +88,11 @@ class Part:
         self.delayed = clk, own + below
         return own + below
 
-    def connect(self, publisher: dict[str, Part]) -> None:
+    def connect(self, publisher: dict[str, Operator]) -> None:
         """Know the parts of this engine by the types they publish."""
         awaited = self.unit.awaited
         self.below = list({id(p): p for c in awaited if (p := publisher.get(c.name)) is not None}.values())
-        self.follows = [c for c in awaited if isinstance(c, SensorChannel) or c.name not in publisher]
+        self.follows = [c for c in awaited if isinstance(c, SensorInput) or c.name not in publisher]
 
     def settle(self, position: int, clk: int) -> None:
         """Let the horizon follow the clock, where nothing else has happened: so nothing that waits is due."""
@@ -133,7 +133,7 @@ class Part:
         for channel in self.unit.awaited:
             if channel.frontier < ts:
                 at = channel.due(ts, clk)
-                if isinstance(channel, DerivedChannel) and not channel.uses_slack:
+                if isinstance(channel, DerivedInput) and not channel.uses_slack:
                     publisher = next((part for part in self.below if channel in part.publishes), None)
                     at = FOREVER if publisher is None else publisher.due(ts + channel.back, clk)
                 latest = max(latest, at)

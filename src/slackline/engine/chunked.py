@@ -16,24 +16,24 @@ import pyarrow as pa
 
 from slackline.core.arrays import Ints
 from slackline.core.event import Event
-from slackline.core.outcome import News
+from slackline.core.outcome import ProgressUpdate
 from slackline.engine.chunk import Chunk, hold, run_in_pieces, take_overdue, take_waiting
 from slackline.engine.intake import Intake
 from slackline.engine.outbox import Outbox
+from slackline.engine.progress import Heard, clock_through, lots_of
 from slackline.engine.tables import Lot, read
-from slackline.engine.telling import Heard, clock_through, lots_of
 from slackline.engine.topology import Topology
-from slackline.ordering.channel import DerivedChannel, SensorChannel
 from slackline.ordering.constants import FOREVER, NEVER, SLACK
-from slackline.ordering.frontier import release_positions, rises
+from slackline.ordering.input import DerivedInput, SensorInput
+from slackline.ordering.reorder_buffer import ReorderBuffer
 from slackline.ordering.store import late_rows
-from slackline.ordering.unit import Unit
+from slackline.ordering.watermark import release_positions, rises
 from slackline.running.backlog import ts_of
-from slackline.running.part import Part
+from slackline.running.operator import Operator
 from slackline.running.segments import IN_ORDER, UNSORTED, Segment, merged, segment_of
 
 
-class Columnar:
+class ChunkedDriver:
     """Takes tables through the parts."""
 
     def __init__(self, topology: Topology, intake: Intake, outbox: Outbox, deliver_late: bool) -> None:
@@ -119,7 +119,7 @@ class Columnar:
         for channel in topology.sensors.values():
             channel.store.clear()
 
-    def _arrive(self, channel: SensorChannel, chunk: Chunk) -> None:
+    def _arrive(self, channel: SensorInput, chunk: Chunk) -> None:
         lot = chunk.lots.get(channel.name)
         empty = np.empty(0, dtype=np.int64)
         rows, slots, ts = (lot.rows, lot.slots, lot.ts) if lot else (empty, empty, empty)
@@ -139,7 +139,7 @@ class Columnar:
                 ranks_of, at = channel.senders.ranks_of, lot.rows + chunk.first
                 channel.store.add(lot.ts, lot.slots, lot.seq, at, lot.columns, ranks_of, lot.fields)
 
-    def _enter(self, channel: SensorChannel, lot: Lot, previous: Ints, chunk: Chunk) -> None:
+    def _enter(self, channel: SensorInput, lot: Lot, previous: Ints, chunk: Chunk) -> None:
         """Where sensor types enter at several engines: divert what is late for its type, tell others of the rest."""
         reached = previous[lot.rows]
         late = lot.ts <= reached
@@ -153,7 +153,7 @@ class Columnar:
             self.outbox.entered.add(lot.batch())
 
     @staticmethod
-    def _elsewhere(channel: DerivedChannel, chunk: Chunk, item: News | None = None) -> None:
+    def _elsewhere(channel: DerivedInput, chunk: Chunk, item: ProgressUpdate | None = None) -> None:
         """A type whose publisher runs elsewhere: if there is news of it, it comes with the chunk's last position."""
         last = len(chunk.clk) - 1
         stamps = [*item.warnings, *(event.ts for event in item.events)] if item else []
@@ -169,11 +169,11 @@ class Columnar:
         chunk.frontiers[channel.name] = frontier
         channel.frontier, channel.as_of = int(frontier[-1]), int(chunk.clk[-1])
 
-    def _part(self, part: Part, chunk: Chunk) -> None:
+    def _part(self, part: Operator, chunk: Chunk) -> None:
         """One detector through the chunk: its horizon, its rows, what it publishes."""
         unit = part.unit
         for channel in part.follows:
-            if isinstance(channel, DerivedChannel) and channel.name not in chunk.frontiers:
+            if isinstance(channel, DerivedInput) and channel.name not in chunk.frontiers:
                 self._elsewhere(channel, chunk)
         horizon = reduce(np.minimum, [chunk.frontiers[channel.name] for channel in unit.awaited])
         if unit.unsorted and horizon[-1] == FOREVER:
@@ -192,15 +192,15 @@ class Columnar:
             self._derive(derived, horizon, slack, rises(slack, unit.K), chunk)
         unit.K = int(slack[-1])
 
-    def _until_all_ended(self, unit: Unit, horizon: Ints, chunk: Chunk) -> Ints:
+    def _until_all_ended(self, unit: ReorderBuffer, horizon: Ints, chunk: Chunk) -> Ints:
         """The horizon where all that is sorted has ended, but something else may not have."""
         for channel in unit.inputs:
-            if isinstance(channel, DerivedChannel) and channel.name not in chunk.frontiers:
+            if isinstance(channel, DerivedInput) and channel.name not in chunk.frontiers:
                 self._elsewhere(channel, chunk)
         least = reduce(np.minimum, [chunk.frontiers[channel.name] for channel in unit.inputs])
         return np.where(horizon == FOREVER, least, horizon)
 
-    def _run(self, part: Part, horizon: Ints, previous: Ints, chunk: Chunk) -> None:
+    def _run(self, part: Operator, horizon: Ints, previous: Ints, chunk: Chunk) -> None:
         """Feed the detector what is due, or what it may work on of its backlog."""
         segments = self._due(part, horizon, previous, chunk)
         chunk.backs.update({channel.name: [(-1, channel.back)] for channel in part.publishes})
@@ -216,14 +216,14 @@ class Columnar:
 
     # Which rows are due.
 
-    def _due(self, part: Part, horizon: Ints, previous: Ints, chunk: Chunk) -> list[Segment]:
+    def _due(self, part: Operator, horizon: Ints, previous: Ints, chunk: Chunk) -> list[Segment]:
         unit = part.unit
         segments: list[Segment] = []
         for channel in unit.inputs:
-            if isinstance(channel, DerivedChannel):
+            if isinstance(channel, DerivedInput):
                 self._offer(part, channel, previous, chunk, segments)
                 continue
-            assert isinstance(channel, SensorChannel)
+            assert isinstance(channel, SensorInput)
             if not unit.sorts(channel):
                 lot = chunk.lots.get(channel.name)
                 if lot and len(lot.rows):
@@ -235,7 +235,7 @@ class Columnar:
         return segments
 
     def _take_stored(
-        self, part: Part, channel: SensorChannel, horizon: Ints, chunk: Chunk, segments: list[Segment]
+        self, part: Operator, channel: SensorInput, horizon: Ints, chunk: Chunk, segments: list[Segment]
     ) -> None:
         """Rows of a store between the old and the new horizon, less those that came too late."""
         unit, store = part.unit, channel.store
@@ -265,7 +265,7 @@ class Columnar:
         segments.append(segment_of(IN_ORDER, batch, channel.rank, batch.ts, at, positions))
 
     def _offer(
-        self, part: Part, channel: DerivedChannel, previous: Ints, chunk: Chunk, segments: list[Segment]
+        self, part: Operator, channel: DerivedInput, previous: Ints, chunk: Chunk, segments: list[Segment]
     ) -> None:
         """Derived events that reached this unit in this chunk: to wait, too late, or past the order."""
         unit = part.unit
@@ -284,7 +284,7 @@ class Columnar:
             else:
                 self._late(part, event, reached, position, chunk)
 
-    def _late(self, part: Part, event: Event, reached: int, position: int, chunk: Chunk) -> None:
+    def _late(self, part: Operator, event: Event, reached: int, position: int, chunk: Chunk) -> None:
         part.unit.late += 1
         if self.deliver_late:
             part.unit.overdue.append(part.unit.entry(event, chunk.first + position))
@@ -293,7 +293,7 @@ class Columnar:
 
     # Running the detector.
 
-    def _feed(self, part: Part, segment: Segment, start: int, stop: int, previous: Ints, chunk: Chunk) -> None:
+    def _feed(self, part: Operator, segment: Segment, start: int, stop: int, previous: Ints, chunk: Chunk) -> None:
         found = part.feed(*segment.part(start, stop))
         if part.runner.failures:
             self.outbox.fail(part, (segment.at[start:stop] + chunk.first).tolist())
@@ -303,7 +303,7 @@ class Columnar:
                 trigger = max(trigger, int(previous[position]) + 1)
             self._publish(part, event, trigger, position, chunk)
 
-    def _catch_up(self, part: Part, chunk: Chunk) -> None:
+    def _catch_up(self, part: Operator, chunk: Chunk) -> None:
         """Let the detector work on its backlog as far as it may, at the chunk's last position."""
         last, now = len(chunk.clk) - 1, int(chunk.clk[-1])
         for due in part.go_on():
@@ -314,7 +314,7 @@ class Columnar:
             for row, event in found:
                 self._publish(part, event, max(ts_of(due.rows, row), due.least), last, chunk)
 
-    def _publish(self, part: Part, event: Event, trigger: int, position: int, chunk: Chunk) -> None:
+    def _publish(self, part: Operator, event: Event, trigger: int, position: int, chunk: Chunk) -> None:
         channel = self.topology.derived[event.type]
         channel.published(event, trigger)
         self.outbox.insert(part, event, chunk.first + position, int(chunk.clk[position]), part.delayed[1])
@@ -329,11 +329,11 @@ class Columnar:
         self._through(self._nothing())
 
     @staticmethod
-    def _count(unit: Unit, segment: Segment, chunk: Chunk) -> None:
+    def _count(unit: ReorderBuffer, segment: Segment, chunk: Chunk) -> None:
         waits = np.maximum(chunk.clk.take(segment.at) - segment.ts, 0)
         unit.count_wait(int(waits.sum()), int(waits.max()), len(waits))
 
-    def _derive(self, channel: DerivedChannel, horizon: Ints, slack: Ints, warnings: Ints, chunk: Chunk) -> None:
+    def _derive(self, channel: DerivedInput, horizon: Ints, slack: Ints, warnings: Ints, chunk: Chunk) -> None:
         """Delays and frontier of a type this detector publishes, for those who listen to it."""
         backs = chunk.backs[channel.name]
         # The pseudo event of a growing K knows only what was set back before its position.
