@@ -119,11 +119,11 @@ def run(stream: PeakStream, host: VirtualCore | BusyCore, policy: str, pause: sl
 
     for event, arrival in zip(stream.events, stream.arrivals, strict=True):
         while (early := begin + arrival - host.now()) > 0:
-            if engine.held:
+            if engine.deferred:
                 push()
-            host.wait(min(early, 0.001) if engine.held else early)
+            host.wait(min(early, 0.001) if engine.deferred else early)
         push(event)
-    while engine.held:
+    while engine.deferred:
         host.wait(0.001)
         push()
     paused = engine.stats()["pause"]["seconds"] if pause else 0.0

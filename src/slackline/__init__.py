@@ -25,7 +25,7 @@ from slackline.core.types import EventType
 
 if TYPE_CHECKING:
     from slackline.engine import Engine
-    from slackline.running.pause import Pause
+    from slackline.running.deferral import Pause
     from slackline.speculation import Speculation
 
 __all__ = [
@@ -53,5 +53,6 @@ __all__ = [
 
 # The compiler takes most of the time to import all this; who only defines detectors does without.
 __getattr__ = lazy(
-    __name__, {"Engine": "slackline.engine", "Pause": "slackline.running.pause", "Speculation": "slackline.speculation"}
+    __name__,
+    {"Engine": "slackline.engine", "Pause": "slackline.running.deferral", "Speculation": "slackline.speculation"},
 )

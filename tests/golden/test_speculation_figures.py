@@ -62,7 +62,7 @@ class Steps:
     @property
     def snapshots(self) -> list[str]:
         """The snapshots in the buffer, named by the event before which they were taken."""
-        tail = self.engine._topology.parts[0].runner.tail
+        tail = self.engine._topology.operators[0].runner.tail
         return [f"s{step.piece.rows[0].ts}" for step in tail.steps if step.before is not None]
 
 
@@ -118,15 +118,15 @@ def test_figure_7_events_are_purged_where_plain_slack_lets_them_go() -> None:
 
 def test_the_changelog_of_figure_7_nets_out() -> None:
     steps = Steps()
-    held: dict[str, sl.Event] = {}
+    deferred: dict[str, sl.Event] = {}
     for output in steps.push(*STREAM) + steps.engine.close():
         if output.op == "retract":
-            assert held.pop(output.id) == output.event
+            assert deferred.pop(output.id) == output.event
         else:
-            held[output.id] = output.event
+            deferred[output.id] = output.event
     plain = sl.Engine(sl.Hierarchy([NearKick()], clock="A"), policy="slack", margin=0, max_jump=None, warmup=1000)
     expected = plain.push([sl.Event(name[0], ts=int(name[1:]), source=name[0]) for name in STREAM]) + plain.close()
-    assert held == {output.id: output.event for output in expected}
+    assert deferred == {output.id: output.event for output in expected}
 
 
 def figure_9(retraction: str) -> tuple[list[str], sl.Engine, list[tuple[str, str, int]]]:

@@ -46,7 +46,7 @@ def through(engine: sl.Engine, world: World, pieces: Pieces, reload: Any = None)
         start += size
         engine.check_invariants()
         engine.progress_updates()
-        held = max(held, engine.held)
+        held = max(held, engine.deferred)
         if reload is not None:
             engine = reload(engine)
     return ended(engine, result), held

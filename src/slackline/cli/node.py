@@ -34,7 +34,7 @@ from slackline.core.errors import ConfigError, StateError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import PER_SECOND
 from slackline.engine.options import Options
-from slackline.running.pause import Pause
+from slackline.running.deferral import Pause
 from slackline.runtime.address import Address
 from slackline.runtime.checkpoint import Checkpoint
 from slackline.runtime.metrics import MetricsCollector

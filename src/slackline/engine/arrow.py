@@ -40,7 +40,7 @@ def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
             return column
         chunks = [plain(pa.chunked_array([chunk.dictionary])).take(chunk.indices) for chunk in column.chunks]
         none = plain(pa.chunked_array([], kind.value_type))
-        return pa.chunked_array([part for chunk in chunks for part in chunk.chunks], none.type)
+        return pa.chunked_array([piece for chunk in chunks for piece in chunk.chunks], none.type)
     if pa.types.is_string_view(kind):
         return column.cast(pa.large_string())
     if pa.types.is_binary_view(kind):

@@ -16,8 +16,8 @@ from slackline.engine.exclusive import exclusive
 from slackline.engine.intake import Intake
 from slackline.engine.limit import Limit
 from slackline.engine.options import Options, WallTime
-from slackline.engine.outbox import Outbox
 from slackline.engine.overload import OverloadController
+from slackline.engine.results import Results
 from slackline.engine.scalar import ScalarDriver
 from slackline.engine.topology import Topology
 from slackline.running.runner import Runner
@@ -51,21 +51,21 @@ class Assembly:
         self._changed: dict[str, list[Any]] = {}
         self._now = now
         self._idle: list[None] = [None]
-        self._outbox = Outbox(options.duplicates == "keep")
+        self._results = Results(options.duplicates == "keep")
         self._topology = Topology(
             hierarchy, options.evidence, options.targets, named, now if callable(now) else None, alone
         )
         if named is not None and not alone:
-            self._outbox.entered = Entered(self._topology.entering, hierarchy.types)
-        self._intake = Intake(self._topology, self._outbox, options.jump, options.lags)
-        ways = (self._topology, self._intake, self._outbox, options.late == "deliver")
-        self._stepwise, self._columnar = ScalarDriver(*ways), ChunkedDriver(*ways)
+            self._results.entered = Entered(self._topology.entering, hierarchy.types)
+        self._intake = Intake(self._topology, self._results, options.jump, options.lags)
+        ways = (self._topology, self._intake, self._results, options.late == "deliver")
+        self._scalar, self._chunked = ScalarDriver(*ways), ChunkedDriver(*ways)
         self._lookahead = LookAhead(hierarchy)
         self._closed = False
-        self._limit = Limit(options.max_buffered, self._topology, self._intake, self._outbox)
-        self._governor: OverloadController | None = None
+        self._limit = Limit(options.max_buffered, self._topology, self._intake, self._results)
+        self._overload: OverloadController | None = None
         if options.pause is not None:
-            self._governor = OverloadController(options.pause, self._topology, self._lookahead, options.max_buffered)
+            self._overload = OverloadController(options.pause, self._topology, self._lookahead, options.max_buffered)
         taken = hierarchy.take_detectors() if detectors is None else {name: hierarchy.fresh(name) for name in names}
         self._topology.add(*(self._topology.make(self._runner(name, taken[name])) for name in taken))
         self._topology.start_from(options.calibration)
@@ -81,14 +81,14 @@ class Assembly:
         """Parts have come or gone: whoever keeps something about them follows."""
         topology, lookahead = self._topology, self._lookahead
         lookahead.hierarchy = topology.hierarchy
-        self._may_wait = self._governor is not None or any(part.backlog for part in topology.parts)
-        for part in topology.parts:
-            lookahead.join(part)
-            part.may_wait = self._may_wait
-            if self._governor is not None:
-                self._governor.join(part)
-        self._outbox.export(topology.told_elsewhere())
-        self._stepwise.fall_behind()
+        self._may_defer = self._overload is not None or any(operator.deferred for operator in topology.operators)
+        for operator in topology.operators:
+            lookahead.join(operator)
+            operator.may_defer = self._may_defer
+            if self._overload is not None:
+                self._overload.join(operator)
+        self._results.export(topology.told_elsewhere())
+        self._scalar.invalidate()
         self._limit.look_again()
 
     @property
@@ -101,12 +101,12 @@ class Assembly:
     @property
     def late(self) -> list[Late]:
         """Late events that were diverted and not drained yet, in order of arrival (and of time stamps)."""
-        return self._outbox.late
+        return self._results.late
 
     @property
     def quarantined(self) -> list[Quarantined]:
         """Events that were set aside and not drained yet, in order of arrival."""
-        return self._outbox.quarantined
+        return self._results.quarantined
 
     @property
     def duplicates(self) -> int:
@@ -127,16 +127,16 @@ class Assembly:
         >>> engine.duplicates, engine.drain().duplicates
         (1, [Duplicate(event=Event('ping', ts=1, seq=0), position=1)])
         """
-        return self._outbox.drain()
+        return self._results.drain()
 
     @property
     def detectors(self) -> dict[str, Detector]:
         """The detectors that run here, by name."""
-        return {part.name: part.runner.detector for part in self._topology.parts}
+        return {operator.name: operator.runner.detector for operator in self._topology.operators}
 
     def buffered(self) -> dict[str, list[Event]]:
         """The events that wait, per detector, in the order in which they will be seen."""
-        return {part.name: part.waiting() for part in self._topology.parts}
+        return {operator.name: operator.waiting() for operator in self._topology.operators}
 
     @property
     def waiting(self) -> int:
@@ -146,20 +146,20 @@ class Assembly:
     @exclusive
     def stats(self) -> dict[str, Any]:
         """K, delays, buffers and counts, per detector and per type; plain values that JSON can hold."""
-        self._settle()
+        self._advance_watermarks()
         return {
             **self._intake.stats(),
             "buffered": self.waiting,
-            "quarantined": dict(self._outbox.reasons),
-            "flushed": dict(self._outbox.flushed),
-            "detectors": self._lookahead.stats(self._topology.parts),
-            **({} if self._governor is None else {"pause": self._governor.stats()}),
+            "quarantined": dict(self._results.reasons),
+            "flushed": dict(self._results.flushed),
+            "detectors": self._lookahead.stats(self._topology.operators),
+            **({} if self._overload is None else {"pause": self._overload.stats()}),
             "options": self._options.in_force(self.hierarchy.names),
             "changed": self._changed,
         }
 
-    def _settle(self) -> None:
-        self._topology.settle(self._intake.position - 1, self._intake.clk)
+    def _advance_watermarks(self) -> None:
+        self._topology.advance_watermarks(self._intake.position - 1, self._intake.clk)
 
     def check_invariants(self) -> None:
         """What must hold between any two pushes; tests call it."""

@@ -9,12 +9,12 @@ import numpy as np
 
 from slackline.core.arrays import Ints
 from slackline.core.event import Event
-from slackline.engine.tables import Lot
+from slackline.engine.tables import ArrivalBatch
 from slackline.ordering.constants import FOREVER, NEVER
 from slackline.ordering.input import SensorInput
 from slackline.ordering.reorder_buffer import Entry, ReorderBuffer
 from slackline.ordering.watermark import release_positions
-from slackline.running.backlog import Due
+from slackline.running.deferral import DeferredRows
 from slackline.running.operator import Operator
 from slackline.running.segments import IN_ORDER, OVERDUE, Segment, merged
 
@@ -26,7 +26,7 @@ class Chunk:
     first: int
     before: int
     clk: Ints
-    lots: dict[str, Lot]
+    batches: dict[str, ArrivalBatch]
     advances: Ints
     heard: tuple[Ints, Ints] | None = None
     #: What may be released after each position because wall time has passed, where that is known.
@@ -38,19 +38,19 @@ class Chunk:
     backs: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
 
-def run_in_pieces(channel: SensorInput, lot: Lot, anew: Ints, chunk: Chunk) -> tuple[Ints, Ints]:
+def run_in_pieces(channel: SensorInput, arrived: ArrivalBatch, anew: Ints, chunk: Chunk) -> tuple[Ints, Ints]:
     """The input watermark and K after each position, where the time stamps of sources become others on the way."""
     input_watermarks, slacks = [], []
-    cuts = [0, *lot.rows[anew].tolist(), len(chunk.clk)]
+    cuts = [0, *arrived.rows[anew].tolist(), len(chunk.clk)]
     for nth, (start, stop) in enumerate(pairwise(cuts)):
         if nth:
-            channel.begin_anew(int(lot.slots[anew[nth - 1]]))
+            channel.begin_anew(int(arrived.slots[anew[nth - 1]]))
         if start < stop:
-            mine = slice(*np.searchsorted(lot.rows, (start, stop)).tolist())
+            mine = slice(*np.searchsorted(arrived.rows, (start, stop)).tolist())
             before = int(chunk.clk[start - 1]) if start else chunk.before
             heard = None if chunk.heard is None else (chunk.heard[0][start:stop], chunk.heard[1][start:stop])
             input_watermark, slack = channel.run(
-                lot.rows[mine] - start, lot.slots[mine], lot.ts[mine], chunk.first + start, before,
+                arrived.rows[mine] - start, arrived.slots[mine], arrived.ts[mine], chunk.first + start, before,
                 chunk.clk[start:stop], heard, None if chunk.elapsed is None else chunk.elapsed[start:stop],
             )  # fmt: skip
             input_watermarks.append(input_watermark)
@@ -61,7 +61,7 @@ def run_in_pieces(channel: SensorInput, lot: Lot, anew: Ints, chunk: Chunk) -> t
 # Which of the events that wait for a detector are due in a chunk, and where.
 
 
-def take_waiting(unit: ReorderBuffer, watermark: Ints, chunk: Chunk, segments: list[Segment]) -> None:
+def due_in_order(unit: ReorderBuffer, watermark: Ints, chunk: Chunk, segments: list[Segment]) -> None:
     """Events that the watermark covers, each at the first position at or after its arrival that does."""
     released = unit.release(int(watermark[-1]))
     if released:
@@ -72,7 +72,7 @@ def take_waiting(unit: ReorderBuffer, watermark: Ints, chunk: Chunk, segments: l
         segments.append(Segment(IN_ORDER, [entry.event for entry in released], ts, at, ranks, ts))
 
 
-def take_overdue(unit: ReorderBuffer, watermark: Ints, chunk: Chunk, segments: list[Segment]) -> None:
+def due_late(unit: ReorderBuffer, watermark: Ints, chunk: Chunk, segments: list[Segment]) -> None:
     """Late events that the detector wants all the same are due when the clock moves next, or at the end."""
     due: list[tuple[int, Entry]] = []
     kept: list[Entry] = []
@@ -93,11 +93,11 @@ def take_overdue(unit: ReorderBuffer, watermark: Ints, chunk: Chunk, segments: l
         segments.append(Segment(OVERDUE, [entry.event for _, entry in due], ts, at, ranks, ts))
 
 
-def hold(part: Operator, segments: list[Segment], previous: Ints, chunk: Chunk) -> None:
+def defer(operator: Operator, segments: list[Segment], previous: Ints, chunk: Chunk) -> None:
     """Let the rows that are due wait in the detector's backlog."""
     for segment, start, stop in merged(segments):
         step = stop - start if segment.kind == IN_ORDER else 1  # for others the watermark of their moment counts
         for first in range(start, stop, step):
             at = int(segment.at[first])
             least = NEVER if segment.kind == IN_ORDER else int(previous[at]) + 1
-            part.backlog.put(Due(*segment.part(first, first + step), least, int(chunk.clk[at])))
+            operator.deferred.put(DeferredRows(*segment.slice(first, first + step), least, int(chunk.clk[at])))

@@ -25,7 +25,7 @@ from slackline.engine.options import Options, WallTime
 from slackline.engine.scalar import ScalarDriver
 from slackline.ordering import checked
 from slackline.ordering.constants import FOREVER, NEVER
-from slackline.running.pause import Pause
+from slackline.running.deferral import Pause
 from slackline.speculation.config import Speculation
 
 STATE_KIND = "engine"
@@ -145,9 +145,9 @@ class Engine(Assembly):
         ``alpha="auto"`` and who is held up are set from this, for the pushes to come. In seconds of a wall clock that
         outlives :meth:`save` where the engine does. Returns the busy factor when an interval has passed, else None.
         """
-        busy = self._lookahead.worked(self._topology.parts, start, stop, self.held > 0)
-        if self._governor is not None:
-            self._governor.worked(start, stop)
+        busy = self._lookahead.worked(self._topology.operators, start, stop, self.deferred > 0)
+        if self._overload is not None:
+            self._overload.worked(start, stop)
         return busy
 
     def _timed(self, work: Callable[..., list[Output]], *given: Any) -> list[Output]:
@@ -155,23 +155,25 @@ class Engine(Assembly):
         if not callable(self._now):
             return work(*given)
         start = self._now()
-        if self._governor is not None:
-            self._governor.begin(start)
+        if self._overload is not None:
+            self._overload.begin(start)
         try:
             return work(*given)
         finally:
             stop = self._now()
-            self._lookahead.worked(self._topology.parts, start, stop, self._governor is not None and self.held > 0)
-            if self._governor is not None:
-                self._governor.end(start, stop)
+            self._lookahead.worked(
+                self._topology.operators, start, stop, self._overload is not None and self.deferred > 0
+            )
+            if self._overload is not None:
+                self._overload.end(start, stop)
 
     def _push(self, arrivals: list[Event] | pa.Table, times: Ints | None) -> list[Output]:
         self._limit.count(len(arrivals))
         if isinstance(arrivals, pa.Table):
-            self._columnar.push(arrivals, times)
-            self._stepwise.fall_behind()
+            self._chunked.push(arrivals, times)
+            self._scalar.invalidate()
         else:
-            self._stepwise.push_all(arrivals, times)
+            self._scalar.push_all(arrivals, times)
         if times is not None and len(times) > len(arrivals):
             self._way.wait_until(int(times[-1]))
             self._intake.pass_time(int(times[-1]), NEVER, self._intake.clk)
@@ -180,7 +182,7 @@ class Engine(Assembly):
     @property
     def _way(self) -> ChunkedDriver | ScalarDriver:
         """How to go on where nothing arrives."""
-        return self._columnar if self._topology.has_rows else self._stepwise
+        return self._chunked if self._topology.has_rows else self._scalar
 
     @exclusive
     def close(self) -> list[Output]:
@@ -191,24 +193,24 @@ class Engine(Assembly):
         if self._closed:
             return []
         self._closed = True
-        if self._governor is not None:
-            self._governor.let_go(for_good=True)
+        if self._overload is not None:
+            self._overload.resume_all(for_good=True)
         return self._flush()
 
     def _flush(self) -> list[Output]:
         topology = self._topology
         if topology.named is not None:
             return self._end(topology.named)
-        if topology.has_rows and len(topology.parts) == len(topology.hierarchy.names):
-            self._columnar.flush()
+        if topology.has_rows and len(topology.operators) == len(topology.hierarchy.names):
+            self._chunked.flush()
         else:
-            self._stepwise.flush()
+            self._scalar.flush()
         return self._finish()
 
     @property
-    def held(self) -> int:
+    def deferred(self) -> int:
         """How many events wait for detectors that are held up. ``push([])`` lets them go on, when there is time."""
-        return sum(len(part.backlog) for part in self._topology.parts)
+        return sum(len(operator.deferred) for operator in self._topology.operators)
 
     @exclusive
     def flush(self, reason: str) -> list[Output]:
@@ -218,23 +220,23 @@ class Engine(Assembly):
         """
         if self._closed:
             raise ClosedError("flush after close(): the stream has ended, and nothing waits.")
-        if self._governor is not None:
-            self._governor.let_go()
-        self._stepwise.release_all(text("reason", reason))
+        if self._overload is not None:
+            self._overload.resume_all()
+        self._scalar.release_all(text("reason", reason))
         return self._finish()
 
     def _finish(self) -> list[Output]:
         """Collect the outputs of a push; raise what went wrong in it."""
         topology, intake, limit = self._topology, self._intake, self._limit
-        if self._may_wait and any(part.backlog and part.allowed for part in topology.parts):
-            self._way.go_on()
-        outputs = self._outbox.take()
+        if self._may_defer and any(operator.deferred and operator.allowed for operator in topology.operators):
+            self._way.run_deferred()
+        outputs = self._results.pop_outputs()
         limit.count(len(outputs))
         if self._options.overflow == "release" and limit.is_passed():
-            self._stepwise.release_oldest(self._options.max_buffered)
-            outputs += self._outbox.take()
-        outputs = self._lookahead.run(topology.parts, outputs, intake.clk, intake.position)
-        failure = self._outbox.take_failure()
+            self._scalar.release_oldest(self._options.max_buffered)
+            outputs += self._results.pop_outputs()
+        outputs = self._lookahead.run(topology.operators, outputs, intake.clk, intake.position)
+        failure = self._results.pop_failure()
         error: SlacklineError | None = failure if self._options.on_error == "fail" else None
         full = None if self._closed else limit.check()
         error = error or full
@@ -251,8 +253,8 @@ class Engine(Assembly):
 
         If ``sensors`` are named: of all types that enter or are published here, if there is anything new.
         """
-        self._settle()
-        return progress.updates(self._topology, self._outbox, self._intake.clk)
+        self._advance_watermarks()
+        return progress.updates(self._topology, self._results, self._intake.clk)
 
     @exclusive
     def receive(self, updates: Iterable[ProgressUpdate]) -> list[Output]:
@@ -260,16 +262,16 @@ class Engine(Assembly):
 
         Of each type, news must come in the order in which it was given, from whoever gave it, and once.
         """
-        heard = progress.checked_news(self._topology, updates)
-        return self._timed(self._hear, heard)
+        heard = progress.checked_updates(self._topology, updates)
+        return self._timed(self._receive, heard)
 
-    def _hear(self, heard: progress.Heard) -> list[Output]:
+    def _receive(self, heard: progress.ReceivedProgress) -> list[Output]:
         self._limit.count(sum(map(len, heard.rows)) + sum(len(item.events) for item in heard.items))
         if heard.rows or self._topology.has_rows:
-            self._columnar.receive(heard)
-            self._stepwise.fall_behind()
+            self._chunked.receive(heard)
+            self._scalar.invalidate()
         else:
-            self._stepwise.receive(heard.items)
+            self._scalar.receive(heard.items)
         return self._flush() if self._closed and self._topology.named is None else self._finish()
 
     @exclusive
@@ -278,19 +280,21 @@ class Engine(Assembly):
 
         When all have ended, wherever they enter, everything that waits goes on.
         """
-        ended = progress.checked_entering(self._topology, types)
+        ended = progress.checked_sensors(self._topology, types)
         return self._timed(self._end, ended)
 
     def _end(self, types: Iterable[str]) -> list[Output]:
         clk = self._intake.clk
         self._topology.ended.update(types)
-        return self._hear(progress.Heard([], [ProgressUpdate(kind, (), (), FOREVER, 0, clk) for kind in types]))
+        return self._receive(
+            progress.ReceivedProgress([], [ProgressUpdate(kind, (), (), FOREVER, 0, clk) for kind in types])
+        )
 
     @exclusive
     def detach(self, name: str) -> bytes:
         """Let a detector run here no longer: all that it needs elsewhere, as bytes for :meth:`attach`."""
-        self._settle()
-        data = migration.packed(self._topology, self._outbox, self._lookahead, self._intake, name)
+        self._advance_watermarks()
+        data = migration.packed(self._topology, self._results, self._lookahead, self._intake, name)
         self._topology.remove(name)
         self._lookahead.leave(name)
         self._rewired()
@@ -312,17 +316,17 @@ class Engine(Assembly):
         """
         if self._closed:
             raise ClosedError("attach after close(): the stream has ended. Attach it to an engine that goes on.")
-        self._settle()
+        self._advance_watermarks()
         if isinstance(detector, Detector):
             migration.join(self._topology, detector, self._runner)
             self._rewired()
             return []
-        updates, clk, joining = migration.unpack(
-            self._topology, self._outbox, self._lookahead, self._intake, detector, self._runner, missed, delays
+        updates, clk, attached = migration.unpack(
+            self._topology, self._results, self._lookahead, self._intake, detector, self._runner, missed, delays
         )
         self._rewired()
-        self._outbox.send_again(updates)
-        self._stepwise.receive(updates, clk, joining)
+        self._results.send_again(updates)
+        self._scalar.receive(updates, clk, attached)
         return self._finish()
 
     # Checkpoints.
@@ -333,7 +337,7 @@ class Engine(Assembly):
 
         Saving changes nothing: the engine goes on as if it had not been asked.
         """
-        self._settle()
+        self._advance_watermarks()
         state = {
             "options": self._options.plain(),
             "hierarchy": list(self.hierarchy.names),
@@ -341,9 +345,9 @@ class Engine(Assembly):
             "closed": self._closed,
             "topology": self._topology.state(),
             "intake": self._intake.state(),
-            "outbox": self._outbox.state(),
+            "outbox": self._results.state(),
             "lookahead": self._lookahead.state(),
-            "pause": None if self._governor is None else self._governor.state(),
+            "pause": None if self._overload is None else self._overload.state(),
         }
         return codec.dump(STATE_KIND, STATE_VERSION, state, where="engine")
 
@@ -380,12 +384,12 @@ class Engine(Assembly):
         engine._topology.check_types(state["topology"])
         engine._intake.restore(state["intake"])
         engine._topology.restore(state["topology"], engine._intake.position)
-        engine._outbox.restore(state["outbox"])
+        engine._results.restore(state["outbox"])
         engine._lookahead.restore(state["lookahead"])
         if callable(now):
             engine._lookahead.forget_time()  # seconds of another process's clock
-        if engine._governor is not None and state.get("pause") is not None:
-            engine._governor.restore(state["pause"], now == "host")
+        if engine._overload is not None and state.get("pause") is not None:
+            engine._overload.restore(state["pause"], now == "host")
         engine._closed = state["closed"] is True
         engine._rewired()
         if not engine._closed:

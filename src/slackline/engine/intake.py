@@ -23,7 +23,7 @@ from slackline.core.event import Event, Source
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import A_TIME_STAMP, MAX_TS, time_stamp, whole
 from slackline.core.types import EventType
-from slackline.engine.outbox import Outbox
+from slackline.engine.results import Results
 from slackline.engine.topology import Topology
 from slackline.ordering import checked
 from slackline.ordering.clock import ADVANCED, CLK, REJECTED, Clock
@@ -183,9 +183,9 @@ def _plain(value: Any) -> Any:
 class Intake:
     """Lets arrivals in: numbers them, asks the checks, drops duplicates, moves the clock."""
 
-    def __init__(self, topology: Topology, outbox: Outbox, max_jump: int, skew: str | None = None) -> None:
+    def __init__(self, topology: Topology, results: Results, max_jump: int, skew: str | None = None) -> None:
         self.topology = topology
-        self.outbox = outbox
+        self.results = results
         self.clock = Clock(max_jump, len(topology.hierarchy.clock_aids))
         #: Stream time as the compiled loops have it: NEVER before the first clock event.
         self.clk = NEVER
@@ -208,7 +208,7 @@ class Intake:
         """What is declared of a type."""
         return self.hierarchy.types.get(name, UNDECLARED)
 
-    def take(self, event: Event, now: int = NEVER) -> tuple[SensorInput, int, Event] | None:
+    def admit(self, event: Event, now: int = NEVER) -> tuple[SensorInput, int, Event] | None:
         """Let one event in, at a wall time: its channel, the number of its source there, and the event as taken."""
         position = self.position
         self.position = position + 1
@@ -216,7 +216,7 @@ class Intake:
         name: Any = event.type
         channel = self.topology.entering.get(name) if isinstance(name, str) else None
         if channel is None:
-            self.outbox.quarantine(as_refused(event), *self.unknown(name), position)
+            self.results.quarantine(as_refused(event), *self.unknown(name), position)
             return None
         kind = self.hierarchy.types.get(name)
         ts, seq, source = event.ts, event.seq, event.source
@@ -229,12 +229,12 @@ class Intake:
         ):
             taken = admitted(event, kind or UNDECLARED)
             if isinstance(taken, Refusal):
-                self.outbox.quarantine(as_refused(event), *taken, position)
+                self.results.quarantine(as_refused(event), *taken, position)
                 return None
             event, ts, seq, source = taken, taken.ts, taken.seq, taken.source
         slot = channel.senders.slot(source)
         if seq is not None and channel.senders.is_duplicate(slot, seq):
-            self.outbox.repeat(event, position)
+            self.results.repeat(event, position)
             return None
         if self.skews is None:
             fate, stamp = self.clock.tick(ts, channel.role, channel.key | slot), ts
@@ -242,7 +242,7 @@ class Intake:
             wall = now if self.wall is None else max(now, self.wall.now)
             fate, stamp, self.anew = self.skews.tick(self.clock, channel, slot, ts, position, wall)
         if fate == REJECTED:
-            self.outbox.quarantine(as_refused(given), CLOCK_JUMP, jump(ts, self.clk), position)
+            self.results.quarantine(as_refused(given), CLOCK_JUMP, jump(ts, self.clk), position)
             return None
         channel.events += 1
         if fate == ADVANCED:
@@ -286,7 +286,7 @@ class Intake:
             hearing.reached = reached
         return further
 
-    def take_rows(
+    def admit_rows(
         self, ts: Ints, roles: Ints, keys: Ints, rows: Ints, now: Ints | None
     ) -> tuple[Ints, Ints, Ints, Ints]:
         """Let rows in that passed the checks; ``rows`` tells the skews whose they are, ``now`` are wall times as told.
@@ -310,7 +310,7 @@ class Intake:
         if len(moved):
             self.clk, self.last_advance = int(clk[-1]), first + int(moved[-1]) + 1
 
-    def hear_rows(self, ts: Ints, roles: Ints, keys: Ints) -> Ints:
+    def receive_rows(self, ts: Ints, roles: Ints, keys: Ints) -> Ints:
         """Take rows that another engine has let in; the clock after each.
 
         One that is too far ahead to be believed does not move the clock, but it was believed there, and is kept.

@@ -8,18 +8,18 @@ from slackline.core.errors import BufferLimitError
 from slackline.core.event import Event
 from slackline.engine.arrivals import types_of
 from slackline.engine.intake import Intake
-from slackline.engine.outbox import Outbox
+from slackline.engine.results import Results
 from slackline.engine.topology import Topology
 
 
 class Limit:
-    """Looks whether too much is held. Once it is, only what may move the clock is let in."""
+    """Looks whether too much is uncollected. Once it is, only what may move the clock is let in."""
 
-    def __init__(self, most: int, topology: Topology, intake: Intake, outbox: Outbox) -> None:
+    def __init__(self, most: int, topology: Topology, intake: Intake, results: Results) -> None:
         self.most = most
         self.topology = topology
         self.intake = intake
-        self.outbox = outbox
+        self.results = results
         self._room = -1  # events that may come, or be found, before it must be looked how many wait
         self.is_full = False
 
@@ -38,20 +38,20 @@ class Limit:
         return self._room < 0
 
     def check(self) -> BufferLimitError | None:
-        """The error to raise when more is held than allowed."""
+        """The error to raise when more is uncollected than allowed."""
         error = self._error()
         self.is_full = error is not None
         return error
 
     def _error(self) -> BufferLimitError | None:
-        late, quarantined, duplicates, unsent = self.outbox.held
-        held = late + quarantined + duplicates + unsent
-        if held > self.most:
+        late, quarantined, duplicates, unsent = self.results.uncollected
+        uncollected = late + quarantined + duplicates + unsent
+        if uncollected > self.most:
             aside = f"{late} late, {quarantined} quarantined and {duplicates} duplicate events"
             cause = f"{aside} were not collected: call engine.drain()."
             if unsent:
                 cause = f"{unsent} events for other engines were not collected: call engine.news(). " + cause
-            return BufferLimitError(held, self.most, cause)
+            return BufferLimitError(uncollected, self.most, cause)
         return BufferLimitError(self.topology.buffered, self.most, self._why()) if self.is_passed() else None
 
     def refuse_unless_clock(self, arrivals: list[Event] | pa.Table) -> None:
@@ -60,7 +60,7 @@ class Limit:
         if error is None:
             return
         clock = {*self.topology.hierarchy.clock, *self.topology.hierarchy.clock_aids}
-        if sum(self.outbox.held) > self.most or not types_of(self.topology, arrivals) & clock:
+        if sum(self.results.uncollected) > self.most or not types_of(self.topology, arrivals) & clock:
             raise error
 
     def _why(self) -> str:
@@ -70,5 +70,5 @@ class Limit:
         idle = self.intake.position - self.intake.last_advance
         if idle:
             return f"the clock types {types} stopped at {clk}, {idle} arrivals ago; stream time stands still."
-        slowest = min(self.topology.parts, key=lambda part: part.unit.watermark)
+        slowest = min(self.topology.operators, key=lambda operator: operator.unit.watermark)
         return f"the clock moves ({clk}), but detector {slowest.name!r} waits with K={slowest.unit.K}."

@@ -20,9 +20,9 @@ from slackline.core.event import Event
 from slackline.core.outcome import ProgressUpdate
 from slackline.core.time import MAX_TS
 from slackline.engine.intake import Intake
-from slackline.engine.outbox import Outbox
 from slackline.engine.progress import good
-from slackline.engine.scalar import Joining
+from slackline.engine.results import Results
+from slackline.engine.scalar import AttachedOperator
 from slackline.engine.topology import Topology
 from slackline.ordering import checked
 from slackline.ordering.constants import FOREVER, NEVER
@@ -44,21 +44,23 @@ def join(topology: Topology, detector: Detector, runner_of: Callable[[str, Detec
     topology.add(topology.make(runner_of(name, detector)))
 
 
-def packed(topology: Topology, outbox: Outbox, lookahead: LookAhead, intake: Intake, name: str) -> bytes:
+def packed(topology: Topology, results: Results, lookahead: LookAhead, intake: Intake, name: str) -> bytes:
     """A detector and all that it needs elsewhere. Nothing changes here."""
-    part = topology.part(name)
-    if part is None:
-        raise ConfigError(f"detector {name!r} does not run here; these do: {[each.name for each in topology.parts]}.")
-    inputs = part.unit.inputs if topology.named is None else ()
+    operator = topology.operator(name)
+    if operator is None:
+        raise ConfigError(
+            f"detector {name!r} does not run here; these do: {[each.name for each in topology.operators]}."
+        )
+    inputs = operator.unit.inputs if topology.named is None else ()
     state = {
         "name": name,
-        "unit": part.unit.state(part.unit.row_entries()),
-        "runner": part.runner.state(),
-        "backlog": part.backlog.state(),
-        "early": lookahead.state_of(name) if isinstance(part.runner, SpeculativeRunner) else None,
+        "unit": operator.unit.state(operator.unit.row_entries()),
+        "runner": operator.runner.state(),
+        "backlog": operator.deferred.state(),
+        "early": lookahead.state_of(name) if isinstance(operator.runner, SpeculativeRunner) else None,
         "inputs": {channel.name: _knowledge(channel) for channel in inputs},
-        "publishes": {channel.name: _knowledge(channel) for channel in part.publishes},
-        "unsent": outbox.unsent([channel.name for channel in part.publishes]),
+        "publishes": {channel.name: _knowledge(channel) for channel in operator.publishes},
+        "unsent": results.unsent([channel.name for channel in operator.publishes]),
         "clk": intake.clk,
         "arrivals": intake.position,
     }
@@ -72,14 +74,14 @@ def _knowledge(channel: Input) -> dict[str, Any]:
 
 def unpack(
     topology: Topology,
-    outbox: Outbox,
+    results: Results,
     lookahead: LookAhead,
     intake: Intake,
     data: bytes,
     runner_of: Callable[[str, Detector], Runner],
     missed: Iterable[ProgressUpdate] = (),
     delays: Mapping[str, int] | None = None,
-) -> tuple[list[ProgressUpdate], int, Joining | None]:
+) -> tuple[list[ProgressUpdate], int, AttachedOperator | None]:
     """Let a detector go on here. Raises before anything changed.
 
     What is left to do: news of what it has published and nobody heard of, to follow the clock it comes from, and what
@@ -89,14 +91,14 @@ def unpack(
         raise ConfigError(f"attach() takes the bytes of detach(), or a detector; got a {type(data).__name__}.")
     state = codec.load(KIND, VERSION, data)
     try:
-        part = _part(topology, state, runner_of)
-        events = _missed(topology, part, missed)
-        known_delays = _delays(part, delays or {})
+        operator = _restored(topology, state, runner_of)
+        events = _missed(topology, operator, missed)
+        known_delays = _delays(operator, delays or {})
         inputs = state["inputs"].items() if topology.named is None else ()
         knowledge = [*inputs, *state["publishes"].items()]
         taken = [(channel, known) for name, known in knowledge if (channel := _learns(topology, name, known))]
         early = lookahead.restored_of(state["early"]) if state["early"] is not None else None
-        unsent = outbox.checked_unsent(state["unsent"], [channel.name for channel in part.publishes])
+        unsent = results.checked_unsent(state["unsent"], [channel.name for channel in operator.publishes])
         clk = checked.number(state, "detector", "clk", NEVER, MAX_TS)
         backs = {
             kind: checked.number(known, kind, "back", 0, FOREVER + 1) for kind, known in state["publishes"].items()
@@ -106,60 +108,60 @@ def unpack(
     topology.rows_to_objects()
     for channel, known in taken:
         _learn(channel, known)
-    for channel in part.publishes:
+    for channel in operator.publishes:
         channel.back = max(channel.back, backs[channel.name])
     for channel, delay in known_delays:
         channel.suppose(delay)
-    part.unit.renumber(max(0, intake.position - 1))
-    topology.add(part)
+    operator.unit.renumber(max(0, intake.position - 1))
+    topology.add(operator)
     if early is not None:
-        lookahead.early[part.name], lookahead.accounts[part.name] = early
-    watermark, back = part.watermark, {kind: topology.derived[kind].back for kind in unsent}
+        lookahead.early[operator.name], lookahead.accounts[operator.name] = early
+    watermark, back = operator.watermark, {kind: topology.derived[kind].back for kind in unsent}
     updates = [ProgressUpdate(kind, tuple(e), tuple(w), watermark, back[kind], clk) for kind, (e, w) in unsent.items()]
     if topology.named is None and not events:
         return updates, clk, None
-    part.as_of = intake.clk  # its watermark moves when it is looked at, not before
-    return updates, clk, Joining(part, events)
+    operator.as_of = intake.clk  # its watermark moves when it is looked at, not before
+    return updates, clk, AttachedOperator(operator, events)
 
 
-def _missed(topology: Topology, part: Operator, missed: Iterable[ProgressUpdate]) -> list[Event]:
+def _missed(topology: Topology, operator: Operator, missed: Iterable[ProgressUpdate]) -> list[Event]:
     """The events of news that has come while a detector was on its way."""
     events: list[Event] = []
-    inputs = {channel.name for channel in part.unit.inputs}
+    inputs = {channel.name for channel in operator.unit.inputs}
     for item in missed:
         rows, item = good(topology, item)
         if item.type not in inputs:
             raise ConfigError(
-                f"missed={item.type!r}, but detector {part.name!r} does not listen to it, only to {sorted(inputs)}."
+                f"missed={item.type!r}, but detector {operator.name!r} does not listen to it, only to {sorted(inputs)}."
             )
         events += item.events if rows is None else rows
     return events
 
 
-def _delays(part: Operator, delays: Mapping[str, int]) -> list[tuple[Input, int]]:
+def _delays(operator: Operator, delays: Mapping[str, int]) -> list[tuple[Input, int]]:
     """Delays to start from, by channel."""
-    inputs = {channel.name: channel for channel in part.unit.inputs}
+    inputs = {channel.name: channel for channel in operator.unit.inputs}
     strange = sorted(set(delays) - set(inputs))
     if strange:
         raise ConfigError(
-            f"delays={strange}, but detector {part.name!r} does not listen to these; it does to {sorted(inputs)}."
+            f"delays={strange}, but detector {operator.name!r} does not listen to these; it does to {sorted(inputs)}."
         )
     return [(inputs[kind], whole_number(f"delays[{kind!r}]", K, 0, FOREVER)) for kind, K in delays.items()]
 
 
-def _part(topology: Topology, state: dict[str, Any], runner_of: Callable[[str, Detector], Runner]) -> Operator:
+def _restored(topology: Topology, state: dict[str, Any], runner_of: Callable[[str, Detector], Runner]) -> Operator:
     name = state["name"]
     if name not in topology.hierarchy.names:
         raise ConfigError(
             f"detector {name!r} is not in this engine's hierarchy, which has {list(topology.hierarchy.names)}."
         )
-    if topology.part(name) is not None:
+    if topology.operator(name) is not None:
         raise ConfigError(f"detector {name!r} runs in this engine already.")
-    part = topology.make(runner_of(name, topology.hierarchy.fresh(name)))
-    part.unit.restore(state["unit"], checked.number(state, "detector", "arrivals"))
-    part.runner.restore(state["runner"])
-    part.restore_backlog(state.get("backlog", []))
-    return part
+    operator = topology.make(runner_of(name, topology.hierarchy.fresh(name)))
+    operator.unit.restore(state["unit"], checked.number(state, "detector", "arrivals"))
+    operator.runner.restore(state["runner"])
+    operator.restore_deferred(state.get("backlog", []))
+    return operator
 
 
 def _learns(topology: Topology, name: str, known: dict[str, Any]) -> Input | None:

@@ -15,7 +15,7 @@ from slackline.ordering.clock import JUMP_AUTO, JUMP_OFF
 from slackline.ordering.constants import LATE_TARGET, POLICIES, WARMUP
 from slackline.ordering.input import Evidence
 from slackline.ordering.watermark import NO_TIMEOUT
-from slackline.running.pause import Pause
+from slackline.running.deferral import Pause
 from slackline.speculation.config import Speculation
 
 #: What K without a target is made of, unless given: λ, and the measurements it rests on.

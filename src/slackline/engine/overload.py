@@ -24,9 +24,8 @@ import numpy as np
 
 from slackline.engine.topology import Topology
 from slackline.ordering import checked
-from slackline.running.backlog import UNLIMITED
+from slackline.running.deferral import UNLIMITED, Pause
 from slackline.running.operator import Operator
-from slackline.running.pause import Pause
 from slackline.speculation.lookahead import LookAhead
 
 #: How long it may work without a rest before anybody is held up: in ordinary pushes, so the second in succession is the
@@ -49,9 +48,9 @@ class Effort:
     spent: float
 
     @classmethod
-    def of(cls, part: Operator) -> Effort:
-        due = part.unit.delivered
-        return cls(due, due - len(part.backlog), part.spent)
+    def of(cls, operator: Operator) -> Effort:
+        due = operator.unit.delivered
+        return cls(due, due - len(operator.deferred), operator.spent)
 
     def load_since(self, before: Effort | None) -> float:
         """The time that it takes to do what has become due since then."""
@@ -71,7 +70,7 @@ class OverloadController:
         self._most = most // 2  # events that may wait for those who are not held up, and starve
         #: Seconds of work without the rest that belongs to it; those that an ordinary push takes; and those during
         #: which somebody was held up.
-        self.busy = self.usual = self.held_for = 0.0
+        self.busy = self.usual = self.deferred_seconds = 0.0
         self._pushes: deque[float] = deque(maxlen=MEMORY)
         self._stopped: float | None = None
         self._rest = 0.0  # the last one
@@ -82,9 +81,9 @@ class OverloadController:
         self._is_open = False
 
     @property
-    def held(self) -> list[Operator]:
+    def deferred(self) -> list[Operator]:
         """Those who are held up, or still behind."""
-        return [part for part in self.topology.parts if part.holds]
+        return [operator for operator in self.topology.operators if operator.defers]
 
     # Around each piece of work.
 
@@ -97,11 +96,11 @@ class OverloadController:
         """Work has gone on from start to stop."""
         took, self._stopped = max(0.0, stop - start), stop
         self.busy += took
-        done = {part.name: Effort.of(part).done for part in self.topology.parts}
+        done = {operator.name: Effort.of(operator).done for operator in self.topology.operators}
         worked = done != self._done
         self._done = done
-        if self.held:
-            self.held_for += took
+        if self.deferred:
+            self.deferred_seconds += took
         elif worked:
             self._pushes.append(took)
             self.usual = sorted(self._pushes)[len(self._pushes) // 2]
@@ -116,27 +115,27 @@ class OverloadController:
         is_rested = self.busy == 0
         self.end(start, stop)
         rows = {name: max(0, done - before.get(name, 0)) for name, done in self._done.items()}
-        for part in self.topology.parts:
-            part.spent += (stop - start) * rows[part.name] / max(1, sum(rows.values()))
+        for operator in self.topology.operators:
+            operator.spent += (stop - start) * rows[operator.name] / max(1, sum(rows.values()))
         self._decide(is_rested)
 
-    def let_go(self, for_good: bool = False) -> None:
+    def resume_all(self, for_good: bool = False) -> None:
         """Nobody is held up in what comes next; ``for_good`` if the stream ends."""
         self._is_open |= for_good
-        for part in self.topology.parts:
-            part.allowed = UNLIMITED
+        for operator in self.topology.operators:
+            operator.allowed = UNLIMITED
 
-    def join(self, part: Operator) -> None:
+    def join(self, operator: Operator) -> None:
         """A part may be held up from now on."""
-        part.backlog.memory, part.backlog.folder = self.pause.memory, self.pause.folder
+        operator.deferred.memory, operator.deferred.folder = self.pause.memory, self.pause.folder
 
     def _wake(self, now: float) -> None:
         self._rest = 0.0 if self._stopped is None else max(0.0, now - self._stopped)
         self.busy = max(0.0, self.busy - self._rest * self.pause.share / (1 - self.pause.share))
-        if self.held:
-            self.held_for += self._rest
+        if self.deferred:
+            self.deferred_seconds += self._rest
         if not now - self._measured < INTERVAL:
-            efforts = {part.name: Effort.of(part) for part in self.topology.parts}
+            efforts = {operator.name: Effort.of(operator) for operator in self.topology.operators}
             self._before, self._lately, self._measured = self._lately, efforts, now
 
     # Who may do how much.
@@ -144,75 +143,80 @@ class OverloadController:
     def _decide(self, is_rested: bool) -> None:
         if self._is_open:
             return
-        held = self.held
-        for part in held:
-            part.allowed = 0
+        deferred = self.deferred
+        for operator in deferred:
+            operator.allowed = 0
         if self.busy > max(PUSHES * self.usual, LEAST):
             self.busy = 0.0
             if not self.lookahead.rein_in():
-                self._hold(held)
-        elif is_rested and held:
-            self._catch_up(held)
+                self._defer(deferred)
+        elif is_rested and deferred:
+            self._resume(deferred)
         elif is_rested:
             self.lookahead.is_reined = False
-        if held:
-            self._make_room(held)
+        if deferred:
+            self._make_room(deferred)
 
-    def _hold(self, held: list[Operator]) -> None:
+    def _defer(self, deferred: list[Operator]) -> None:
         """Hold up the least important of those who work, until half of the work is left."""
-        parts, urgency = self.topology.parts, self.topology.hierarchy.urgency
-        highest = max([urgency[part.name] for part in parts], default=0)
-        equal = all(urgency[part.name] == highest for part in parts)
+        operators, urgency = self.topology.operators, self.topology.hierarchy.urgency
+        highest = max([urgency[operator.name] for operator in operators], default=0)
+        equal = all(urgency[operator.name] == highest for operator in operators)
         loads = self._loads()
-        idle = self.topology.with_above(held)
-        left = sum(loads[part] for part in parts if part not in idle)
+        idle = self.topology.with_above(deferred)
+        left = sum(loads[operator] for operator in operators if operator not in idle)
         half = left / 2
-        for part in self._least_important_first(loads):
-            also = self.topology.with_above([part]) - idle
+        for operator in self._least_important_first(loads):
+            also = self.topology.with_above([operator]) - idle
             saved = sum(loads[other] for other in also)
-            may_wait = part in also and (equal or urgency[part.name] < highest) and len(idle | also) < len(parts)
-            if left > half and saved > 0 and may_wait:
-                part.allowed = 0
+            may_defer = (
+                operator in also and (equal or urgency[operator.name] < highest) and len(idle | also) < len(operators)
+            )
+            if left > half and saved > 0 and may_defer:
+                operator.allowed = 0
                 idle |= also
                 left -= saved
 
-    def _catch_up(self, held: list[Operator]) -> None:
+    def _resume(self, deferred: list[Operator]) -> None:
         """Let those who are behind go on, the most important first."""
         left = self.usual + self.pause.share * self._rest
-        for part in reversed(self._least_important_first(self._loads())):
-            if part in held and left > 0:
-                rows, done = len(part.backlog), Effort.of(part).done
+        for operator in reversed(self._least_important_first(self._loads())):
+            if operator in deferred and left > 0:
+                rows, done = len(operator.deferred), Effort.of(operator).done
                 # A row of this one leads to work above. If nobody knows what it costs, try one.
-                cost = sum(other.spent for other in self.topology.with_above([part])) / done if done else left
-                part.allowed = min(rows, max(1, int(left / cost))) if cost else rows
-                left -= cost * part.allowed
-                if part.allowed == rows and left >= 0:
-                    part.allowed = UNLIMITED
+                cost = sum(other.spent for other in self.topology.with_above([operator])) / done if done else left
+                operator.allowed = min(rows, max(1, int(left / cost))) if cost else rows
+                left -= cost * operator.allowed
+                if operator.allowed == rows and left >= 0:
+                    operator.allowed = UNLIMITED
 
-    def _make_room(self, held: list[Operator]) -> None:
+    def _make_room(self, deferred: list[Operator]) -> None:
         """Who has more to wait for it than may be kept goes on, and so do those for whom too much waits above."""
-        full = [part.name for part in self.topology.parts if part.unit.buffered > self._most]
-        starving = {name for part in full for name in self.topology.hierarchy.below[part]}
-        for part in held:
-            on_disk = part.backlog.memory <= self.pause.memory  # else there is none that takes anything
-            keep = 0 if part.name in starving else self.pause.keep if on_disk else self.pause.memory
-            part.allowed = max(part.allowed, len(part.backlog) - keep)
+        full = [operator.name for operator in self.topology.operators if operator.unit.buffered > self._most]
+        starving = {name for operator in full for name in self.topology.hierarchy.below[operator]}
+        for operator in deferred:
+            on_disk = operator.deferred.memory <= self.pause.memory  # else there is none that takes anything
+            keep = 0 if operator.name in starving else self.pause.keep if on_disk else self.pause.memory
+            operator.allowed = max(operator.allowed, len(operator.deferred) - keep)
 
     def _loads(self) -> dict[Operator, float]:
-        return {part: Effort.of(part).load_since(self._before.get(part.name)) for part in self.topology.parts}
+        return {
+            operator: Effort.of(operator).load_since(self._before.get(operator.name))
+            for operator in self.topology.operators
+        }
 
     def _least_important_first(self, loads: dict[Operator, float]) -> list[Operator]:
-        def importance(part: Operator) -> tuple[float, int, float]:
-            saved = sum(loads[other] for other in self.topology.with_above([part]))
-            return self.topology.hierarchy.urgency[part.name], -self._waits_above(part), -saved
+        def importance(operator: Operator) -> tuple[float, int, float]:
+            saved = sum(loads[other] for other in self.topology.with_above([operator]))
+            return self.topology.hierarchy.urgency[operator.name], -self._waits_above(operator), -saved
 
-        return sorted(self.topology.parts, key=importance)
+        return sorted(self.topology.operators, key=importance)
 
-    def _waits_above(self, part: Operator) -> int:
+    def _waits_above(self, operator: Operator) -> int:
         """How far those who listen to a part are behind it, for want of something else: for so long it can wait."""
         behind = [
             channel.watermark - reader.unit.watermark
-            for channel in part.publishes
+            for channel in operator.publishes
             for reader in self.topology.readers[channel.name]
         ]
         return max(0, min(behind, default=0))
@@ -220,23 +224,25 @@ class OverloadController:
     # What is known, and checkpoints.
 
     def stats(self) -> dict[str, Any]:
-        return {"held": [part.name for part in self.held], "seconds": self.held_for}
+        return {"held": [operator.name for operator in self.deferred], "seconds": self.deferred_seconds}
 
     def state(self) -> dict[str, Any]:
-        allowed = {part.name: part.allowed for part in self.topology.parts if part.allowed < UNLIMITED}
+        allowed = {
+            operator.name: operator.allowed for operator in self.topology.operators if operator.allowed < UNLIMITED
+        }
         stopped = [] if self._stopped is None else [self._stopped]
         reined = self.lookahead.is_reined
         return {
             "allowed": allowed,
             "reined": reined,
-            "seconds": np.array([self.busy, self.usual, self.held_for, *stopped]),
+            "seconds": np.array([self.busy, self.usual, self.deferred_seconds, *stopped]),
         }
 
     def restore(self, state: dict[str, Any], keeps_time: bool) -> None:
         """Go on from what ``state`` gave; seconds are those of the same clock if it ``keeps_time``."""
         what = "pause"
         seconds = checked.floats(state, what, "seconds", 3 + (len(state["seconds"]) > 3)).tolist()
-        self.busy, self.usual, self.held_for = seconds[:3]
+        self.busy, self.usual, self.deferred_seconds = seconds[:3]
         self._pushes.append(self.usual)
         if keeps_time:
             self._stopped = seconds[3] if len(seconds) > 3 else None
@@ -244,7 +250,7 @@ class OverloadController:
             self.busy = 0.0
         self.lookahead.is_reined = state["reined"] is True
         allowed = checked.mapping(checked.entry(state, what, "allowed"), what)
-        for part in self.topology.parts:
-            if part.name in allowed:
-                part.allowed = checked.number(allowed, what, part.name, 0, UNLIMITED)
-        self._done = {part.name: Effort.of(part).done for part in self.topology.parts}
+        for operator in self.topology.operators:
+            if operator.name in allowed:
+                operator.allowed = checked.number(allowed, what, operator.name, 0, UNLIMITED)
+        self._done = {operator.name: Effort.of(operator).done for operator in self.topology.operators}

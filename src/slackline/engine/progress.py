@@ -24,8 +24,8 @@ from slackline.core.time import MAX_TS
 from slackline.core.types import EventType
 from slackline.engine.entered import numbered
 from slackline.engine.intake import Intake, plain_source
-from slackline.engine.outbox import Outbox
-from slackline.engine.tables import Lot
+from slackline.engine.results import Results
+from slackline.engine.tables import ArrivalBatch
 from slackline.engine.topology import Topology
 from slackline.ordering.constants import FOREVER, NEVER, SLACK
 from slackline.ordering.startup import SILENT
@@ -36,7 +36,7 @@ _NUMBERS = (
 )  # fmt: skip
 
 
-def updates(topology: Topology, outbox: Outbox, clk: int) -> list[ProgressUpdate]:
+def updates(topology: Topology, results: Results, clk: int) -> list[ProgressUpdate]:
     """What to tell of the types that are listened to elsewhere; lower levels come first.
 
     Where sensor types are named, of all that enter or are published here, as far as there is anything new.
@@ -45,28 +45,30 @@ def updates(topology: Topology, outbox: Outbox, clk: int) -> list[ProgressUpdate
     far = topology.hearing.sure
     for name, sensor in topology.entering.items() if topology.tells else ():
         told.append(
-            ProgressUpdate(name, outbox.entered.take(name), (), max(sensor.watermark, NEVER), 0, clk, sensor.K, far)
+            ProgressUpdate(name, results.entered.take(name), (), max(sensor.watermark, NEVER), 0, clk, sensor.K, far)
         )
-    for part in topology.parts:
-        for channel in part.publishes:
-            if channel.name in outbox.exported:
-                events, warnings = outbox.take_news(channel.name)
+    for operator in topology.operators:
+        for channel in operator.publishes:
+            if channel.name in results.exported:
+                events, warnings = results.take_news(channel.name)
                 told.append(
-                    ProgressUpdate(channel.name, events, warnings, part.watermark, channel.back, clk, part.unit.K)
+                    ProgressUpdate(
+                        channel.name, events, warnings, operator.watermark, channel.back, clk, operator.unit.K
+                    )
                 )
-    return told if not topology.tells else [item for item in told if outbox.is_new(item)]
+    return told if not topology.tells else [item for item in told if results.is_new(item)]
 
 
-class Heard(NamedTuple):
+class ReceivedProgress(NamedTuple):
     """News that came in: the rows of sensor types, in order; and one item for each type, with derived events."""
 
     rows: list[Batch]
     items: list[ProgressUpdate]
 
 
-def checked_news(topology: Topology, items: Iterable[ProgressUpdate]) -> Heard:
+def checked_updates(topology: Topology, items: Iterable[ProgressUpdate]) -> ReceivedProgress:
     """The news, if it is of types that enter or are published elsewhere."""
-    here = {channel.name: part.name for part in topology.parts for channel in part.publishes}
+    here = {channel.name: operator.name for operator in topology.operators for channel in operator.publishes}
     rows: list[Batch] = []
     taken: dict[str, ProgressUpdate] = {}
     for item in items:
@@ -82,7 +84,7 @@ def checked_news(topology: Topology, items: Iterable[ProgressUpdate]) -> Heard:
             rows.append(batch)
         before = taken.get(item.type)
         taken[item.type] = item if before is None else _both(before, item)
-    return Heard(rows, list(taken.values()))
+    return ReceivedProgress(rows, list(taken.values()))
 
 
 def good(topology: Topology, item: ProgressUpdate) -> tuple[Batch | None, ProgressUpdate]:
@@ -146,7 +148,7 @@ def _both(first: ProgressUpdate, then: ProgressUpdate) -> ProgressUpdate:
     return ProgressUpdate(first.type, events, warnings, watermark, back, clk, then.K, max(first.far, then.far))
 
 
-def checked_entering(topology: Topology, types: Iterable[str]) -> list[str]:
+def checked_sensors(topology: Topology, types: Iterable[str]) -> list[str]:
     """The types, if they are sensor types that enter here."""
     given = [types] if isinstance(types, str) else list(types)
     strange = [kind for kind in given if kind not in topology.entering]
@@ -155,33 +157,39 @@ def checked_entering(topology: Topology, types: Iterable[str]) -> list[str]:
     return given
 
 
-def lots_of(topology: Topology, rows: Sequence[Batch]) -> dict[str, Lot]:
+def batches_of(topology: Topology, rows: Sequence[Batch]) -> dict[str, ArrivalBatch]:
     """Rows by type, one after the other, each at a position of its own."""
     by_type: dict[str, list[Batch]] = {}
     for batch in rows:
         by_type.setdefault(batch.type, []).append(numbered(topology.sensors[batch.type], batch))
-    lots, start = {}, 0
-    for name, batches in by_type.items():
-        batch = Batch.joined(batches)
+    batches, start = {}, 0
+    for name, pieces in by_type.items():
+        batch = Batch.joined(pieces)
         columns = {field: batch[field] for field in batch.fields}
         at = np.arange(start, start + len(batch))
-        lots[name] = Lot(topology.sensors[name], at, batch.ts, batch.sources[0], batch.seq, columns, batch.fields)
+        batches[name] = ArrivalBatch(
+            topology.sensors[name], at, batch.ts, batch.sources[0], batch.seq, columns, batch.fields
+        )
         start += len(batch)
-    return lots
+    return batches
 
 
-def clock_through(intake: Intake, lots: Mapping[str, Lot], clk: int) -> Ints:
+def stream_times(intake: Intake, batches: Mapping[str, ArrivalBatch], clk: int) -> Ints:
     """Stream time after each row, or after none: that of another engine, which is at ``clk``.
 
     By slack alone rows move the clock as if they had arrived here.
     """
-    n = sum(len(lot.rows) for lot in lots.values())
+    n = sum(len(arrived.rows) for arrived in batches.values())
     if n == 0 or intake.topology.evidence.policy != SLACK:
         intake.position += n
         return np.full(max(1, n), intake.follow(clk))
     ts, roles, keys = (np.empty(n, dtype=np.int64) for _ in range(3))
-    for lot in lots.values():
-        ts[lot.rows], roles[lot.rows], keys[lot.rows] = lot.ts, lot.channel.role, lot.channel.key | lot.slots
-    through = intake.hear_rows(ts, roles, keys)
+    for arrived in batches.values():
+        ts[arrived.rows], roles[arrived.rows], keys[arrived.rows] = (
+            arrived.ts,
+            arrived.channel.role,
+            arrived.channel.key | arrived.slots,
+        )
+    through = intake.receive_rows(ts, roles, keys)
     through[-1] = intake.follow(clk)
     return through

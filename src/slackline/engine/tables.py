@@ -35,7 +35,7 @@ from slackline.ordering.input import SensorInput
 
 
 @dataclass(slots=True)
-class Lot:
+class ArrivalBatch:
     """The rows of one type in a table: their positions in it, and their columns."""
 
     channel: SensorInput
@@ -179,7 +179,7 @@ class _Table:
                     f"cast the column, or declare the field otherwise."
                 )
 
-    def lot(self, channel: SensorInput, rows: Ints) -> tuple[Lot, Ints, Sequence[Source]]:
+    def of_type(self, channel: SensorInput, rows: Ints) -> tuple[ArrivalBatch, Ints, Sequence[Source]]:
         """The rows of a type that pass the checks, still without the numbers of their sources: these come along."""
         kind = self.intake.kind(channel.name)
         source = self.source_of(kind)
@@ -200,8 +200,10 @@ class _Table:
                     columns[field] = arrow.undeclared(column, rows)
         codes, values = self.encoded_sources(source)
         seq = np.full(len(rows), NO_SEQ, dtype=np.int64) if self.seq is None else _taken(self.seq, rows)
-        lot = Lot(channel, rows, _taken(self.ts, rows), np.empty(0, dtype=np.int64), seq, columns, list(self.columns))
-        return lot, _taken(codes, rows), values
+        arrived = ArrivalBatch(
+            channel, rows, _taken(self.ts, rows), np.empty(0, dtype=np.int64), seq, columns, list(self.columns)
+        )
+        return arrived, _taken(codes, rows), values
 
     def _passing(self, name: str, kind: EventType, rows: Ints, fields: dict[str, arrow.Cast]) -> Mask:
         """Which rows pass all checks; the rest is refused, each for the first reason there is."""
@@ -234,7 +236,7 @@ class _Table:
         return np.array([value in kind.sources for value in values], dtype=np.bool_)[_taken(codes, rows)]
 
 
-def read(intake: Intake, table: pa.Table, now: Ints | None) -> tuple[dict[str, Lot], Ints]:
+def read(intake: Intake, table: pa.Table, now: Ints | None) -> tuple[dict[str, ArrivalBatch], Ints]:
     """Let a table in, with its wall times: its rows by type, and the clock after each of its positions.
 
     Raises before anything changed.
@@ -243,44 +245,44 @@ def read(intake: Intake, table: pa.Table, now: Ints | None) -> tuple[dict[str, L
     present = rows.rows_by_type()
     for channel, _ in present:
         rows.check_schema(intake.kind(channel.name), channel.name)
-    made = [rows.lot(channel, mine) for channel, mine in present]
+    made = [rows.of_type(channel, mine) for channel, mine in present]
     # Nothing below raises.
     position = intake.position
     for refused in sorted(rows.refused):
-        intake.outbox.quarantine(refused.event, *refused.refusal, position + refused.row)
+        intake.results.quarantine(refused.event, *refused.refusal, position + refused.row)
     keys, roles = np.full(len(rows), -1, dtype=np.int64), np.full(len(rows), NO_CLOCK, dtype=np.int64)
     owners = np.full(0 if intake.skews is None else len(rows), -1, dtype=np.int64)
-    lots = {}
-    for lot, codes, values in made:
-        channel = lot.channel
-        lot.slots = channel.senders.slots_of(codes, values)
-        repeated = channel.senders.are_duplicates(lot.slots, lot.seq)
+    batches = {}
+    for arrived, codes, values in made:
+        channel = arrived.channel
+        arrived.slots = channel.senders.slots_of(codes, values)
+        repeated = channel.senders.are_duplicates(arrived.slots, arrived.seq)
         if repeated.any():
-            if intake.outbox.keeps_duplicates:
+            if intake.results.keeps_duplicates:
                 again = np.flatnonzero(repeated)
-                for event, row in zip(lot.batch().take(again), lot.rows[again].tolist(), strict=True):
-                    intake.outbox.repeat(event, position + row)
-            lot.keep(~repeated)
-        keys[lot.rows] = channel.key | lot.slots
-        roles[lot.rows] = channel.role
+                for event, row in zip(arrived.batch().take(again), arrived.rows[again].tolist(), strict=True):
+                    intake.results.repeat(event, position + row)
+            arrived.keep(~repeated)
+        keys[arrived.rows] = channel.key | arrived.slots
+        roles[arrived.rows] = channel.role
         if intake.skews is not None:
-            mine = intake.skews.rows_of(channel).take(lot.slots)
+            mine = intake.skews.rows_of(channel).take(arrived.slots)
             if len(mine) == len(owners):
                 owners = mine
             else:
-                owners[lot.rows] = mine
-        lots[channel.name] = lot
-    stamps, clk, rejected, anew = intake.take_rows(rows.ts, roles, keys, owners, now)
-    for lot in lots.values() if len(rejected) else ():
-        jumped = np.isin(lot.rows, rejected)
-        for row in lot.rows[jumped].tolist():
-            event = rows.event(row, lot.channel.name)
-            intake.outbox.quarantine(event, CLOCK_JUMP, jump(int(rows.ts[row]), int(clk[row])), position + row)
-        lot.keep(~jumped)
-    for lot in lots.values() if stamps is not rows.ts else ():
-        lot.correct(_taken(stamps, lot.rows))
-        lot.anew = np.flatnonzero(np.isin(lot.rows, anew)) if len(anew) else None
-    return lots, clk
+                owners[arrived.rows] = mine
+        batches[channel.name] = arrived
+    stamps, clk, rejected, anew = intake.admit_rows(rows.ts, roles, keys, owners, now)
+    for arrived in batches.values() if len(rejected) else ():
+        jumped = np.isin(arrived.rows, rejected)
+        for row in arrived.rows[jumped].tolist():
+            event = rows.event(row, arrived.channel.name)
+            intake.results.quarantine(event, CLOCK_JUMP, jump(int(rows.ts[row]), int(clk[row])), position + row)
+        arrived.keep(~jumped)
+    for arrived in batches.values() if stamps is not rows.ts else ():
+        arrived.correct(_taken(stamps, arrived.rows))
+        arrived.anew = np.flatnonzero(np.isin(arrived.rows, anew)) if len(anew) else None
+    return batches, clk
 
 
 def fitting(types: Iterable[EventType], table: pa.Table) -> pa.Table | None:

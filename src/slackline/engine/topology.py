@@ -52,7 +52,7 @@ class Topology:
         #: Which of those have ended.
         self.ended: set[str] = set()
         self.derived: dict[str, DerivedInput] = {}
-        self.parts: list[Operator] = []
+        self.operators: list[Operator] = []
         #: By type: the parts that listen to it; and those that may hear of it, through others too.
         self.readers: dict[str, list[Operator]] = {}
         self.above: dict[str, tuple[Operator, ...]] = {}
@@ -127,15 +127,15 @@ class Topology:
             self.channel(name).start_from(known.delay)
             if name in self.derived:
                 self.derived[name].back = max(self.derived[name].back, known.back)
-        for part in self.parts:
-            part.unit.K = part.unit.largest_slack()  # who listens to it knows that already
+        for operator in self.operators:
+            operator.unit.K = operator.unit.largest_slack()  # who listens to it knows that already
 
     def channel(self, name: str) -> Input:
         return self.sensors[name] if name in self.sensors else self.derived[name]
 
-    def part(self, name: str) -> Operator | None:
+    def operator(self, name: str) -> Operator | None:
         """The part of a detector, if it runs here."""
-        return next((part for part in self.parts if part.name == name), None)
+        return next((operator for operator in self.operators if operator.name == name), None)
 
     def make(self, runner: Runner) -> Operator:
         """A part for a detector of the hierarchy, which does not run here yet."""
@@ -145,28 +145,28 @@ class Topology:
         publishes = [self.derived[kind] for kind in dict.fromkeys(type_names(detector.publishes))]
         return Operator(runner, inputs, publishes, self._now)
 
-    def add(self, *parts: Operator) -> None:
+    def add(self, *operators: Operator) -> None:
         """Let parts run here."""
-        self.parts += parts
+        self.operators += operators
         self._connect()
 
     def remove(self, name: str) -> None:
         """Let a detector run here no longer."""
-        self.parts = [part for part in self.parts if part.name != name]
+        self.operators = [operator for operator in self.operators if operator.name != name]
         self._connect()
 
     def _connect(self) -> None:
         place = {name: rank for rank, name in enumerate(self.hierarchy.names)}
-        for part in self.parts:
-            part.rank = place[part.name]
-            part.unit.inputs.sort(key=lambda channel: channel.rank)
-        self.parts.sort()
-        publisher = {channel.name: part for part in self.parts for channel in part.publishes}
+        for operator in self.operators:
+            operator.rank = place[operator.name]
+            operator.unit.inputs.sort(key=lambda channel: channel.rank)
+        self.operators.sort()
+        publisher = {channel.name: operator for operator in self.operators for channel in operator.publishes}
         self.readers = {name: [] for name in (*self.sensors, *self.derived)}
-        for part in self.parts:
-            for channel in part.unit.inputs:
-                self.readers[channel.name].append(part)
-            part.connect(publisher)
+        for operator in self.operators:
+            for channel in operator.unit.inputs:
+                self.readers[channel.name].append(operator)
+            operator.connect(publisher)
         above: dict[str, tuple[Operator, ...]] = {}
         for name in (*self.sensors, *self.derived):
             self._listeners(name, above)
@@ -174,30 +174,33 @@ class Topology:
         # Whoever hears of all that moves the clock is looked at whenever it does so; the others need an alarm.
         moving = [set(above[name]) for name, sensor in self.entering.items() if sensor.role != NO_CLOCK]
         always = set.intersection(*moving) if moving else set()
-        for part in self.parts:
-            part.always = part in always
+        for operator in self.operators:
+            operator.always = operator in always
 
     def _listeners(self, name: str, above: dict[str, tuple[Operator, ...]]) -> tuple[Operator, ...]:
         if name not in above:
             found = set(self.readers[name])
-            for part in self.readers[name]:
-                for channel in part.publishes:
+            for operator in self.readers[name]:
+                for channel in operator.publishes:
                     found.update(self._listeners(channel.name, above))
             above[name] = tuple(sorted(found))
         return above[name]
 
-    def with_above(self, parts: Iterable[Operator]) -> set[Operator]:
+    def with_above(self, operators: Iterable[Operator]) -> set[Operator]:
         """The parts, and those that hear of what they publish, through others too."""
-        parts = list(parts)
-        return {*parts, *(above for p in parts for channel in p.publishes for above in self.above[channel.name])}
+        operators = list(operators)
+        return {
+            *operators,
+            *(above for p in operators for channel in p.publishes for above in self.above[channel.name]),
+        }
 
     def told_elsewhere(self) -> list[str]:
         """The types published here to which detectors listen that run elsewhere; all, where sensor types are named."""
         if self.tells:
-            return [channel.name for part in self.parts for channel in part.publishes]
-        here = {part.name for part in self.parts}
+            return [channel.name for operator in self.operators for channel in operator.publishes]
+        here = {operator.name for operator in self.operators}
         wanted = {kind for name, kinds in self.hierarchy.listens.items() if name not in here for kind in kinds}
-        return [channel.name for part in self.parts for channel in part.publishes if channel.name in wanted]
+        return [channel.name for operator in self.operators for channel in operator.publishes if channel.name in wanted]
 
     def borrow(self, updates: Iterable[ProgressUpdate], clk: int) -> bool:
         """Take over what was heard of delays elsewhere, where too little was here; whether that changes anything."""
@@ -218,32 +221,32 @@ class Topology:
     def rows_to_objects(self) -> None:
         """Let the rows that wait as columns wait as events, since events are about to come one by one."""
         if self.has_rows:
-            for part in self.parts:
-                for entry in part.unit.row_entries():
-                    part.unit.wait(entry)
+            for operator in self.operators:
+                for entry in operator.unit.row_entries():
+                    operator.unit.wait(entry)
             for sensor in self.sensors.values():
                 sensor.store.clear()
 
-    def settle(self, position: int, clk: int) -> None:
+    def advance_watermarks(self, position: int, clk: int) -> None:
         """Let all watermarks follow the clock."""
-        for part in self.parts:
-            part.settle(position, clk)
+        for operator in self.operators:
+            operator.advance_watermark(position, clk)
         for sensor in self.sensors.values():
             sensor.follow(position, clk)
 
     @property
     def buffered(self) -> int:
         """How many events wait in front of the detector with the most; events are shared by those who wait."""
-        return max([part.unit.buffered for part in self.parts], default=0)
+        return max([operator.unit.buffered for operator in self.operators], default=0)
 
     def state(self) -> dict[str, Any]:
         return {
             "sensors": {name: channel.state() for name, channel in self.sensors.items()},
             "derived": {name: channel.state() for name, channel in self.derived.items()},
-            "units": {part.name: part.unit.state() for part in self.parts},
-            "runners": {part.name: part.runner.state() for part in self.parts},
+            "units": {operator.name: operator.unit.state() for operator in self.operators},
+            "runners": {operator.name: operator.runner.state() for operator in self.operators},
             "hearing": self.hearing.state(),
-            "backlogs": {part.name: part.backlog.state() for part in self.parts if part.backlog},
+            "backlogs": {operator.name: operator.deferred.state() for operator in self.operators if operator.deferred},
         }
 
     def check_types(self, state: dict[str, Any]) -> None:
@@ -263,15 +266,17 @@ class Topology:
                 self.ended.add(name)
         for name, derived in self.derived.items():
             derived.restore(state["derived"][name], arrivals)
-        for part in self.parts:
-            part.unit.restore(state["units"][part.name], arrivals)
-            part.runner.restore(state["runners"][part.name])
-            part.restore_backlog(state.get("backlogs", {}).get(part.name, []))
+        for operator in self.operators:
+            operator.unit.restore(state["units"][operator.name], arrivals)
+            operator.runner.restore(state["runners"][operator.name])
+            operator.restore_deferred(state.get("backlogs", {}).get(operator.name, []))
 
     def check_invariants(self) -> None:
         """What must hold between any two pushes; tests call it."""
-        for part in self.parts:
-            part.unit.check_invariants()
-            assert all(lower.rank < part.rank for lower in part.below), f"{part.name} runs before what it listens to"
+        for operator in self.operators:
+            operator.unit.check_invariants()
+            assert all(lower.rank < operator.rank for lower in operator.below), (
+                f"{operator.name} runs before what it listens to"
+            )
         for channel in self.derived.values():
             assert channel.back >= 0, f"{channel.name}: set back by less than nothing"

@@ -13,7 +13,7 @@ from slackline.ordering.constants import FOREVER, NEVER
 from slackline.ordering.input import DerivedInput, Input, SensorInput
 from slackline.ordering.reorder_buffer import ReorderBuffer
 from slackline.ordering.senders import total_order
-from slackline.running.backlog import UNLIMITED, Backlog, Due
+from slackline.running.deferral import UNLIMITED, DeferredQueue, DeferredRows
 from slackline.running.runner import Found, Runner
 from slackline.running.segments import Rows
 
@@ -28,7 +28,7 @@ class Operator:
     """
 
     __slots__ = (
-        "alarm", "allowed", "always", "as_of", "backlog", "below", "delayed", "follows", "may_wait", "publishes",
+        "alarm", "allowed", "always", "as_of", "below", "deferral", "deferred", "follows", "may_defer", "publishes",
         "rank", "runner", "spent", "unit", "wall",
     )  # fmt: skip
 
@@ -40,11 +40,11 @@ class Operator:
         self.unit = ReorderBuffer(runner.name, inputs, frozenset(type_names(runner.detector.unsorted)))
         self.publishes = publishes
         #: Whether detectors of this engine may be held up. What this one is due, while it is; how much may go on now.
-        self.may_wait = False
-        self.backlog = Backlog()
+        self.may_defer = False
+        self.deferred = DeferredQueue()
         self.allowed = UNLIMITED
         #: Stream time when something was processed last, and for how long that was held up, here or below.
-        self.delayed = NEVER, 0
+        self.deferral = NEVER, 0
         #: The place in the hierarchy's order, wherever the others run.
         self.rank = 0
         #: Of the awaited inputs: the parts that publish them, and the channels that follow the clock by themselves.
@@ -66,26 +66,26 @@ class Operator:
     @property
     def watermark(self) -> int:
         """Up to where the detector has processed everything: behind the unit's watermark while it is held up."""
-        return self.backlog.reached(self.unit.watermark) if self.may_wait else self.unit.watermark
+        return self.deferred.reached(self.unit.watermark) if self.may_defer else self.unit.watermark
 
     @property
-    def holds(self) -> bool:
+    def defers(self) -> bool:
         """Whether what is due goes to the backlog first."""
-        return self.may_wait and (self.allowed < UNLIMITED or len(self.backlog) > 0)
+        return self.may_defer and (self.allowed < UNLIMITED or len(self.deferred) > 0)
 
-    def go_on(self) -> list[Due]:
+    def pop_deferred(self) -> list[DeferredRows]:
         """What the detector may work on now of what it is behind with."""
-        taken = self.backlog.take(self.allowed)
+        taken = self.deferred.pop(self.allowed)
         if self.allowed < UNLIMITED:
             self.allowed -= sum(map(len, taken))
         return taken
 
-    def delay(self, own: int, clk: int) -> int:
+    def record_deferral(self, own: int, clk: int) -> int:
         """For how long what is processed now was held up: here, and below."""
-        if not self.may_wait:
+        if not self.may_defer:
             return 0
-        below = max([delay for at, delay in [part.delayed for part in self.below] if at == clk], default=0)
-        self.delayed = clk, own + below
+        below = max([delay for at, delay in [operator.deferral for operator in self.below] if at == clk], default=0)
+        self.deferral = clk, own + below
         return own + below
 
     def connect(self, publisher: dict[str, Operator]) -> None:
@@ -94,23 +94,27 @@ class Operator:
         self.below = list({id(p): p for c in awaited if (p := publisher.get(c.name)) is not None}.values())
         self.follows = [c for c in awaited if isinstance(c, SensorInput) or c.name not in publisher]
 
-    def settle(self, position: int, clk: int) -> None:
+    def advance_watermark(self, position: int, clk: int) -> None:
         """Let the watermark follow the clock, where nothing else has happened: so nothing that waits is due."""
         if self.as_of != clk:
-            self.look(position, clk)
+            self.advance_inputs(position, clk)
             self.unit.watermark = self.unit.next_watermark()
-            self.tell(clk)
+            self.publish_progress(clk)
 
-    def look(self, position: int, clk: int) -> None:
+    def advance_inputs(self, position: int, clk: int) -> None:
         """Let everything that the watermark rests on follow the clock."""
-        for part in self.below:
-            part.settle(position, clk)
+        for operator in self.below:
+            operator.advance_watermark(position, clk)
         for channel in self.follows:
             channel.follow(position, clk)
 
-    def feed(self, rows: Rows, keys: Ints | None = None) -> Found:
+    def feed(self, rows: Rows, positions: Ints | None = None) -> Found:
         """What the detector publishes for rows (:meth:`Runner.feed`)."""
-        return self.runner.feed(rows, keys) if self.wall is None else self.timed(lambda: self.runner.feed(rows, keys))
+        return (
+            self.runner.feed(rows, positions)
+            if self.wall is None
+            else self.timed(lambda: self.runner.feed(rows, positions))
+        )
 
     def timed(self, work: Callable[[], T]) -> T:
         """Let the detector work, and measure the time that takes, where there is a clock."""
@@ -121,7 +125,7 @@ class Operator:
         self.spent += self.wall() - start
         return done
 
-    def tell(self, clk: int) -> None:
+    def publish_progress(self, clk: int) -> None:
         """Announce to those who listen that everything up to the watermark was processed."""
         self.as_of = clk
         for channel in self.publishes:
@@ -134,7 +138,7 @@ class Operator:
             if channel.watermark < ts:
                 at = channel.due(ts, clk)
                 if isinstance(channel, DerivedInput) and not channel.uses_slack:
-                    publisher = next((part for part in self.below if channel in part.publishes), None)
+                    publisher = next((operator for operator in self.below if channel in operator.publishes), None)
                     at = FOREVER if publisher is None else publisher.due(ts + channel.back, clk)
                 latest = max(latest, at)
         return latest
@@ -149,10 +153,10 @@ class Operator:
             self.alarm = max(clk + 1, self.due(unit.heap[0].ts, clk))
         return self.alarm != before
 
-    def restore_backlog(self, state: Any) -> None:
+    def restore_deferred(self, state: Any) -> None:
         """Go on with what the detector was behind with."""
-        self.backlog.restore(state, frozenset(channel.name for channel in self.unit.inputs))
-        self.may_wait |= len(self.backlog) > 0
+        self.deferred.restore(state, frozenset(channel.name for channel in self.unit.inputs))
+        self.may_defer |= len(self.deferred) > 0
 
     def waiting(self) -> list[Event]:
         """The events that wait, in the order in which they will be seen."""
@@ -163,4 +167,4 @@ class Operator:
 
     def stats(self) -> dict[str, Any]:
         cpu = None if self.wall is None else self.spent
-        return {**self.unit.stats(), **self.runner.stats(), "cpu": cpu, "held": len(self.backlog)}
+        return {**self.unit.stats(), **self.runner.stats(), "cpu": cpu, "held": len(self.deferred)}

@@ -58,7 +58,7 @@ class Runner:
         self._since: list[Event | Batch] | None = None
         self._rows_since = 0
 
-    def feed(self, rows: Rows, keys: Ints | None = None) -> Found:
+    def feed(self, rows: Rows, positions: Ints | None = None) -> Found:
         """What the detector publishes for events of one type (a batch) or of any types, with the row that caused it.
 
         Whoever feeds takes the failures by :meth:`take_failures`; their events are passed over. ``keys`` are the
@@ -74,7 +74,7 @@ class Runner:
             self._restore()
             return self._feed_rows([rows.slice(row, row + 1) for row in range(len(rows))])
 
-    def take_failures(self) -> list[Failure]:
+    def pop_failures(self) -> list[Failure]:
         """The failures since the last call."""
         taken, self.failures = self.failures, []
         return taken

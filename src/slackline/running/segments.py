@@ -15,12 +15,12 @@ from slackline.core.event import Event
 Rows = Batch | Sequence[Event]
 
 
-def sliced(rows: Rows, keys: Ints | None, start: int, stop: int) -> tuple[Rows, Ints | None]:
+def sliced(rows: Rows, positions: Ints | None, start: int, stop: int) -> tuple[Rows, Ints | None]:
     """Some of the rows, with the arrival positions of those of a batch, where they are known."""
     if stop - start == len(rows):
-        return rows, keys
-    part = rows.slice(start, stop) if isinstance(rows, Batch) else rows[start:stop]
-    return part, None if keys is None else keys[start:stop]
+        return rows, positions
+    some = rows.slice(start, stop) if isinstance(rows, Batch) else rows[start:stop]
+    return some, None if positions is None else positions[start:stop]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,14 @@ class Piece:
     """A run of rows; ``keys`` are the arrival positions of those of a batch, where they are known."""
 
     rows: Rows
-    keys: Ints | None
+    positions: Ints | None
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def part(self, start: int, stop: int) -> Piece:
+    def slice(self, start: int, stop: int) -> Piece:
         """Some of the rows."""
-        return Piece(*sliced(self.rows, self.keys, start, stop))
+        return Piece(*sliced(self.rows, self.positions, start, stop))
 
 
 #: Among what is due at one position: first what is unsorted, then what is late, then what is in order.
@@ -52,18 +52,18 @@ class Segment:
     at: Ints
     ranks: Ints
     order: Ints
-    keys: Ints | None = None  # arrival positions of stored rows
+    positions: Ints | None = None  # arrival positions of stored rows
 
-    def part(self, start: int, stop: int) -> tuple[Rows, Ints | None]:
+    def slice(self, start: int, stop: int) -> tuple[Rows, Ints | None]:
         """Some of the rows, and their keys."""
-        return sliced(self.rows, self.keys, start, stop)
+        return sliced(self.rows, self.positions, start, stop)
 
 
-def segment_of(kind: int, rows: Rows, rank: int, ts: Ints, at: Ints, keys: Ints | None = None) -> Segment:
+def segment_of(kind: int, rows: Rows, rank: int, ts: Ints, at: Ints, positions: Ints | None = None) -> Segment:
     """Rows of one type as a segment."""
     # Unsorted events of one position keep the order of their arrival, whatever their time stamps.
     order = np.zeros_like(ts) if kind == UNSORTED else ts
-    return Segment(kind, rows, ts, at, np.full(len(at), rank, dtype=np.int64), order, keys)
+    return Segment(kind, rows, ts, at, np.full(len(at), rank, dtype=np.int64), order, positions)
 
 
 def merged(segments: list[Segment]) -> list[tuple[Segment, int, int]]:

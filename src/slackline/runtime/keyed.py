@@ -42,8 +42,7 @@ from slackline.engine import Engine
 from slackline.engine.arrivals import rows_of
 from slackline.engine.arrow import split
 from slackline.engine.options import DEFAULTS, Options
-from slackline.running.backlog import UNLIMITED
-from slackline.running.pause import Pause
+from slackline.running.deferral import UNLIMITED, Pause
 from slackline.runtime.forms import FEW, events_of, quickest
 from slackline.runtime.metrics import DetectorMetrics, Metrics, MetricsCollector
 from slackline.runtime.output import OutputRecord, RecordBuilder

@@ -28,7 +28,7 @@ from slackline.core.errors import ConfigError
 from slackline.core.outcome import NO_KEY
 from slackline.core.time import Now
 from slackline.engine.intake import CHECKS, CLOCK_JUMP, UNKNOWN_TYPE
-from slackline.engine.outbox import RAISED
+from slackline.engine.results import RAISED
 from slackline.runtime.metrics import DetectorMetrics, Metrics, MetricsCollector, largest
 from slackline.runtime.output import OutputRecord
 from slackline.spark.packets import NO_ARRIVAL

@@ -49,17 +49,17 @@ class SpeculativeRunner(Runner):
 
     # What is certain.
 
-    def feed(self, rows: Rows, keys: Ints | None = None) -> Found:
+    def feed(self, rows: Rows, positions: Ints | None = None) -> Found:
         if not self.tail.steps:
             return super().feed(rows)
-        piece = Piece(rows, keys)
+        piece = Piece(rows, positions)
         n = self.tail.matching([piece])
         found = self.tail.commit(n)
         if n < len(rows):
             if self.tail.steps:
                 self._break(0)
             self._since = None
-            rest = piece.part(n, len(piece)).rows
+            rest = piece.slice(n, len(piece)).rows
             failed = len(self.failures)
             found += [(n + row, event) for row, event in super().feed(rest)]
             for failure in self.failures[failed:]:
@@ -95,12 +95,12 @@ class SpeculativeRunner(Runner):
                 left, done, fits = without(left, rows), done + rows, {}
                 continue
             size = min([len(left[0]), self.spacing, *(at - done for at in fits if at > done)])
-            part = left[0].part(0, size)
-            found = self._attempt_ahead(part)
+            piece = left[0].slice(0, size)
+            found = self._attempt_ahead(piece)
             if found is None:
                 self._restore_to(before)
                 return
-            self.tail.steps.append(Step(part, found, before))
+            self.tail.steps.append(Step(piece, found, before))
             self.processed += size
             left, done = without(left, size), done + size
             if len(self.tail.snapshots) > self.options.max_snapshots:

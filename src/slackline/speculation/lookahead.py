@@ -54,14 +54,14 @@ class LookAhead:
         self.controller = Controller()
         self.load = Load()
 
-    def join(self, part: Operator) -> None:
+    def join(self, operator: Operator) -> None:
         """A part may look ahead from now on."""
-        if isinstance(part.runner, SpeculativeRunner):
-            self.early.setdefault(part.name, {})
-            if isinstance(part.runner.options.alpha, str):
-                self._adaptive.add(part.name)
-            self.accounts.setdefault(part.name, Account())
-            part.runner.retraction.above = sum(part.name in below for below in self.hierarchy.below.values())
+        if isinstance(operator.runner, SpeculativeRunner):
+            self.early.setdefault(operator.name, {})
+            if isinstance(operator.runner.options.alpha, str):
+                self._adaptive.add(operator.name)
+            self.accounts.setdefault(operator.name, Account())
+            operator.runner.retraction.above = sum(operator.name in below for below in self.hierarchy.below.values())
 
     def rein_in(self) -> bool:
         """There is too much to do: where α is set from load, it is 1 for now.
@@ -79,32 +79,34 @@ class LookAhead:
         self.early.pop(name, None)
         self.accounts.pop(name, None)
 
-    def alpha(self, part: Operator) -> float:
-        if not isinstance(part.runner, SpeculativeRunner):
+    def alpha(self, operator: Operator) -> float:
+        if not isinstance(operator.runner, SpeculativeRunner):
             return 1.0
-        alpha = part.runner.options.alpha
+        alpha = operator.runner.options.alpha
         if not isinstance(alpha, str):
             return float(alpha)
-        return 1.0 if self.is_reined else self.accounts[part.name].alpha(self.controller.alpha)
+        return 1.0 if self.is_reined else self.accounts[operator.name].alpha(self.controller.alpha)
 
-    def stats(self, parts: Sequence[Operator]) -> dict[str, Any]:
+    def stats(self, operators: Sequence[Operator]) -> dict[str, Any]:
         """What users may want to know of each detector."""
-        found = {part.name: {"level": self.hierarchy.levels[part.name], **part.stats()} for part in parts}
-        for part in parts:
-            if isinstance(part.runner, SpeculativeRunner):
-                found[part.name]["alpha"] = self.alpha(part)
+        found = {
+            operator.name: {"level": self.hierarchy.levels[operator.name], **operator.stats()} for operator in operators
+        }
+        for operator in operators:
+            if isinstance(operator.runner, SpeculativeRunner):
+                found[operator.name]["alpha"] = self.alpha(operator)
         return found
 
-    def early_watermark(self, part: Operator, clk: int) -> int:
+    def early_watermark(self, operator: Operator, clk: int) -> int:
         """Up to where the detector may look."""
-        unit, alpha = part.unit, self.alpha(part)
+        unit, alpha = operator.unit, self.alpha(operator)
         if clk == NEVER or alpha >= 1:
             return unit.watermark
         # While plain buffering does not dare to begin, its watermark is where K would put it.
         plain = clk - unit.largest_slack() if unit.watermark == NEVER else unit.watermark
         return max(unit.watermark, clk - math.ceil(alpha * max(clk - plain, 0)))
 
-    def run(self, parts: Sequence[Operator], finals: list[Output], clk: int, position: int) -> list[Output]:
+    def run(self, operators: Sequence[Operator], finals: list[Output], clk: int, position: int) -> list[Output]:
         """Look ahead after a push that made ``finals`` certain; returns everything that comes out of the push."""
         if not self.early:
             return finals
@@ -114,28 +116,28 @@ class LookAhead:
         taken_back: frozenset[str] = frozenset()
         tentative: dict[str, list[Event]] = {}
         changes = _Changes(clk)
-        for part in parts:
-            if part.name not in self.early:
+        for operator in operators:
+            if operator.name not in self.early:
                 continue
-            runner, mine = part.runner, certain.get(part.name, [])
+            runner, mine = operator.runner, certain.get(operator.name, [])
             ahead: list[Event] = []
             gone: frozenset[str] = frozenset()
             if isinstance(runner, SpeculativeRunner):  # else it did once, and what it announced then is settled
-                if not part.holds:  # else it is not even where its watermark is
-                    pieces = _pending(part.unit, self.early_watermark(part, clk), tentative, position)
-                    part.timed(partial(runner.ahead, pieces, taken_back))
+                if not operator.defers:  # else it is not even where its watermark is
+                    pieces = _pending(operator.unit, self.early_watermark(operator, clk), tentative, position)
+                    operator.timed(partial(runner.ahead, pieces, taken_back))
                 gone = runner.settle([output.event for output in mine])
                 ahead = runner.tentative()
             for event in ahead:
                 tentative.setdefault(event.type, []).append(event)
             taken_back |= gone
-            account = self.accounts[part.name]
-            self.early[part.name] = changes.of(part.name, self.early[part.name], ahead, mine, gone, account)
+            account = self.accounts[operator.name]
+            self.early[operator.name] = changes.of(operator.name, self.early[operator.name], ahead, mine, gone, account)
         return changes.outputs(finals)
 
     # How busy we are.
 
-    def worked(self, parts: Sequence[Operator], start: float, stop: float, some_wait: bool = False) -> float | None:
+    def worked(self, operators: Sequence[Operator], start: float, stop: float, some_wait: bool = False) -> float | None:
         """A push took from ``start`` to ``stop``: adapt α when it is time. The busy factor, if it was.
 
         While ``some_wait``, held up because there is too much to do, there is no time to look ahead.
@@ -143,9 +145,9 @@ class LookAhead:
         busy = self.load.worked(start, stop)
         if busy is not None and not some_wait:
             self.controller.adapt(busy)
-            for part in parts:
-                if isinstance(part.runner, SpeculativeRunner):
-                    self.accounts[part.name].spend(part.runner.processed)
+            for operator in operators:
+                if isinstance(operator.runner, SpeculativeRunner):
+                    self.accounts[operator.name].spend(operator.runner.processed)
             weigh(self.accounts, self.hierarchy.below)
         return busy
 
@@ -251,7 +253,7 @@ def _pending(unit: ReorderBuffer, limit: int, tentative: Mapping[str, Sequence[E
         ranks = np.array(unit.ranks_of(entries), dtype=np.int64)
         events = [entry.event for entry in entries]
         segments.append(Segment(IN_ORDER, events, ts, np.zeros_like(ts), ranks, ts, None))
-    return [Piece(*segment.part(start, stop)) for segment, start, stop in merged(segments)]
+    return [Piece(*segment.slice(start, stop)) for segment, start, stop in merged(segments)]
 
 
 def _stored(

@@ -40,9 +40,9 @@ class Step:
     before: Snapshot | None
 
     def split(self, row: int) -> tuple[Step, Step]:
-        head = Step(self.piece.part(0, row), [(r, e) for r, e in self.found if r < row], self.before)
+        head = Step(self.piece.slice(0, row), [(r, e) for r, e in self.found if r < row], self.before)
         rest = [(r - row, e) for r, e in self.found if r >= row]
-        return head, Step(self.piece.part(row, len(self.piece)), rest, None)
+        return head, Step(self.piece.slice(row, len(self.piece)), rest, None)
 
 
 @dataclass(slots=True)
@@ -154,9 +154,9 @@ def _same(left: Piece, i: int, right: Piece, j: int, broken: frozenset[str]) -> 
     """How many rows of one piece from ``i`` on are those of the other from ``j`` on, before one that is broken."""
     n = min(len(left) - i, len(right) - j)
     if isinstance(left.rows, Batch) and isinstance(right.rows, Batch):
-        if left.rows.type != right.rows.type or left.keys is None or right.keys is None:
+        if left.rows.type != right.rows.type or left.positions is None or right.positions is None:
             return 0
-        differ = np.flatnonzero(left.keys[i : i + n] != right.keys[j : j + n])
+        differ = np.flatnonzero(left.positions[i : i + n] != right.positions[j : j + n])
         return int(differ[0]) if len(differ) else n
     if isinstance(left.rows, Batch) or isinstance(right.rows, Batch):
         return 0
@@ -171,7 +171,7 @@ def without(pieces: Sequence[Piece], rows: int) -> list[Piece]:
     """The pieces less their first ``rows`` rows."""
     for number, piece in enumerate(pieces):
         if rows < len(piece):
-            return [piece.part(rows, len(piece)), *pieces[number + 1 :]]
+            return [piece.slice(rows, len(piece)), *pieces[number + 1 :]]
         rows -= len(piece)
     return []
 
@@ -181,9 +181,9 @@ def place_of(first: Piece, pieces: Sequence[Piece]) -> int | None:
     start = 0
     for piece in pieces:
         if isinstance(first.rows, Batch):
-            if isinstance(piece.rows, Batch) and piece.rows.type == first.rows.type and piece.keys is not None:
-                assert first.keys is not None
-                at = np.flatnonzero(piece.keys == first.keys[0])
+            if isinstance(piece.rows, Batch) and piece.rows.type == first.rows.type and piece.positions is not None:
+                assert first.positions is not None
+                at = np.flatnonzero(piece.positions == first.positions[0])
                 if len(at):
                     return start + int(at[0])
         elif not isinstance(piece.rows, Batch):

@@ -51,7 +51,7 @@ def live(engine: sl.Engine, processor: Processor, arrivals: list[float]) -> list
     found = []
     for ts, arrives in enumerate(arrivals):
         while processor.at < arrives:
-            if not engine.held:
+            if not engine.deferred:
                 processor.at = arrives
                 break
             processor.at += 0.001
@@ -105,11 +105,11 @@ def test_who_is_behind_goes_on_when_there_is_time() -> None:
     processor = Processor()
     engine = engine_of(processor)
     busy(engine, 50)
-    assert engine.held and engine.stats()["pause"]["held"] == ["Slow"]
+    assert engine.deferred and engine.stats()["pause"]["held"] == ["Slow"]
     for _ in range(1000):
         processor.at += 0.05
         engine.push([])
-    assert engine.held == 0 and engine.stats()["pause"]["held"] == []
+    assert engine.deferred == 0 and engine.stats()["pause"]["held"] == []
     assert engine.stats()["pause"]["seconds"] > 0
 
 
@@ -117,20 +117,20 @@ def test_who_is_never_called_in_between_catches_up_all_the_same() -> None:
     processor = Processor()
     engine = engine_of(processor)
     busy(engine, 50)
-    assert engine.held > 40
+    assert engine.deferred > 40
     for ts in range(50, 150):
         processor.at = 2 + 0.04 * ts
         engine.push([sl.Event("a", ts=ts)])
-    assert engine.held == 0
+    assert engine.deferred == 0
 
 
 def test_a_flush_and_the_end_let_everybody_go() -> None:
     for end in (sl.Engine.close, lambda engine: engine.flush("test") + engine.close()):
         engine = engine_of(Processor(), pause=sl.Pause(memory=5))
         found = busy(engine, 50)
-        assert engine.held > 40
+        assert engine.deferred > 40
         found += end(engine)
-        assert engine.held == 0 and said(found) == said(unpaused(50))
+        assert engine.deferred == 0 and said(found) == said(unpaused(50))
 
 
 def test_whoever_is_loaded_without_pause_goes_on_at_once() -> None:
@@ -139,7 +139,7 @@ def test_whoever_is_loaded_without_pause_goes_on_at_once() -> None:
     found = busy(engine, 50)
     other = sl.Engine.load(engine.save(), sl.Hierarchy(workers(processor), clock="a"), pause=None)
     found += other.push([])
-    assert engine.held > 40 and other.held == 0
+    assert engine.deferred > 40 and other.deferred == 0
     assert said(found + other.close()) == said(unpaused(50))
 
 
@@ -153,7 +153,7 @@ def test_alpha_goes_to_one_before_anybody_is_held_up() -> None:
     held = []
     for ts in range(40, 60):
         engine.push([sl.Event("a", ts=ts)])
-        held.append((engine.stats()["detectors"]["Quick"]["alpha"], engine.held))
+        held.append((engine.stats()["detectors"]["Quick"]["alpha"], engine.deferred))
     first = next(alpha for alpha, waiting in held if waiting)
     assert first == 1
 
@@ -192,7 +192,7 @@ def test_more_than_may_be_kept_is_not_held_up() -> None:
     most = 0
     for ts in range(200):
         engine.push([sl.Event("a", ts=ts)])
-        most = max(most, engine.held)
+        most = max(most, engine.deferred)
     assert 0 < most <= 10
 
 

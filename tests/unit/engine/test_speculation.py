@@ -59,7 +59,7 @@ def told(engine: sl.Engine, table: pa.Table, size: int = 10) -> list[sl.Output]:
     return outputs + engine.close()
 
 
-def held(outputs: list[sl.Output]) -> dict[str, sl.Event]:
+def deferred(outputs: list[sl.Output]) -> dict[str, sl.Event]:
     book: dict[str, sl.Event] = {}
     for output in outputs:
         if output.op == "retract":
@@ -78,7 +78,7 @@ def test_answers_come_earlier_and_net_out(policy: str) -> None:
     table = stream()
     plain = told(engine_of(Big(), policy=policy), table)
     ahead = told(engine_of(Big(), policy=policy, speculation=sl.Speculation(alpha=0)), table)
-    assert held(ahead) == held(plain)
+    assert deferred(ahead) == deferred(plain)
     first = {}
     for output in ahead:
         if output.op == "insert":
@@ -122,7 +122,7 @@ def test_a_detector_that_only_disorder_breaks_is_tried_again_in_order() -> None:
     table = stream()
     plain = told(engine_of(Touchy(), policy="slack", warmup=64, margin=2), table)
     engine = engine_of(Touchy(), policy="slack", warmup=64, margin=2, speculation=sl.Speculation(alpha=0))
-    assert held(told(engine, table)) == held(plain)
+    assert deferred(told(engine, table)) == deferred(plain)
     figures = engine.stats()["detectors"]["Touchy"]
     assert figures["stumbles"] > 0
     assert figures["failed"] == 0
@@ -151,18 +151,18 @@ def test_snapshots_are_bounded_and_their_spacing_grows() -> None:
     options = sl.Speculation(alpha=0, snapshot_every=1, max_snapshots=8)
     engine = engine_of(Sum(), speculation=options, timeout=3000)
     told_so_far = engine.push(stream(600))
-    runner = engine._topology.parts[0].runner
+    runner = engine._topology.operators[0].runner
     assert len(runner.tail.snapshots) <= options.max_snapshots
     assert runner.spacing > 1
     plain = engine_of(Sum(), timeout=3000)
     expected = plain.push(stream(600)) + plain.close()
-    assert held(told_so_far + engine.close()) == held(expected)
+    assert deferred(told_so_far + engine.close()) == deferred(expected)
 
 
 def test_a_state_that_does_not_change_is_stored_once() -> None:
     engine = engine_of(Big(), speculation=sl.Speculation(alpha=0, snapshot_every=1))
     engine.push(stream(300))
-    states = [step.before.state for step in engine._topology.parts[0].runner.tail.snapshots]
+    states = [step.before.state for step in engine._topology.operators[0].runner.tail.snapshots]
     assert len(states) > 3
     assert len({id(state) for state in states}) == 1
 
@@ -302,5 +302,5 @@ def test_early_answers_are_settled_when_speculation_is_switched_off_at_a_restart
     again = sl.Engine.load(engine.save(), sl.Hierarchy([Sum()], clock="a"), speculation=None)
     outputs += again.push(table.slice(200)) + again.close()
     plain = engine_of(Sum())
-    assert held(outputs) == held(plain.push(table) + plain.close())
+    assert deferred(outputs) == deferred(plain.push(table) + plain.close())
     assert again.stats()["changed"]["speculation"][1] is None

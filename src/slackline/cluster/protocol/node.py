@@ -231,7 +231,7 @@ class Node:
                     self._has_ended = True
                     self._engines(lambda: self._engine.end(self._enters))
                 busy = self._hand_on(exchange.take(now, awaited(self._engine) if self._is_choked else None))
-            if has_time and not busy and self._engine.held:  # once: what comes goes first
+            if has_time and not busy and self._engine.deferred:  # once: what comes goes first
                 self._engines(lambda: self._engine.push([]))
             has_time = False
             for updates in self._engine.progress_updates():
@@ -306,7 +306,7 @@ class Node:
             times.append(self._acknowledge_at)
         if self._handovers.arriving:
             times.append(now + self.settings.reorder)
-        if self._engine.held:
+        if self._engine.deferred:
             times.append(now + CATCH_UP)
         return max(now, min(at for at in times if at is not None))
 

@@ -15,8 +15,9 @@ from typing import IO, Any
 import numpy as np
 
 from slackline.core.batch import Batch
+from slackline.core.check import positive, text, whole_number
 from slackline.core.codec import decode, encode
-from slackline.core.errors import UnsupportedStateError
+from slackline.core.errors import ConfigError, UnsupportedStateError
 from slackline.core.event import Event, Source
 from slackline.ordering import checked
 from slackline.ordering.constants import FOREVER, NEVER
@@ -32,7 +33,34 @@ _LOGGER = logging.getLogger("slackline")
 
 
 @dataclass(frozen=True, slots=True)
-class Due(Piece):
+class Pause:
+    """When there is too much to do, hold up detectors that can wait, so that the others are in time [Thesis, 7.3].
+
+    ``share``   the share of time that the engine may work, less than 1; beyond it detectors are held up.
+    ``memory``  events per detector that wait in memory meanwhile; what is more waits on disk.
+    ``keep``    events per detector that may wait at all; who has more is held up no longer.
+    ``folder``  where on disk; the system's folder for temporary files, unless given.
+    """
+
+    share: float = 0.9
+    memory: int = 100_000
+    keep: int = 10_000_000
+    folder: str | None = None
+
+    def __post_init__(self) -> None:
+        positive("share", self.share, 1)
+        if self.share == 1:
+            raise ConfigError(
+                "share=1 is not valid: who may work all the time has never too much to do. Take 0.9, say."
+            )
+        whole_number("memory", self.memory, 0)
+        whole_number("keep", self.keep, 1)
+        if self.folder is not None:
+            text("folder", self.folder)
+
+
+@dataclass(frozen=True, slots=True)
+class DeferredRows(Piece):
     """Rows that were due at stream time ``clk``.
 
     For rows that are not in order, unsorted or late ones, ``least`` is the first time stamp beyond the watermark then.
@@ -41,16 +69,16 @@ class Due(Piece):
     least: int
     clk: int
 
-    def part(self, start: int, stop: int) -> Due:
+    def slice(self, start: int, stop: int) -> DeferredRows:
         """Some of the rows."""
-        return Due(*sliced(self.rows, self.keys, start, stop), self.least, self.clk)
+        return DeferredRows(*sliced(self.rows, self.positions, start, stop), self.least, self.clk)
 
-    def own(self) -> Due:
+    def own(self) -> DeferredRows:
         """The same rows, in memory of their own: the columns they came from may be much longer."""
         if not isinstance(self.rows, Batch):
             return self
-        keys = None if self.keys is None else self.keys.copy()
-        return Due(self.rows.take(np.arange(len(self))), keys, self.least, self.clk)
+        positions = None if self.positions is None else self.positions.copy()
+        return DeferredRows(self.rows.take(np.arange(len(self))), positions, self.least, self.clk)
 
 
 def ts_of(rows: Rows, row: int) -> int:
@@ -58,14 +86,14 @@ def ts_of(rows: Rows, row: int) -> int:
     return int(rows.ts[row]) if isinstance(rows, Batch) else rows[row].ts
 
 
-class Backlog:
+class DeferredQueue:
     """A queue of rows. Beyond ``memory`` of them they are kept on disk, in a file that has no name.
 
     Where that cannot be, on a full disk or for a payload that is no data, they stay in memory, and nothing is lost.
 
     >>> backlog = Backlog()
     >>> backlog.put(Due([Event("a", ts=4), Event("a", ts=6)], None, NEVER, 9))
-    >>> backlog.reached(8), [due.rows for due in backlog.take(1)], backlog.reached(8), len(backlog)
+    >>> backlog.reached(8), [due.rows for due in backlog.pop(1)], backlog.reached(8), len(backlog)
     (3, [[Event('a', ts=4)]], 5, 1)
     """
 
@@ -79,17 +107,17 @@ class Backlog:
     def clear(self) -> None:
         """Forget everything."""
         # First the one of which some rows were taken, up to ``_at``; then what is on disk; then the last ones.
-        self._first: deque[Due] = deque()
+        self._first: deque[DeferredRows] = deque()
         self._at = 0
         self._file: IO[bytes] | None = None
         self._ahead = self._written = 0  # where the next on disk begins, and where it ends there
-        self._last: deque[Due] = deque()
+        self._last: deque[DeferredRows] = deque()
         self._rows = self._in_memory = 0
 
     def __len__(self) -> int:
         return self._rows
 
-    def put(self, due: Due) -> None:
+    def put(self, due: DeferredRows) -> None:
         """Let rows wait, after all that waits."""
         if not len(due):
             return
@@ -99,13 +127,13 @@ class Backlog:
         if self._in_memory > self.memory:
             self._write()
 
-    def take(self, rows: int) -> list[Due]:
+    def pop(self, rows: int) -> list[DeferredRows]:
         """The next rows, so many at most."""
-        taken: list[Due] = []
+        taken: list[DeferredRows] = []
         while rows > 0 and self._rows:
             due = self._next()
             n = min(rows, len(due) - self._at)
-            taken.append(due.part(self._at, self._at + n))
+            taken.append(due.slice(self._at, self._at + n))
             self._at, self._rows, self._in_memory, rows = self._at + n, self._rows - n, self._in_memory - n, rows - n
             if self._at == len(due):
                 self._first.popleft()
@@ -119,7 +147,7 @@ class Backlog:
         due = self._next()
         return (ts_of(due.rows, self._at) if due.least == NEVER else due.least) - 1
 
-    def _next(self) -> Due:
+    def _next(self) -> DeferredRows:
         if not self._first and self._ahead < self._written:
             self._first.append(self._read())
         elif not self._first:
@@ -146,7 +174,7 @@ class Backlog:
             self.memory = UNLIMITED
             _LOGGER.warning("what detectors that are held up are behind with stays in memory: %s", error)
 
-    def _read(self) -> Due:
+    def _read(self) -> DeferredRows:
         assert self._file is not None
         self._file.seek(self._ahead)
         (length,) = _LENGTH.unpack(self._file.read(_LENGTH.size))
@@ -163,7 +191,7 @@ class Backlog:
 
     def state(self) -> list[Any]:
         """What waits, as plain values; reading it changes nothing."""
-        waiting = [due if nth else due.part(self._at, len(due)) for nth, due in enumerate(self._first)]
+        waiting = [due if nth else due.slice(self._at, len(due)) for nth, due in enumerate(self._first)]
         plain = [_plain(due) for due in waiting]
         at = self._ahead
         while at < self._written:
@@ -183,7 +211,7 @@ class Backlog:
             self.put(_restored(plain, types))
 
 
-def _plain(due: Due) -> dict[str, Any]:
+def _plain(due: DeferredRows) -> dict[str, Any]:
     rows: Any = due.rows
     if isinstance(rows, Batch):
         used, slots = np.unique(rows.sources[0], return_inverse=True)
@@ -192,14 +220,14 @@ def _plain(due: Due) -> dict[str, Any]:
         rows = {"type": rows.type, "names": names, **saved_rows(rows.ts, slots, rows.seq, columns)}
     else:
         rows = list(rows)
-    return {"rows": rows, "keys": due.keys, "least": due.least, "clk": due.clk}
+    return {"rows": rows, "keys": due.positions, "least": due.least, "clk": due.clk}
 
 
-def _restored(plain: Any, types: frozenset[str] | None) -> Due:
+def _restored(plain: Any, types: frozenset[str] | None) -> DeferredRows:
     """Rows from their plain values; ``types`` are those that can be, if that is to be looked at."""
     what = "backlog"
     least, clk = (checked.number(plain, what, name, NEVER, FOREVER + 1) for name in ("least", "clk"))
-    saved, keys = checked.entry(plain, what, "rows"), checked.entry(plain, what, "keys")
+    saved, positions = checked.entry(plain, what, "rows"), checked.entry(plain, what, "keys")
     rows: Batch | list[Event]
     if isinstance(saved, dict):
         names = checked.items(saved, what, "names")
@@ -208,13 +236,13 @@ def _restored(plain: Any, types: frozenset[str] | None) -> Due:
         kind = checked.entry(saved, what, "type")
         rows = Batch(kind, *restored_rows(saved, what, len(names)), names)
         kinds = {kind}
-        if keys is not None:
-            keys = checked.ints(plain, what, "keys", (len(rows),), 0, 2**63 - 1)
+        if positions is not None:
+            positions = checked.ints(plain, what, "keys", (len(rows),), 0, 2**63 - 1)
     else:
         rows = list(checked.items(plain, what, "rows"))
-        if keys is not None or not all(type(event) is Event and type(event.ts) is int for event in rows):
+        if positions is not None or not all(type(event) is Event and type(event.ts) is int for event in rows):
             raise checked.wrong(what, "holds what is no event")
         kinds = {event.type for event in rows}
     if types is not None and not kinds <= types:
         raise checked.wrong(what, f"holds events of {sorted(map(str, kinds - types))}, which are not listened to")
-    return Due(rows, keys, least, clk)
+    return DeferredRows(rows, positions, least, clk)

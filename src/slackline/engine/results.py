@@ -23,7 +23,7 @@ from slackline.running.runner import Failure
 RAISED = "detector raised"
 
 
-class Outbox:
+class Results:
     """Collects results, sorts them, and gives them away."""
 
     def __init__(self, keeps_duplicates: bool = False) -> None:
@@ -47,11 +47,11 @@ class Outbox:
 
     # In.
 
-    def insert(self, part: Operator, event: Event, position: int, clk: int, delayed: int) -> None:
-        """A detector has found something that is certain, so much later than it would have, had nobody been held up."""
+    def insert(self, operator: Operator, event: Event, position: int, clk: int, delayed: int) -> None:
+        """A detector has found something that is certain, so much later than it would have, had nobody been uncollected up."""
         detected_at = event.ts if clk == NEVER else clk
-        output = Output("insert", id_of(event), event, True, detected_at, part.name, self.flushing, delayed)
-        self._found.append((position, part.rank, output))
+        output = Output("insert", id_of(event), event, True, detected_at, operator.name, self.flushing, delayed)
+        self._found.append((position, operator.rank, output))
         if event.type in self._unsent:
             self._unsent[event.type][0].append(event)
 
@@ -65,9 +65,9 @@ class Outbox:
         self._unsent = {kind: self._unsent.get(kind, ([], [])) for kind in kinds}
         self._told = {}
 
-    def divert(self, part: Operator | None, event: Event, watermark: int, position: int) -> None:
+    def divert(self, operator: Operator | None, event: Event, watermark: int, position: int) -> None:
         """An event came too late for a detector; None: for its type."""
-        rank, name = (-1, None) if part is None else (part.rank, part.name)
+        rank, name = (-1, None) if operator is None else (operator.rank, operator.name)
         self._late.append((position, rank, Late(event, watermark - event.ts, name, position)))
 
     def quarantine(self, event: Event, reason: str, detail: str, position: int, detector: str | None = None) -> None:
@@ -80,16 +80,16 @@ class Outbox:
         if self.keeps_duplicates:
             self._duplicates.append(Duplicate(event, position))
 
-    def fail(self, part: Operator, positions: Sequence[int]) -> None:
+    def fail(self, operator: Operator, positions: Sequence[int]) -> None:
         """A detector raised on events; ``positions`` are those of the rows it was fed."""
-        for failure in part.runner.take_failures():
-            detail = f"{part.name} raised {type(failure.cause).__name__}: {failure.cause}"
-            self.quarantine(failure.event, RAISED, detail, positions[failure.row], part.name)
-            self._failures.append((part.name, failure))
+        for failure in operator.runner.pop_failures():
+            detail = f"{operator.name} raised {type(failure.cause).__name__}: {failure.cause}"
+            self.quarantine(failure.event, RAISED, detail, positions[failure.row], operator.name)
+            self._failures.append((operator.name, failure))
 
     # Out.
 
-    def take(self) -> list[Output]:
+    def pop_outputs(self) -> list[Output]:
         """What was found since the last call, in the order of positions."""
         if not self._found:
             return []
@@ -97,7 +97,7 @@ class Outbox:
         taken, self._found = [output for *_, output in self._found], []
         return taken
 
-    def take_failure(self) -> DetectorError | None:
+    def pop_failure(self) -> DetectorError | None:
         """The first failure since the last call, as the error to raise."""
         if not self._failures:
             return None
@@ -134,7 +134,7 @@ class Outbox:
         return bool(len(item.events) or item.warnings or said != before)
 
     @property
-    def held(self) -> tuple[int, int, int, int]:
+    def uncollected(self) -> tuple[int, int, int, int]:
         """How many late, quarantined, duplicate and unsent events are kept here until they are collected."""
         unsent = sum([len(events) for events, _ in self._unsent.values()]) if self._unsent else 0
         return len(self._late), len(self._quarantined), len(self._duplicates), unsent + self.entered.rows
