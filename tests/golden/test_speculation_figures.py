@@ -62,7 +62,7 @@ class Steps:
     @property
     def snapshots(self) -> list[str]:
         """The snapshots in the buffer, named by the event before which they were taken."""
-        tail = self.engine._topology.operators[0].runner.tail
+        tail = self.engine._topology.operators[0].runner.log
         return [f"s{step.piece.rows[0].ts}" for step in tail.steps if step.before is not None]
 
 

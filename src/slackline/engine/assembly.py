@@ -21,8 +21,8 @@ from slackline.engine.results import Results
 from slackline.engine.scalar import ScalarDriver
 from slackline.engine.topology import Topology
 from slackline.running.runner import Runner
-from slackline.speculation.ahead import SpeculativeRunner
-from slackline.speculation.lookahead import LookAhead
+from slackline.speculation.runner import SpeculativeRunner
+from slackline.speculation.speculator import Speculator
 
 
 class Assembly:
@@ -60,12 +60,12 @@ class Assembly:
         self._intake = Intake(self._topology, self._results, options.jump, options.lags)
         ways = (self._topology, self._intake, self._results, options.late == "deliver")
         self._scalar, self._chunked = ScalarDriver(*ways), ChunkedDriver(*ways)
-        self._lookahead = LookAhead(hierarchy)
+        self._speculator = Speculator(hierarchy)
         self._closed = False
         self._limit = Limit(options.max_buffered, self._topology, self._intake, self._results)
         self._overload: OverloadController | None = None
         if options.pause is not None:
-            self._overload = OverloadController(options.pause, self._topology, self._lookahead, options.max_buffered)
+            self._overload = OverloadController(options.pause, self._topology, self._speculator, options.max_buffered)
         taken = hierarchy.take_detectors() if detectors is None else {name: hierarchy.fresh(name) for name in names}
         self._topology.add(*(self._topology.make(self._runner(name, taken[name])) for name in taken))
         self._topology.start_from(options.calibration)
@@ -79,14 +79,14 @@ class Assembly:
 
     def _rewired(self) -> None:
         """Parts have come or gone: whoever keeps something about them follows."""
-        topology, lookahead = self._topology, self._lookahead
-        lookahead.hierarchy = topology.hierarchy
+        topology, speculator = self._topology, self._speculator
+        speculator.hierarchy = topology.hierarchy
         self._may_defer = self._overload is not None or any(operator.deferred for operator in topology.operators)
         for operator in topology.operators:
-            lookahead.join(operator)
+            speculator.register(operator)
             operator.may_defer = self._may_defer
             if self._overload is not None:
-                self._overload.join(operator)
+                self._overload.register(operator)
         self._results.export(topology.told_elsewhere())
         self._scalar.invalidate()
         self._limit.look_again()
@@ -152,7 +152,7 @@ class Assembly:
             "buffered": self.waiting,
             "quarantined": dict(self._results.reasons),
             "flushed": dict(self._results.flushed),
-            "detectors": self._lookahead.stats(self._topology.operators),
+            "detectors": self._speculator.stats(self._topology.operators),
             **({} if self._overload is None else {"pause": self._overload.stats()}),
             "options": self._options.in_force(self.hierarchy.names),
             "changed": self._changed,

@@ -145,7 +145,7 @@ class Engine(Assembly):
         ``alpha="auto"`` and who is held up are set from this, for the pushes to come. In seconds of a wall clock that
         outlives :meth:`save` where the engine does. Returns the busy factor when an interval has passed, else None.
         """
-        busy = self._lookahead.worked(self._topology.operators, start, stop, self.deferred > 0)
+        busy = self._speculator.worked(self._topology.operators, start, stop, self.deferred > 0)
         if self._overload is not None:
             self._overload.worked(start, stop)
         return busy
@@ -161,7 +161,7 @@ class Engine(Assembly):
             return work(*given)
         finally:
             stop = self._now()
-            self._lookahead.worked(
+            self._speculator.worked(
                 self._topology.operators, start, stop, self._overload is not None and self.deferred > 0
             )
             if self._overload is not None:
@@ -235,7 +235,7 @@ class Engine(Assembly):
         if self._options.overflow == "release" and limit.is_passed():
             self._scalar.release_oldest(self._options.max_buffered)
             outputs += self._results.pop_outputs()
-        outputs = self._lookahead.run(topology.operators, outputs, intake.clk, intake.position)
+        outputs = self._speculator.run(topology.operators, outputs, intake.clk, intake.position)
         failure = self._results.pop_failure()
         error: SlacklineError | None = failure if self._options.on_error == "fail" else None
         full = None if self._closed else limit.check()
@@ -294,9 +294,9 @@ class Engine(Assembly):
     def detach(self, name: str) -> bytes:
         """Let a detector run here no longer: all that it needs elsewhere, as bytes for :meth:`attach`."""
         self._advance_watermarks()
-        data = migration.packed(self._topology, self._results, self._lookahead, self._intake, name)
+        data = migration.packed(self._topology, self._results, self._speculator, self._intake, name)
         self._topology.remove(name)
-        self._lookahead.leave(name)
+        self._speculator.unregister(name)
         self._rewired()
         return data
 
@@ -322,7 +322,7 @@ class Engine(Assembly):
             self._rewired()
             return []
         updates, clk, attached = migration.unpack(
-            self._topology, self._results, self._lookahead, self._intake, detector, self._runner, missed, delays
+            self._topology, self._results, self._speculator, self._intake, detector, self._runner, missed, delays
         )
         self._rewired()
         self._results.send_again(updates)
@@ -346,7 +346,7 @@ class Engine(Assembly):
             "topology": self._topology.state(),
             "intake": self._intake.state(),
             "outbox": self._results.state(),
-            "lookahead": self._lookahead.state(),
+            "lookahead": self._speculator.state(),
             "pause": None if self._overload is None else self._overload.state(),
         }
         return codec.dump(STATE_KIND, STATE_VERSION, state, where="engine")
@@ -385,9 +385,9 @@ class Engine(Assembly):
         engine._intake.restore(state["intake"])
         engine._topology.restore(state["topology"], engine._intake.position)
         engine._results.restore(state["outbox"])
-        engine._lookahead.restore(state["lookahead"])
+        engine._speculator.restore(state["lookahead"])
         if callable(now):
-            engine._lookahead.forget_time()  # seconds of another process's clock
+            engine._speculator.reset_load()  # seconds of another process's clock
         if engine._overload is not None and state.get("pause") is not None:
             engine._overload.restore(state["pause"], now == "host")
         engine._closed = state["closed"] is True

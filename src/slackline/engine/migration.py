@@ -30,8 +30,8 @@ from slackline.ordering.input import DerivedInput, Input, SensorInput
 from slackline.ordering.store import ColumnStore
 from slackline.running.operator import Operator
 from slackline.running.runner import Runner
-from slackline.speculation.ahead import SpeculativeRunner
-from slackline.speculation.lookahead import LookAhead
+from slackline.speculation.runner import SpeculativeRunner
+from slackline.speculation.speculator import Speculator
 
 KIND, VERSION = "detector", 1
 
@@ -44,7 +44,7 @@ def join(topology: Topology, detector: Detector, runner_of: Callable[[str, Detec
     topology.add(topology.make(runner_of(name, detector)))
 
 
-def packed(topology: Topology, results: Results, lookahead: LookAhead, intake: Intake, name: str) -> bytes:
+def packed(topology: Topology, results: Results, speculator: Speculator, intake: Intake, name: str) -> bytes:
     """A detector and all that it needs elsewhere. Nothing changes here."""
     operator = topology.operator(name)
     if operator is None:
@@ -57,7 +57,7 @@ def packed(topology: Topology, results: Results, lookahead: LookAhead, intake: I
         "unit": operator.unit.state(operator.unit.row_entries()),
         "runner": operator.runner.state(),
         "backlog": operator.deferred.state(),
-        "early": lookahead.state_of(name) if isinstance(operator.runner, SpeculativeRunner) else None,
+        "early": speculator.state_of(name) if isinstance(operator.runner, SpeculativeRunner) else None,
         "inputs": {channel.name: _knowledge(channel) for channel in inputs},
         "publishes": {channel.name: _knowledge(channel) for channel in operator.publishes},
         "unsent": results.unsent([channel.name for channel in operator.publishes]),
@@ -75,7 +75,7 @@ def _knowledge(channel: Input) -> dict[str, Any]:
 def unpack(
     topology: Topology,
     results: Results,
-    lookahead: LookAhead,
+    speculator: Speculator,
     intake: Intake,
     data: bytes,
     runner_of: Callable[[str, Detector], Runner],
@@ -97,7 +97,7 @@ def unpack(
         inputs = state["inputs"].items() if topology.named is None else ()
         knowledge = [*inputs, *state["publishes"].items()]
         taken = [(channel, known) for name, known in knowledge if (channel := _learns(topology, name, known))]
-        early = lookahead.restored_of(state["early"]) if state["early"] is not None else None
+        early = speculator.restored_of(state["early"]) if state["early"] is not None else None
         unsent = results.checked_unsent(state["unsent"], [channel.name for channel in operator.publishes])
         clk = checked.number(state, "detector", "clk", NEVER, MAX_TS)
         backs = {
@@ -115,7 +115,7 @@ def unpack(
     operator.unit.renumber(max(0, intake.position - 1))
     topology.add(operator)
     if early is not None:
-        lookahead.early[operator.name], lookahead.accounts[operator.name] = early
+        speculator.early[operator.name], speculator.cost_benefit[operator.name] = early
     watermark, back = operator.watermark, {kind: topology.derived[kind].back for kind in unsent}
     updates = [ProgressUpdate(kind, tuple(e), tuple(w), watermark, back[kind], clk) for kind, (e, w) in unsent.items()]
     if topology.named is None and not events:

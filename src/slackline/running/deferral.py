@@ -1,6 +1,7 @@
-"""What a detector is due and has not been given yet, because it is held up: a queue that goes on on disk.
+"""Deferral: rows that are due to a detector but not processed yet because of overload, in a queue that spills to disk.
 
-The rows are in the order in which the detector will see them. So whatever waits here, it sees what it would have seen.
+Rows are queued in the order in which the detector processes them, so deferral changes when a detector runs and never
+what it sees.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from slackline.ordering.constants import FOREVER, NEVER
 from slackline.ordering.store import restored_rows, saved_rows
 from slackline.running.segments import Piece, Rows, sliced
 
-#: More rows than anybody has.
+#: No limit on the number of rows.
 UNLIMITED = 2**62
 
 _LENGTH = struct.Struct(">Q")
@@ -34,12 +35,12 @@ _LOGGER = logging.getLogger("slackline")
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """When there is too much to do, hold up detectors that can wait, so that the others are in time [Thesis, 7.3].
+    """Overload control: defer the least urgent detectors so that the others keep up [Thesis, 7.3].
 
-    ``share``   the share of time that the engine may work, less than 1; beyond it detectors are held up.
-    ``memory``  events per detector that wait in memory meanwhile; what is more waits on disk.
-    ``keep``    events per detector that may wait at all; who has more is held up no longer.
-    ``folder``  where on disk; the system's folder for temporary files, unless given.
+    ``share``   CPU share of the engine, less than 1; above it detectors are deferred. Default 0.9.
+    ``memory``  deferred events per detector that are kept in memory; the rest spills to disk.
+    ``keep``    maximum number of deferred events per detector; a detector that exceeds it runs again.
+    ``folder``  directory of the spill file; default: the system's directory for temporary files.
     """
 
     share: float = 0.9
@@ -51,7 +52,7 @@ class Pause:
         positive("share", self.share, 1)
         if self.share == 1:
             raise ConfigError(
-                "share=1 is not valid: who may work all the time has never too much to do. Take 0.9, say."
+                "share=1 is not valid; it must be less than 1 (with 1 nothing is ever deferred). Try 0.9."
             )
         whole_number("memory", self.memory, 0)
         whole_number("keep", self.keep, 1)
@@ -61,20 +62,21 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class DeferredRows(Piece):
-    """Rows that were due at stream time ``clk``.
+    """Rows that became due at stream time ``clk``.
 
-    For rows that are not in order, unsorted or late ones, ``least`` is the first time stamp beyond the watermark then.
+    For rows that are not in order (unsorted or late), ``least`` is the first time stamp above the watermark of that
+    moment.
     """
 
     least: int
     clk: int
 
     def slice(self, start: int, stop: int) -> DeferredRows:
-        """Some of the rows."""
+        """The rows from ``start`` to ``stop``."""
         return DeferredRows(*sliced(self.rows, self.positions, start, stop), self.least, self.clk)
 
     def own(self) -> DeferredRows:
-        """The same rows, in memory of their own: the columns they came from may be much longer."""
+        """A copy of the rows that does not reference the columns of the whole chunk."""
         if not isinstance(self.rows, Batch):
             return self
         positions = None if self.positions is None else self.positions.copy()
@@ -82,22 +84,22 @@ class DeferredRows(Piece):
 
 
 def ts_of(rows: Rows, row: int) -> int:
-    """The time stamp of a row."""
+    """The event time of a row."""
     return int(rows.ts[row]) if isinstance(rows, Batch) else rows[row].ts
 
 
 class DeferredQueue:
-    """A queue of rows. Beyond ``memory`` of them they are kept on disk, in a file that has no name.
+    """A FIFO queue of rows. Beyond ``memory`` rows it spills to an unnamed temporary file.
 
-    Where that cannot be, on a full disk or for a payload that is no data, they stay in memory, and nothing is lost.
+    If spilling fails (full disk, payload that cannot be encoded), rows stay in memory; nothing is lost.
 
-    >>> backlog = Backlog()
-    >>> backlog.put(Due([Event("a", ts=4), Event("a", ts=6)], None, NEVER, 9))
-    >>> backlog.reached(8), [due.rows for due in backlog.pop(1)], backlog.reached(8), len(backlog)
+    >>> queue = DeferredQueue()
+    >>> queue.put(DeferredRows([Event("a", ts=4), Event("a", ts=6)], None, NEVER, 9))
+    >>> queue.reached(8), [due.rows for due in queue.pop(1)], queue.reached(8), len(queue)
     (3, [[Event('a', ts=4)]], 5, 1)
     """
 
-    __slots__ = ("_ahead", "_at", "_file", "_first", "_in_memory", "_last", "_rows", "_written", "folder", "memory")
+    __slots__ = ("_at", "_file", "_first", "_in_memory", "_last", "_rows", "_unread", "_written", "folder", "memory")
 
     def __init__(self) -> None:
         self.memory = UNLIMITED
@@ -105,12 +107,12 @@ class DeferredQueue:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything."""
-        # First the one of which some rows were taken, up to ``_at``; then what is on disk; then the last ones.
+        """Remove all rows."""
+        # Order of the queue: _first (its head is consumed up to row _at), then the file, then _last.
         self._first: deque[DeferredRows] = deque()
         self._at = 0
         self._file: IO[bytes] | None = None
-        self._ahead = self._written = 0  # where the next on disk begins, and where it ends there
+        self._unread = self._written = 0  # file offsets: begin of the next rows, end of all rows
         self._last: deque[DeferredRows] = deque()
         self._rows = self._in_memory = 0
 
@@ -118,7 +120,7 @@ class DeferredQueue:
         return self._rows
 
     def put(self, due: DeferredRows) -> None:
-        """Let rows wait, after all that waits."""
+        """Append rows."""
         if not len(due):
             return
         self._last.append(due.own())
@@ -128,7 +130,7 @@ class DeferredQueue:
             self._write()
 
     def pop(self, rows: int) -> list[DeferredRows]:
-        """The next rows, so many at most."""
+        """Remove and return the next rows, at most ``rows`` of them."""
         taken: list[DeferredRows] = []
         while rows > 0 and self._rows:
             due = self._next()
@@ -141,14 +143,14 @@ class DeferredQueue:
         return taken
 
     def reached(self, otherwise: int) -> int:
-        """Up to where everything in order has been taken; ``otherwise`` if nothing waits."""
+        """The time stamp up to which all rows in order were popped; ``otherwise`` if the queue is empty."""
         if not self._rows:
             return otherwise
         due = self._next()
         return (ts_of(due.rows, self._at) if due.least == NEVER else due.least) - 1
 
     def _next(self) -> DeferredRows:
-        if not self._first and self._ahead < self._written:
+        if not self._first and self._unread < self._written:
             self._first.append(self._read())
         elif not self._first:
             self._first, self._last = self._last, self._first
@@ -157,14 +159,14 @@ class DeferredQueue:
     # On disk.
 
     def _write(self) -> None:
-        """Bring the last ones to disk."""
+        """Spill ``_last`` to disk."""
         try:
             if self._file is None:
-                # Unbuffered: what could not be written is known at once.
+                # Unbuffered, so that a failed write raises here.
                 self._file = tempfile.TemporaryFile(buffering=0, dir=self.folder)  # noqa: SIM115
             self._file.seek(self._written)
             while self._last:
-                data = encode(_plain(self._last[0]), "backlog")
+                data = encode(_plain(self._last[0]), "deferred events")
                 data = _LENGTH.pack(len(data)) + data
                 if self._file.write(data) < len(data):
                     raise OSError("the disk is full")
@@ -172,28 +174,28 @@ class DeferredQueue:
                 self._in_memory -= len(self._last.popleft())
         except (OSError, UnsupportedStateError) as error:
             self.memory = UNLIMITED
-            _LOGGER.warning("what detectors that are held up are behind with stays in memory: %s", error)
+            _LOGGER.warning("deferred events cannot be spilled to disk and stay in memory: %s", error)
 
     def _read(self) -> DeferredRows:
         assert self._file is not None
-        self._file.seek(self._ahead)
+        self._file.seek(self._unread)
         (length,) = _LENGTH.unpack(self._file.read(_LENGTH.size))
         due = _restored(decode(self._file.read(length)), None)
-        self._ahead = self._file.tell()
+        self._unread = self._file.tell()
         self._in_memory += len(due)
-        if self._ahead == self._written:
+        if self._unread == self._written:
             self._file.close()
             self._file = None
-            self._ahead = self._written = 0
+            self._unread = self._written = 0
         return due
 
     # Checkpoints.
 
     def state(self) -> list[Any]:
-        """What waits, as plain values; reading it changes nothing."""
+        """The queue as plain values; changes nothing."""
         waiting = [due if nth else due.slice(self._at, len(due)) for nth, due in enumerate(self._first)]
         plain = [_plain(due) for due in waiting]
-        at = self._ahead
+        at = self._unread
         while at < self._written:
             assert self._file is not None
             self._file.seek(at)
@@ -203,10 +205,10 @@ class DeferredQueue:
         return plain + [_plain(due) for due in self._last]
 
     def restore(self, state: Any, types: frozenset[str]) -> None:
-        """Go on from what ``state`` gave."""
+        """Restore what :meth:`state` returned."""
         self.clear()
         if type(state) is not list:
-            raise checked.wrong("backlog", "is none")
+            raise checked.wrong("deferred events", "are not a list")
         for plain in state:
             self.put(_restored(plain, types))
 
@@ -220,29 +222,29 @@ def _plain(due: DeferredRows) -> dict[str, Any]:
         rows = {"type": rows.type, "names": names, **saved_rows(rows.ts, slots, rows.seq, columns)}
     else:
         rows = list(rows)
-    return {"rows": rows, "keys": due.positions, "least": due.least, "clk": due.clk}
+    return {"rows": rows, "positions": due.positions, "least": due.least, "clk": due.clk}
 
 
 def _restored(plain: Any, types: frozenset[str] | None) -> DeferredRows:
-    """Rows from their plain values; ``types`` are those that can be, if that is to be looked at."""
-    what = "backlog"
+    """Rows from their plain values; their types must be among ``types``, if given."""
+    what = "deferred events"
     least, clk = (checked.number(plain, what, name, NEVER, FOREVER + 1) for name in ("least", "clk"))
-    saved, positions = checked.entry(plain, what, "rows"), checked.entry(plain, what, "keys")
+    saved, positions = checked.entry(plain, what, "rows"), checked.entry(plain, what, "positions")
     rows: Batch | list[Event]
     if isinstance(saved, dict):
         names = checked.items(saved, what, "names")
         if not all(isinstance(name, Source) for name in names):
-            raise checked.wrong(what, "holds a source that cannot be")
+            raise checked.wrong(what, "contain a source that is neither a string nor an integer")
         kind = checked.entry(saved, what, "type")
         rows = Batch(kind, *restored_rows(saved, what, len(names)), names)
         kinds = {kind}
         if positions is not None:
-            positions = checked.ints(plain, what, "keys", (len(rows),), 0, 2**63 - 1)
+            positions = checked.ints(plain, what, "positions", (len(rows),), 0, 2**63 - 1)
     else:
         rows = list(checked.items(plain, what, "rows"))
         if positions is not None or not all(type(event) is Event and type(event.ts) is int for event in rows):
-            raise checked.wrong(what, "holds what is no event")
+            raise checked.wrong(what, "contain an entry that is not an event")
         kinds = {event.type for event in rows}
     if types is not None and not kinds <= types:
-        raise checked.wrong(what, f"holds events of {sorted(map(str, kinds - types))}, which are not listened to")
+        raise checked.wrong(what, f"contain events of types {sorted(map(str, kinds - types))}, which the detector does not listen to")
     return DeferredRows(rows, positions, least, clk)

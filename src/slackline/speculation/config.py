@@ -1,4 +1,4 @@
-"""What a user may say about speculation."""
+"""The options of speculation."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from slackline.speculation.retraction import CHOICES
 
 @dataclass(frozen=True, slots=True)
 class Speculation:
-    """How far detectors run ahead of what is certain.
+    """Speculative execution: detectors process events before the watermark passes them, and retract wrong results.
 
-    ``alpha``          α, from 0 (an event is processed as it arrives) to 1 (plain buffering): the part of the usual
-                       wait that is waited; ``"auto"`` sets it from how busy the process is, which the engine measures
-                       by the ``now`` it is given.
-    ``retraction``     what happens to events that were made too early when something earlier arrives: ``"full"``
-                       takes them all back at once, ``"on_demand"`` replays first and takes back what really changed,
-                       ``"auto"`` chooses per detector by what it costs.
-    ``snapshot_every`` rows between two snapshots of a detector's state. Fewer snapshots cost less, and make
-                       replays longer.
-    ``max_snapshots``  how many snapshots of one detector are kept; beyond that their spacing doubles.
+    ``alpha``          α from 0 (process on arrival) to 1 (no speculation): the fraction of the waiting time that is
+                       waited. ``"auto"`` (default) adapts it to CPU load, which the engine measures by its option
+                       ``now``.
+    ``retraction``     how early results are retracted when an earlier event arrives: ``"full"`` retracts all of them at
+                       once, ``"on_demand"`` replays first and retracts only what changed, ``"auto"`` (default) chooses
+                       the cheaper one per detector.
+    ``snapshot_every`` rows between two snapshots of a detector's state (default 256). Fewer snapshots cost less and
+                       make replays longer.
+    ``max_snapshots``  maximum number of snapshots per detector (default 256); beyond it their spacing doubles.
 
     >>> Speculation(alpha=0.5).retraction
     'auto'
@@ -35,7 +35,7 @@ class Speculation:
     def __post_init__(self) -> None:
         if isinstance(self.alpha, str):
             if self.alpha != "auto":
-                raise ConfigError(f"alpha={self.alpha!r} is not valid; it is a number from 0 to 1, or 'auto'.")
+                raise ConfigError(f"alpha={self.alpha!r} is not valid; it must be a number from 0 to 1, or 'auto'.")
         else:
             number("alpha", self.alpha, 0, 1)
         one_of("retraction", self.retraction, CHOICES)

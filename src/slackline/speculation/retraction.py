@@ -1,11 +1,11 @@
-"""Taking back what was said too early: all of it at once, or only what really changed [Speculation, 4.3].
+"""Retraction of early results: all at once, or only those that changed [Speculation, 4.3].
 
-*Full*: when the tail of a detector breaks, everything it published behind the break is taken back at once, and those
-above start anew from there. *On demand*: the detector does its work again first; what comes out equal stays,
-and when it is again in the state in which it was at a later snapshot, the rest need not be done at all.
+*Full*: when an earlier event arrives, everything the detector published after it is retracted at once, and the levels
+above replay from there. *On demand*: the detector replays first; equal results stay, and when it reaches the state of a
+later snapshot, the rest is not replayed at all.
 
-On demand sends fewer events up, but has to compare states and events. Which is cheaper depends on the detector: one
-that changes its state with every event compares in vain. So ``auto`` keeps the books of both.
+On demand sends fewer events to the levels above, but compares states and events. Which is cheaper depends on the
+detector: one that changes its state with every event compares in vain. ``auto`` tracks the cost of both.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from slackline.core.errors import StateError
 from slackline.core.event import Event
 from slackline.core.outcome import id_of
 
-#: How fast old costs are forgotten, and by how much the other technique must be better to be chosen.
+#: Decay of old costs, and by how much the other technique must be better to be chosen.
 DECAY, BETTER = 0.99, 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class Technique:
-    """Take back all that is behind the break at once; or, if it compares, what came out otherwise, once it is known."""
+    """A retraction technique."""
 
     name: str
-    #: Whether the work done again is compared with the old, to stop where nothing changed.
+    #: Whether a replay is compared with the previous results, to retract only differences and to stop early.
     compares: bool
 
-    def taken_back(self, lost: Iterable[Event]) -> frozenset[str]:
-        """The ids that those above must take for gone."""
+    def retracted_ids(self, lost: Iterable[Event]) -> frozenset[str]:
+        """The ids of the events that are retracted at once."""
         return frozenset() if self.compares else frozenset(map(id_of, lost))
 
     def cost(self, lost: int, changed: int, each: int) -> int:
-        """In events handled: what is taken back and sent again, and what is compared."""
+        """In events handled: retracted, emitted again and compared ones."""
         return each * changed + lost if self.compares else each * lost
 
 
@@ -45,7 +45,7 @@ CHOICES = ("auto", *TECHNIQUES)
 
 @dataclass(slots=True)
 class Costs:
-    """What both techniques have cost a detector, or would have, in events handled."""
+    """The cost of both techniques for a detector, actual or hypothetical, in events handled."""
 
     recent: dict[str, float] = field(default_factory=lambda: dict.fromkeys(TECHNIQUES, 0.0))
     total: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TECHNIQUES, 0))
@@ -54,16 +54,16 @@ class Costs:
 
 
 class Retraction:
-    """How one detector takes things back, and what that costs.
+    """The retraction technique of one detector, and its cost.
 
-    An event taken back or sent again bothers the detector's ``above`` detectors too, so it counts ``1 + above`` times.
+    A retracted or repeated event is processed by the ``above`` detectors at higher levels too: it counts ``1 + above`` times.
 
     >>> retraction = Retraction("auto")
-    >>> retraction.account(lost=10, changed=1)
+    >>> retraction.record(lost=10, changed=1)
     >>> retraction.technique.name
     'on_demand'
     >>> for _ in range(50):
-    ...     retraction.account(lost=10, changed=10)
+    ...     retraction.record(lost=10, changed=10)
     >>> retraction.technique.name
     'full'
     """
@@ -74,8 +74,8 @@ class Retraction:
         self.technique = TECHNIQUES["full" if choice == "full" else "on_demand"]
         self.costs = Costs()
 
-    def account(self, lost: int, changed: int) -> None:
-        """A tail broke: ``lost`` events had been published behind the break, ``changed`` of them came out otherwise."""
+    def record(self, lost: int, changed: int) -> None:
+        """A replay affected ``lost`` published events, ``changed`` of which are different now."""
         each, costs = 2 * (1 + self.above), self.costs
         for name, technique in TECHNIQUES.items():
             cost = technique.cost(lost, changed, each)
@@ -100,12 +100,12 @@ class Retraction:
         return {"technique": self.technique.name, **asdict(self.costs)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint; with a technique of the user's choice, whatever it was then."""
+        """Restore from a checkpoint; a technique that the user chose takes precedence over the saved one."""
         costs = Costs(**{each.name: state[each.name] for each in fields(Costs)})
         numbers = [*costs.recent.values(), *costs.total.values(), costs.spent, costs.touched]
         known = costs.recent.keys() == costs.total.keys() == TECHNIQUES.keys() and state["technique"] in TECHNIQUES
         if not known or not all(type(number) in (int, float) and number >= 0 for number in numbers):
-            raise StateError("the checkpoint is damaged: costs of retractions that are none. Restore an older one.")
+            raise StateError("the checkpoint is damaged: invalid costs of retraction. Restore an older one.")
         self.costs = costs
         if self.choice == "auto":
             self.technique = TECHNIQUES[state["technique"]]

@@ -152,7 +152,7 @@ def test_snapshots_are_bounded_and_their_spacing_grows() -> None:
     engine = engine_of(Sum(), speculation=options, timeout=3000)
     told_so_far = engine.push(stream(600))
     runner = engine._topology.operators[0].runner
-    assert len(runner.tail.snapshots) <= options.max_snapshots
+    assert len(runner.log.snapshots) <= options.max_snapshots
     assert runner.spacing > 1
     plain = engine_of(Sum(), timeout=3000)
     expected = plain.push(stream(600)) + plain.close()
@@ -162,7 +162,7 @@ def test_snapshots_are_bounded_and_their_spacing_grows() -> None:
 def test_a_state_that_does_not_change_is_stored_once() -> None:
     engine = engine_of(Big(), speculation=sl.Speculation(alpha=0, snapshot_every=1))
     engine.push(stream(300))
-    states = [step.before.state for step in engine._topology.operators[0].runner.tail.snapshots]
+    states = [step.before.state for step in engine._topology.operators[0].runner.log.snapshots]
     assert len(states) > 3
     assert len({id(state) for state in states}) == 1
 

@@ -1,12 +1,12 @@
-"""Looking ahead: after each push, let the detectors run on what is probably complete [Speculation, 4].
+"""The speculator: after each push it runs detectors on events that are probably complete [Speculation, 4].
 
-The early watermark of a unit is ``clk - α·(clk - watermark)``: under slack, where the watermark is ``clk - K``, the
-published ``ts + α·K <= clk``; under input watermarks, α of the wait for sources that are behind. Part after part, from the
-lowest level up, what waits up to there is handed to the detector, together with what the levels below have published
-ahead. What comes out is compared with what was announced before, and the difference comes out: *retract* and *insert*.
-When the watermark itself gets there, it is announced again as *final*.
+The early watermark of an operator is ``clk - α·(clk - watermark)``: under slack, where the watermark is ``clk - K``, this
+is the published ``ts + α·K <= clk``; under input watermarks, α of the wait for sources that are behind. Level by level,
+from the lowest up, the detector processes the buffered events up to the early watermark, together with the early results of
+the levels below. The difference to the early results emitted before is emitted as *retract* and *insert*. When the
+watermark itself passes, the result is emitted again as *final*.
 
-This happens at the end of a push, so nothing is announced that the same push already contradicts.
+This happens at the end of a push, so no early result is emitted that the same push already contradicts.
 """
 
 from __future__ import annotations
@@ -28,56 +28,56 @@ from slackline.ordering.input import SensorInput
 from slackline.ordering.reorder_buffer import Entry, ReorderBuffer
 from slackline.running.operator import Operator
 from slackline.running.segments import IN_ORDER, Piece, Segment, merged, segment_of
-from slackline.speculation.ahead import SpeculativeRunner
-from slackline.speculation.alpha import Controller, Load
-from slackline.speculation.shares import Account, weigh
+from slackline.speculation.alpha import Controller, CostBenefit, Load, assign_shares
+from slackline.speculation.runner import SpeculativeRunner
 
 
-class Early(NamedTuple):
-    """An event that was announced and is not final yet, and stream time then."""
+class EarlyResult(NamedTuple):
+    """An event that was emitted and is not final yet, and stream time at its emission."""
 
     event: Event
     at: int
 
 
-class LookAhead:
-    """What has been announced ahead of the watermarks, and how far to look."""
+class Speculator:
+    """Emits early results, and decides how far each detector may run ahead of its watermark."""
 
     def __init__(self, hierarchy: Hierarchy) -> None:
         self.hierarchy = hierarchy
-        #: Per detector, by id: what was announced and is not final yet.
-        self.early: dict[str, dict[str, Early]] = {}
-        self.accounts: dict[str, Account] = {}
-        self._adaptive: set[str] = set()  # those whose α is set from load
-        #: Whether there is too much to do just now to look further than what is certain, where α is set from load.
-        self.is_reined = False
+        #: Per detector, by id: early results that are not final yet.
+        self.early: dict[str, dict[str, EarlyResult]] = {}
+        self.cost_benefit: dict[str, CostBenefit] = {}
+        self._adaptive: set[str] = set()  # the detectors whose α adapts to load
+        #: Whether adaptive speculation is suspended because of overload.
+        self.is_suspended = False
         self.controller = Controller()
         self.load = Load()
 
-    def join(self, operator: Operator) -> None:
-        """A part may look ahead from now on."""
+    def register(self, operator: Operator) -> None:
+        """The operator may speculate from now on."""
         if isinstance(operator.runner, SpeculativeRunner):
             self.early.setdefault(operator.name, {})
             if isinstance(operator.runner.options.alpha, str):
                 self._adaptive.add(operator.name)
-            self.accounts.setdefault(operator.name, Account())
+            self.cost_benefit.setdefault(operator.name, CostBenefit())
             operator.runner.retraction.above = sum(operator.name in below for below in self.hierarchy.below.values())
 
-    def rein_in(self) -> bool:
-        """There is too much to do: where α is set from load, it is 1 for now.
-
-        Whether that is new; if not, it does not help.
-        """
-        if not self._adaptive or self.is_reined or self.controller.alpha >= 1:
+    def suspend(self) -> bool:
+        """Overload: use α = 1 where α is adaptive, until :meth:`resume`. Returns False if that changes nothing."""
+        if not self._adaptive or self.is_suspended or self.controller.alpha >= 1:
             return False
-        self.is_reined = True
+        self.is_suspended = True
         return True
 
-    def leave(self, name: str) -> None:
-        """A part has gone."""
+    def resume(self) -> None:
+        """The overload is over."""
+        self.is_suspended = False
+
+    def unregister(self, name: str) -> None:
+        """The detector does not run here any more."""
         self._adaptive.discard(name)
         self.early.pop(name, None)
-        self.accounts.pop(name, None)
+        self.cost_benefit.pop(name, None)
 
     def alpha(self, operator: Operator) -> float:
         if not isinstance(operator.runner, SpeculativeRunner):
@@ -85,70 +85,69 @@ class LookAhead:
         alpha = operator.runner.options.alpha
         if not isinstance(alpha, str):
             return float(alpha)
-        return 1.0 if self.is_reined else self.accounts[operator.name].alpha(self.controller.alpha)
+        return 1.0 if self.is_suspended else self.cost_benefit[operator.name].alpha(self.controller.alpha)
 
     def stats(self, operators: Sequence[Operator]) -> dict[str, Any]:
-        """What users may want to know of each detector."""
-        found = {
-            operator.name: {"level": self.hierarchy.levels[operator.name], **operator.stats()} for operator in operators
-        }
+        """The metrics of each detector."""
+        stats = {}
         for operator in operators:
+            stats[operator.name] = {"level": self.hierarchy.levels[operator.name], **operator.stats()}
             if isinstance(operator.runner, SpeculativeRunner):
-                found[operator.name]["alpha"] = self.alpha(operator)
-        return found
+                stats[operator.name]["alpha"] = self.alpha(operator)
+        return stats
 
     def early_watermark(self, operator: Operator, clk: int) -> int:
-        """Up to where the detector may look."""
+        """The event time up to which the detector may process buffered events."""
         unit, alpha = operator.unit, self.alpha(operator)
         if clk == NEVER or alpha >= 1:
             return unit.watermark
-        # While plain buffering does not dare to begin, its watermark is where K would put it.
+        # During warm-up, before the first watermark: the one that K would give.
         plain = clk - unit.largest_slack() if unit.watermark == NEVER else unit.watermark
         return max(unit.watermark, clk - math.ceil(alpha * max(clk - plain, 0)))
 
     def run(self, operators: Sequence[Operator], finals: list[Output], clk: int, position: int) -> list[Output]:
-        """Look ahead after a push that made ``finals`` certain; returns everything that comes out of the push."""
+        """Speculate after a push with the final outputs ``finals``; returns all outputs of the push."""
         if not self.early:
             return finals
         certain: dict[str, list[Output]] = {}
         for output in finals:
             certain.setdefault(output.detector, []).append(output)
-        taken_back: frozenset[str] = frozenset()
+        retracted_ids: frozenset[str] = frozenset()
         tentative: dict[str, list[Event]] = {}
         changes = _Changes(clk)
         for operator in operators:
             if operator.name not in self.early:
                 continue
             runner, mine = operator.runner, certain.get(operator.name, [])
-            ahead: list[Event] = []
+            early: list[Event] = []
             gone: frozenset[str] = frozenset()
-            if isinstance(runner, SpeculativeRunner):  # else it did once, and what it announced then is settled
-                if not operator.defers:  # else it is not even where its watermark is
+            if isinstance(runner, SpeculativeRunner):  # else speculation was switched off: settle its early results
+                if not operator.defers:  # else it has not even reached its watermark
                     pieces = _pending(operator.unit, self.early_watermark(operator, clk), tentative, position)
-                    operator.timed(partial(runner.ahead, pieces, taken_back))
-                gone = runner.settle([output.event for output in mine])
-                ahead = runner.tentative()
-            for event in ahead:
+                    operator.timed(partial(runner.run_ahead, pieces, retracted_ids))
+                gone = runner.finish_replay([output.event for output in mine])
+                early = runner.tentative()
+            for event in early:
                 tentative.setdefault(event.type, []).append(event)
-            taken_back |= gone
-            account = self.accounts[operator.name]
-            self.early[operator.name] = changes.of(operator.name, self.early[operator.name], ahead, mine, gone, account)
+            retracted_ids |= gone
+            before, costs = self.early[operator.name], self.cost_benefit[operator.name]
+            self.early[operator.name] = changes.of(operator.name, before, early, mine, gone, costs)
         return changes.outputs(finals)
 
-    # How busy we are.
+    # CPU load.
 
-    def worked(self, operators: Sequence[Operator], start: float, stop: float, some_wait: bool = False) -> float | None:
-        """A push took from ``start`` to ``stop``: adapt α when it is time. The busy factor, if it was.
+    def worked(self, operators: Sequence[Operator], start: float, stop: float, is_deferring: bool) -> float | None:
+        """A push ran from ``start`` to ``stop``: adapt α if an interval has passed; returns its busy factor then.
 
-        While ``some_wait``, held up because there is too much to do, there is no time to look ahead.
+        While detectors are deferred, α does not adapt.
         """
         busy = self.load.worked(start, stop)
-        if busy is not None and not some_wait:
+        if busy is not None and not is_deferring:
             self.controller.adapt(busy)
             for operator in operators:
                 if isinstance(operator.runner, SpeculativeRunner):
-                    self.accounts[operator.name].spend(operator.runner.processed)
-            weigh(self.accounts, self.hierarchy.below)
+                    self.cost_benefit[operator.name].spend(operator.runner.processed)
+            assign_shares(self.cost_benefit, self.hierarchy.below)
         return busy
 
     # Checkpoints.
@@ -164,35 +163,35 @@ class LookAhead:
         }
 
     def state_of(self, name: str) -> dict[str, Any]:
-        """What is known of one detector: the early answers that are not settled, and its account."""
+        """The state of one detector: its early results that are not final, and its cost and benefit."""
         early = [(id, *early) for id, early in self.early[name].items()]
-        return {"early": early, "account": asdict(self.accounts[name])}
+        return {"early": early, "cost_benefit": asdict(self.cost_benefit[name])}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         for name, saved in state["detectors"].items():
-            self.early[name], self.accounts[name] = self.restored_of(saved)
+            self.early[name], self.cost_benefit[name] = self.restored_of(saved)
         numbers = (state["alpha"], state["last_minimum"])
         if not all(type(number) in (int, float) and 0 <= number <= 1 for number in numbers):
-            raise checked.wrong("lookahead.alpha", f"is {numbers!r}")
+            raise checked.wrong("speculator.alpha", f"is {numbers!r}")
         self.controller = Controller(*numbers, bool(state["slow"]))
         self.load = Load.restored(state["load"])
 
     @staticmethod
-    def restored_of(state: Mapping[str, Any]) -> tuple[dict[str, Early], Account]:
-        """What ``state_of`` gave of one detector."""
-        early = {id: Early(event, at) for id, event, at in state["early"]}
+    def restored_of(state: Mapping[str, Any]) -> tuple[dict[str, EarlyResult], CostBenefit]:
+        """What :meth:`state_of` returned for one detector."""
+        early = {id: EarlyResult(event, at) for id, event, at in state["early"]}
         for id, (event, at) in early.items():
             if type(event) is not Event or type(at) is not int or id_of(event) != id:
-                raise checked.wrong("lookahead", "holds what is no early answer")
-        return early, Account.restored(state["account"])
+                raise checked.wrong("speculator", "contains an entry that is not an early result")
+        return early, CostBenefit.restored(state["cost_benefit"])
 
-    def forget_time(self) -> None:
-        """Seconds are those of another clock from now on."""
+    def reset_load(self) -> None:
+        """Forget the measured load: the wall clock is another one from now on."""
         self.load = Load()
 
 
 class _Changes:
-    """The changelog of a push: first what is taken back, then what is certain, then what is new and is not."""
+    """The changelog of a push: retractions, then final results, then new early results."""
 
     def __init__(self, clk: int) -> None:
         self.clk = clk
@@ -203,28 +202,28 @@ class _Changes:
     def of(
         self,
         name: str,
-        before: dict[str, Early],
-        ahead: Sequence[Event],
+        before: dict[str, EarlyResult],
+        early: Sequence[Event],
         certain: Sequence[Output],
         gone: frozenset[str],
-        account: Account,
-    ) -> dict[str, Early]:
-        """Compare what one detector has announced with what it says now; what is announced and not final then."""
-        now = {id_of(event): event for event in ahead}
+        costs: CostBenefit,
+    ) -> dict[str, EarlyResult]:
+        """Compare the early results of one detector with those emitted before; returns the ones that are not final."""
+        now = {id_of(event): event for event in early}
         final = {output.id: output.event for output in certain}
-        still: dict[str, Early] = {}
-        for id, early in before.items():
-            if id not in gone and final.get(id) == early.event:
+        still: dict[str, EarlyResult] = {}
+        for id, emitted in before.items():
+            if id not in gone and final.get(id) == emitted.event:
                 self.confirmed.add(id)
-                account.gain(self.clk - early.at)
-            elif id not in gone and id not in final and now.get(id) == early.event:
-                still[id] = early
+                costs.gain(self.clk - emitted.at)
+            elif id not in gone and id not in final and now.get(id) == emitted.event:
+                still[id] = emitted
             else:
-                self.retracted.append(Output("retract", id, early.event, False, self.clk, name))
+                self.retracted.append(Output("retract", id, emitted.event, False, self.clk, name))
         for id, event in now.items():
             if id not in still:
                 self.inserted.append(Output("insert", id, event, False, self.clk, name))
-        return {id: still.get(id) or Early(event, self.clk) for id, event in now.items()}
+        return {id: still.get(id) or EarlyResult(event, self.clk) for id, event in now.items()}
 
     def outputs(self, finals: Sequence[Output]) -> list[Output]:
         certain = [output._replace(op="final") if output.id in self.confirmed else output for output in finals]
@@ -232,7 +231,7 @@ class _Changes:
 
 
 def _pending(unit: ReorderBuffer, limit: int, tentative: Mapping[str, Sequence[Event]], position: int) -> list[Piece]:
-    """All that waits up to the early watermark, in order."""
+    """The buffered events up to the early watermark, in order."""
     if limit <= unit.watermark:
         return []
     entries: list[Entry] = [entry for entry in unit.heap if entry.ts <= limit]
@@ -264,7 +263,7 @@ def _stored(
     if start == stop:
         return
     batch, positions = channel.batch(start, stop), store.positions[start:stop]
-    if any(entry.type == channel.name for entry in unit.heap):  # the same type also waits as objects
+    if any(entry.type == channel.name for entry in unit.heap):  # the same type is buffered as objects too
         entries += [unit.entry(event, at) for event, at in zip(batch, positions.tolist(), strict=True)]
         return
     ts = batch.ts

@@ -1,17 +1,17 @@
 """Who speculates how much."""
 
 import slackline as sl
-from slackline.speculation.shares import LEAST, Account, weigh
+from slackline.speculation.alpha import LEAST_SHARE, CostBenefit, assign_shares
 
 
 def weighed(gained: dict[str, int], spent: dict[str, int]) -> dict[str, float]:
     edges = [("Low", "a", "low"), ("High", "low", "high"), ("Leaf", "a", "leaf"), ("Other", "a", "other")]
     hierarchy = sl.Hierarchy([_detector(*edge) for edge in edges], clock="a")
-    accounts = {name: Account() for name in hierarchy.names}
+    accounts = {name: CostBenefit() for name in hierarchy.names}
     for name, account in accounts.items():
         account.gain(gained.get(name, 0))
         account.spend(spent.get(name, 0))
-    weigh(accounts, hierarchy.below)
+    assign_shares(accounts, hierarchy.below)
     return {name: account.share for name, account in accounts.items()}
 
 
@@ -37,11 +37,11 @@ def test_whoever_leads_to_others_speculates_as_much_as_they_do() -> None:
 
 
 def test_nobody_is_shut_out() -> None:
-    assert weighed({"Leaf": 100}, {"Leaf": 1000, "Other": 1000})["Other"] == LEAST
+    assert weighed({"Leaf": 100}, {"Leaf": 1000, "Other": 1000})["Other"] == LEAST_SHARE
 
 
 def test_alpha_of_a_share() -> None:
-    whole, half = Account(), Account(share=0.5)
+    whole, half = CostBenefit(), CostBenefit(share=0.5)
     assert [(whole.alpha(alpha), half.alpha(alpha)) for alpha in (0.25, 0.0, 1.0)] == [
         (0.25, 0.5),
         (0.0, 0.0),

@@ -1,11 +1,11 @@
-"""What a detector has processed ahead of its watermark: rows, what they caused, and snapshots to go back to.
+"""The replay log: what a detector has processed ahead of its watermark, with results and snapshots.
 
-The tail is the part of the buffer of [Speculation, 4.1 and 4.2] from the watermark to the *already emitted pointer*:
-every step is a run of rows that the detector has seen, with the events it published for them and, before it, maybe a
-snapshot of its state. Rows that become certain are *committed*: they leave the tail together with what they caused.
-An earlier row that turns up *breaks* the tail: the steps behind it have to be done again.
+It covers the buffer of [Speculation, 4.1 and 4.2] from the watermark to the *already emitted pointer*. Each step is a run
+of rows that the detector has processed, with the events published for them and, optionally, a snapshot of the state
+before it. When the watermark passes rows they are *committed*: they leave the log together with their results. An event
+that arrives earlier in the order *invalidates* the steps after it; they are replayed.
 
-A row of a batch is known by its arrival position, an event by being equal. Events are called *broken* by their ids
+Rows of batches are identified by arrival position, single events by equality, retracted events by id
 (:func:`~slackline.core.outcome.id_of`).
 """
 
@@ -25,7 +25,7 @@ from slackline.running.segments import Piece
 
 
 class Snapshot(NamedTuple):
-    """A detector's state as bytes, and how many events it had published: equal snapshots have the same future."""
+    """A detector's state as bytes and its count of published events; from equal snapshots, equal rows give equal results."""
 
     state: bytes
     published: int
@@ -33,7 +33,7 @@ class Snapshot(NamedTuple):
 
 @dataclass(slots=True)
 class Step:
-    """A piece that was processed, what it caused, and the state before it where that was kept."""
+    """A processed piece, its results, and the state before it if a snapshot was taken."""
 
     piece: Piece
     found: Found
@@ -46,36 +46,36 @@ class Step:
 
 
 @dataclass(slots=True)
-class Tail:
-    """Steps ahead of the watermark, and behind it those that lead from the last snapshot to it."""
+class ReplayLog:
+    """Steps ahead of the watermark, and the committed steps from the last snapshot to the watermark."""
 
     steps: list[Step] = field(default_factory=list)
-    behind: list[Step] = field(default_factory=list)
+    committed: list[Step] = field(default_factory=list)
 
     def __len__(self) -> int:
         return sum(len(step.piece) for step in self.steps)
 
     @property
     def snapshots(self) -> list[Step]:
-        return [step for step in (*self.behind, *self.steps) if step.before is not None]
+        return [step for step in (*self.committed, *self.steps) if step.before is not None]
 
     @property
     def bytes(self) -> int:
-        """The memory of the snapshots; equal states are stored once."""
+        """Memory of the snapshots; equal states are stored once."""
         return sum({id(step.before.state): len(step.before.state) for step in self.snapshots if step.before}.values())
 
     def published(self) -> Iterator[Event]:
-        """What was published ahead of the watermark."""
+        """The events published ahead of the watermark."""
         for step in self.steps:
             for _, event in step.found:
                 yield event
 
-    def matching(self, pieces: Sequence[Piece], broken: frozenset[str] = frozenset()) -> int:
-        """How many rows of the tail are the first rows of ``pieces``."""
-        return matching([step.piece for step in self.steps], pieces, broken)
+    def matching(self, pieces: Sequence[Piece], retracted: frozenset[str] = frozenset()) -> int:
+        """How many rows the log and ``pieces`` have in common at their beginning."""
+        return matching([step.piece for step in self.steps], pieces, retracted)
 
     def commit(self, rows: int) -> Found:
-        """The first ``rows`` rows are certain now: returns what they caused."""
+        """The watermark has passed the first ``rows`` rows: remove them and return their results."""
         found: Found = []
         done = 0
         while done < rows:
@@ -87,14 +87,14 @@ class Tail:
             found += [(done + row, event) for row, event in step.found]
             done += len(step.piece)
             if step.before is not None:
-                self.behind.clear()
-            self.behind.append(step)
+                self.committed.clear()
+            self.committed.append(step)
         if not self.steps:
-            self.behind.clear()  # the detector is where the watermark is: nothing to go back from
+            self.committed.clear()  # the detector is at the watermark: no rollback possible
         return found
 
-    def cut(self, rows: int) -> list[Step]:
-        """Keep the first ``rows`` rows; returns the steps that go."""
+    def truncate(self, rows: int) -> list[Step]:
+        """Keep the first ``rows`` rows; returns the removed steps."""
         done = 0
         for number, step in enumerate(self.steps):
             if done + len(step.piece) > rows:
@@ -108,17 +108,17 @@ class Tail:
             done += len(step.piece)
         return []
 
-    def way_back(self) -> tuple[Snapshot, list[Step]]:
-        """The last snapshot at or before the tail's end, and the steps from there to the end."""
-        return _last_snapshot([*self.behind, *self.steps])
+    def rollback_point(self) -> tuple[Snapshot, list[Step]]:
+        """The last snapshot of the log, and the steps from there to the end."""
+        return _last_snapshot([*self.committed, *self.steps])
 
     def watermark(self) -> tuple[Snapshot, list[Step]]:
         """The last snapshot at or before the watermark, and the steps from there to it."""
         first = self.steps[0].before
-        return (first, []) if first is not None else _last_snapshot(self.behind)
+        return (first, []) if first is not None else _last_snapshot(self.committed)
 
-    def thin(self) -> None:
-        """Forget every other snapshot; the first one stays, whatever comes it leads to all the rest."""
+    def thin_snapshots(self) -> None:
+        """Drop every other snapshot, but never the first, from which all the rest can be replayed."""
         for step in self.snapshots[1::2]:
             step.before = None
 
@@ -128,12 +128,12 @@ def _last_snapshot(steps: list[Step]) -> tuple[Snapshot, list[Step]]:
         before = steps[number].before
         if before is not None:
             return before, steps[number:]
-    raise LookupError("a tail starts with a snapshot")
+    raise LookupError("the replay log does not start with a snapshot")
 
 
-def matching(left: Sequence[Piece], right: Sequence[Piece], broken: frozenset[str] = frozenset()) -> int:
-    """How many rows two sequences have in common at their beginning, however they are cut into pieces."""
-    same = i = j = 0  # rows in common so far, and rows used up of the present pieces
+def matching(left: Sequence[Piece], right: Sequence[Piece], retracted: frozenset[str] = frozenset()) -> int:
+    """How many rows two sequences have in common at their beginning, regardless of how they are cut into pieces."""
+    same = i = j = 0  # rows in common so far, and rows consumed of the current pieces
     ours, theirs = iter(left), iter(right)
     a, b = next(ours, None), next(theirs, None)
     while a is not None and b is not None:
@@ -143,15 +143,15 @@ def matching(left: Sequence[Piece], right: Sequence[Piece], broken: frozenset[st
         if j == len(b):
             b, j = next(theirs, None), 0
             continue
-        n = _same(a, i, b, j, broken)
+        n = _same(a, i, b, j, retracted)
         if n == 0:
             break
         same, i, j = same + n, i + n, j + n
     return same
 
 
-def _same(left: Piece, i: int, right: Piece, j: int, broken: frozenset[str]) -> int:
-    """How many rows of one piece from ``i`` on are those of the other from ``j`` on, before one that is broken."""
+def _same(left: Piece, i: int, right: Piece, j: int, retracted: frozenset[str]) -> int:
+    """How many rows of ``left`` from ``i`` on equal those of ``right`` from ``j`` on, up to a retracted one."""
     n = min(len(left) - i, len(right) - j)
     if isinstance(left.rows, Batch) and isinstance(right.rows, Batch):
         if left.rows.type != right.rows.type or left.positions is None or right.positions is None:
@@ -162,13 +162,13 @@ def _same(left: Piece, i: int, right: Piece, j: int, broken: frozenset[str]) -> 
         return 0
     for row in range(n):
         event = left.rows[i + row]
-        if event != right.rows[j + row] or (broken and id_of(event) in broken):
+        if event != right.rows[j + row] or (retracted and id_of(event) in retracted):
             return row
     return n
 
 
-def without(pieces: Sequence[Piece], rows: int) -> list[Piece]:
-    """The pieces less their first ``rows`` rows."""
+def skip_rows(pieces: Sequence[Piece], rows: int) -> list[Piece]:
+    """The pieces without their first ``rows`` rows."""
     for number, piece in enumerate(pieces):
         if rows < len(piece):
             return [piece.slice(rows, len(piece)), *pieces[number + 1 :]]
@@ -176,8 +176,8 @@ def without(pieces: Sequence[Piece], rows: int) -> list[Piece]:
     return []
 
 
-def place_of(first: Piece, pieces: Sequence[Piece]) -> int | None:
-    """Where the first row of a piece is among the rows of ``pieces``."""
+def index_of(first: Piece, pieces: Sequence[Piece]) -> int | None:
+    """The index of the first row of a piece among the rows of ``pieces``."""
     start = 0
     for piece in pieces:
         if isinstance(first.rows, Batch):

@@ -1,0 +1,257 @@
+"""The speculative runner: executes a detector ahead of its watermark and rolls it back when it was wrong.
+
+Released rows arrive by :meth:`SpeculativeRunner.feed`, as for any runner. If they match the beginning of the replay log,
+the results recorded there are returned without executing anything. Otherwise the detector is rolled back to the last
+snapshot before the difference and the rest is replayed. So final results equal those of plain buffering by construction:
+a recorded result is used only if the detector processed exactly the same rows in exactly the same order.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+from slackline.core.arrays import Ints
+from slackline.core.detector import Detector
+from slackline.core.event import Event
+from slackline.core.outcome import id_of
+from slackline.ordering import checked
+from slackline.running.runner import Found, Runner
+from slackline.running.segments import Piece, Rows
+from slackline.speculation.config import Speculation
+from slackline.speculation.retraction import Retraction
+from slackline.speculation.replay_log import Snapshot, Step, ReplayLog, matching, index_of, skip_rows
+
+#: Limit of the exponential backoff: after this many failures in a row, a detector speculates every 2**MAX_BACKOFF-th time.
+MAX_BACKOFF = 6
+
+
+class SpeculativeRunner(Runner):
+    """A runner with a replay log; the detector's state is that after the last step of the log."""
+
+    def __init__(self, detector: Detector, name: str, guarded: bool, options: Speculation) -> None:
+        super().__init__(detector, name, guarded)
+        self.options = options
+        self.spacing = options.snapshot_every
+        self.retraction = Retraction(options.retraction)
+        self.log = ReplayLog()
+        self.invalidated: list[Step] = []  # steps of the log before this push that must be replayed
+        self._end_state: Snapshot | None = None  # the state after the last invalidated step
+        self._reused: list[Step] = []  # invalidated steps that need no replay
+        self._backoff = 0  # attempts to skip after a failure
+        self._failed_in_a_row = 0
+        self.processed = 0  # rows processed ahead of the watermark, including replays
+        self.replays = 0
+        self.replayed = 0
+        self.snapshots = 0
+        self.speculative_failures = 0
+
+    # Released rows.
+
+    def feed(self, rows: Rows, positions: Ints | None = None) -> Found:
+        if not self.log.steps:
+            return super().feed(rows)
+        piece = Piece(rows, positions)
+        n = self.log.matching([piece])
+        found = self.log.commit(n)
+        if n < len(rows):
+            if self.log.steps:
+                self._invalidate(0)
+            self._since = None
+            rest = piece.slice(n, len(piece)).rows
+            failed = len(self.failures)
+            found += [(n + row, event) for row, event in super().feed(rest)]
+            for failure in self.failures[failed:]:
+                failure.row += n
+        return found
+
+    # Running ahead.
+
+    def run_ahead(self, pieces: Sequence[Piece], retracted: frozenset[str]) -> None:
+        """Process ``pieces``, all buffered rows up to the early watermark, as far as they are not in the log yet.
+
+        Steps that used an event in ``retracted`` (ids) are replayed.
+        """
+        n = self.log.matching(pieces, retracted)
+        if n < len(self.log):
+            self._invalidate(n)
+        if self._backoff:
+            self._backoff -= 1
+            return
+        left = skip_rows(pieces, n)
+        if left:
+            self._since = None  # the guard's copy does not cover what follows
+            self._advance(left)
+
+    def _advance(self, left: list[Piece]) -> None:
+        fits = self._reusable_steps(left) if self.retraction.technique.compares else {}
+        done = 0
+        while left:
+            before = self._snapshot()
+            number = fits.get(done)
+            if number is not None and self.invalidated[number].before == before:
+                rows = self._reuse(number)
+                left, done, fits = skip_rows(left, rows), done + rows, {}
+                continue
+            size = min([len(left[0]), self.spacing, *(at - done for at in fits if at > done)])
+            piece = left[0].slice(0, size)
+            found = self._try_ahead(piece)
+            if found is None:
+                self._restore_to(before)
+                return
+            self.log.steps.append(Step(piece, found, before))
+            self.processed += size
+            left, done = skip_rows(left, size), done + size
+            if len(self.log.snapshots) > self.options.max_snapshots:
+                self.log.thin_snapshots()
+                self.spacing *= 2
+        self._failed_in_a_row = 0
+
+    def _reusable_steps(self, pieces: Sequence[Piece]) -> dict[int, int]:
+        """Rows of ``pieces`` at which an invalidated step begins that is unchanged to the end, with the step's index.
+
+        If the detector reaches such a row in the state of the step's snapshot, the rest need not be replayed.
+        """
+        old = [step.piece for step in self.invalidated]
+        for first, step in enumerate(self.invalidated):
+            at = None if step.before is None else index_of(step.piece, pieces)
+            if at is None or matching(old[first:], skip_rows(pieces, at)) < _rows(old[first:]):
+                continue
+            fits = {}
+            for number in range(first, len(old)):
+                if self.invalidated[number].before is not None:
+                    fits[at] = number
+                at += len(old[number])
+            return fits
+        return {}
+
+    def _reuse(self, number: int) -> int:
+        """Reuse the invalidated steps from ``number`` on, and the state after them; returns their number of rows."""
+        steps = self.invalidated[number:]
+        assert self._end_state is not None
+        self.log.steps += steps
+        self._restore_to(self._end_state)
+        self._reused += steps
+        del self.invalidated[number:]
+        return _rows([step.piece for step in steps])
+
+    def _try_ahead(self, piece: Piece) -> Found | None:
+        """The results of a piece; None if the detector raises, which may be due to speculative input."""
+        try:
+            return self._stamped(self._found(piece.rows))
+        except Exception:
+            self.speculative_failures += 1
+            self._failed_in_a_row = min(self._failed_in_a_row + 1, MAX_BACKOFF)
+            self._backoff = 2**self._failed_in_a_row - 1
+            return None
+
+    # Rollback.
+
+    def _invalidate(self, n: int) -> None:
+        """Invalidate the log after its first ``n`` rows: an earlier event arrived, or an input was retracted."""
+        if self.retraction.technique.compares and not self.invalidated:
+            self._end_state = self._snapshot()
+        gone, again = self._roll_back(n)
+        self.invalidated = gone + self.invalidated
+        self.replays += 1
+        self.replayed += again + _rows([step.piece for step in gone])
+
+    def _roll_back(self, n: int) -> tuple[list[Step], int]:
+        """Restore the state after the first ``n`` rows of the log; the removed steps, and how many rows were replayed."""
+        gone = self.log.truncate(n)
+        snapshot = gone[0].before
+        steps: list[Step] = []
+        if snapshot is None:
+            snapshot, steps = self.log.rollback_point()
+        self._restore_to(snapshot)
+        for step in steps:
+            self._stamped(self._found(step.piece.rows))
+        if not self.log.steps:
+            self.log.committed.clear()
+        return gone, _rows([step.piece for step in steps])
+
+    def _restore_to(self, snapshot: Snapshot) -> None:
+        self.detector.restore(self._decoded(snapshot.state))
+        self.published = snapshot.published
+        self._since = None
+
+    def _snapshot(self) -> Snapshot:
+        """The current state; shares the bytes of the last snapshot if nothing changed."""
+        self.snapshots += 1
+        state = self._encoded(self.detector)
+        last = self.log.steps[-1].before if self.log.steps else None
+        if last is not None and last.state == state:
+            state = last.state
+        return Snapshot(state, self.published)
+
+    # Results.
+
+    def tentative(self) -> list[Event]:
+        """The events published ahead of the watermark, in order."""
+        return list(self.log.published())
+
+    def finish_replay(self, final: Sequence[Event]) -> frozenset[str]:
+        """After :meth:`run_ahead`: record the cost of the replay; returns the ids that full retraction takes back.
+
+        ``final`` are the events that became final in this push.
+        """
+        if not self.invalidated and not self._reused:
+            return frozenset()
+        lost = [event for step in self.invalidated for _, event in step.found]
+        kept = sum(len(step.found) for step in self._reused)
+        now = {id_of(event): event for event in (*final, *self.log.published())}
+        changed = sum(now.get(id_of(event)) != event for event in lost)
+        retracted_ids = self.retraction.technique.retracted_ids(lost)
+        self.retraction.record(len(lost) + kept, changed)
+        self.invalidated, self._reused, self._end_state = [], [], None
+        return retracted_ids
+
+    def stats(self) -> dict[str, Any]:
+        return {
+            **super().stats(),
+            "speculative": len(self.log),
+            "replays": self.replays,
+            "replayed": self.replayed,
+            "snapshots": self.snapshots,
+            "snapshot_bytes": self.log.bytes,
+            "speculative_failures": self.speculative_failures,
+            **self.retraction.stats(),
+        }
+
+    # Checkpoints do not contain the log; speculative work is repeated after a restore.
+
+    def _at_watermark(self) -> tuple[int, bytes]:
+        if not self.log.steps:
+            return super()._at_watermark()
+        snapshot, steps = self.log.watermark()
+        if not steps:
+            return snapshot.published, snapshot.state
+        # The watermark is between two snapshots: a copy of the detector replays the rows up to the watermark.
+        other = Runner(copy.deepcopy(self.detector), self.name, guarded=False)
+        other.detector.restore(self._decoded(snapshot.state))
+        found = [other._found(step.piece.rows) for step in steps]
+        return snapshot.published + sum(map(len, found)), self._encoded(other.detector)
+
+    _SAVED = (
+        "spacing", "_backoff", "_failed_in_a_row", "processed", "replays", "replayed", "snapshots",
+        "speculative_failures",
+    )  # fmt: skip
+
+    def state(self) -> dict[str, Any]:
+        counters = {name: getattr(self, name) for name in self._SAVED}
+        return {**super().state(), "speculation": counters, "retraction": self.retraction.state()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        if "speculation" in state:  # else the detector did not speculate when the checkpoint was made
+            for name in self._SAVED:
+                setattr(self, name, checked.number(state["speculation"], f"detector {self.name!r}", name))
+            self.spacing = max(1, self.spacing)
+            self._failed_in_a_row = min(self._failed_in_a_row, MAX_BACKOFF)
+            self._backoff = min(self._backoff, 2**MAX_BACKOFF)
+            self.retraction.restore(state["retraction"])
+
+
+def _rows(pieces: Sequence[Piece]) -> int:
+    return sum(len(piece) for piece in pieces)
