@@ -1,4 +1,4 @@
-"""What is given to be pushed, and its wall times, before any of it is taken."""
+"""Checks of a push before any of it is admitted: rows, arrival times, ended types, and the buffer limit."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ import numpy as np
 import pyarrow as pa
 
 from slackline.core.arrays import Ints
-from slackline.core.errors import ClosedError, ConfigError
+from slackline.core.errors import BufferLimitError, ClosedError, ConfigError
 from slackline.core.event import Event
 from slackline.core.time import A_TIME_STAMP, time_stamp
 from slackline.engine import arrow
+from slackline.engine.intake import Intake
+from slackline.engine.results import Results
 from slackline.engine.topology import Topology
 from slackline.ordering.constants import NEVER
 
 
 def rows_of(arrivals: Any) -> list[Event] | pa.Table:
-    """What is given to be pushed as a list of events or a table, all of it, before any is taken."""
+    """The argument of a push as a list of events or a table."""
     if isinstance(arrivals, Event):
         return [arrivals]
     if isinstance(arrivals, pa.Table):
@@ -26,7 +28,7 @@ def rows_of(arrivals: Any) -> list[Event] | pa.Table:
     if isinstance(arrivals, pa.RecordBatch):
         return pa.Table.from_batches([arrivals])
     what = type(arrivals).__name__
-    is_one = isinstance(arrivals, str | bytes | Mapping) or hasattr(arrivals, "columns")  # a word, a row, a frame
+    is_one = isinstance(arrivals, str | bytes | Mapping) or hasattr(arrivals, "columns")  # a string, a row, a frame
     if is_one or not isinstance(arrivals, Iterable):
         raise ConfigError(
             f"push() takes events or a pyarrow.Table; got a {what}. A row is pushed as slackline.Event(type, ts, "
@@ -37,13 +39,13 @@ def rows_of(arrivals: Any) -> list[Event] | pa.Table:
         if not isinstance(event, Event):
             raise ConfigError(
                 f"push() takes events; item {number} of the {what} given is a {type(event).__name__}: {event!r}. "
-                f"Nothing was taken. Make it slackline.Event(type, ts, source, seq, **payload)."
+                f"Nothing was pushed. Use slackline.Event(type, ts, source, seq, **payload)."
             )
     return events
 
 
 def types_of(topology: Topology, arrivals: list[Event] | pa.Table) -> set[str]:
-    """The event types of what is pushed; a table without a column for them has those that enter here."""
+    """The event types of the rows; a table without a column ``type`` has those that enter here."""
     if not isinstance(arrivals, pa.Table):
         return {event.type for event in arrivals if isinstance(event.type, str)}
     if "type" in arrivals.column_names:
@@ -55,11 +57,11 @@ def refuse_ended(topology: Topology, arrivals: list[Event] | pa.Table) -> None:
     """Refuse a push of types that have ended."""
     ended = topology.ended & types_of(topology, arrivals)
     if ended:
-        raise ClosedError(f"push of {sorted(ended)} after end(): nothing more was to come. Nothing was taken.")
+        raise ClosedError(f"push of {sorted(ended)} after end(): these types have ended. Nothing was pushed.")
 
 
 def times_of(now: Any, rows: int) -> Ints:
-    """The wall time of each row, NEVER where none is given; of the moment itself if there are no rows.
+    """The arrival time of each row, NEVER where none is given; without rows, the current time.
 
     >>> times_of(7, 2), times_of(7, 0), times_of([], 0)
     (array([7, 7]), array([7]), array([], dtype=int64))
@@ -70,7 +72,7 @@ def times_of(now: Any, rows: int) -> Ints:
     column = _column(now)
     if len(column) != rows:
         raise ConfigError(
-            f"now has {len(column)} wall times, and {rows} rows are pushed; give one for each row, or one for all."
+            f"now has {len(column)} arrival times for {rows} rows; give one for each row, or one for all."
         )
     times, good = arrow.whole_numbers(column)
     if column.null_count:
@@ -78,15 +80,15 @@ def times_of(now: Any, rows: int) -> Ints:
         times, good = np.where(absent, NEVER, times), good | absent
     if not good.all():
         row = int(np.flatnonzero(~good)[0])
-        raise ConfigError(f"now[{row}] is {column[row].as_py()!r}; a wall time is {A_TIME_STAMP}, or None. {_UNIT}")
+        raise ConfigError(f"now[{row}] is {column[row].as_py()!r}; an arrival time is {A_TIME_STAMP}, or None. {_UNIT}")
     return times
 
 
-_UNIT = "It is told in the unit of the time stamps, such as time.time_ns() // 1_000_000 for milliseconds."
+_UNIT = "Its unit is that of ts, such as time.time_ns() // 1_000_000 for milliseconds."
 
 
 def _column(now: Any) -> pa.ChunkedArray:
-    """Wall times for rows as a column, if they can be one."""
+    """Arrival times as a column of numbers; ConfigError if they are something else."""
     wrong = ConfigError(f"now={now!r:.80} is not valid; it must be {A_TIME_STAMP}, or one for each row. {_UNIT}")
     if isinstance(now, pa.Array):
         now = pa.chunked_array([now])
@@ -105,3 +107,63 @@ def _column(now: Any) -> pa.ChunkedArray:
     ):
         raise wrong
     return column
+
+
+class BufferLimit:
+    """The limit on buffered and on uncollected events. Beyond it, only pushes that may advance stream time are accepted.
+
+    Counting buffered events is expensive, so ``_room`` is a lower bound of how many more events may arrive, or be
+    published, before they must be counted again.
+    """
+
+    def __init__(self, most: int, topology: Topology, intake: Intake, results: Results) -> None:
+        self.most = most
+        self.topology = topology
+        self.intake = intake
+        self.results = results
+        self._room = -1
+        self.is_full = False
+
+    def count(self, events: int) -> None:
+        """So many events have arrived, or were published."""
+        self._room -= events
+
+    def invalidate(self) -> None:
+        """The number of buffered events is unknown."""
+        self._room = -1
+
+    def is_exceeded(self) -> bool:
+        """Whether more events are buffered than allowed."""
+        if self._room < 0:
+            self._room = self.most - self.topology.buffered
+        return self._room < 0
+
+    def check(self) -> BufferLimitError | None:
+        """The error to raise if the limit is exceeded."""
+        error = None
+        uncollected = self.results.uncollected
+        if uncollected > self.most:
+            error = BufferLimitError(uncollected, self.most, self.results.describe_uncollected())
+        elif self._room < 0 and self.is_exceeded():
+            error = BufferLimitError(self.topology.buffered, self.most, self._cause())
+        self.is_full = error is not None
+        return error
+
+    def refuse_unless_clock(self, arrivals: list[Event] | pa.Table) -> None:
+        """Beyond the limit, refuse a push that cannot advance stream time."""
+        error = self.check()
+        if error is None:
+            return
+        clock = {*self.topology.hierarchy.clock, *self.topology.hierarchy.clock_aids}
+        if self.results.uncollected > self.most or not types_of(self.topology, arrivals) & clock:
+            raise error
+
+    def _cause(self) -> str:
+        types, clk = sorted(self.topology.hierarchy.clock), self.intake.clock.clk
+        if clk is None:
+            return f"no event of the clock types {types} has arrived, so stream time does not advance."
+        idle = self.intake.position - self.intake.last_advance
+        if idle:
+            return f"stream time stopped at {clk}: no event of the clock types {types} in the last {idle} arrivals."
+        slowest = min(self.topology.operators, key=lambda operator: operator.unit.watermark)
+        return f"stream time advances ({clk}), but detector {slowest.name!r} waits with K={slowest.unit.K}."

@@ -1,9 +1,10 @@
-"""The engine: a hierarchy at work in this process."""
+"""The engine: runs the detectors of a hierarchy on out-of-order events, in this process."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import pyarrow as pa
 
@@ -12,62 +13,108 @@ from slackline.core.arrays import Ints
 from slackline.core.calibration import CalibrationLike, calibration_of
 from slackline.core.check import text
 from slackline.core.detector import Detector
-from slackline.core.errors import ClosedError, SlacklineError, StateError
+from slackline.core.errors import ClosedError, ConcurrentUseError, ConfigError, SlacklineError, StateError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
-from slackline.core.outcome import Output, ProgressUpdate
+from slackline.core.outcome import Drained, Late, Output, ProgressUpdate, Quarantined
 from slackline.engine import migration, progress
-from slackline.engine.arrivals import refuse_ended, rows_of, times_of
-from slackline.engine.assembly import Assembly
+from slackline.engine.arrivals import BufferLimit, refuse_ended, rows_of, times_of
 from slackline.engine.chunked import ChunkedDriver
-from slackline.engine.exclusive import exclusive
+from slackline.engine.intake import Intake
 from slackline.engine.options import Options, WallTime
+from slackline.engine.overload import OverloadController
+from slackline.engine.progress import ProgressExport, ReceivedProgress
+from slackline.engine.results import Results
 from slackline.engine.scalar import ScalarDriver
+from slackline.engine.topology import Topology
 from slackline.ordering import checked
 from slackline.ordering.constants import FOREVER, NEVER
 from slackline.running.deferral import Pause
+from slackline.running.runner import Runner
 from slackline.speculation.config import Speculation
+from slackline.speculation.runner import SpeculativeRunner
+from slackline.speculation.speculator import Speculator
 
 STATE_KIND = "engine"
-STATE_VERSION = 6
+STATE_VERSION = 7
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-class Engine(Assembly):
-    """Puts arrivals in order and runs the detectors of a hierarchy on them. For one thread at a time.
+def exclusive(method: Callable[P, R]) -> Callable[P, R]:
+    """Allow one call of an engine at a time: no concurrent threads, and no calls by its own detectors."""
 
-    ``policy``       ``"auto"``: slack, readiness and progress; ``"slack"`` or ``"ready"``: that evidence alone;
-                     ``"ordered"``: the input is in order already, as it comes from a Synchroniser or a sorted file.
-    ``late_target``  under ``auto``: the share of events that may be late, 0.001 unless given, or a dict of such by
-                     detector; K is the least that keeps it for all who hear of a type. 0: the largest delay there was.
-    ``margin``       λ: how many standard deviations of the delays K is larger than the largest delay, 0.5 under
-                     ``slack`` and ``ready``. Given under ``auto``, K is found like this too, and keeps no target.
-    ``window``       how many recent measurements such a K rests on, at least; 2048 unless given.
-    ``timeout``      under ``ready`` and ``auto``: how long a source may owe, in time stamp units, instead of K.
-    ``warmup``       for so many arrivals at the start nothing is released; unless given, 0 under ``slack`` and
-                     ``ordered``, 32 under ``ready``, and under ``auto`` until something is known of delays.
-    ``late``         ``"divert"``: late events go to ``late``; ``"deliver"``: to the detector, out of order.
-    ``duplicates``   ``"drop"``: events whose type, source and ``seq`` arrived before are counted (:attr:`duplicates`);
-                     ``"keep"``: also collected, for :meth:`drain`.
-    ``on_error``     a detector that raises: ``"fail"`` raises DetectorError, ``"quarantine"`` goes on without the
-                     event.
-    ``max_jump``     how far ahead of the clock a clock event may be before it needs to be confirmed; ``"auto"`` is
-                     10,000 mean steps of the clock (no bound under ``ordered``), None is no bound.
-    ``max_buffered`` how many events may wait in front of a detector, and how many may lie set aside (``late``,
-                     ``quarantined``, kept duplicates) until they are drained.
-    ``overflow``     what happens beyond that: ``"error"``, or ``"release"``: the oldest events go on, at the end of
-                     the push, though something earlier might still come.
-    ``speculation``  let detectors run ahead: a :class:`~slackline.Speculation` for all of them, or one per detector,
-                     by name; detectors that are not named wait.
-    ``calibration``  the delays to start from: the file that ``slackline calibrate`` wrote, or its content.
-    ``now``          wall time in seconds, by which ``Speculation(alpha="auto")`` and ``pause`` learn how busy the
-                     process is: ``time.monotonic``, say; ``"host"`` if the caller tells by :meth:`worked`.
-    ``detectors``    which detectors of the hierarchy run here; all, unless others run in other engines
-                     (:meth:`news`, :meth:`receive`, :meth:`detach`, :meth:`attach`).
-    ``sensors``      the sensor types that enter here; all, unless some enter other engines and come by :meth:`receive`.
-                     If given, an event is late where it enters, once for all detectors, if its type has gone on.
-    ``pause``        a :class:`~slackline.Pause`: under overload hold up detectors that can wait; it takes ``now``. An
-                     event is late where it enters then, once for all detectors, as if ``sensors`` were given.
-    ``skew``         sources whose clocks are off: ``"report"`` them, or ``"correct"`` their time stamps; None: neither.
+    @wraps(method)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+        idle: list[None] = args[0]._idle  # type: ignore[attr-defined]
+        try:
+            idle.pop()  # atomic: of two threads one fails
+        except IndexError:
+            raise ConcurrentUseError(
+                f"{method.__name__}() was called while another call of this engine is in progress. Use an engine from "
+                f"one thread at a time and never from its own detectors; use a lock, a queue, or one engine per thread."
+            ) from None
+        try:
+            return method(*args, **kwargs)
+        finally:
+            idle.append(None)
+
+    return guarded
+
+
+class Engine:
+    """Restores event-time order and runs the detectors of a hierarchy on the ordered events.
+
+    An engine is used by one thread at a time. Only ``hierarchy`` is required.
+
+    **Ordering**
+
+    ``policy``       which evidence advances watermarks: ``"auto"`` (default) uses slack, readiness and progress;
+                     ``"slack"`` and ``"ready"`` use that evidence alone; ``"ordered"`` expects input that is in order
+                     already, such as the output of a Synchroniser or a sorted file.
+    ``late_target``  under ``auto``: accepted share of late events, default 0.001, or a dict by detector. K becomes the
+                     smallest wait that meets the target of all detectors that depend on a type. 0: the largest delay.
+    ``margin``       λ: K is the largest recent delay plus λ standard deviations; default 0.5 under ``slack`` and
+                     ``ready``. Under ``auto`` it replaces ``late_target``.
+    ``window``       minimum number of recent delays from which such a K is computed; default 2048.
+    ``timeout``      under ``ready`` and ``auto``: how long the watermark waits for a silent source, in units of ``ts``;
+                     default: K.
+    ``warmup``       number of events at the start before the first is released. Default: 0 under ``slack`` and
+                     ``ordered``, 32 under ``ready``; under ``auto`` until delays are known, at least 16.
+    ``calibration``  initial delays: a file written by ``slackline calibrate``, or its content.
+    ``max_jump``     how far a clock event may be ahead of stream time before a second one must confirm it. ``"auto"``
+                     (default) is 10,000 mean clock steps (unbounded under ``ordered``); None is unbounded.
+    ``skew``         sources with wrong clocks: ``"report"`` them in :meth:`stats`, ``"correct"`` their time stamps, or
+                     None (default).
+
+    **Side outputs, errors and limits**
+
+    ``late``         late events: ``"divert"`` (default) to :attr:`late`; ``"deliver"`` to the detector, out of order.
+    ``duplicates``   events whose type, source and ``seq`` arrived before: ``"drop"`` (default) counts them
+                     (:attr:`duplicates`), ``"keep"`` also collects them for :meth:`drain`.
+    ``on_error``     when a detector raises: ``"fail"`` (default) raises DetectorError, ``"quarantine"`` continues
+                     without the event.
+    ``max_buffered`` maximum number of events buffered per detector, and of events in the side outputs (late,
+                     quarantined, kept duplicates) that were not drained; default 1,000,000.
+    ``overflow``     beyond that: ``"error"`` (default) raises BufferLimitError; ``"release"`` releases the oldest events
+                     at the end of the push, although earlier ones may still arrive.
+
+    **Speculation and overload**
+
+    ``speculation``  emit early results and retract wrong ones: a :class:`~slackline.Speculation` for all detectors, or
+                     a dict by detector; others do not speculate.
+    ``pause``        a :class:`~slackline.Pause`: defer the least urgent detectors under overload; requires ``now``.
+                     Events are then late per type, once for all detectors, as with ``sensors``.
+    ``now``          wall clock in seconds, such as ``time.monotonic``, to measure CPU load for
+                     ``Speculation(alpha="auto")`` and ``pause``; ``"host"`` if the host reports by :meth:`worked`.
+
+    **Several engines**
+
+    ``detectors``    the detectors of the hierarchy that run here; default: all. The others run in other engines; see
+                     :meth:`progress_updates`, :meth:`receive`, :meth:`detach` and :meth:`attach`.
+    ``sensors``      the sensor types that enter here; default: all. Others arrive by :meth:`receive`. If given, an event
+                     is late if its type's input watermark has passed it where it enters, once for all detectors.
 
     >>> class Hits(Detector):
     ...     listens, publishes = ("near", "kick"), ("hit",)
@@ -81,6 +128,8 @@ class Engine(Assembly):
     ...                 yield event.derive("hit", player=player)
     >>> engine = Engine(Hierarchy([Hits()], clock="kick"), margin=0)
     >>> found = engine.push([Event("kick", ts=5, source="ball"), Event("near", ts=3, source="p7", player=7)])
+    >>> engine
+    Engine(policy='auto', types=['kick', 'near'], detectors=['Hits'], buffered=2, watermark=None)
     >>> [output.event for output in found + engine.close()]
     [Event('hit', ts=5, source='Hits', seq=0, player=7)]
     """
@@ -117,33 +166,105 @@ class Engine(Assembly):
         )  # fmt: skip
         self._start(hierarchy, options, now, detectors, sensors)
 
+    def _start(
+        self,
+        hierarchy: Hierarchy,
+        options: Options,
+        now: WallTime,
+        detectors: Iterable[str] | None,
+        sensors: Iterable[str] | None,
+    ) -> None:
+        options.check(hierarchy, now)
+        # With deferral, lateness must not depend on how far a detector is: it is decided per type, on arrival.
+        alone = sensors is None and options.pause is not None
+        named = sorted(hierarchy.sensor_types) if alone else None if sensors is None else sorted(set(sensors))
+        unknown = sorted(set(named or ()) - set(hierarchy.sensor_types))
+        if unknown:
+            raise ConfigError(
+                f"sensors={unknown} are not sensor types of the hierarchy, which has {hierarchy.sensor_types}."
+            )
+        names = list(hierarchy.names if detectors is None else detectors)
+        unknown = sorted(set(names) - set(hierarchy.names))
+        if unknown:
+            raise ConfigError(f"detectors={unknown} are not in the hierarchy, which has {list(hierarchy.names)}.")
+        self._options = options
+        self._changed: dict[str, list[Any]] = {}
+        self._clock = now if callable(now) else None
+        self._idle: list[None] = [None]
+        self._closed = False
+        self._topology = Topology(hierarchy, options.evidence, options.targets, named, self._clock, alone)
+        self._progress = ProgressExport(self._topology)
+        self._results = Results(self._progress, options.duplicates == "keep")
+        self._intake = Intake(self._topology, self._results, options.jump, options.lags)
+        drivers = (self._topology, self._intake, self._results, options.late == "deliver")
+        self._scalar, self._chunked = ScalarDriver(*drivers), ChunkedDriver(*drivers)
+        self._speculator = Speculator(hierarchy)
+        self._limit = BufferLimit(options.max_buffered, self._topology, self._intake, self._results)
+        self._overload: OverloadController | None = None
+        if options.pause is not None:
+            self._overload = OverloadController(options.pause, self._topology, self._speculator, options.max_buffered)
+        taken = hierarchy.take_detectors() if detectors is None else {name: hierarchy.fresh(name) for name in names}
+        self._topology.add(*(self._topology.make(self._runner(name, taken[name])) for name in taken))
+        self._topology.start_from(options.calibration)
+        self._operators_changed()
+
+    def _runner(self, name: str, detector: Detector) -> Runner:
+        guarded, speculation = self._options.on_error == "quarantine", self._options.speculation_of(name)
+        if speculation is None:
+            return Runner(detector, name, guarded)
+        return SpeculativeRunner(detector, name, guarded, speculation)
+
+    def _operators_changed(self) -> None:
+        """Operators were added or removed: update everything that refers to them."""
+        topology, speculator = self._topology, self._speculator
+        speculator.hierarchy = topology.hierarchy
+        self._may_defer = self._overload is not None or any(operator.deferred for operator in topology.operators)
+        for operator in topology.operators:
+            speculator.register(operator)
+            operator.may_defer = self._may_defer
+            if self._overload is not None:
+                self._overload.register(operator)
+        self._progress.export(topology.exported_types())
+        self._scalar.invalidate()
+        self._limit.invalidate()
+
+    def __repr__(self) -> str:
+        if self._idle:  # else a call is in progress, and watermarks are its business
+            self._advance_watermarks()
+        watermark = min([operator.watermark for operator in self._topology.operators], default=NEVER)
+        shown = None if watermark in (NEVER, FOREVER) else watermark
+        return (
+            f"Engine(policy={self._options.policy!r}, types={sorted(self._topology.entering)}, "
+            f"detectors={list(self.detectors)}, buffered={self.waiting}, watermark={shown})"
+        )
+
     # Arrivals.
 
     @exclusive
     def push(self, arrivals: Iterable[Event] | Event | pa.Table | pa.RecordBatch, now: Any = None) -> list[Output]:
-        """Take the next arrivals, in the order in which they arrived, and return what was detected.
+        """Process the next arrivals, in arrival order, and return the outputs.
 
-        Events, or a table with a column ``ts``, a column ``type`` (unless the hierarchy has one sensor type only),
-        optionally ``source`` and ``seq``, and the payload in all other columns (null: the event has no such field).
-        ``now`` is the wall time of their arrival, in the unit of the time stamps and from any origin: one for all, or
-        one per row, where None and null are that of the row before. ``push([], now=…)`` says that time has passed.
-        **A push takes all or nothing**: where it raises a SchemaError or ConfigError, nothing has changed.
+        ``arrivals`` are events, or a table with a column ``ts``, a column ``type`` (unless the hierarchy has only one
+        sensor type), optionally ``source`` and ``seq``, and the payload in all other columns (null: field is absent).
+        ``now`` is their arrival time, in the unit of ``ts`` and from any origin: one for all rows, or one per row,
+        where None and null repeat that of the row before. ``push([], now=…)`` only advances arrival time.
+        **All or nothing**: if it raises SchemaError or ConfigError, the engine is unchanged.
         """
         if self._closed:
-            raise ClosedError("push after close(): the stream has ended. Make a new engine for another stream.")
+            raise ClosedError("push after close(): the stream has ended. Create a new engine for another stream.")
         arrivals = rows_of(arrivals)
         if self._topology.ended:
             refuse_ended(self._topology, arrivals)
         if self._limit.is_full:
             self._limit.refuse_unless_clock(arrivals)
         times = None if now is None else times_of(now, len(arrivals))
-        return self._timed(self._push, arrivals, times)
+        return self._push(arrivals, times) if self._clock is None else self._timed(self._push, arrivals, times)
 
     def worked(self, start: float, stop: float) -> float | None:
-        """For a host that measures by itself (``now="host"``): its work went on from start to stop.
+        """Report CPU time of the host (``now="host"``): it worked from ``start`` to ``stop``.
 
-        ``alpha="auto"`` and who is held up are set from this, for the pushes to come. In seconds of a wall clock that
-        outlives :meth:`save` where the engine does. Returns the busy factor when an interval has passed, else None.
+        ``alpha="auto"`` and ``pause`` adapt to it for the next pushes. Seconds are those of a wall clock that survives
+        :meth:`save` if the engine does. Returns the busy factor when an interval has passed, else None.
         """
         busy = self._speculator.worked(self._topology.operators, start, stop, self.deferred > 0)
         if self._overload is not None:
@@ -151,19 +272,18 @@ class Engine(Assembly):
         return busy
 
     def _timed(self, work: Callable[..., list[Output]], *given: Any) -> list[Output]:
-        """Do some work; how long it takes says how much may be done next."""
-        if not callable(self._now):
+        """Call ``work`` and measure its time, if there is a wall clock; the load controls speculation and deferral."""
+        if self._clock is None:
             return work(*given)
-        start = self._now()
+        start = self._clock()
         if self._overload is not None:
             self._overload.begin(start)
         try:
             return work(*given)
         finally:
-            stop = self._now()
-            self._speculator.worked(
-                self._topology.operators, start, stop, self._overload is not None and self.deferred > 0
-            )
+            stop = self._clock()
+            is_deferring = self._overload is not None and self.deferred > 0
+            self._speculator.worked(self._topology.operators, start, stop, is_deferring)
             if self._overload is not None:
                 self._overload.end(start, stop)
 
@@ -175,29 +295,30 @@ class Engine(Assembly):
         else:
             self._scalar.push_all(arrivals, times)
         if times is not None and len(times) > len(arrivals):
-            self._way.wait_until(int(times[-1]))
+            self._driver.wait_until(int(times[-1]))
             self._intake.pass_time(int(times[-1]), NEVER, self._intake.clk)
         return self._finish()
 
     @property
-    def _way(self) -> ChunkedDriver | ScalarDriver:
-        """How to go on where nothing arrives."""
+    def _driver(self) -> ChunkedDriver | ScalarDriver:
+        """The driver to use when nothing arrives."""
         return self._chunked if self._topology.has_rows else self._scalar
 
     @exclusive
     def close(self) -> list[Output]:
-        """The stream has ended: everything that waits goes on. Returns what was detected.
+        """End the stream: process all buffered events and return the outputs.
 
-        What waits for detectors that run elsewhere goes on when these have ended too (:meth:`receive`).
+        Events buffered for detectors whose inputs come from other engines are processed when those have ended too
+        (:meth:`receive`).
         """
         if self._closed:
             return []
         self._closed = True
         if self._overload is not None:
             self._overload.resume_all(for_good=True)
-        return self._flush()
+        return self._end_of_stream()
 
-    def _flush(self) -> list[Output]:
+    def _end_of_stream(self) -> list[Output]:
         topology = self._topology
         if topology.named is not None:
             return self._end(topology.named)
@@ -209,33 +330,34 @@ class Engine(Assembly):
 
     @property
     def deferred(self) -> int:
-        """How many events wait for detectors that are held up. ``push([])`` lets them go on, when there is time."""
+        """Number of events that are due to deferred detectors. ``push([])`` processes some when there is idle time."""
         return sum(len(operator.deferred) for operator in self._topology.operators)
 
     @exclusive
     def flush(self, reason: str) -> list[Output]:
-        """Let everything that waits go on, as :meth:`close` does, and go on with the stream. Returns what was detected.
+        """Process all buffered events, as :meth:`close` does, but continue the stream. Returns the outputs.
 
-        Outputs have the reason as ``flushed``; ``stats()["flushed"]`` counts by it.
+        Outputs carry the reason as ``flushed``; ``stats()["flushed"]`` counts events by reason.
         """
         if self._closed:
-            raise ClosedError("flush after close(): the stream has ended, and nothing waits.")
+            raise ClosedError("flush after close(): the stream has ended, and nothing is buffered.")
         if self._overload is not None:
             self._overload.resume_all()
         self._scalar.release_all(text("reason", reason))
         return self._finish()
 
     def _finish(self) -> list[Output]:
-        """Collect the outputs of a push; raise what went wrong in it."""
+        """Return the outputs of a push, or raise its error."""
         topology, intake, limit = self._topology, self._intake, self._limit
         if self._may_defer and any(operator.deferred and operator.allowed for operator in topology.operators):
-            self._way.run_deferred()
+            self._driver.run_deferred()
         outputs = self._results.pop_outputs()
         limit.count(len(outputs))
-        if self._options.overflow == "release" and limit.is_passed():
+        if self._options.overflow == "release" and limit.is_exceeded():
             self._scalar.release_oldest(self._options.max_buffered)
             outputs += self._results.pop_outputs()
-        outputs = self._speculator.run(topology.operators, outputs, intake.clk, intake.position)
+        if self._speculator.early:
+            outputs = self._speculator.run(topology.operators, outputs, intake.clk, intake.position)
         failure = self._results.pop_failure()
         error: SlacklineError | None = failure if self._options.on_error == "fail" else None
         full = None if self._closed else limit.check()
@@ -245,87 +367,162 @@ class Engine(Assembly):
             raise error
         return outputs
 
-    # Other engines.
+    # Side outputs and metrics.
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """The whole hierarchy, including detectors that run in other engines."""
+        return self._topology.hierarchy
+
+    @property
+    def late(self) -> list[Late]:
+        """Late events that were diverted and not drained yet, in arrival order (equal arrival: by event time)."""
+        return self._results.late
+
+    @property
+    def quarantined(self) -> list[Quarantined]:
+        """Quarantined events that were not drained yet, in arrival order."""
+        return self._results.quarantined
+
+    @property
+    def duplicates(self) -> int:
+        """Number of duplicates so far: events whose type, source and ``seq`` had arrived before."""
+        return self._intake.duplicates
+
+    @exclusive
+    def drain(self) -> Drained:
+        """Remove and return late and quarantined events, and with ``duplicates="keep"`` duplicates.
+
+        >>> from slackline import Detector, Engine, Event, Hierarchy
+        >>> class Echo(Detector):
+        ...     listens, publishes = ("ping",), ("pong",)
+        ...     def on_event(self, event):
+        ...         yield event.derive("pong")
+        >>> engine = Engine(Hierarchy([Echo()], clock="ping"), duplicates="keep")
+        >>> found = engine.push([Event("ping", ts=1, seq=0), Event("ping", ts=1, seq=0)])
+        >>> engine.duplicates, engine.drain().duplicates
+        (1, [Duplicate(event=Event('ping', ts=1, seq=0), position=1)])
+        """
+        return self._results.drain()
+
+    @property
+    def detectors(self) -> dict[str, Detector]:
+        """The detectors that run here, by name."""
+        return {operator.name: operator.runner.detector for operator in self._topology.operators}
+
+    def buffered(self) -> dict[str, list[Event]]:
+        """The buffered events per detector, in the order in which they will be processed."""
+        return {operator.name: operator.waiting() for operator in self._topology.operators}
+
+    @property
+    def waiting(self) -> int:
+        """Number of events buffered for the detector that has most."""
+        return self._topology.buffered
+
+    @exclusive
+    def stats(self) -> dict[str, Any]:
+        """Metrics per detector and per type (watermark, K, delays, buffered, late, …) and options, as JSON values.
+
+        ``stream_time``, ``arrivals``, ``duplicates``, ``arrival_time``, ``types`` (per type), ``buffered``,
+        ``quarantined`` and ``flushed`` (counts by reason), ``detectors`` (per detector), ``overload`` (with ``pause``),
+        ``options`` (with defaults resolved) and ``changed`` (options changed by :meth:`load`).
+        """
+        self._advance_watermarks()
+        return {
+            **self._intake.stats(),
+            "buffered": self.waiting,
+            "quarantined": dict(self._results.reasons),
+            "flushed": dict(self._results.flushed),
+            "detectors": self._speculator.stats(self._topology.operators),
+            **({} if self._overload is None else {"overload": self._overload.stats()}),
+            "options": self._options.in_force(self.hierarchy.names),
+            "changed": self._changed,
+        }
+
+    def _advance_watermarks(self) -> None:
+        self._topology.advance_watermarks(self._intake.position - 1, self._intake.clk)
+
+    def check_invariants(self) -> None:
+        """Assert what must hold between two pushes; for tests."""
+        self._topology.check_invariants()
+
+    # Several engines.
 
     @exclusive
     def progress_updates(self) -> list[ProgressUpdate]:
-        """What detectors that run in other engines need to know of those here, since the last call.
+        """Progress since the last call, for the detectors that run in other engines.
 
-        If ``sensors`` are named: of all types that enter or are published here, if there is anything new.
+        With ``sensors``: of all types that enter or are published here, if anything changed.
         """
         self._advance_watermarks()
-        return progress.updates(self._topology, self._results, self._intake.clk)
+        return self._progress.updates(self._intake.clk)
 
     @exclusive
     def receive(self, updates: Iterable[ProgressUpdate]) -> list[Output]:
-        """Take news of other engines, and return what was detected. **All or nothing**, as :meth:`push`.
+        """Process progress updates of other engines and return the outputs. **All or nothing**, like :meth:`push`.
 
-        Of each type, news must come in the order in which it was given, from whoever gave it, and once.
+        The updates of a type must be received exactly once and in the order in which they were produced.
         """
-        heard = progress.checked_updates(self._topology, updates)
-        return self._timed(self._receive, heard)
+        return self._timed(self._receive, progress.checked_updates(self._topology, updates))
 
-    def _receive(self, heard: progress.ReceivedProgress) -> list[Output]:
-        self._limit.count(sum(map(len, heard.rows)) + sum(len(item.events) for item in heard.items))
-        if heard.rows or self._topology.has_rows:
-            self._chunked.receive(heard)
+    def _receive(self, received: ReceivedProgress) -> list[Output]:
+        self._limit.count(sum(map(len, received.rows)) + sum(len(item.events) for item in received.items))
+        if received.rows or self._topology.has_rows:
+            self._chunked.receive(received)
             self._scalar.invalidate()
         else:
-            self._scalar.receive(heard.items)
-        return self._flush() if self._closed and self._topology.named is None else self._finish()
+            self._scalar.receive(received.items)
+        return self._end_of_stream() if self._closed and self._topology.named is None else self._finish()
 
     @exclusive
     def end(self, types: Iterable[str]) -> list[Output]:
-        """Sensor types that enter here have ended, and nobody waits for them any more. Returns what was detected.
+        """Declare that sensor types that enter here have ended; watermarks do not wait for them. Returns the outputs.
 
-        When all have ended, wherever they enter, everything that waits goes on.
+        When all sensor types have ended, in all engines, all buffered events are processed.
         """
-        ended = progress.checked_sensors(self._topology, types)
-        return self._timed(self._end, ended)
+        return self._timed(self._end, progress.checked_sensors(self._topology, types))
 
     def _end(self, types: Iterable[str]) -> list[Output]:
         clk = self._intake.clk
         self._topology.ended.update(types)
-        return self._receive(
-            progress.ReceivedProgress([], [ProgressUpdate(kind, (), (), FOREVER, 0, clk) for kind in types])
-        )
+        return self._receive(ReceivedProgress([], [ProgressUpdate(kind, (), (), FOREVER, 0, clk) for kind in types]))
 
     @exclusive
     def detach(self, name: str) -> bytes:
-        """Let a detector run here no longer: all that it needs elsewhere, as bytes for :meth:`attach`."""
+        """Stop running a detector here; returns its complete state for :meth:`attach` of another engine."""
         self._advance_watermarks()
-        data = migration.packed(self._topology, self._results, self._speculator, self._intake, name)
+        data = migration.packed(self._topology, self._progress, self._speculator, self._intake, name)
         self._topology.remove(name)
         self._speculator.unregister(name)
-        self._rewired()
+        self._operators_changed()
         return data
 
     @exclusive
     def attach(
         self, detector: bytes | Detector, missed: Iterable[ProgressUpdate] = (), delays: Mapping[str, int] | None = None
     ) -> list[Output]:
-        """Let a detector run here from now on, and return what that brought about.
+        """Run a detector here from now on, and return the outputs that this causes.
 
-        Bytes are one of this hierarchy's detectors, from another engine's :meth:`detach`: it goes on where it was. A
-        detector is a new one: it joins the hierarchy, and sees what arrives from now on.
+        Bytes are a detector of this hierarchy from another engine's :meth:`detach`; it continues where it was. A
+        Detector is a new one: it is added to the hierarchy and processes what arrives from now on.
 
-        ``missed`` is news of its inputs that this engine had before, and the other one not when it gave the detector
-        away; for this detector alone. The other way round, this engine must have had all that the other one had of
-        what the detector listens to, and of what it publishes. ``delays`` are those to start from, for
-        inputs of which nothing is known here.
+        ``missed`` are progress updates of its inputs that this engine had received before and the other engine had not
+        when it detached the detector; only this detector processes them. Conversely, this engine must have received all
+        that the other engine had of the detector's inputs and outputs. ``delays`` are initial delays of inputs whose
+        delays are unknown here.
         """
         if self._closed:
-            raise ClosedError("attach after close(): the stream has ended. Attach it to an engine that goes on.")
+            raise ClosedError("attach after close(): the stream has ended. Attach it to an engine that is open.")
         self._advance_watermarks()
         if isinstance(detector, Detector):
-            migration.join(self._topology, detector, self._runner)
-            self._rewired()
+            migration.extend(self._topology, detector, self._runner)
+            self._operators_changed()
             return []
         updates, clk, attached = migration.unpack(
-            self._topology, self._results, self._speculator, self._intake, detector, self._runner, missed, delays
+            self._topology, self._speculator, self._intake, detector, self._runner, missed, delays
         )
-        self._rewired()
-        self._results.send_again(updates)
+        self._operators_changed()
+        self._progress.restore_unsent(updates)
         self._scalar.receive(updates, clk, attached)
         return self._finish()
 
@@ -333,9 +530,9 @@ class Engine(Assembly):
 
     @exclusive
     def save(self) -> bytes:
-        """Everything, as bytes: buffers, clock, delays, sources and the detectors' states. Never pickled.
+        """A checkpoint: buffers, stream time, delays, sources and the states of the detectors. Never pickled.
 
-        Saving changes nothing: the engine goes on as if it had not been asked.
+        The engine is unchanged and can be used further.
         """
         self._advance_watermarks()
         state = {
@@ -345,24 +542,28 @@ class Engine(Assembly):
             "closed": self._closed,
             "topology": self._topology.state(),
             "intake": self._intake.state(),
-            "outbox": self._results.state(),
-            "lookahead": self._speculator.state(),
-            "pause": None if self._overload is None else self._overload.state(),
+            "results": self._results.state(),
+            "progress": self._progress.state(),
+            "speculator": self._speculator.state(),
+            "overload": None if self._overload is None else self._overload.state(),
         }
         return codec.dump(STATE_KIND, STATE_VERSION, state, where="engine")
 
     @classmethod
     def load(cls, data: bytes, hierarchy: Hierarchy, *, now: WallTime = None, **options: Any) -> Engine:
-        """An engine that goes on where the saved one was. The hierarchy must be the one that was saved.
+        """Restore an engine from a checkpoint of :meth:`save`. The hierarchy must be the one that was saved.
 
-        Options that are given take the place of the saved ones, except ``policy``; ``stats()["changed"]`` tells which.
-        ``now`` is as for a new engine: a function cannot be saved.
+        ``options`` replace saved ones, except ``policy``; ``stats()["changed"]`` lists the differences. ``now`` is as
+        for a new engine: functions are not saved.
         """
         state = codec.load(STATE_KIND, STATE_VERSION, data)
         try:
             return cls._loaded(state, hierarchy, now, options)
         except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise StateError(f"the saved state does not fit this release ({error!r}); start anew.") from error
+            raise StateError(
+                f"the checkpoint does not fit this release ({error!r}). Restore it with the release that saved it, or "
+                f"start without it."
+            ) from error
 
     @classmethod
     def _loaded(cls, state: dict[str, Any], hierarchy: Hierarchy, now: WallTime, given: dict[str, Any]) -> Engine:
@@ -370,8 +571,8 @@ class Engine(Assembly):
         options = saved.changed(given)
         if state["hierarchy"] != list(hierarchy.names):
             raise StateError(
-                f"the state was saved with the detectors {state['hierarchy']}, the hierarchy given has "
-                f"{list(hierarchy.names)}; load it with the hierarchy it was saved with, or start anew."
+                f"the checkpoint was saved with the detectors {state['hierarchy']}, the given hierarchy has "
+                f"{list(hierarchy.names)}. Load it with the hierarchy it was saved with, or start without it."
             )
         running = list(state["topology"]["units"])
         engine = cls.__new__(cls)
@@ -379,19 +580,20 @@ class Engine(Assembly):
         sensors = None if state["sensors"] is None else checked.items(state, "engine", "sensors")
         for what, names, known in (("units", running, hierarchy.names), ("sensors", sensors, hierarchy.sensor_types)):
             if not set(names or ()) <= set(known):
-                raise checked.wrong(what, "names what is not in the hierarchy")
+                raise checked.wrong(what, "contains a name that is not in the hierarchy")
         engine._start(hierarchy, options, now, detectors, sensors)
         engine._topology.check_types(state["topology"])
         engine._intake.restore(state["intake"])
         engine._topology.restore(state["topology"], engine._intake.position)
-        engine._results.restore(state["outbox"])
-        engine._speculator.restore(state["lookahead"])
+        engine._results.restore(state["results"])
+        engine._progress.restore(state["progress"])
+        engine._speculator.restore(state["speculator"])
         if callable(now):
-            engine._speculator.reset_load()  # seconds of another process's clock
-        if engine._overload is not None and state.get("pause") is not None:
-            engine._overload.restore(state["pause"], now == "host")
+            engine._speculator.reset_load()  # the seconds were those of another process's clock
+        if engine._overload is not None and state.get("overload") is not None:
+            engine._overload.restore(state["overload"], now == "host")
         engine._closed = state["closed"] is True
-        engine._rewired()
+        engine._operators_changed()
         if not engine._closed:
             engine._limit.check()
         engine._changed = saved.differences(options)

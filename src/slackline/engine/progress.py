@@ -1,20 +1,21 @@
-"""What engines tell each other: news as it goes out, and as it comes in.
+"""Progress updates between engines: what is exported, and what is received.
 
-The input watermark of a type is found once: of a sensor type where it enters, of a derived type by its publisher. It travels
-with the type's events. Who is told waits for nobody else, and measures nothing; so of one stream all see the same, and
-a slow link costs time, but makes nothing late. (By slack alone, everybody measures for himself [Order, II-E].)
+The input watermark of a type is computed once: of a sensor type where it enters, of a derived type by its publisher. It
+travels with the events of the type. The receiver waits for nothing else and measures nothing, so all engines see the same
+watermark of a type, and a slow link adds latency but makes no event late. (Under ``slack`` each engine measures for itself
+[Order, II-E].)
 
-Nothing changes until all news is known to be good.
+Received updates are validated completely before anything changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from slackline.core.arrays import Ints
 from slackline.core.batch import Batch
 from slackline.core.check import whole_number
 from slackline.core.errors import ConfigError
@@ -22,13 +23,16 @@ from slackline.core.event import NO_SEQ, Event
 from slackline.core.outcome import ProgressUpdate
 from slackline.core.time import MAX_TS
 from slackline.core.types import EventType
-from slackline.engine.entered import numbered
-from slackline.engine.intake import Intake, plain_source
-from slackline.engine.results import Results
-from slackline.engine.tables import ArrivalBatch
+from slackline.engine.intake import plain_source
 from slackline.engine.topology import Topology
-from slackline.ordering.constants import FOREVER, NEVER, SLACK
+from slackline.ordering import checked
+from slackline.ordering.constants import FOREVER, NEVER
+from slackline.ordering.input import SensorInput
 from slackline.ordering.startup import SILENT
+from slackline.ordering.store import restored_rows, saved_rows
+
+#: Events and warnings (time stamps of pseudo events) of a type that were not exported yet.
+Unsent = tuple[list[Event], list[int]]
 
 _NUMBERS = (
     ("watermark", NEVER, FOREVER), ("back", 0, FOREVER + 1), ("clk", NEVER, MAX_TS), ("K", 0, FOREVER),
@@ -36,94 +40,216 @@ _NUMBERS = (
 )  # fmt: skip
 
 
-def updates(topology: Topology, results: Results, clk: int) -> list[ProgressUpdate]:
-    """What to tell of the types that are listened to elsewhere; lower levels come first.
+class ProgressExport:
+    """Collects events and warnings for other engines, and produces progress updates.
 
-    Where sensor types are named, of all that enter or are published here, as far as there is anything new.
+    Rows of sensor types that enter here are exported only where sensor types enter at several engines. They are kept as
+    they come, as batches or events, and exported as one batch per type. Sources are numbered as by the type's input, so
+    batches are simply concatenated.
     """
-    told = []
-    far = topology.hearing.sure
-    for name, sensor in topology.entering.items() if topology.tells else ():
-        told.append(
-            ProgressUpdate(name, results.entered.take(name), (), max(sensor.watermark, NEVER), 0, clk, sensor.K, far)
-        )
-    for operator in topology.operators:
-        for channel in operator.publishes:
-            if channel.name in results.exported:
-                events, warnings = results.take_news(channel.name)
-                told.append(
-                    ProgressUpdate(
-                        channel.name, events, warnings, operator.watermark, channel.back, clk, operator.unit.K
-                    )
-                )
-    return told if not topology.tells else [item for item in told if results.is_new(item)]
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._rows: dict[str, list[Batch | Event]] = {name: [] for name in topology.entering if topology.exports_all}
+        self._unsent: dict[str, Unsent] = {}
+        self._sent: dict[str, tuple[int, int, int]] = {}  # by type: watermark, back and stream time of the last update
+        #: The derived types that other engines need; number of events and rows that were not exported yet.
+        self.exported: frozenset[str] = frozenset()
+        self.pending = 0
+
+    def export(self, types: Iterable[str]) -> None:
+        """Collect events of these derived types from now on, and of no others."""
+        self._unsent = self.unsent(types)
+        self.exported = frozenset(self._unsent)
+        self._sent = {}
+        self._count()
+
+    def entered(self, rows: Batch | Event) -> None:
+        """Rows of a sensor type have entered here."""
+        if rows.type in self._rows:
+            self._rows[rows.type].append(rows)
+            self.pending += len(rows) if isinstance(rows, Batch) else 1
+
+    def published(self, event: Event) -> None:
+        """A detector has published an event of an exported type."""
+        self._unsent[event.type][0].append(event)
+        self.pending += 1
+
+    def warn(self, kind: str, ts: int) -> None:
+        """Announce that events of a derived type may be as late as one with this time stamp."""
+        if kind in self._unsent:
+            self._unsent[kind][1].append(ts)
+
+    def unsent(self, types: Iterable[str]) -> dict[str, Unsent]:
+        """Events and warnings of derived types that were not exported yet."""
+        return {kind: self._unsent.get(kind, ([], [])) for kind in types}
+
+    def restore_unsent(self, updates: Iterable[ProgressUpdate]) -> None:
+        """Collect again what another engine had collected and not exported."""
+        for item in updates:
+            if item.type in self._unsent:
+                self._unsent[item.type] = list(item.events), list(item.warnings)
+        self._count()
+
+    def updates(self, clk: int) -> list[ProgressUpdate]:
+        """The progress since the last call, from the lowest level up.
+
+        Where sensor types are named, of all types that enter or are published here, as far as anything changed.
+        """
+        topology = self._topology
+        updates = []
+        for name in self._rows:
+            sensor, rows = topology.entering[name], self._joined(name)
+            self._rows[name] = []
+            watermark, far = max(sensor.watermark, NEVER), topology.hearing.sure
+            updates.append(ProgressUpdate(name, rows, (), watermark, 0, clk, sensor.K, far))
+        for operator in topology.operators:
+            for derived in operator.publishes:
+                if derived.name in self._unsent:
+                    events, warnings = map(tuple, self._unsent[derived.name])
+                    self._unsent[derived.name] = [], []
+                    watermark, K = operator.watermark, operator.unit.K
+                    updates.append(ProgressUpdate(derived.name, events, warnings, watermark, derived.back, clk, K))
+        self._count()
+        return updates if not topology.exports_all else [item for item in updates if self._is_new(item)]
+
+    def _is_new(self, item: ProgressUpdate) -> bool:
+        """Whether an update differs from the last one of its type; records it as the last."""
+        sent = item.watermark, item.back, item.clk
+        before, self._sent[item.type] = self._sent.get(item.type), sent
+        return bool(len(item.events) or item.warnings or sent != before)
+
+    def _count(self) -> None:
+        rows = [len(rows) if isinstance(rows, Batch) else 1 for kept in self._rows.values() for rows in kept]
+        self.pending = sum(rows) + sum(len(events) for events, _ in self._unsent.values())
+
+    def _joined(self, name: str) -> Batch:
+        pieces: list[Batch] = []
+        for are_rows, kept in groupby(self._rows[name], key=lambda piece: isinstance(piece, Batch)):
+            run: list[Any] = list(kept)
+            pieces += run if are_rows else [self._batch(name, run)]
+        return Batch.joined(pieces) if pieces else self._batch(name, [])
+
+    def _batch(self, name: str, events: list[Event]) -> Batch:
+        types = self._topology.hierarchy.types
+        declared = types[name].fields if name in types else None
+        return numbered(self._topology.entering[name], Batch.of_events(name, events, declared))
+
+    # Checkpoints.
+
+    def state(self) -> dict[str, Any]:
+        entered = {}
+        for name, kept in self._rows.items():
+            if kept:
+                batch = self._joined(name)
+                columns = {field: batch[field] for field in batch.fields}
+                entered[name] = saved_rows(batch.ts, batch.sources[0], batch.seq, columns)
+        return {"unsent": dict(self._unsent), "entered": entered}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restore what :meth:`state` returned, after the inputs were restored."""
+        unsent = checked.entry(state, "progress", "unsent")
+        self._unsent = checked_unsent(unsent, self._unsent)
+        entered = checked.mapping(checked.entry(state, "progress", "entered"), "progress.entered")
+        for name, saved in entered.items():
+            what = f"progress.entered[{name!r}]"
+            if name not in self._rows:
+                raise checked.wrong(what, "is of a type that does not enter here")
+            sources = self._topology.entering[name].senders.names
+            self._rows[name] = [Batch(name, *restored_rows(saved, what, len(sources)), sources)]
+        self._count()
+
+
+def checked_unsent(state: Any, types: Iterable[str]) -> dict[str, Unsent]:
+    """Events and warnings of these types that were not exported, from a checkpoint."""
+    unsent = {}
+    for kind in types:
+        events, warnings = map(list, state.get(kind, ((), ())))
+        valid = [event for event in events if type(event) is Event and event.type == kind and type(event.ts) is int]
+        if len(valid) < len(events) or not all(type(ts) is int and NEVER <= ts <= MAX_TS for ts in warnings):
+            raise checked.wrong(f"progress of type {kind!r}", "contains invalid events or warnings")
+        unsent[kind] = events, warnings
+    return unsent
+
+
+def numbered(sensor: SensorInput, batch: Batch) -> Batch:
+    """The batch, with its sources numbered as by the input."""
+    codes, names = batch.sources
+    slots = sensor.senders.slots_of(codes, names) if len(batch) else np.empty(0, dtype=np.int64)
+    columns = {field: batch[field] for field in batch.fields}
+    return Batch(batch.type, batch.ts, slots, batch.seq, columns, sensor.senders.names)
 
 
 class ReceivedProgress(NamedTuple):
-    """News that came in: the rows of sensor types, in order; and one item for each type, with derived events."""
+    """Validated progress updates: the rows of sensor types, in order, and one update per type with derived events."""
 
     rows: list[Batch]
     items: list[ProgressUpdate]
 
 
 def checked_updates(topology: Topology, items: Iterable[ProgressUpdate]) -> ReceivedProgress:
-    """The news, if it is of types that enter or are published elsewhere."""
-    here = {channel.name: operator.name for operator in topology.operators for channel in operator.publishes}
+    """The updates, if they are of types that enter or are published in other engines."""
+    here = {derived.name: operator.name for operator in topology.operators for derived in operator.publishes}
     rows: list[Batch] = []
-    taken: dict[str, ProgressUpdate] = {}
+    merged: dict[str, ProgressUpdate] = {}
     for item in items:
-        batch, item = good(topology, item)
+        batch, item = checked_update(topology, item)
         if item.type in here:
-            raise ConfigError(f"news of type {item.type!r}, but its detector {here[item.type]!r} runs in this engine.")
+            raise ConfigError(
+                f"received progress of type {item.type!r}, but its detector {here[item.type]!r} runs in this engine."
+            )
         if item.type in topology.entering:
             raise ConfigError(
-                f"news of type {item.type!r}, but it enters this engine; name the sensor types that do: "
+                f"received progress of type {item.type!r}, but it enters this engine; name the sensor types that do: "
                 f"Engine(..., sensors=[...])."
             )
         if batch is not None and len(batch):
             rows.append(batch)
-        before = taken.get(item.type)
-        taken[item.type] = item if before is None else _both(before, item)
-    return ReceivedProgress(rows, list(taken.values()))
+        before = merged.get(item.type)
+        merged[item.type] = item if before is None else _merged(before, item)
+    return ReceivedProgress(rows, list(merged.values()))
 
 
-def good(topology: Topology, item: ProgressUpdate) -> tuple[Batch | None, ProgressUpdate]:
-    """The news, if it can be what it says: rows of a sensor type, and the rest."""
+def checked_update(topology: Topology, item: ProgressUpdate) -> tuple[Batch | None, ProgressUpdate]:
+    """An update, if it is valid: the rows of a sensor type, and the rest."""
     given: Any = item
     if not isinstance(given, ProgressUpdate):
-        raise ConfigError(f"receive() takes what news() of another engine gave; got a {type(item).__name__}.")
+        raise ConfigError(
+            f"receive() takes the ProgressUpdates of another engine's progress_updates(); got a {type(item).__name__}."
+        )
     is_sensor = item.type in topology.sensors
+    what = f"progress of type {item.type!r}"
     if not is_sensor and item.type not in topology.derived:
         raise ConfigError(
-            f"news of type {item.type!r}, which no detector of the hierarchy publishes or listens to; those published "
-            f"are {sorted(topology.derived)}, sensor types are {sorted(topology.sensors)}."
+            f"received {what}, which no detector of the hierarchy publishes or listens to; published types are "
+            f"{sorted(topology.derived)}, sensor types are {sorted(topology.sensors)}."
         )
-    for what, least, most in _NUMBERS:
-        whole_number(f"news of type {item.type!r}: {what}", getattr(item, what), least, most)
+    for field, least, most in _NUMBERS:
+        whole_number(f"{what}: {field}", getattr(item, field), least, most)
     for warning in item.warnings:
-        whole_number(f"news of type {item.type!r}: warnings", warning, -(2**63), MAX_TS)
+        whole_number(f"{what}: warnings", warning, -(2**63), MAX_TS)
     try:
         batch = _batch(item, topology.hierarchy.types.get(item.type) if is_sensor else None)
     except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
-        raise ConfigError(f"news of type {item.type!r} holds what cannot be its events: {error}.") from error
+        raise ConfigError(f"{what} contains invalid events: {error}.") from error
     return (batch, item._replace(events=())) if is_sensor else (None, item._replace(events=tuple(item.events)))
 
 
 def _batch(item: ProgressUpdate, kind: EventType | None) -> Batch:
-    """The events of news as a batch, if they can be events of its type; ValueError or TypeError if not."""
+    """The events of an update as a batch; ValueError or TypeError if they cannot be events of its type."""
     events: Any = item.events
     if not isinstance(events, Batch):
         events = list(events)
         if not all(isinstance(event, Event) and event.type == item.type and type(event.ts) is int for event in events):
-            raise ValueError("not all of them are events of this type with whole time stamps")
+            raise ValueError("not all of them are events of this type with integer time stamps")
         events = Batch.of_events(item.type, events, kind.fields if kind else None)
     ts, seq, (slots, names) = events.ts, events.seq, events.sources
     if events.type != item.type or any(column.dtype != np.int64 for column in (ts, seq, slots)):
-        raise ValueError(f"a batch of {events.type!r}, or of numbers that are not whole")
+        raise ValueError(f"the batch is of type {events.type!r}, or its numbers are not int64")
     if len(ts) and not (ts.min() >= 0 and ts.max() <= MAX_TS and seq.min() >= NO_SEQ and seq.max() <= MAX_TS):
-        raise ValueError(f"time stamps and sequence numbers go from 0 to {MAX_TS}")
+        raise ValueError(f"time stamps and sequence numbers must be from 0 to {MAX_TS}")
     if len(ts) and not (slots.min() >= 0 and slots.max() < len(names)):
-        raise ValueError("sources that are not among those named")
+        raise ValueError("the batch refers to sources that it does not name")
     for slot in np.unique(slots).tolist():
         plain_source(names[slot])
     _check_fields(events, kind.fields if kind else {})
@@ -136,13 +262,13 @@ def _check_fields(events: Batch, declared: Mapping[str, np.dtype[Any]]) -> None:
             raise ValueError(f"field {field!r} has {len(events[field])} values for {len(events)} events")
     for field, dtype in declared.items() if len(events) else ():
         if field not in events.fields:
-            raise ValueError(f"they lack the field {field!r}, which the event type declares")
+            raise ValueError(f"the field {field!r} is missing, which the event type declares")
         if events[field].dtype != dtype:
             raise ValueError(f"field {field!r} is of {events[field].dtype}, and declared as {dtype}")
 
 
-def _both(first: ProgressUpdate, then: ProgressUpdate) -> ProgressUpdate:
-    """News of one type that came in two pieces."""
+def _merged(first: ProgressUpdate, then: ProgressUpdate) -> ProgressUpdate:
+    """Two successive updates of one type as one."""
     watermark, back, clk = (max(getattr(item, what) for item in (first, then)) for what in ("watermark", "back", "clk"))
     events, warnings = (*first.events, *then.events), (*first.warnings, *then.warnings)
     return ProgressUpdate(first.type, events, warnings, watermark, back, clk, then.K, max(first.far, then.far))
@@ -151,45 +277,7 @@ def _both(first: ProgressUpdate, then: ProgressUpdate) -> ProgressUpdate:
 def checked_sensors(topology: Topology, types: Iterable[str]) -> list[str]:
     """The types, if they are sensor types that enter here."""
     given = [types] if isinstance(types, str) else list(types)
-    strange = [kind for kind in given if kind not in topology.entering]
-    if strange:
-        raise ConfigError(f"end({strange}): these do not enter here; what does is {sorted(topology.entering)}.")
+    unknown = [kind for kind in given if kind not in topology.entering]
+    if unknown:
+        raise ConfigError(f"end({unknown}): these types do not enter here; {sorted(topology.entering)} do.")
     return given
-
-
-def batches_of(topology: Topology, rows: Sequence[Batch]) -> dict[str, ArrivalBatch]:
-    """Rows by type, one after the other, each at a position of its own."""
-    by_type: dict[str, list[Batch]] = {}
-    for batch in rows:
-        by_type.setdefault(batch.type, []).append(numbered(topology.sensors[batch.type], batch))
-    batches, start = {}, 0
-    for name, pieces in by_type.items():
-        batch = Batch.joined(pieces)
-        columns = {field: batch[field] for field in batch.fields}
-        at = np.arange(start, start + len(batch))
-        batches[name] = ArrivalBatch(
-            topology.sensors[name], at, batch.ts, batch.sources[0], batch.seq, columns, batch.fields
-        )
-        start += len(batch)
-    return batches
-
-
-def stream_times(intake: Intake, batches: Mapping[str, ArrivalBatch], clk: int) -> Ints:
-    """Stream time after each row, or after none: that of another engine, which is at ``clk``.
-
-    By slack alone rows move the clock as if they had arrived here.
-    """
-    n = sum(len(arrived.rows) for arrived in batches.values())
-    if n == 0 or intake.topology.evidence.policy != SLACK:
-        intake.position += n
-        return np.full(max(1, n), intake.follow(clk))
-    ts, roles, keys = (np.empty(n, dtype=np.int64) for _ in range(3))
-    for arrived in batches.values():
-        ts[arrived.rows], roles[arrived.rows], keys[arrived.rows] = (
-            arrived.ts,
-            arrived.channel.role,
-            arrived.channel.key | arrived.slots,
-        )
-    through = intake.receive_rows(ts, roles, keys)
-    through[-1] = intake.follow(clk)
-    return through

@@ -1,19 +1,18 @@
-"""What comes out of an engine: found, late, quarantined and repeated events, failures of detectors, and news.
+"""Results of an engine: outputs, late events, quarantined events, duplicates, and failures of detectors.
 
-Parts are run level by level, but what they find comes out in the order of arrival positions. Nobody else keeps results.
+Operators run level by level, but outputs are returned in the order of arrival positions.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from slackline.core.errors import DetectorError
 from slackline.core.event import Event
-from slackline.core.outcome import Drained, Duplicate, Late, Output, ProgressUpdate, Quarantined, id_of
-from slackline.core.time import MAX_TS
-from slackline.engine.entered import Entered
+from slackline.core.outcome import Drained, Duplicate, Late, Output, Quarantined, id_of
+from slackline.engine.progress import ProgressExport
 from slackline.ordering import checked
 from slackline.ordering.constants import NEVER
 from slackline.ordering.senders import total_order
@@ -24,78 +23,65 @@ RAISED = "detector raised"
 
 
 class Results:
-    """Collects results, sorts them, and gives them away."""
+    """Collects results and returns them in order."""
 
-    def __init__(self, keeps_duplicates: bool = False) -> None:
-        #: Whether duplicates are collected until they are drained; they are counted elsewhere.
+    def __init__(self, progress: ProgressExport, keeps_duplicates: bool) -> None:
+        #: What other engines need to know.
+        self.progress = progress
+        #: Whether duplicates are collected until they are drained; the intake counts them.
         self.keeps_duplicates = keeps_duplicates
-        #: What has entered here and other engines were not told yet, where sensor types enter at several.
-        self.entered = Entered({}, {})
-        self._told: dict[str, tuple[int, int, int]] = {}  # by type: watermark, back and stream time of the last news
-        self._found: list[tuple[int, int, Output]] = []  # with position and rank of the detector, to sort by
+        self._outputs: list[tuple[int, int, Output]] = []  # with position and rank of the detector, to sort by
         self._late: list[tuple[int, int, Late]] = []
         self._quarantined: list[tuple[int, Quarantined]] = []
         self._duplicates: list[Duplicate] = []
         self._failures: list[tuple[str, Failure]] = []
-        #: How many events were quarantined in all, by reason.
+        #: Number of quarantined events in total, by reason.
         self.reasons: Counter[str] = Counter()
-        #: Why what waits goes now, though something earlier might come; and how many events went so, by reason.
+        #: The reason of the flush in progress, if any; number of flushed events, by reason.
         self.flushing: str | None = None
         self.flushed: Counter[str] = Counter()
-        #: Events and warnings of the types that other engines listen to, until they are told.
-        self._unsent: dict[str, tuple[list[Event], list[int]]] = {}
 
-    # In.
+    # Collecting.
 
     def insert(self, operator: Operator, event: Event, position: int, clk: int, delayed: int) -> None:
-        """A detector has found something that is certain, so much later than it would have, had nobody been uncollected up."""
+        """A detector has published a final event; deferral delayed it by ``delayed``."""
         detected_at = event.ts if clk == NEVER else clk
         output = Output("insert", id_of(event), event, True, detected_at, operator.name, self.flushing, delayed)
-        self._found.append((position, operator.rank, output))
-        if event.type in self._unsent:
-            self._unsent[event.type][0].append(event)
-
-    def warn(self, kind: str, ts: int) -> None:
-        """Events of a type may be as late as one of this time stamp would be."""
-        if kind in self._unsent:
-            self._unsent[kind][1].append(ts)
-
-    def export(self, kinds: Iterable[str]) -> None:
-        """Keep news of these types from now on, and of no others."""
-        self._unsent = {kind: self._unsent.get(kind, ([], [])) for kind in kinds}
-        self._told = {}
+        self._outputs.append((position, operator.rank, output))
+        if event.type in self.progress.exported:
+            self.progress.published(event)
 
     def divert(self, operator: Operator | None, event: Event, watermark: int, position: int) -> None:
-        """An event came too late for a detector; None: for its type."""
+        """An event is late for a detector; None: for its type."""
         rank, name = (-1, None) if operator is None else (operator.rank, operator.name)
         self._late.append((position, rank, Late(event, watermark - event.ts, name, position)))
 
     def quarantine(self, event: Event, reason: str, detail: str, position: int, detector: str | None = None) -> None:
-        """An event cannot be taken."""
+        """An event is invalid, or a detector raised on it."""
         self._quarantined.append((position, Quarantined(event, reason, detail, detector, position)))
         self.reasons[reason] += 1
 
     def repeat(self, event: Event, position: int) -> None:
-        """An event is a duplicate; ``event`` is as it would have been taken."""
+        """An event is a duplicate."""
         if self.keeps_duplicates:
             self._duplicates.append(Duplicate(event, position))
 
     def fail(self, operator: Operator, positions: Sequence[int]) -> None:
-        """A detector raised on events; ``positions`` are those of the rows it was fed."""
+        """A detector raised; ``positions`` are those of the rows it was fed."""
         for failure in operator.runner.pop_failures():
             detail = f"{operator.name} raised {type(failure.cause).__name__}: {failure.cause}"
             self.quarantine(failure.event, RAISED, detail, positions[failure.row], operator.name)
             self._failures.append((operator.name, failure))
 
-    # Out.
+    # Returning.
 
     def pop_outputs(self) -> list[Output]:
-        """What was found since the last call, in the order of positions."""
-        if not self._found:
+        """The outputs since the last call, in the order of positions."""
+        if not self._outputs:
             return []
-        self._found.sort(key=lambda item: item[:2])
-        taken, self._found = [output for *_, output in self._found], []
-        return taken
+        self._outputs.sort(key=lambda item: item[:2])
+        outputs, self._outputs = [output for *_, output in self._outputs], []
+        return outputs
 
     def pop_failure(self) -> DetectorError | None:
         """The first failure since the last call, as the error to raise."""
@@ -107,37 +93,18 @@ class Results:
         return DetectorError(name, first.event, first.state_size, first.cause, alike)
 
     @property
-    def exported(self) -> frozenset[str]:
-        """The types of which news is kept."""
-        return frozenset(self._unsent)
+    def uncollected(self) -> int:
+        """Number of events that were not drained, or not exported to other engines, yet."""
+        return len(self._late) + len(self._quarantined) + len(self._duplicates) + self.progress.pending
 
-    def unsent(self, kinds: Iterable[str]) -> dict[str, tuple[list[Event], list[int]]]:
-        """Events and warnings of some types that nobody was told yet."""
-        return {kind: self._unsent.get(kind, ([], [])) for kind in kinds}
-
-    def send_again(self, updates: Iterable[ProgressUpdate]) -> None:
-        """Keep news that another engine had kept."""
-        for item in updates:
-            if item.type in self._unsent:
-                self._unsent[item.type] = list(item.events), list(item.warnings)
-
-    def take_news(self, kind: str) -> tuple[tuple[Event, ...], tuple[int, ...]]:
-        """Events and warnings of a type since the last call."""
-        events, warnings = self._unsent[kind]
-        self._unsent[kind] = [], []
-        return tuple(events), tuple(warnings)
-
-    def is_new(self, item: ProgressUpdate) -> bool:
-        """Whether news is other than the last of its type; it is the last now."""
-        said = item.watermark, item.back, item.clk
-        before, self._told[item.type] = self._told.get(item.type), said
-        return bool(len(item.events) or item.warnings or said != before)
-
-    @property
-    def uncollected(self) -> tuple[int, int, int, int]:
-        """How many late, quarantined, duplicate and unsent events are kept here until they are collected."""
-        unsent = sum([len(events) for events, _ in self._unsent.values()]) if self._unsent else 0
-        return len(self._late), len(self._quarantined), len(self._duplicates), unsent + self.entered.rows
+    def describe_uncollected(self) -> str:
+        """What was not collected, and the method that collects it."""
+        aside = f"{len(self._late)} late, {len(self._quarantined)} quarantined and {len(self._duplicates)} duplicate"
+        cause = f"{aside} events were not collected: call engine.drain()."
+        if not self.progress.pending:
+            return cause
+        unsent = f"{self.progress.pending} events for other engines were not collected"
+        return f"{unsent}: call engine.progress_updates(). {cause}"
 
     @property
     def late(self) -> list[Late]:
@@ -149,12 +116,14 @@ class Results:
         return [item for _, item in sorted(self._quarantined, key=lambda entry: entry[0])]
 
     def drain(self) -> Drained:
-        """Give away what was set aside."""
+        """Remove and return late, quarantined and duplicate events."""
+        if not (self._late or self._quarantined or self._duplicates):
+            return Drained([], [], [])
         taken = Drained(self.late, self.quarantined, sorted(self._duplicates, key=lambda item: item.position or 0))
         self._late, self._quarantined, self._duplicates = [], [], []
         return taken
 
-    # Checkpoints. Between two pushes nothing that was found is left.
+    # Checkpoints. Between two pushes there are no outputs.
 
     def state(self) -> dict[str, Any]:
         return {
@@ -163,43 +132,28 @@ class Results:
             "duplicates": [tuple(item) for item in self._duplicates],
             "reasons": dict(self.reasons),
             "flushed": dict(self.flushed),
-            "unsent": dict(self._unsent),
-            "entered": self.entered.state(),
+
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        what = "what was set aside"
+        what = "results"
         self._late = [(p, rank, _late(item, what)) for p, rank, item in checked.items(state, what, "late")]
         aside = checked.items(state, what, "quarantined")
         self._quarantined = [(position, _quarantined(item, what)) for position, item in aside]
         self._duplicates = [_duplicate(item, what) for item in checked.items(state, what, "duplicates")]
         self.reasons, self.flushed = (Counter(checked.entry(state, what, name)) for name in ("reasons", "flushed"))
-        for kind, unsent in self.checked_unsent(checked.entry(state, what, "unsent"), self._unsent).items():
-            self._unsent[kind] = unsent
-        self.entered.restore(checked.entry(state, what, "entered"))
+
         numbers = [*(n for *pair, _ in self._late for n in pair), *(p for p, _ in self._quarantined)]
         words = all(type(reason) is str for reason in (*self.reasons, *self.flushed))
         numbers += [*self.reasons.values(), *self.flushed.values()]
         if not words or not all(type(number) is int for number in numbers):
-            raise checked.wrong(what, "is not counted right")
-
-    @staticmethod
-    def checked_unsent(state: Any, kinds: Iterable[str]) -> dict[str, tuple[list[Event], list[int]]]:
-        """Unsent events and warnings of these types, from a checkpoint."""
-        unsent = {}
-        for kind in kinds:
-            events, warnings = map(list, state.get(kind, ((), ())))
-            whole = [event for event in events if type(event) is Event and event.type == kind and type(event.ts) is int]
-            if len(whole) < len(events) or not all(type(ts) is int and NEVER <= ts <= MAX_TS for ts in warnings):
-                raise checked.wrong(f"news of type {kind!r}", "is none")
-            unsent[kind] = events, warnings
-        return unsent
+            raise checked.wrong(what, "contain counts or positions that are not numbers")
 
 
 def _late(item: Any, what: str) -> Late:
     late = Late(*item)
     if type(late.event) is not Event or type(late.event.ts) is not int or type(late.lateness) is not int:
-        raise checked.wrong(what, "holds what is no late event")
+        raise checked.wrong(what, "contain an entry that is not a late event")
     total_order(late.event)
     return late
 
@@ -207,12 +161,12 @@ def _late(item: Any, what: str) -> Late:
 def _quarantined(item: Any, what: str) -> Quarantined:
     quarantined = Quarantined(*item)
     if type(quarantined.event) is not Event or type(quarantined.reason) is not str:
-        raise checked.wrong(what, "holds what is no quarantined event")
+        raise checked.wrong(what, "contain an entry that is not a quarantined event")
     return quarantined
 
 
 def _duplicate(item: Any, what: str) -> Duplicate:
     duplicate = Duplicate(*item)
     if type(duplicate.event) is not Event or type(duplicate.position) is not int:
-        raise checked.wrong(what, "holds what is no duplicate")
+        raise checked.wrong(what, "contain an entry that is not a duplicate")
     return duplicate
