@@ -126,7 +126,7 @@ def run(stream: PeakStream, host: VirtualCore | BusyCore, policy: str, pause: sl
     while engine.deferred:
         host.wait(0.001)
         push()
-    paused = engine.stats()["pause"]["seconds"] if pause else 0.0
+    paused = engine.stats()["overload"]["seconds"] if pause else 0.0
     return PeakRun(found, engine.close(), paused)
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import plotly.graph_objects as go
 
+from slackline.core.time import NEVER
 from slackline.engine.options import Options
 from slackline.ordering.clock import JUMP_OFF, Clock
-from slackline.ordering.constants import NEVER
 from slackline.ordering.input import SensorInput
 from slackline.ordering.startup import StartupEstimator
 from slackline.study import load_stream
@@ -40,7 +40,7 @@ def write(path: Path, figure: go.Figure, x: str, y: str, **more) -> None:
 
 
 def k_over_time(folder: Path) -> None:
-    stream = load_stream(PHONES, arrival="arrival_ms", ts="ts_ms", source="source", unit="ms")
+    stream = load_stream(PHONES, arrival="arrival_ms", ts="ts_ms", source="source", buffer="ms")
     result = replay(stream.ts, stream.source, late_target=TARGET)
     delay = np.maximum.accumulate(stream.ts) - stream.ts
     x = np.arange(len(delay))
@@ -54,13 +54,13 @@ def k_over_time(folder: Path) -> None:
 
 
 def watermarks(folder: Path) -> None:
-    stream = load_stream(PHONES, arrival="arrival_ms", ts="ts_ms", source="source", unit="ms")
+    stream = load_stream(PHONES, arrival="arrival_ms", ts="ts_ms", source="source", buffer="ms")
     n, ts = len(stream), stream.ts
-    channel = SensorInput("event", 0, Options(late_target=TARGET).evidence, is_clock=True)
-    channel.senders.number(range(stream.sources))
+    input = SensorInput("event", 0, Options(late_target=TARGET).evidence, is_clock=True)
+    input.sources.number(range(stream.sources))
     clk = np.empty(n, dtype=np.int64)
     Clock(JUMP_OFF).run(ts, np.ones(n, dtype=np.int64), stream.source, clk)
-    reached, slack = channel.run(
+    reached, slack = input.run(
         np.arange(n), stream.source, ts, 0, NEVER, clk, StartupEstimator(None).run(ts, NEVER, clk)
     )
     owing = np.argmax((clk - reached)[3_000:]) + 3_000

@@ -196,7 +196,7 @@ def test_B20_sets_the_clock_to_21_since_B_is_at_least_1_behind() -> None:
     clocks = []
     for event in events("A0", "A3", "B2", "A6", "A9", "B20"):
         engine.push(event)
-        clocks.append(engine.stats()["clk"])
+        clocks.append(engine.stats()["stream_time"])
     assert clocks == [0, 3, 3, 6, 9, 21]
 
 
@@ -204,9 +204,9 @@ def test_the_clock_dilemma_does_not_come_back() -> None:
     """[Thesis, 3.3.3] in tenths, A 5 late and B 2.6: with B as an aid X5.5 waits for Y5, and later B does help."""
     engine = sl.Engine(sl.Hierarchy([Orders()], clock="A", clock_aids="B"), policy="slack", margin=0, max_jump=None)
     engine.push(events("A0", "X1", "Y0", "A30", "X31", "X55", "A60"))
-    assert (engine.push(events("B89")), engine.stats()["clk"]) == ([], 60)  # of B nothing is known yet
+    assert (engine.push(events("B89")), engine.stats()["stream_time"]) == ([], 60)  # of B nothing is known yet
     engine.push(events("Y50", "A90"))  # B is 2.9 ahead of A at most
     engine.push(events("B130"))
-    assert engine.stats()["clk"] == 101  # 13 less 2.9; an A that came now would have 10.6
+    assert engine.stats()["stream_time"] == 101  # 13 less 2.9; an A that came now would have 10.6
     assert engine.detectors["Orders"].seen[-3:] == ["X31", "Y50", "X55"]
     assert [late.event.ts for late in engine.late] == [0]  # Y0, at the very start

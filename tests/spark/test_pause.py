@@ -133,7 +133,7 @@ def test_no_more_is_kept_in_the_state_than_fits_into_memory() -> None:
     for table in one_key():
         rows = query.batch(table, seconds=1.0, rest=0.01)
         stats = [row["payload"] for row in rows if row["kind"] == "stats"]
-        most = max(most, *[part["held"] for text in stats for part in _detectors(text).values()])
+        most = max(most, *[part["deferred"] for text in stats for part in _detectors(text).values()])
     assert 0 < most <= 200  # ten, and what one or two micro-batches bring
 
 
@@ -158,7 +158,7 @@ def test_a_micro_batch_that_is_repeated_gives_the_same_however_long_it_takes() -
         states = after[0]
         assert emitted[0].equals(emitted[1])
         start += 1.01
-    assert plan.engines(states).stats("north")["pause"]["held"] == ["Near"]
+    assert plan.engines(states).stats("north")["overload"]["deferred"] == ["Near"]
 
 
 def test_a_batch_query_defers_nothing(spark: SparkSession) -> None:

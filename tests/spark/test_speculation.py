@@ -165,7 +165,7 @@ def test_mistakes_in_speculation_show_at_once(spark: SparkSession, table: pa.Tab
     df = spark.createDataFrame(table)
     with pytest.raises(ConfigError, match=r"an engine has no options \['now'\]; it has \['policy', "):
         detect(df, hierarchy(), **COLUMNS, arrival="arrival", speculation=sl.Speculation(), now=lambda: 0.0)
-    with pytest.raises(ConfigError, match="speculation names no detectors"):
+    with pytest.raises(ConfigError, match="speculation refers to unknown detectors"):
         detect(df, hierarchy(), **COLUMNS, arrival="arrival", speculation={"Nobody": sl.Speculation()})
 
 

@@ -66,7 +66,7 @@ def test_hardly_any_position_is_late_by_default(result: MatchResult) -> None:
 
 
 def test_hits_passes_and_possession_are_those_that_happened(simulation: Any, result: MatchResult) -> None:
-    comparison = compare(simulation.match, result.events(), load_truth(simulation.truth), result.stats["clk"])
+    comparison = compare(simulation.match, result.events(), load_truth(simulation.truth), result.stats["stream_time"])
     scores = {score.type: score for score in comparison.accuracies}
     assert scores["hit"].true > 15 and scores["hit"].f1 >= 0.95
     assert scores["pass"].true > 4 and scores["pass"].f1 >= 0.95

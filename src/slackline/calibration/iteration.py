@@ -144,7 +144,7 @@ def _run(
             if progress is not None:
                 progress(run, arrivals)
         stats = engine.stats()
-        has_clock = has_clock or stats["clk"] is not None
+        has_clock = has_clock or stats["stream_time"] is not None
         duplicates += engine.duplicates
         quarantined.update(stats["quarantined"])
         for kind, its in stats["types"].items():

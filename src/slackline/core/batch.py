@@ -1,4 +1,4 @@
-"""Batches: runs of events of one type, as columns."""
+"""Columns (arrays by what they hold) and batches: runs of events of one type, as columns."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from slackline.core.arrays import Column
 from slackline.core.event import NO_SEQ, Event, Source
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+#: A column of any dtype.
+Column = NDArray[Any]
 
 
 class Batch:

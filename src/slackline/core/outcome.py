@@ -98,7 +98,7 @@ class ProgressUpdate(NamedTuple):
     Of a sensor type that enters there: ``events`` are a batch in the order of arrival, of what was let in and is not
     late, and ``watermark`` is the type's input watermark. A watermark beyond all time stamps is the end of either.
 
-    ``clk`` is stream time there, ``K`` how long the publisher, or the type, waits. ``far`` is how long a sensor type of
+    ``clk`` is stream time there, ``K`` how long the publisher, or the type, waits. ``default_slack`` is how long a sensor type of
     which nothing is known is waited for there, after all that was heard; -1: too little was.
     """
 
@@ -109,4 +109,4 @@ class ProgressUpdate(NamedTuple):
     back: int
     clk: int
     K: int = 0
-    far: int = -1
+    default_slack: int = -1

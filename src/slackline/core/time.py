@@ -13,13 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from slackline.core.arrays import Column, Ints, Mask
+from slackline.core.batch import Column, Ints, Mask
 
 #: Wall time: a function that gives seconds (or another unit, where its user says so). Always injected.
 Now = Callable[[], float]
 
-#: The greatest time stamp and sequence number; what is beyond is absurd and goes to quarantine.
+#: The greatest time stamp and sequence number; larger ones go to quarantine.
 MAX_TS = 2**62
+#: Below every time stamp: stream time before the first clock event, a watermark without evidence. Its distance to any
+#: time stamp fits 64 bits.
+NEVER = -(2**61)
+#: Above every time stamp: the watermark after the end of the stream, the largest K. K, time-outs and margins saturate
+#: here, so the sum or difference of two of them fits 64 bits; the compiled loops form no others.
+FOREVER = MAX_TS + 1
 
 #: What a time stamp is, for messages.
 A_TIME_STAMP = "a whole number from 0 to 2**62"

@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from slackline.core.arrays import Ints
+from slackline.core.batch import Ints
 from slackline.core.errors import BufferLimitError, ClosedError, ConfigError
 from slackline.core.event import Event
-from slackline.core.time import A_TIME_STAMP, time_stamp
+from slackline.core.time import A_TIME_STAMP, NEVER, time_stamp
 from slackline.engine import arrow
 from slackline.engine.intake import Intake
 from slackline.engine.results import Results
 from slackline.engine.topology import Topology
-from slackline.ordering.constants import NEVER
 
 
 def rows_of(arrivals: Any) -> list[Event] | pa.Table:
@@ -110,7 +109,7 @@ def _column(now: Any) -> pa.ChunkedArray:
 
 
 class BufferLimit:
-    """The limit on buffered and on uncollected events. Beyond it, only pushes that may advance stream time are accepted.
+    """The limit on buffered and uncollected events. Beyond it, only pushes that may advance stream time are accepted.
 
     Counting buffered events is expensive, so ``_room`` is a lower bound of how many more events may arrive, or be
     published, before they must be counted again.
@@ -165,5 +164,5 @@ class BufferLimit:
         idle = self.intake.position - self.intake.last_advance
         if idle:
             return f"stream time stopped at {clk}: no event of the clock types {types} in the last {idle} arrivals."
-        slowest = min(self.topology.operators, key=lambda operator: operator.unit.watermark)
-        return f"stream time advances ({clk}), but detector {slowest.name!r} waits with K={slowest.unit.K}."
+        slowest = min(self.topology.operators, key=lambda operator: operator.buffer.watermark)
+        return f"stream time advances ({clk}), but detector {slowest.name!r} waits with K={slowest.buffer.K}."

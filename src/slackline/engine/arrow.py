@@ -1,8 +1,8 @@
-"""Arrow's columns as NumPy and Python have them, whatever their layout.
+"""Arrow columns of any layout as NumPy arrays and Python values.
 
-Values come out as ``to_pylist`` gives them, with one exception: what Arrow keeps in nanoseconds becomes a NumPy scalar
-(``datetime64[ns]`` in UTC, ``timedelta64[ns]``; a time of day is one since midnight), since Python's own types end at
-microseconds and pandas, which may be there or not, must make no difference.
+Values are those of ``to_pylist``, with one exception: nanosecond types become NumPy scalars (``datetime64[ns]`` in UTC,
+``timedelta64[ns]``; a time of day since midnight), since Python's own types end at microseconds, and the result must
+not depend on whether pandas is installed.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slackline.core.arrays import Column, Ints, Mask
-from slackline.core.batch import object_column
+from slackline.core.batch import Column, Ints, Mask, object_column
 from slackline.core.time import MAX_TS, time_stamp, time_stamps
 
-#: Whole numbers below this are their own codes.
+#: Integers below this are their own codes.
 SMALL = 1 << 14
 
 
@@ -30,7 +29,7 @@ class Cast(NamedTuple):
 
 
 def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column in a layout that Arrow's functions take; a dictionary of texts stays one."""
+    """The column in a layout that Arrow's functions support; a dictionary of strings stays one."""
     kind = column.type
     if pa.types.is_run_end_encoded(kind):
         chunks = [pc.run_end_decode(chunk) for chunk in column.chunks]
@@ -49,7 +48,7 @@ def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def whole_numbers(column: pa.ChunkedArray) -> tuple[Ints, Mask]:
-    """The values as time stamps or sequence numbers (see ``core.time``), and which of them can be one."""
+    """The values as time stamps or sequence numbers (see ``core.time``), and which of them are valid."""
     kind = column.type
     if pa.types.is_int64(kind) and not column.null_count:
         numbers = _writable(column)
@@ -67,7 +66,7 @@ def whole_numbers(column: pa.ChunkedArray) -> tuple[Ints, Mask]:
 
 
 def _writable(column: pa.Array | pa.ChunkedArray) -> Column:
-    """A column as an array of its own: Arrow's are read-only, for which the loops would be compiled once more."""
+    """A column as a writable array: for Arrow's read-only ones the loops would be compiled once more."""
     numbers = column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
     return numbers if numbers.flags.writeable else numbers.copy()
 
@@ -104,7 +103,7 @@ def declared(column: pa.ChunkedArray, rows: Ints, dtype: np.dtype[Any]) -> Cast:
 
 
 def undeclared(column: pa.ChunkedArray, rows: Ints, objects: bool = False) -> Column:
-    """Some rows of a column as they come: typed where numbers are complete, objects (None: no such field) otherwise."""
+    """Some rows of a column without a declared type: typed if they are numbers without nulls, else objects."""
     kind = column.type
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
     if is_number and not column.null_count and not objects:
@@ -128,7 +127,7 @@ def values(column: pa.ChunkedArray, rows: Ints) -> list[Any]:
 
 
 def value(scalar: pa.Scalar) -> Any:
-    """One value as Python has it."""
+    """One value as a Python value."""
     kind = scalar.type
     if not scalar.is_valid or not _has_nanoseconds(kind):
         return scalar.as_py()
@@ -169,7 +168,7 @@ def encoded(column: pa.ChunkedArray) -> tuple[Ints, Sequence[Any]]:
 
 
 def encoded_sources(column: pa.ChunkedArray) -> tuple[Ints, Sequence[Any]]:
-    """The same for sources, where small whole numbers may stand for themselves."""
+    """The same for sources, where small integers are their own codes."""
     if pa.types.is_integer(column.type) and len(column) and not column.null_count:
         numbers = _writable(column)
         if numbers.min() >= 0 and numbers.max() < SMALL:

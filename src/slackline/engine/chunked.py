@@ -1,40 +1,61 @@
-"""Whole chunks at once: the fast way, for many events (docs/concepts/how-a-chunk-runs.md).
+"""The chunked driver: processes whole chunks of arrivals at once (docs/concepts/how-a-chunk-runs.md).
 
-For a chunk of arrivals the input watermark of each type and the watermark of each unit *after each position* are computed as
-arrays. As a watermark never moves back, an event is released at the first position, at or after its arrival, whose
-watermark covers it; and the order of release is just the total order. So one pass gives what event-at-a-time gives (law
-3): detectors get their rows in order, in runs of one type, and what they publish carries the position of the row that
-caused it, where the next level takes it up.
+For a chunk of arrivals the input watermark of each type and the watermark of each operator *after each position* are
+computed as arrays. As a watermark never moves back, an event is released at the first position, at or after its
+arrival, whose watermark covers it, and the order of release is the total order. So one pass gives the same results as
+the scalar driver (law 3): detectors get their rows in order, in runs of one type, and published events carry the
+position of the row that caused them, where the next level processes them.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import reduce
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
-from slackline.core.arrays import Ints
+from slackline.core.batch import Ints
 from slackline.core.event import Event
 from slackline.core.outcome import ProgressUpdate
-from slackline.engine.chunk import Chunk, defer, due_in_order, due_late, run_in_pieces
+from slackline.core.time import FOREVER, NEVER
 from slackline.engine.intake import Intake
-from slackline.engine.progress import ReceivedProgress, batches_of, stream_times
+from slackline.engine.progress import ReceivedProgress
 from slackline.engine.results import Results
-from slackline.engine.tables import ArrivalBatch, read
+from slackline.engine.tables import ArrivalBatch, admit_received, read
 from slackline.engine.topology import Topology
-from slackline.ordering.constants import FOREVER, NEVER, SLACK
 from slackline.ordering.input import DerivedInput, SensorInput
-from slackline.ordering.reorder_buffer import ReorderBuffer
-from slackline.ordering.store import late_rows
-from slackline.ordering.watermark import release_positions, rises
-from slackline.running.deferral import ts_of
+from slackline.ordering.reorder_buffer import Entry, ReorderBuffer
+from slackline.ordering.shared_rows import late_rows
+from slackline.ordering.watermark import SLACK, release_positions, rises
+from slackline.running.deferral import DeferredRows, ts_of
 from slackline.running.operator import Operator
-from slackline.running.segments import IN_ORDER, UNSORTED, Segment, merged, segment_of
+from slackline.running.segments import IN_ORDER, OVERDUE, UNSORTED, Segment, merged, segment_of
+
+
+@dataclass(slots=True)
+class Chunk:
+    """The chunk in process, position by position."""
+
+    first: int  #: arrival position of its first row
+    before: int  #: stream time before it
+    clk: Ints  #: stream time after each position
+    batches: dict[str, ArrivalBatch]
+    advances: Ints  #: the positions at which stream time advances
+    #: The startup estimator's default slack and ``since`` after each position, where a target is set.
+    startup: tuple[Ints, Ints] | None = None
+    #: The watermark that arrival times give after each position, where they are known.
+    arrival_watermark: Ints | None = None
+    input_watermarks: dict[str, Ints] = field(default_factory=dict)
+    slacks: dict[str, Ints] = field(default_factory=dict)
+    published: dict[str, list[tuple[int, Event]]] = field(default_factory=dict)
+    #: By type: the largest back-dating so far, with the position from which on it is known.
+    backs: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
 
 class ChunkedDriver:
-    """Takes tables through the parts."""
+    """Processes tables, and rows received from other engines."""
 
     def __init__(self, topology: Topology, intake: Intake, results: Results, deliver_late: bool) -> None:
         self.topology = topology
@@ -43,253 +64,257 @@ class ChunkedDriver:
         self.deliver_late = deliver_late
 
     def push(self, table: pa.Table, now: Ints | None = None) -> None:
-        """Take the next arrivals, with their wall times if these are told."""
+        """Process the next arrivals, with their arrival times if given."""
         topology, intake = self.topology, self.intake
-        if len(table) and (now is not None or intake.wall is not None):
+        if len(table) and (now is not None or intake.arrival_history is not None):
             self.wait_until(NEVER if now is None else int(now[0]))
         first, before = intake.position, intake.clk
         batches, clk = read(intake, table, now)
         if len(clk) == 0:
             return
-        topology.advance_watermarks(first - 1, before)
+        topology.advance(first - 1, before)
         ts = np.full(len(clk), NEVER, dtype=np.int64)
         for arrived in batches.values():
             ts[arrived.rows] = arrived.ts
-        heard = None if topology.evidence.late_target is None else topology.hearing.run(ts, before, clk)
-        chunk = Chunk(first, before, clk, batches, rises(clk, before), heard)
-        if intake.wall is not None:
-            chunk.elapsed = intake.pass_times(now, ts, before, clk, clk if heard is None else heard[1])
-        self._through(chunk)
+        startup = None if topology.evidence.late_target is None else topology.startup.run(ts, before, clk)
+        chunk = Chunk(first, before, clk, batches, rises(clk, before), startup)
+        if intake.arrival_history is not None:
+            chunk.arrival_watermark = intake.pass_times(now, ts, before, clk, clk if startup is None else startup[1])
+        self._process(chunk)
 
     def wait_until(self, now: int) -> None:
-        """It is ``now``, and nothing has arrived yet: what has waited for long enough goes."""
+        """Arrival time has advanced to ``now`` without an arrival: release what has waited long enough."""
         topology, intake = self.topology, self.intake
-        topology.advance_watermarks(intake.position - 1, intake.clk)  # before anything is due
+        topology.advance(intake.position - 1, intake.clk)  # before anything becomes due
         if not intake.wait_until(now) or intake.position == 0:
             return
-        self._through(self._nothing())
+        self._process(self._empty_chunk())
 
-    def _nothing(self) -> Chunk:
-        """A chunk in which nothing arrives."""
-        hearing, clk = self.topology.hearing, np.array([self.intake.clk], dtype=np.int64)
-        far, since, reached = (np.array([n], dtype=np.int64) for n in (hearing.far, hearing.since, hearing.reached))
+    def _empty_chunk(self) -> Chunk:
+        """A chunk without arrivals."""
+        startup, clk = self.topology.startup, np.array([self.intake.clk], dtype=np.int64)
+        default_slack, since, reached = (
+            np.array([n], dtype=np.int64) for n in (startup.default_slack, startup.since, startup.arrival_watermark)
+        )
         first = max(0, self.intake.position - 1)
-        return Chunk(first, self.intake.clk, clk, {}, np.empty(0, dtype=np.int64), (far, since), reached)
+        return Chunk(first, self.intake.clk, clk, {}, np.empty(0, dtype=np.int64), (default_slack, since), reached)
 
-    def receive(self, heard: ReceivedProgress) -> None:
-        """Take news: rows at positions of their own, all else with the last of them, or with the last arrival."""
+    def receive(self, received: ReceivedProgress) -> None:
+        """Process progress updates: rows at positions of their own, all else at the last position."""
         topology, intake = self.topology, self.intake
         before, position = intake.clk, intake.position
-        topology.advance_watermarks(position - 1, before)
-        batches = batches_of(topology, heard.rows)
-        clk = stream_times(intake, batches, max([item.clk for item in heard.items], default=NEVER))
-        first, hearing = position if batches else max(0, position - 1), topology.hearing
-        topology.borrow(heard.items, int(clk[-1]))
+        topology.advance(position - 1, before)
+        remote = max([item.clk for item in received.items], default=NEVER)
+        batches, clk = admit_received(intake, received.rows, remote)
+        first, startup = position if batches else max(0, position - 1), topology.startup
+        topology.adopt_default_slack(received.items, int(clk[-1]))
         nothing = np.full(len(clk), NEVER)
-        said = None if topology.evidence.late_target is None else hearing.run(nothing, before, clk)
-        elapsed = np.full(len(clk), hearing.reached) if hearing.reached > NEVER else None
-        chunk = Chunk(first, before, clk, batches, rises(clk, before), said, elapsed)
-        for item in heard.items:
+        estimated = None if topology.evidence.late_target is None else startup.run(nothing, before, clk)
+        reached = np.full(len(clk), startup.arrival_watermark) if startup.arrival_watermark > NEVER else None
+        chunk = Chunk(first, before, clk, batches, rises(clk, before), estimated, reached)
+        for item in received.items:
             if item.type in topology.sensors:
-                topology.sensors[item.type].tell(item.watermark, item.K)
+                topology.sensors[item.type].receive_watermark(item.watermark, item.K)
             else:
-                self._elsewhere(topology.derived[item.type], chunk, item)
-        self._through(chunk)
+                self._receive_derived(topology.derived[item.type], chunk, item)
+        self._process(chunk)
 
-    def _through(self, chunk: Chunk) -> None:
-        """Take a chunk through all channels and parts."""
+    def _process(self, chunk: Chunk) -> None:
+        """Process a chunk: all inputs, then all operators."""
         topology, clk = self.topology, chunk.clk
-        for channel in topology.sensors.values():
-            self._arrive(channel, chunk)
+        for input in topology.sensors.values():
+            self._arrive(input, chunk)
         for operator in topology.operators:
             self._run_operator(operator, chunk)
             operator.publish_progress(int(clk[-1]))
-        for channel in topology.sensors.values():
-            units = [operator.unit for operator in topology.readers[channel.name]]
-            channel.store.drop_through(min((u.watermark for u in units if u.sorts(channel)), default=FOREVER))
+        for input in topology.sensors.values():
+            buffers = [operator.buffer for operator in topology.readers[input.name]]
+            input.shared_rows.drop_through(min((u.watermark for u in buffers if u.sorts(input)), default=FOREVER))
 
     def flush(self) -> None:
-        """The end of the stream: everything that waits goes, level by level."""
+        """End of the stream: release all buffered events, level by level."""
         topology, clk = self.topology, self.intake.clk
         start = np.zeros(1, dtype=np.int64)
         chunk = Chunk(self.intake.position, clk, np.array([clk], dtype=np.int64), {}, start)
         for operator in topology.operators:
-            previous = np.array([operator.unit.watermark], dtype=np.int64)
+            previous = np.array([operator.buffer.watermark], dtype=np.int64)
             self._run(operator, np.array([FOREVER], dtype=np.int64), previous, chunk)
-        for channel in topology.sensors.values():
-            channel.store.clear()
+        for input in topology.sensors.values():
+            input.shared_rows.clear()
 
-    def _arrive(self, channel: SensorInput, chunk: Chunk) -> None:
-        arrived = chunk.batches.get(channel.name)
+    def _arrive(self, input: SensorInput, chunk: Chunk) -> None:
+        arrived = chunk.batches.get(input.name)
         empty = np.empty(0, dtype=np.int64)
         rows, slots, ts = (arrived.rows, arrived.slots, arrived.ts) if arrived else (empty, empty, empty)
-        before = channel.watermark
+        before = input.watermark
         if arrived and arrived.anew is not None:
-            input_watermark, slack = run_in_pieces(channel, arrived, arrived.anew, chunk)
+            input_watermark, slack = _run_in_pieces(input, arrived, arrived.anew, chunk)
         else:
-            input_watermark, slack = channel.run(
-                rows, slots, ts, chunk.first, chunk.before, chunk.clk, chunk.heard, chunk.elapsed
+            input_watermark, slack = input.run(
+                rows, slots, ts, chunk.first, chunk.before, chunk.clk, chunk.startup, chunk.arrival_watermark
             )
-        chunk.input_watermarks[channel.name], chunk.slacks[channel.name] = input_watermark, slack
+        chunk.input_watermarks[input.name], chunk.slacks[input.name] = input_watermark, slack
         if arrived:
-            channel.events += len(rows)
-            if self.topology.named is not None and channel.name in self.topology.entering:
-                self._enter(channel, arrived, np.concatenate(([before], input_watermark[:-1])), chunk)
-            if any(operator.unit.sorts(channel) for operator in self.topology.readers[channel.name]):
-                ranks_of, at = channel.senders.ranks_of, arrived.rows + chunk.first
-                channel.store.add(arrived.ts, arrived.slots, arrived.seq, at, arrived.columns, ranks_of, arrived.fields)
+            input.events += len(rows)
+            if self.topology.named is not None and input.name in self.topology.entering:
+                self._enter(input, arrived, np.concatenate(([before], input_watermark[:-1])), chunk)
+            if any(operator.buffer.sorts(input) for operator in self.topology.readers[input.name]):
+                ranks_of, at = input.sources.ranks_of, arrived.rows + chunk.first
+                input.shared_rows.add(
+                    arrived.ts, arrived.slots, arrived.seq, at, arrived.columns, ranks_of, arrived.fields
+                )
 
-    def _enter(self, channel: SensorInput, arrived: ArrivalBatch, previous: Ints, chunk: Chunk) -> None:
-        """Where sensor types enter at several engines: divert what is late for its type, tell others of the rest."""
+    def _enter(self, input: SensorInput, arrived: ArrivalBatch, previous: Ints, chunk: Chunk) -> None:
+        """Where sensor types enter at several engines: divert rows that are late for their type, export the others."""
         reached = previous[arrived.rows]
         late = arrived.ts <= reached
-        if channel.decides and not self.deliver_late and late.any():
+        if input.owns_watermark and not self.deliver_late and late.any():
             events = arrived.batch().take(np.flatnonzero(late))
             for event, row, input_watermark in zip(
                 events, arrived.rows[late].tolist(), reached[late].tolist(), strict=True
             ):
                 self.results.divert(None, event, input_watermark, chunk.first + row)
-            channel.late += len(events)
+            input.late += len(events)
             arrived.keep(~late)
         if len(arrived.rows):
-            self.results.entered.add(arrived.batch())
+            self.results.progress.entered(arrived.batch())
 
     @staticmethod
-    def _elsewhere(channel: DerivedInput, chunk: Chunk, item: ProgressUpdate | None = None) -> None:
-        """A type whose publisher runs elsewhere: if there is news of it, it comes with the chunk's last position."""
+    def _receive_derived(input: DerivedInput, chunk: Chunk, item: ProgressUpdate | None = None) -> None:
+        """A type published in another engine: a progress update of it applies at the chunk's last position."""
         last = len(chunk.clk) - 1
         stamps = [*item.warnings, *(event.ts for event in item.events)] if item else []
         at, ts = np.full(len(stamps), last, dtype=np.int64), np.array(stamps, dtype=np.int64)
-        slack = chunk.slacks[channel.name] = channel.run(at, ts, chunk.before, chunk.clk)
-        input_watermark = np.full(len(chunk.clk), channel.watermark, dtype=np.int64)
-        if channel.uses_slack and channel.watermark != NEVER and not channel.ended:
+        slack = chunk.slacks[input.name] = input.run(at, ts, chunk.before, chunk.clk)
+        input_watermark = np.full(len(chunk.clk), input.watermark, dtype=np.int64)
+        if input.uses_slack and input.watermark != NEVER and not input.ended:
             input_watermark = chunk.clk - slack
         if item:
-            chunk.published[channel.name] = [(last, event) for event in item.events]
-            channel.hear(item, int(chunk.clk[-1]))
-            input_watermark[-1] = channel.watermark
-        chunk.input_watermarks[channel.name] = input_watermark
-        channel.watermark, channel.as_of = int(input_watermark[-1]), int(chunk.clk[-1])
+            chunk.published[input.name] = [(last, event) for event in item.events]
+            input.receive(item, int(chunk.clk[-1]))
+            input_watermark[-1] = input.watermark
+        chunk.input_watermarks[input.name] = input_watermark
+        input.watermark, input.evaluated_at = int(input_watermark[-1]), int(chunk.clk[-1])
 
     def _run_operator(self, operator: Operator, chunk: Chunk) -> None:
-        """One detector through the chunk: its watermark, its rows, what it publishes."""
-        unit = operator.unit
-        for channel in operator.follows:
-            if isinstance(channel, DerivedInput) and channel.name not in chunk.input_watermarks:
-                self._elsewhere(channel, chunk)
-        watermark = reduce(np.minimum, [chunk.input_watermarks[channel.name] for channel in unit.awaited])
-        if unit.unsorted and watermark[-1] == FOREVER:
-            watermark = self._until_all_ended(unit, watermark, chunk)
-        slacks = [chunk.slacks[channel.name] for channel in unit.slacking]
+        """Process the chunk for one operator: its watermark, its rows, what it publishes."""
+        buffer = operator.buffer
+        for input in operator.local_inputs:
+            if isinstance(input, DerivedInput) and input.name not in chunk.input_watermarks:
+                self._receive_derived(input, chunk)
+        watermark = reduce(np.minimum, [chunk.input_watermarks[input.name] for input in buffer.watermark_inputs])
+        if buffer.unsorted and watermark[-1] == FOREVER:
+            watermark = self._until_all_ended(buffer, watermark, chunk)
+        slacks = [chunk.slacks[input.name] for input in buffer.slack_inputs]
         slack = reduce(np.maximum, slacks) if slacks else np.zeros_like(watermark)
         watermark = np.maximum.accumulate(watermark)
-        np.maximum(watermark, unit.watermark, out=watermark)
-        previous = np.concatenate(([unit.watermark], watermark[:-1]))
+        np.maximum(watermark, buffer.watermark, out=watermark)
+        previous = np.concatenate(([buffer.watermark], watermark[:-1]))
         reached, defers = operator.watermark, operator.defers
         self._run(operator, watermark, previous, chunk)
-        if defers:  # what it has processed is known at the chunk's end
+        if defers:  # its progress is known at the chunk's end
             watermark = np.full(len(watermark), reached)
             watermark[-1] = operator.watermark
         for derived in operator.publishes:
-            self._derive(derived, watermark, slack, rises(slack, unit.K), chunk)
-        unit.K = int(slack[-1])
+            self._derive(derived, watermark, slack, rises(slack, buffer.K), chunk)
+        buffer.K = int(slack[-1])
 
-    def _until_all_ended(self, unit: ReorderBuffer, watermark: Ints, chunk: Chunk) -> Ints:
-        """The watermark where all that is sorted has ended, but something else may not have."""
-        for channel in unit.inputs:
-            if isinstance(channel, DerivedInput) and channel.name not in chunk.input_watermarks:
-                self._elsewhere(channel, chunk)
-        least = reduce(np.minimum, [chunk.input_watermarks[channel.name] for channel in unit.inputs])
+    def _until_all_ended(self, buffer: ReorderBuffer, watermark: Ints, chunk: Chunk) -> Ints:
+        """The watermark where all sorted inputs have ended, but unsorted ones may not have."""
+        for input in buffer.inputs:
+            if isinstance(input, DerivedInput) and input.name not in chunk.input_watermarks:
+                self._receive_derived(input, chunk)
+        least = reduce(np.minimum, [chunk.input_watermarks[input.name] for input in buffer.inputs])
         return np.where(watermark == FOREVER, least, watermark)
 
     def _run(self, operator: Operator, watermark: Ints, previous: Ints, chunk: Chunk) -> None:
-        """Feed the detector what is due, or what it may work on of its backlog."""
+        """Run the detector on the rows that are due, or on deferred rows as far as allowed."""
         segments = self._due(operator, watermark, previous, chunk)
-        chunk.backs.update({channel.name: [(-1, channel.back)] for channel in operator.publishes})
+        chunk.backs.update({input.name: [(-1, input.back)] for input in operator.publishes})
         for segment in segments:
-            self._count(operator.unit, segment, chunk)
+            self._count(operator.buffer, segment, chunk)
         if operator.defers:
-            defer(operator, segments, previous, chunk)
+            _defer(operator, segments, previous, chunk)
             self._feed_deferred(operator, chunk)
             return
         operator.record_deferral(0, int(chunk.clk[-1]))
         for segment, start, stop in merged(segments):
             self._feed(operator, segment, start, stop, previous, chunk)
 
-    # Which rows are due.
+    # The rows that are due.
 
     def _due(self, operator: Operator, watermark: Ints, previous: Ints, chunk: Chunk) -> list[Segment]:
-        unit = operator.unit
+        buffer = operator.buffer
         segments: list[Segment] = []
-        for channel in unit.inputs:
-            if isinstance(channel, DerivedInput):
-                self._offer(operator, channel, previous, chunk, segments)
+        for input in buffer.inputs:
+            if isinstance(input, DerivedInput):
+                self._offer(operator, input, previous, chunk, segments)
                 continue
-            assert isinstance(channel, SensorInput)
-            if not unit.sorts(channel):
-                arrived = chunk.batches.get(channel.name)
+            assert isinstance(input, SensorInput)
+            if not buffer.sorts(input):
+                arrived = chunk.batches.get(input.name)
                 if arrived and len(arrived.rows):
-                    segments.append(segment_of(UNSORTED, arrived.batch(), channel.rank, arrived.ts, arrived.rows))
-            elif len(channel.store):
-                self._due_stored(operator, channel, watermark, chunk, segments)
-        due_in_order(unit, watermark, chunk, segments)
-        due_late(unit, watermark, chunk, segments)
+                    segments.append(segment_of(UNSORTED, arrived.batch(), input.rank, arrived.ts, arrived.rows))
+            elif len(input.shared_rows):
+                self._due_stored(operator, input, watermark, chunk, segments)
+        _due_in_order(buffer, watermark, chunk, segments)
+        _due_late(buffer, watermark, chunk, segments)
         return segments
 
     def _due_stored(
-        self, operator: Operator, channel: SensorInput, watermark: Ints, chunk: Chunk, segments: list[Segment]
+        self, operator: Operator, input: SensorInput, watermark: Ints, chunk: Chunk, segments: list[Segment]
     ) -> None:
-        """Rows of a store between the old and the new watermark, less those that came too late."""
-        unit, store = operator.unit, channel.store
+        """The shared rows between the old and the new watermark, without those that are late."""
+        buffer, store = operator.buffer, input.shared_rows
         some_late = False
-        if channel.name in chunk.batches:  # else none of these rows has come with this chunk
-            late = late_rows(store.ts, store.positions, chunk.first, unit.watermark, watermark)
+        if input.name in chunk.batches:  # else none of these rows arrived in this chunk
+            late = late_rows(store.ts, store.positions, chunk.first, buffer.watermark, watermark)
             some_late = bool(late.any())
         if some_late:
             rows = np.flatnonzero(late)
             arrived = (store.positions[rows] - chunk.first).tolist()
-            for position, event in zip(arrived, channel.batch(0, len(store)).take(rows), strict=True):
-                reached = unit.watermark if position == 0 else int(watermark[position - 1])
+            for position, event in zip(arrived, input.batch(0, len(store)).take(rows), strict=True):
+                reached = buffer.watermark if position == 0 else int(watermark[position - 1])
                 self._late(operator, event, reached, position, chunk)
-        start, stop = np.searchsorted(store.ts, (unit.watermark, watermark[-1]), side="right").tolist()
-        batch, positions = channel.batch(start, stop), store.positions[start:stop]
+        start, stop = np.searchsorted(store.ts, (buffer.watermark, watermark[-1]), side="right").tolist()
+        batch, positions = input.batch(start, stop), store.positions[start:stop]
         if some_late and late[start:stop].any():
             kept = np.flatnonzero(~late[start:stop])
             batch, positions = batch.take(kept), positions[kept]
         if not len(batch):
             return
-        if any(entry.type == channel.name for entry in unit.heap):
-            # The same type also waits as objects (pushed as such): let the heap settle their order.
+        if any(entry.type == input.name for entry in buffer.heap):
+            # The same type is buffered as events too: the heap orders both.
             for event, position in zip(batch, positions.tolist(), strict=True):
-                unit.wait(unit.entry(event, position))
+                buffer.wait(buffer.entry(event, position))
             return
         at = release_positions(batch.ts, positions - chunk.first, watermark)
-        segments.append(segment_of(IN_ORDER, batch, channel.rank, batch.ts, at, positions))
+        segments.append(segment_of(IN_ORDER, batch, input.rank, batch.ts, at, positions))
 
     def _offer(
-        self, operator: Operator, channel: DerivedInput, previous: Ints, chunk: Chunk, segments: list[Segment]
+        self, operator: Operator, input: DerivedInput, previous: Ints, chunk: Chunk, segments: list[Segment]
     ) -> None:
-        """Derived events that reached this unit in this chunk: to wait, too late, or past the order."""
-        unit = operator.unit
-        arrived = chunk.published.get(channel.name, [])
-        if not unit.sorts(channel):
+        """Derived events of this chunk: buffered, late, or unsorted."""
+        buffer = operator.buffer
+        arrived = chunk.published.get(input.name, [])
+        if not buffer.sorts(input):
             if arrived:
                 at = np.array([position for position, _ in arrived], dtype=np.int64)
                 events = [event for _, event in arrived]
                 ts = np.array([event.ts for event in events], dtype=np.int64)
-                segments.append(segment_of(UNSORTED, events, channel.rank, ts, at))
+                segments.append(segment_of(UNSORTED, events, input.rank, ts, at))
             return
         for position, event in arrived:
             reached = int(previous[position])
             if event.ts > reached:
-                unit.wait(unit.entry(event, chunk.first + position))
+                buffer.wait(buffer.entry(event, chunk.first + position))
             else:
                 self._late(operator, event, reached, position, chunk)
 
     def _late(self, operator: Operator, event: Event, reached: int, position: int, chunk: Chunk) -> None:
-        operator.unit.late += 1
+        operator.buffer.late += 1
         if self.deliver_late:
-            operator.unit.overdue.append(operator.unit.entry(event, chunk.first + position))
+            operator.buffer.overdue.append(operator.buffer.entry(event, chunk.first + position))
         else:
             self.results.divert(operator, event, reached, chunk.first + position)
 
@@ -306,7 +331,7 @@ class ChunkedDriver:
             self._publish(operator, event, trigger, position, chunk)
 
     def _feed_deferred(self, operator: Operator, chunk: Chunk) -> None:
-        """Let the detector work on its backlog as far as it may, at the chunk's last position."""
+        """Run the detector on deferred rows as far as allowed, at the chunk's last position."""
         last, now = len(chunk.clk) - 1, int(chunk.clk[-1])
         for due in operator.pop_deferred():
             operator.record_deferral(now - due.clk, now)
@@ -317,52 +342,115 @@ class ChunkedDriver:
                 self._publish(operator, event, max(ts_of(due.rows, row), due.least), last, chunk)
 
     def _publish(self, operator: Operator, event: Event, trigger: int, position: int, chunk: Chunk) -> None:
-        channel = self.topology.derived[event.type]
-        channel.published(event, trigger)
+        input = self.topology.derived[event.type]
+        input.published(event, trigger)
         self.results.insert(operator, event, chunk.first + position, int(chunk.clk[position]), operator.deferral[1])
-        if channel.back > chunk.backs[channel.name][-1][1]:
-            chunk.backs[channel.name].append((position, channel.back))
-        if self.topology.readers[channel.name]:
-            chunk.published.setdefault(channel.name, []).append((position, event))
+        if input.back > chunk.backs[input.name][-1][1]:
+            chunk.backs[input.name].append((position, input.back))
+        if self.topology.readers[input.name]:
+            chunk.published.setdefault(input.name, []).append((position, event))
 
     def run_deferred(self) -> None:
-        """Let those who are behind go on as far as they may, and with them those above."""
-        self.topology.advance_watermarks(self.intake.position - 1, self.intake.clk)
-        self._through(self._nothing())
+        """Process deferred rows as far as allowed, and what follows from them at higher levels."""
+        self.topology.advance(self.intake.position - 1, self.intake.clk)
+        self._process(self._empty_chunk())
 
     @staticmethod
-    def _count(unit: ReorderBuffer, segment: Segment, chunk: Chunk) -> None:
+    def _count(buffer: ReorderBuffer, segment: Segment, chunk: Chunk) -> None:
         waits = np.maximum(chunk.clk.take(segment.at) - segment.ts, 0)
-        unit.count_wait(int(waits.sum()), int(waits.max()), len(waits))
+        buffer.count_wait(int(waits.sum()), int(waits.max()), len(waits))
 
-    def _derive(self, channel: DerivedInput, watermark: Ints, slack: Ints, warnings: Ints, chunk: Chunk) -> None:
-        """Delays and input watermark of a type this detector publishes, for those who listen to it."""
-        backs = chunk.backs[channel.name]
-        # The pseudo event of a growing K knows only what was set back before its position.
+    def _derive(self, input: DerivedInput, watermark: Ints, slack: Ints, warnings: Ints, chunk: Chunk) -> None:
+        """Delays and input watermark of a published type, for its readers."""
+        backs = chunk.backs[input.name]
+        # The pseudo event of a growing K accounts for back-dating before its position only.
         growths = np.array([position for position, _ in backs], dtype=np.int64)
         known = np.array([back for _, back in backs], dtype=np.int64)
         warned = (
             np.maximum(chunk.clk[warnings] - slack[warnings], NEVER) - known[np.searchsorted(growths, warnings) - 1]
         )
         for ts in warned.tolist():
-            self.results.warn(channel.name, ts)
-        if not self.topology.readers[channel.name]:
+            self.results.progress.warn(input.name, ts)
+        if not self.topology.readers[input.name]:
             return
-        published = chunk.published.get(channel.name, [])
+        published = chunk.published.get(input.name, [])
         positions = np.concatenate((warnings, np.array([position for position, _ in published], dtype=np.int64)))
         ts = np.concatenate((warned, np.array([event.ts for _, event in published], dtype=np.int64)))
         order = np.argsort(positions, kind="stable")
         positions, ts = positions[order], ts[order]
-        delays = channel.run(positions, ts, chunk.before, chunk.clk)
-        chunk.slacks[channel.name] = delays
-        if channel.evidence.policy == SLACK:
+        delays = input.run(positions, ts, chunk.before, chunk.clk)
+        chunk.slacks[input.name] = delays
+        if input.evidence.policy == SLACK:
             input_watermark = chunk.clk - delays
         else:
             input_watermark = watermark - backs[0][1]
             for position, back in backs[1:]:
                 input_watermark[position:] = watermark[position:] - back
-        if watermark[0] == NEVER:  # the publisher has not begun
+        if watermark[0] == NEVER:  # before the publisher's first watermark
             input_watermark[watermark == NEVER] = NEVER
-        if watermark[-1] == FOREVER:  # it has ended
+        if watermark[-1] == FOREVER:  # after the publisher's end
             input_watermark[watermark == FOREVER] = FOREVER
-        chunk.input_watermarks[channel.name] = input_watermark
+        chunk.input_watermarks[input.name] = input_watermark
+
+
+def _run_in_pieces(input: SensorInput, arrived: ArrivalBatch, anew: Ints, chunk: Chunk) -> tuple[Ints, Ints]:
+    """The input watermark and K after each position, where clock offsets of sources change within the chunk."""
+    input_watermarks, slacks = [], []
+    cuts = [0, *arrived.rows[anew].tolist(), len(chunk.clk)]
+    for nth, (start, stop) in enumerate(pairwise(cuts)):
+        if nth:
+            input.reset_source(int(arrived.slots[anew[nth - 1]]))
+        if start < stop:
+            mine = slice(*np.searchsorted(arrived.rows, (start, stop)).tolist())
+            before = int(chunk.clk[start - 1]) if start else chunk.before
+            startup = None if chunk.startup is None else (chunk.startup[0][start:stop], chunk.startup[1][start:stop])
+            input_watermark, slack = input.run(
+                arrived.rows[mine] - start, arrived.slots[mine], arrived.ts[mine], chunk.first + start, before,
+                chunk.clk[start:stop], startup,
+                None if chunk.arrival_watermark is None else chunk.arrival_watermark[start:stop],
+            )  # fmt: skip
+            input_watermarks.append(input_watermark)
+            slacks.append(slack)
+    return np.concatenate(input_watermarks), np.concatenate(slacks)
+
+
+def _due_in_order(buffer: ReorderBuffer, watermark: Ints, chunk: Chunk, segments: list[Segment]) -> None:
+    """Buffered events up to the watermark, each at the first position since its arrival whose watermark covers it."""
+    released = buffer.release(int(watermark[-1]))
+    if released:
+        ts = np.array([entry.ts for entry in released], dtype=np.int64)
+        arrived = np.array([entry.position for entry in released], dtype=np.int64) - chunk.first
+        ranks = np.array(buffer.ranks_of(released), dtype=np.int64)
+        at = release_positions(ts, arrived, watermark)
+        segments.append(Segment(IN_ORDER, [entry.event for entry in released], ts, at, ranks, ts))
+
+
+def _due_late(buffer: ReorderBuffer, watermark: Ints, chunk: Chunk, segments: list[Segment]) -> None:
+    """Late events that are delivered: due at the next advance of stream time, or at the end."""
+    due: list[tuple[int, Entry]] = []
+    kept: list[Entry] = []
+    for entry in buffer.overdue:
+        k = int(np.searchsorted(chunk.advances, entry.position - chunk.first))
+        if k < len(chunk.advances):
+            due.append((int(chunk.advances[k]), entry))
+        elif watermark[-1] == FOREVER:
+            due.append((len(watermark) - 1, entry))
+        else:
+            kept.append(entry)
+    buffer.overdue = kept
+    if due:
+        due.sort()
+        ts = np.array([entry.ts for _, entry in due], dtype=np.int64)
+        ranks = np.array(buffer.ranks_of([entry for _, entry in due]), dtype=np.int64)
+        at = np.array([position for position, _ in due], dtype=np.int64)
+        segments.append(Segment(OVERDUE, [entry.event for _, entry in due], ts, at, ranks, ts))
+
+
+def _defer(operator: Operator, segments: list[Segment], previous: Ints, chunk: Chunk) -> None:
+    """Append the rows that are due to the deferred rows of the operator."""
+    for segment, start, stop in merged(segments):
+        step = stop - start if segment.kind == IN_ORDER else 1  # others depend on the watermark of their position
+        for first in range(start, stop, step):
+            at = int(segment.at[first])
+            least = NEVER if segment.kind == IN_ORDER else int(previous[at]) + 1
+            operator.deferred.put(DeferredRows(*segment.slice(first, first + step), least, int(chunk.clk[at])))

@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 import pyarrow as pa
 
 from slackline.core import codec
-from slackline.core.arrays import Ints
+from slackline.core.batch import Ints
 from slackline.core.calibration import CalibrationLike, calibration_of
 from slackline.core.check import text
 from slackline.core.detector import Detector
@@ -17,6 +17,7 @@ from slackline.core.errors import ClosedError, ConcurrentUseError, ConfigError, 
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import Drained, Late, Output, ProgressUpdate, Quarantined
+from slackline.core.time import FOREVER, NEVER
 from slackline.engine import migration, progress
 from slackline.engine.arrivals import BufferLimit, refuse_ended, rows_of, times_of
 from slackline.engine.chunked import ChunkedDriver
@@ -28,7 +29,6 @@ from slackline.engine.results import Results
 from slackline.engine.scalar import ScalarDriver
 from slackline.engine.topology import Topology
 from slackline.ordering import checked
-from slackline.ordering.constants import FOREVER, NEVER
 from slackline.running.deferral import Pause
 from slackline.running.runner import Runner
 from slackline.speculation.config import Speculation
@@ -97,8 +97,8 @@ class Engine:
                      without the event.
     ``max_buffered`` maximum number of events buffered per detector, and of events in the side outputs (late,
                      quarantined, kept duplicates) that were not drained; default 1,000,000.
-    ``overflow``     beyond that: ``"error"`` (default) raises BufferLimitError; ``"release"`` releases the oldest events
-                     at the end of the push, although earlier ones may still arrive.
+    ``overflow``     beyond that: ``"error"`` (default) raises BufferLimitError; ``"release"`` releases the oldest
+                     events at the end of the push, although earlier ones may still arrive.
 
     **Speculation and overload**
 
@@ -113,8 +113,8 @@ class Engine:
 
     ``detectors``    the detectors of the hierarchy that run here; default: all. The others run in other engines; see
                      :meth:`progress_updates`, :meth:`receive`, :meth:`detach` and :meth:`attach`.
-    ``sensors``      the sensor types that enter here; default: all. Others arrive by :meth:`receive`. If given, an event
-                     is late if its type's input watermark has passed it where it enters, once for all detectors.
+    ``sensors``      the sensor types that enter here; default: all. Others arrive by :meth:`receive`. If given, an
+                     event is late if its type's input watermark has passed it where it enters, for all detectors.
 
     >>> class Hits(Detector):
     ...     listens, publishes = ("near", "kick"), ("hit",)
@@ -440,7 +440,7 @@ class Engine:
         }
 
     def _advance_watermarks(self) -> None:
-        self._topology.advance_watermarks(self._intake.position - 1, self._intake.clk)
+        self._topology.advance(self._intake.position - 1, self._intake.clk)
 
     def check_invariants(self) -> None:
         """Assert what must hold between two pushes; for tests."""
@@ -574,11 +574,11 @@ class Engine:
                 f"the checkpoint was saved with the detectors {state['hierarchy']}, the given hierarchy has "
                 f"{list(hierarchy.names)}. Load it with the hierarchy it was saved with, or start without it."
             )
-        running = list(state["topology"]["units"])
+        running = list(state["topology"]["buffers"])
         engine = cls.__new__(cls)
         detectors = None if running == list(hierarchy.names) else running
         sensors = None if state["sensors"] is None else checked.items(state, "engine", "sensors")
-        for what, names, known in (("units", running, hierarchy.names), ("sensors", sensors, hierarchy.sensor_types)):
+        for what, names, known in (("buffers", running, hierarchy.names), ("sensors", sensors, hierarchy.sensor_types)):
             if not set(names or ()) <= set(known):
                 raise checked.wrong(what, "contains a name that is not in the hierarchy")
         engine._start(hierarchy, options, now, detectors, sensors)

@@ -1,12 +1,11 @@
-"""The one way in: what is accepted, as which event, at which position, and what the clock says then.
+"""The intake: validates arrivals, assigns arrival positions, detects duplicates and advances stream time.
 
-Whatever form arrivals have, a row is taken or refused by the same table of checks (:data:`CHECKS`), each with its form
-for a value and its form for a column; the first that objects gives the reason, and its words come from the form for
-values. What is taken is plain: time stamps, sequence numbers and sources as Python has them, and where the event type
-declares fields, just those, in their declared types.
+Events and tables are validated by the same list of checks (:data:`CHECKS`), each implemented for a value here and for a
+column in ``tables``. The first check that fails gives the reason, and its value form the detail. Admitted events have
+plain Python time stamps, sequence numbers and sources and, if the event type declares fields, exactly those, in their
+declared types.
 
-Reading arrivals changes nothing. Only when all of them have been read are they let in, so a push that raises has taken
-nothing.
+Reading arrivals changes nothing. They are admitted only after all were read, so a push that raises has no effect.
 """
 
 from __future__ import annotations
@@ -14,39 +13,39 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from slackline.core.arrays import Ints
+from slackline.core.batch import Ints
 from slackline.core.event import Event, Source
 from slackline.core.hierarchy import Hierarchy
-from slackline.core.time import A_TIME_STAMP, MAX_TS, time_stamp, whole
+from slackline.core.time import A_TIME_STAMP, MAX_TS, NEVER, time_stamp, whole
 from slackline.core.types import EventType
-from slackline.engine.results import Results
 from slackline.engine.topology import Topology
 from slackline.ordering import checked
+from slackline.ordering.arrival_time import ArrivalHistory, ArrivalWatermark
 from slackline.ordering.clock import ADVANCED, CLK, REJECTED, Clock
-from slackline.ordering.constants import NEVER
-from slackline.ordering.elapsed import Elapsed
 from slackline.ordering.input import SensorInput
 from slackline.ordering.skew import Skews
-from slackline.ordering.wall import Wall
 from slackline.ordering.watermark import rises
 
+if TYPE_CHECKING:
+    from slackline.engine.results import Results
+
 UNKNOWN_TYPE, CLOCK_JUMP = "unknown type", "clock jump"
-#: The field of an event whose time stamp was corrected that holds the one it came with.
+#: The field that holds the original time stamp of an event whose time stamp was corrected.
 GIVEN = "ts_given"
 _NO_ROWS: Ints = np.empty(0, dtype=np.int64)
 _PLAIN_SOURCES = frozenset({str, int, type(None)})
-#: A type that nobody has declared.
+#: An event type that is not declared.
 UNDECLARED = EventType("undeclared")
 
 
 class Check(NamedTuple):
-    """One reason to refuse an event: ``objection`` says what is wrong with it, None if nothing is.
+    """A validation: ``objection`` returns what is wrong with an event, or None.
 
-    The same for columns is in ``tables``, under the same reason.
+    The check of columns is in ``tables``, under the same reason.
     """
 
     reason: str
@@ -64,7 +63,7 @@ def _sequence_number(event: Event, kind: EventType) -> str | None:
 
 
 def plain_source(source: Any) -> Source:
-    """A source as Python has it; TypeError if it cannot be one."""
+    """A source as a plain Python value; TypeError if it is not a valid source."""
     if type(source) in _PLAIN_SOURCES:
         return source
     if isinstance(source, str):
@@ -85,7 +84,7 @@ def _source(event: Event, kind: EventType) -> str | None:
 def _known_source(event: Event, kind: EventType) -> str | None:
     if kind.sources is None or plain_source(event.source) in kind.sources:
         return None
-    return f"{event.source!r} is none of those that event type {kind.name!r} names"
+    return f"{event.source!r} is not among the sources that event type {kind.name!r} declares"
 
 
 def _value(event: Event, kind: EventType) -> str | None:
@@ -104,7 +103,7 @@ def _finite(event: Event, kind: EventType) -> str | None:
     return None
 
 
-#: In the order in which they are asked.
+#: In the order of evaluation.
 CHECKS = (
     Check("bad time stamp", _time_stamp),
     Check("bad sequence number", _sequence_number),
@@ -116,7 +115,7 @@ CHECKS = (
 
 
 def declared_value(value: Any, dtype: np.dtype[Any]) -> Any:
-    """A value in its declared type; ValueError if it has none there.
+    """A value in its declared type; ValueError if it cannot be represented.
 
     >>> declared_value(0.1, np.dtype("float32")), declared_value(None, np.dtype(float))
     (0.10000000149011612, nan)
@@ -147,14 +146,14 @@ def _integer(value: Any) -> int | None:
 
 
 class Refusal(NamedTuple):
-    """Why an event is not taken."""
+    """Why an event is quarantined."""
 
     reason: str
     detail: str
 
 
 def admitted(event: Event, kind: EventType) -> Event | Refusal:
-    """The event as it is taken, or why it is not."""
+    """The event in plain values and declared types, or why it is refused."""
     for check in CHECKS:
         objection = check.objection(event, kind)
         if objection is not None:
@@ -167,7 +166,7 @@ def admitted(event: Event, kind: EventType) -> Event | Refusal:
 
 
 def as_refused(event: Event) -> Event:
-    """A refused event as it is set aside: its numbers as plain ones, where they are whole."""
+    """A refused event as it is quarantined: with plain numbers, where they are integers."""
     try:
         source = plain_source(event.source)
     except TypeError:
@@ -181,23 +180,23 @@ def _plain(value: Any) -> Any:
 
 
 class Intake:
-    """Lets arrivals in: numbers them, asks the checks, drops duplicates, moves the clock."""
+    """Admits arrivals: assigns positions, validates, detects duplicates, and advances stream time."""
 
     def __init__(self, topology: Topology, results: Results, max_jump: int, skew: str | None = None) -> None:
         self.topology = topology
         self.results = results
         self.clock = Clock(max_jump, len(topology.hierarchy.clock_aids))
-        #: Stream time as the compiled loops have it: NEVER before the first clock event.
+        #: Stream time, NEVER before the first clock event.
         self.clk = NEVER
         self.position = 0
-        #: Arrivals up to the one that last moved the clock.
+        #: Number of arrivals up to the one that last advanced stream time.
         self.last_advance = 0
-        #: Wall time, from the first push that told it, and what follows from it, where a target is kept.
-        self.wall: Wall | None = None
+        #: Arrival times, from the first push that gave one, and their evidence, where there is a late target.
+        self.arrival_history: ArrivalHistory | None = None
         target = topology.evidence.late_target
-        self.elapsed = None if target is None else Elapsed(target)
-        #: What is known of sources whose clocks are off.
-        self.anew = False  # whether with the last event its source's time stamps have become others
+        self.arrival_watermark = None if target is None else ArrivalWatermark(target)
+        #: Whether the clock offset of the last event's source changed with it; clock offsets of sources.
+        self.anew = False
         self.skews = None if skew is None else Skews(list(topology.sensors), skew == "correct")
 
     @property
@@ -205,20 +204,20 @@ class Intake:
         return self.topology.hierarchy
 
     def kind(self, name: str) -> EventType:
-        """What is declared of a type."""
+        """The declaration of a type."""
         return self.hierarchy.types.get(name, UNDECLARED)
 
     def admit(self, event: Event, now: int = NEVER) -> tuple[SensorInput, int, Event] | None:
-        """Let one event in, at a wall time: its channel, the number of its source there, and the event as taken."""
+        """Admit one event with arrival time ``now``: its input, the number of its source there, and the plain event."""
         position = self.position
         self.position = position + 1
         given = event
         name: Any = event.type
-        channel = self.topology.entering.get(name) if isinstance(name, str) else None
-        if channel is None:
+        input = self.topology.entering.get(name) if isinstance(name, str) else None
+        if input is None:
             self.results.quarantine(as_refused(event), *self.unknown(name), position)
             return None
-        kind = self.hierarchy.types.get(name)
+        kind = self.topology.hierarchy.types.get(name)
         ts, seq, source = event.ts, event.seq, event.source
         if (
             (kind is not None and kind.demanding)
@@ -232,88 +231,89 @@ class Intake:
                 self.results.quarantine(as_refused(event), *taken, position)
                 return None
             event, ts, seq, source = taken, taken.ts, taken.seq, taken.source
-        slot = channel.senders.slot(source)
-        if seq is not None and channel.senders.is_duplicate(slot, seq):
+        slot = input.sources.slot(source)
+        if seq is not None and input.sources.is_duplicate(slot, seq):
             self.results.repeat(event, position)
             return None
         if self.skews is None:
-            fate, stamp = self.clock.tick(ts, channel.role, channel.key | slot), ts
+            fate, stamp = self.clock.tick(ts, input.role, input.key | slot), ts
         else:
-            wall = now if self.wall is None else max(now, self.wall.now)
-            fate, stamp, self.anew = self.skews.tick(self.clock, channel, slot, ts, position, wall)
+            now = now if self.arrival_history is None else max(now, self.arrival_history.now)
+            fate, stamp, self.anew = self.skews.tick(self.clock, input, slot, ts, position, now)
         if fate == REJECTED:
             self.results.quarantine(as_refused(given), CLOCK_JUMP, jump(ts, self.clk), position)
             return None
-        channel.events += 1
+        input.events += 1
         if fate == ADVANCED:
             self.clk = int(self.clock.ints[CLK])
             self.last_advance = position + 1
         if stamp != ts:
             event = Event.of(event.type, stamp, source, seq, {**event.payload, GIVEN: ts})
-        return channel, slot, event
+        return input, slot, event
 
     def wait_until(self, now: int) -> bool:
-        """It is ``now`` (NEVER: nobody says), and nothing has arrived yet; whether that lets anything go."""
-        if self.wall is None:
-            self.wall = Wall()
-        reached = NEVER if self.elapsed is None else self.elapsed.wait(self.wall, now)
+        """Arrival time has advanced to ``now`` (NEVER: unknown) without an arrival; whether a watermark may advance."""
+        if self.arrival_history is None:
+            self.arrival_history = ArrivalHistory()
+        reached = NEVER if self.arrival_watermark is None else self.arrival_watermark.wait(self.arrival_history, now)
         return self._reached(reached)
 
     def pass_time(self, now: int, ts: int, before: int) -> None:
-        """It is ``now``, and an event has arrived (NEVER: none was let in), before which stream time was ``before``."""
-        assert self.wall is not None
-        if self.elapsed is None:
-            self.wall.take(now, self.clk)
+        """An event with time stamp ``ts`` (NEVER: none admitted) arrived at ``now``; stream time was ``before``."""
+        assert self.arrival_history is not None
+        if self.arrival_watermark is None:
+            self.arrival_history.take(now, self.clk)
         else:
-            since = self.topology.hearing.since
-            self._reached(self.elapsed.arrive(self.wall, ts, now, before, self.clk, since))
+            since = self.topology.startup.since
+            self._reached(self.arrival_watermark.arrive(self.arrival_history, ts, now, before, self.clk, since))
 
     def pass_times(self, now: Ints | None, ts: Ints, before: int, clk: Ints, since: Ints) -> Ints | None:
-        """The same for rows: what may be released after each because of the wall time that passed until the next."""
-        assert self.wall is not None
+        """The same for rows: the event time up to which arrival time alone allows release, after each row."""
+        assert self.arrival_history is not None
         now = np.full(len(clk), NEVER, dtype=np.int64) if now is None else now
-        if self.elapsed is None:
-            self.wall.run(now, clk)
+        if self.arrival_watermark is None:
+            self.arrival_history.run(now, clk)
             return None
-        reached = self.elapsed.run(self.wall, ts, now, before, clk, since)[1]
+        reached = self.arrival_watermark.run(self.arrival_history, ts, now, before, clk, since)[1]
         self._reached(int(reached[-1]))
         return reached
 
     def _reached(self, reached: int) -> bool:
-        hearing = self.topology.hearing
-        further = reached > hearing.reached
+        startup = self.topology.startup
+        further = reached > startup.arrival_watermark
         if further:
-            hearing.reached = reached
+            startup.arrival_watermark = reached
         return further
 
     def admit_rows(
         self, ts: Ints, roles: Ints, keys: Ints, rows: Ints, now: Ints | None
     ) -> tuple[Ints, Ints, Ints, Ints]:
-        """Let rows in that passed the checks; ``rows`` tells the skews whose they are, ``now`` are wall times as told.
+        """Admit validated rows; ``rows`` are their sources' rows in the skews, ``now`` their arrival times if given.
 
-        Returns their time stamps, the clock after each, the rows that it does not believe, and those with which the
-        time stamps of their source have become others.
+        Returns their time stamps, stream time after each, the rows rejected as clock jumps, and those at which the
+        clock offset of their source changed.
         """
         clk = np.empty(len(ts), dtype=np.int64)
         if self.skews is None:
             rejected, anew = self.clock.run(ts, roles, keys, clk), _NO_ROWS
         else:
-            told, wall = _NO_ROWS if now is None else now, NEVER if self.wall is None else self.wall.now
-            ts, rejected, anew = self.skews.run(self.clock, rows, ts, roles, keys, self.position, told, wall, clk)
+            times = _NO_ROWS if now is None else now
+            last = NEVER if self.arrival_history is None else self.arrival_history.now
+            ts, rejected, anew = self.skews.run(self.clock, rows, ts, roles, keys, self.position, times, last, clk)
         self._count(clk)
         return ts, clk, rejected, anew
 
     def _count(self, clk: Ints) -> None:
-        """So many rows have arrived, with the clock after each."""
+        """Rows have arrived; ``clk`` is stream time after each."""
         first, self.position = self.position, self.position + len(clk)
         moved = rises(clk, self.clk)
         if len(moved):
             self.clk, self.last_advance = int(clk[-1]), first + int(moved[-1]) + 1
 
     def receive_rows(self, ts: Ints, roles: Ints, keys: Ints) -> Ints:
-        """Take rows that another engine has let in; the clock after each.
+        """Admit rows that another engine has admitted; returns stream time after each.
 
-        One that is too far ahead to be believed does not move the clock, but it was believed there, and is kept.
+        A clock jump does not advance stream time here, but the row is kept, since the other engine accepted it.
         """
         clk = np.empty(len(ts), dtype=np.int64)
         self.clock.run(ts, roles, keys, clk)
@@ -321,37 +321,39 @@ class Intake:
         return clk
 
     def follow(self, clk: int) -> int:
-        """Let the clock follow that of another engine, if it may; stream time then."""
+        """Advance stream time to that of another engine, unless it is determined here; returns stream time."""
         if clk > self.clk and not self.topology.own_time and not self.topology.has_clock:
             self.clk = self.clock.ints[CLK] = clk
             self.last_advance = self.position
         return self.clk
 
     def unknown(self, name: Any) -> Refusal:
-        """Why an event of this type cannot be taken."""
+        """Why an event of this type is refused."""
         if isinstance(name, str) and name in self.topology.sensors:
             here = sorted(self.topology.entering)
-            return Refusal(UNKNOWN_TYPE, f"type {name!r} does not enter here (sensors={here}); it comes by receive()")
+            return Refusal(
+                UNKNOWN_TYPE, f"type {name!r} does not enter this engine (sensors={here}); it arrives by receive()"
+            )
         return Refusal(UNKNOWN_TYPE, self.hierarchy.unknown_type(name))
 
     @property
     def duplicates(self) -> int:
-        """How many arrivals were duplicates."""
-        return sum([channel.senders.duplicates for channel in self.topology.sensors.values()])
+        """Number of duplicates."""
+        return sum([input.sources.duplicates for input in self.topology.sensors.values()])
 
     def stats(self) -> dict[str, Any]:
-        """What users may want to know."""
-        wall = None if self.wall is None else self.wall.stats()
+        """Metrics of the stream and of each type."""
+        arrival_time = None if self.arrival_history is None else self.arrival_history.stats()
         sensors, derived = self.topology.sensors, self.topology.derived
-        types = {name: channel.stats() for name, channel in (sensors | derived).items()}
+        types = {name: input.stats() for name, input in (sensors | derived).items()}
         if self.skews is not None:
             for name, sensor in sensors.items():
                 types[name]["skewed"] = self.skews.skewed(sensor)
         return {
-            "clk": self.clock.clk,
+            "stream_time": self.clock.clk,
             "arrivals": self.position,
             "duplicates": self.duplicates,
-            "wall": wall,
+            "arrival_time": arrival_time,
             "types": types,
         }
 
@@ -360,8 +362,10 @@ class Intake:
             "clock": self.clock.state(),
             "position": self.position,
             "last_advance": self.last_advance,
-            "wall": None if self.wall is None else self.wall.state(),
-            "elapsed": None if self.wall is None or self.elapsed is None else self.elapsed.state(),
+            "arrival_time": None if self.arrival_history is None else self.arrival_history.state(),
+            "arrival_watermark": None
+            if self.arrival_history is None or self.arrival_watermark is None
+            else self.arrival_watermark.state(),
             "skew": None if self.skews is None else self.skews.state(),
         }
 
@@ -370,20 +374,20 @@ class Intake:
         self.clk = int(self.clock.ints[CLK])
         self.position = checked.number(state, "intake", "position")
         self.last_advance = checked.number(state, "intake", "last_advance", 0, self.position)
-        saved = checked.entry(state, "intake", "wall")
+        saved = checked.entry(state, "intake", "arrival_time")
         if saved is not None:
-            self.wall = Wall()
-            self.wall.restore(saved)
-            if self.wall.clk_at(self.wall.now) > self.clk:
-                raise checked.wrong("wall.marks", "are ahead of the clock")
-            before = checked.entry(state, "intake", "elapsed")
-            if self.elapsed is not None and before is not None:
-                self.elapsed.restore(before)
-                self._reached(min(self.elapsed.reached, self.clk))
+            self.arrival_history = ArrivalHistory()
+            self.arrival_history.restore(saved)
+            if self.arrival_history.clk_at(self.arrival_history.now) > self.clk:
+                raise checked.wrong("arrival_time.marks", "are ahead of the clock")
+            before = checked.entry(state, "intake", "arrival_watermark")
+            if self.arrival_watermark is not None and before is not None:
+                self.arrival_watermark.restore(before)
+                self._reached(min(self.arrival_watermark.reached, self.clk))
         if self.skews is not None and checked.entry(state, "intake", "skew") is not None:
             self.skews.restore(state["skew"])
 
 
 def jump(ts: int, clk: int) -> str:
-    """What is said of a time stamp that the clock does not believe."""
-    return f"ts {ts} is absurdly far ahead of the clock at {clk} (see max_jump)"
+    """The detail of a clock jump."""
+    return f"ts {ts} is too far ahead of stream time {clk} (see max_jump)"

@@ -1,10 +1,9 @@
-"""Detectors that leave an engine and join another.
+"""Migration of detectors between engines.
 
-A detector travels with everything that it needs elsewhere: its state, the events that wait for it, its watermark, what is
-known of the delays and the publishers of its inputs, how far it sets events back, and the early answers that are not
-settled. Who takes it over knows at least as much of its inputs as the one who gave it away: of each type, the knowledge
-that rests on more experience is kept. Where sensor types enter at several engines, all knowledge comes by news, and
-nothing of its inputs is learnt from another engine.
+A detector is migrated with everything that it needs: its state, its buffered and deferred events, its watermark, the
+delays and publishers of its inputs, its back-dating, and its early results that are not final. For each input, the
+target keeps the delay statistics that rest on more observations, its own or those of the source. Where sensor types
+enter at several engines, progress updates carry everything that is known of them, and no statistics are migrated.
 """
 
 from __future__ import annotations
@@ -18,63 +17,59 @@ from slackline.core.detector import Detector
 from slackline.core.errors import ConfigError, StateError
 from slackline.core.event import Event
 from slackline.core.outcome import ProgressUpdate
-from slackline.core.time import MAX_TS
+from slackline.core.time import FOREVER, MAX_TS, NEVER
 from slackline.engine.intake import Intake
-from slackline.engine.progress import good
-from slackline.engine.results import Results
+from slackline.engine.progress import ProgressExport, checked_unsent, checked_update
 from slackline.engine.scalar import AttachedOperator
 from slackline.engine.topology import Topology
 from slackline.ordering import checked
-from slackline.ordering.constants import FOREVER, NEVER
 from slackline.ordering.input import DerivedInput, Input, SensorInput
-from slackline.ordering.store import ColumnStore
+from slackline.ordering.shared_rows import SharedRows
 from slackline.running.operator import Operator
 from slackline.running.runner import Runner
 from slackline.speculation.runner import SpeculativeRunner
 from slackline.speculation.speculator import Speculator
 
-KIND, VERSION = "detector", 1
+KIND, VERSION = "detector", 2
 
 
-def join(topology: Topology, detector: Detector, runner_of: Callable[[str, Detector], Runner]) -> None:
-    """Let a new detector join the hierarchy, and run here."""
+def extend(topology: Topology, detector: Detector, runner_of: Callable[[str, Detector], Runner]) -> None:
+    """Add a new detector to the hierarchy, and run it here."""
     hierarchy = topology.hierarchy.extended(detector)
     name = next(name for name in hierarchy.names if name not in topology.hierarchy.names)
     topology.extend(hierarchy)
     topology.add(topology.make(runner_of(name, detector)))
 
 
-def packed(topology: Topology, results: Results, speculator: Speculator, intake: Intake, name: str) -> bytes:
-    """A detector and all that it needs elsewhere. Nothing changes here."""
+def packed(topology: Topology, progress: ProgressExport, speculator: Speculator, intake: Intake, name: str) -> bytes:
+    """The complete state of a detector. Changes nothing."""
     operator = topology.operator(name)
     if operator is None:
-        raise ConfigError(
-            f"detector {name!r} does not run here; these do: {[each.name for each in topology.operators]}."
-        )
-    inputs = operator.unit.inputs if topology.named is None else ()
+        running = [each.name for each in topology.operators]
+        raise ConfigError(f"detector {name!r} does not run in this engine; {running} do.")
+    inputs = operator.buffer.inputs if topology.named is None else ()
     state = {
         "name": name,
-        "unit": operator.unit.state(operator.unit.row_entries()),
+        "buffer": operator.buffer.state(operator.buffer.row_entries()),
         "runner": operator.runner.state(),
-        "backlog": operator.deferred.state(),
+        "deferred": operator.deferred.state(),
         "early": speculator.state_of(name) if isinstance(operator.runner, SpeculativeRunner) else None,
-        "inputs": {channel.name: _knowledge(channel) for channel in inputs},
-        "publishes": {channel.name: _knowledge(channel) for channel in operator.publishes},
-        "unsent": results.unsent([channel.name for channel in operator.publishes]),
+        "inputs": {input.name: _statistics(input) for input in inputs},
+        "publishes": {input.name: _statistics(input) for input in operator.publishes},
+        "unsent": progress.unsent([input.name for input in operator.publishes]),
         "clk": intake.clk,
         "arrivals": intake.position,
     }
     return codec.dump(KIND, VERSION, state, where=name)
 
 
-def _knowledge(channel: Input) -> dict[str, Any]:
-    """What is known of a type, without the rows that wait for others."""
-    return {name: value for name, value in channel.state().items() if name not in ("store", "told", "late")}
+def _statistics(input: Input) -> dict[str, Any]:
+    """The state of an input, without buffered rows."""
+    return {name: value for name, value in input.state().items() if name not in ("rows", "remote_watermark", "late")}
 
 
 def unpack(
     topology: Topology,
-    results: Results,
     speculator: Speculator,
     intake: Intake,
     data: bytes,
@@ -82,10 +77,10 @@ def unpack(
     missed: Iterable[ProgressUpdate] = (),
     delays: Mapping[str, int] | None = None,
 ) -> tuple[list[ProgressUpdate], int, AttachedOperator | None]:
-    """Let a detector go on here. Raises before anything changed.
+    """Add a migrated detector. Raises before anything changed.
 
-    What is left to do: news of what it has published and nobody heard of, to follow the clock it comes from, and what
-    it has missed on its way.
+    The caller processes what is returned: progress updates of what the detector published and the source did not
+    export, stream time of the source, and the operator with the events that it missed.
     """
     if not isinstance(data, bytes | bytearray | memoryview):
         raise ConfigError(f"attach() takes the bytes of detach(), or a detector; got a {type(data).__name__}.")
@@ -95,41 +90,41 @@ def unpack(
         events = _missed(topology, operator, missed)
         known_delays = _delays(operator, delays or {})
         inputs = state["inputs"].items() if topology.named is None else ()
-        knowledge = [*inputs, *state["publishes"].items()]
-        taken = [(channel, known) for name, known in knowledge if (channel := _learns(topology, name, known))]
+        statistics = [*inputs, *state["publishes"].items()]
+        adopted = [(input, known) for name, known in statistics if (input := _inferior(topology, name, known))]
         early = speculator.restored_of(state["early"]) if state["early"] is not None else None
-        unsent = results.checked_unsent(state["unsent"], [channel.name for channel in operator.publishes])
+        unsent = checked_unsent(state["unsent"], [input.name for input in operator.publishes])
         clk = checked.number(state, "detector", "clk", NEVER, MAX_TS)
         backs = {
             kind: checked.number(known, kind, "back", 0, FOREVER + 1) for kind, known in state["publishes"].items()
         }
     except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise StateError(f"these bytes do not hold a detector of this hierarchy ({error!r}).") from error
+        raise StateError(f"the bytes are not the state of a detector of this hierarchy ({error!r}).") from error
     topology.rows_to_objects()
-    for channel, known in taken:
-        _learn(channel, known)
-    for channel in operator.publishes:
-        channel.back = max(channel.back, backs[channel.name])
-    for channel, delay in known_delays:
-        channel.suppose(delay)
-    operator.unit.renumber(max(0, intake.position - 1))
+    for input, known in adopted:
+        _adopt(input, known)
+    for input in operator.publishes:
+        input.back = max(input.back, backs[input.name])
+    for input, delay in known_delays:
+        input.assume_delay(delay)
+    operator.buffer.renumber(max(0, intake.position - 1))
     topology.add(operator)
     if early is not None:
-        speculator.early[operator.name], speculator.cost_benefit[operator.name] = early
+        speculator.adopt(operator.name, *early)
     watermark, back = operator.watermark, {kind: topology.derived[kind].back for kind in unsent}
     updates = [ProgressUpdate(kind, tuple(e), tuple(w), watermark, back[kind], clk) for kind, (e, w) in unsent.items()]
     if topology.named is None and not events:
         return updates, clk, None
-    operator.as_of = intake.clk  # its watermark moves when it is looked at, not before
+    operator.evaluated_at = intake.clk  # its watermark must not advance before the missed events are processed
     return updates, clk, AttachedOperator(operator, events)
 
 
 def _missed(topology: Topology, operator: Operator, missed: Iterable[ProgressUpdate]) -> list[Event]:
-    """The events of news that has come while a detector was on its way."""
+    """The events of progress updates that arrived during the migration."""
     events: list[Event] = []
-    inputs = {channel.name for channel in operator.unit.inputs}
+    inputs = {input.name for input in operator.buffer.inputs}
     for item in missed:
-        rows, item = good(topology, item)
+        rows, item = checked_update(topology, item)
         if item.type not in inputs:
             raise ConfigError(
                 f"missed={item.type!r}, but detector {operator.name!r} does not listen to it, only to {sorted(inputs)}."
@@ -139,12 +134,12 @@ def _missed(topology: Topology, operator: Operator, missed: Iterable[ProgressUpd
 
 
 def _delays(operator: Operator, delays: Mapping[str, int]) -> list[tuple[Input, int]]:
-    """Delays to start from, by channel."""
-    inputs = {channel.name: channel for channel in operator.unit.inputs}
-    strange = sorted(set(delays) - set(inputs))
-    if strange:
+    """Initial delays, by input."""
+    inputs = {input.name: input for input in operator.buffer.inputs}
+    unknown = sorted(set(delays) - set(inputs))
+    if unknown:
         raise ConfigError(
-            f"delays={strange}, but detector {operator.name!r} does not listen to these; it does to {sorted(inputs)}."
+            f"delays={unknown}, but detector {operator.name!r} does not listen to these, only to {sorted(inputs)}."
         )
     return [(inputs[kind], whole_number(f"delays[{kind!r}]", K, 0, FOREVER)) for kind, K in delays.items()]
 
@@ -158,24 +153,24 @@ def _restored(topology: Topology, state: dict[str, Any], runner_of: Callable[[st
     if topology.operator(name) is not None:
         raise ConfigError(f"detector {name!r} runs in this engine already.")
     operator = topology.make(runner_of(name, topology.hierarchy.fresh(name)))
-    operator.unit.restore(state["unit"], checked.number(state, "detector", "arrivals"))
+    operator.buffer.restore(state["buffer"], checked.number(state, "detector", "arrivals"))
     operator.runner.restore(state["runner"])
-    operator.restore_deferred(state.get("backlog", []))
+    operator.restore_deferred(state.get("deferred", []))
     return operator
 
 
-def _learns(topology: Topology, name: str, known: dict[str, Any]) -> Input | None:
-    """The channel of a type, if there is something to learn of it; what is known is tried out on another one."""
-    ours = topology.channel(name)
+def _inferior(topology: Topology, name: str, known: dict[str, Any]) -> Input | None:
+    """The input of a type, if the given statistics rest on more observations; they are validated on a copy of it."""
+    ours = topology.input(name)
     if isinstance(ours, SensorInput):
-        other: Input = SensorInput(name, ours.rank, ours.evidence, ours.is_clock, ours.hearing)
+        other: Input = SensorInput(name, ours.rank, ours.evidence, ours.is_clock, ours.startup)
     else:
         other = DerivedInput(name, ours.rank, ours.evidence)
-    _learn(other, known)
-    return ours if other.experience > ours.experience else None
+    _adopt(other, known)
+    return ours if other.observations > ours.observations else None
 
 
-def _learn(channel: Input, known: dict[str, Any]) -> None:
-    if isinstance(channel, SensorInput):
-        known = {**known, "store": ColumnStore().state(), "told": channel.told, "late": channel.late}
-    channel.restore(known, arrivals=0)
+def _adopt(input: Input, known: dict[str, Any]) -> None:
+    if isinstance(input, SensorInput):
+        known = {**known, "rows": SharedRows().state(), "remote_watermark": input.remote_watermark, "late": input.late}
+    input.restore(known, arrivals=0)

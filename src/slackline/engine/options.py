@@ -1,4 +1,4 @@
-"""The options of an engine: checked, as the machines take them, and as they are saved."""
+"""The options of an engine: validated, resolved, and as they are saved."""
 
 from __future__ import annotations
 
@@ -12,22 +12,21 @@ from slackline.core.errors import ConfigError, StateError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import Now
 from slackline.ordering.clock import JUMP_AUTO, JUMP_OFF
-from slackline.ordering.constants import LATE_TARGET, POLICIES, WARMUP
 from slackline.ordering.input import Evidence
-from slackline.ordering.watermark import NO_TIMEOUT
+from slackline.ordering.watermark import LATE_TARGET, NO_TIMEOUT, POLICIES, WARMUP
 from slackline.running.deferral import Pause
 from slackline.speculation.config import Speculation
 
-#: What K without a target is made of, unless given: λ, and the measurements it rests on.
+#: Defaults for K without a late target: λ, and the number of delays it is computed from.
 MARGIN, WINDOW = 0.5, 2048
 
-#: Wall time in seconds, from any origin; or "host" if the host measures the work itself.
+#: Wall clock in seconds, from any origin; or "host" if the host measures CPU time itself.
 WallTime = Now | Literal["host"] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What an engine was asked for; see :class:`~slackline.Engine`."""
+    """The options of :class:`~slackline.Engine`."""
 
     policy: str = "auto"
     margin: float | None = None
@@ -44,7 +43,7 @@ class Options:
     late_target: float | Mapping[str, float] | None = None
     skew: str | None = None
     pause: Pause | None = None
-    #: Only for the start: what an engine has learnt since is saved, this is not.
+    #: Used at the start only, and not saved: the engine saves the delays that it has measured since.
     calibration: Calibration | None = None
 
     def __post_init__(self) -> None:
@@ -64,24 +63,25 @@ class Options:
             one_of("skew", self.skew, ("report", "correct"))
         if self.skew == "correct" and self.policy == "ordered":
             raise ConfigError(
-                "skew='correct' means nothing under policy='ordered', which takes time stamps as they are."
+                "skew='correct' has no effect under policy='ordered', which does not change time stamps; leave it out."
             )
         whole_number("max_buffered", self.max_buffered, 1)
         if self.timeout is not None:
             whole_number("timeout", self.timeout, 0)
             if self.policy in ("slack", "ordered"):
                 raise ConfigError(
-                    f"timeout={self.timeout} means nothing under policy={self.policy!r}; it waits for no source."
+                    f"timeout={self.timeout} has no effect under policy={self.policy!r}, which does not wait for "
+                    f"sources; leave it out."
                 )
         if self.warmup is not None:
             whole_number("warmup", self.warmup, 0)
             if self.policy == "ordered" and self.warmup:
                 raise ConfigError(
-                    f"warmup={self.warmup} means nothing under policy='ordered', which has nothing to learn."
+                    f"warmup={self.warmup} has no effect under policy='ordered', which measures no delays; leave it out."
                 )
         if self.calibration is not None and self.policy == "ordered":
             raise ConfigError(
-                "a calibration means nothing under policy='ordered', which waits for no delay; leave it out."
+                "a calibration has no effect under policy='ordered', which does not wait for delays; leave it out."
             )
         if self.max_jump is not None and self.max_jump != "auto":
             whole_number("max_jump", self.max_jump, 1)
@@ -100,28 +100,35 @@ class Options:
             raise ConfigError(f"pause={given!r} is not valid; pass slackline.Pause(...).")
         if self.policy == "slack":
             raise ConfigError(
-                "pause means nothing good under policy='slack': detectors above would go on by the clock, without what "
-                "is held up. Choose 'auto', 'ready' or 'ordered'."
+                "pause is not supported under policy='slack': higher levels would advance by stream time, without the "
+                "deferred results. Use 'auto', 'ready' or 'ordered'."
             )
         if self.late == "deliver":
-            raise ConfigError("with pause, late='deliver' would make what is found depend on who is held up; divert.")
+            raise ConfigError(
+                "pause is not supported with late='deliver': results would depend on which detectors are deferred. "
+                "Use late='divert'."
+            )
 
     def _check_target(self, target: Any) -> None:
         number("late_target", target, 0)
         if not target < 1:
-            raise ConfigError(f"late_target={target!r} is a share of the events: from 0 to less than 1, such as 0.001.")
+            raise ConfigError(
+                f"late_target={target!r} is not valid; it must be a share of events from 0 to less than 1, such as 0.001."
+            )
         if self.policy != "auto":
-            raise ConfigError(f"late_target={target!r} means nothing under policy={self.policy!r}; 'auto' keeps it.")
+            raise ConfigError(
+                f"late_target={target!r} has no effect under policy={self.policy!r}; it requires policy='auto'."
+            )
         others = {"timeout": self.timeout, "margin": self.margin, "window": self.window}
         given = {name: value for name, value in others.items() if value is not None}
         if given:
             raise ConfigError(
-                f"late_target={target!r} and {given} both say how long to wait. Leave out the one or the other."
+                f"late_target={target!r} and {given} both determine how long to wait; give one or the other."
             )
 
     @property
     def target(self) -> float | None:
-        """The share of events that may be late, where K is to keep one."""
+        """The late target from which K is computed, if any; the smallest one if detectors differ."""
         if self.policy != "auto" or any(given is not None for given in (self.timeout, self.margin, self.window)):
             return None
         if isinstance(self.late_target, Mapping):
@@ -130,34 +137,36 @@ class Options:
 
     @property
     def targets(self) -> Mapping[str, float]:
-        """The share that each detector accepts, where they differ; the others accept the default."""
+        """The late targets by detector, if given so; others have the default."""
         return self.late_target if isinstance(self.late_target, Mapping) else {}
 
     def check(self, hierarchy: Hierarchy, now: Any) -> None:
-        """Refuse what names detectors that are not there, and what takes a wall clock without one."""
+        """Refuse unknown detectors, and options that require a wall clock without one."""
         if not isinstance(hierarchy, Hierarchy):
             raise ConfigError(f"an engine runs a slackline.Hierarchy; got {hierarchy!r}.")
         for option, named in (("speculation", self.speculation), ("late_target", self.late_target)):
             unknown = sorted(set(named) - set(hierarchy.names)) if isinstance(named, Mapping) else []
             if unknown:
-                raise ConfigError(f"{option} names no detectors {unknown}; the hierarchy has {list(hierarchy.names)}.")
+                raise ConfigError(
+                    f"{option} refers to unknown detectors {unknown}; the hierarchy has {list(hierarchy.names)}."
+                )
         if self.calibration is not None:
             self.calibration.check(hierarchy)
         if now is not None and now != "host" and not callable(now):
-            raise ConfigError(f"now={now!r} is not valid; pass a function that gives seconds, such as time.monotonic.")
-        if self.pause is not None and now is None:
             raise ConfigError(
-                "pause goes by how busy the process is, which takes a wall clock: pass now=time.monotonic."
+                f"now={now!r} is not valid; pass a function that returns seconds, such as time.monotonic."
             )
+        if self.pause is not None and now is None:
+            raise ConfigError("pause measures CPU load, which requires a wall clock: pass now=time.monotonic.")
         if now is None and any(one.alpha == "auto" for one in self._speculations):
             raise ConfigError(
-                "speculation with alpha='auto' is set from how busy the process is, which takes a wall clock: pass "
-                "now=time.monotonic, or give alpha a number from 0 to 1."
+                "speculation with alpha='auto' measures CPU load, which requires a wall clock: pass now=time.monotonic, "
+                "or set alpha to a number from 0 to 1."
             )
 
     @property
     def evidence(self) -> Evidence:
-        """How input watermarks are found."""
+        """How input watermarks are computed."""
         warmup, target = self.warmup, self.target
         if warmup is None and target is None:
             warmup = 0 if self.policy in ("slack", "ordered") else WARMUP
@@ -168,38 +177,38 @@ class Options:
 
     @property
     def jump(self) -> int:
-        """How far the clock may jump, as the clock takes it."""
+        """``max_jump`` as a number for the clock."""
         if isinstance(self.max_jump, int):
             return self.max_jump
         return JUMP_OFF if self.max_jump is None or self.policy == "ordered" else JUMP_AUTO
 
     @property
     def lags(self) -> str | None:
-        """What to do about sources whose clocks are off: nothing where the input is in order."""
+        """``skew``, unless the input is in order."""
         return None if self.policy == "ordered" else self.skew
 
     def speculation_of(self, detector: str) -> Speculation | None:
-        """How a detector speculates, if it does."""
+        """The speculation options of a detector, if it speculates."""
         if isinstance(self.speculation, Mapping):
             return self.speculation.get(detector)
         return self.speculation
 
     @property
     def _speculations(self) -> list[Any]:
-        """All that is said about speculation, of whatever detector."""
+        """The speculation options of all detectors."""
         given = self.speculation
         return [*given.values()] if isinstance(given, Mapping) else [] if given is None else [given]
 
     def changed(self, given: Mapping[str, Any]) -> Options:
-        """These options, with those given in place of the saved ones."""
+        """The options, with saved ones replaced by those given."""
         unknown = sorted(set(given) - {each.name for each in fields(self)})
         if unknown:
             raise ConfigError(f"an engine has no options {unknown}; it has {[each.name for each in fields(self)]}.")
         policy = given.get("policy", self.policy)
         if policy != self.policy:
             raise StateError(
-                f"the state was saved with policy={self.policy!r}, and policy={policy!r} is given; what one policy has "
-                f"learnt is of no use to another. Load it with policy={self.policy!r}, or start anew."
+                f"the checkpoint was saved with policy={self.policy!r}, and policy={policy!r} is given; the measured "
+                f"delays cannot be converted. Load it with policy={self.policy!r}, or start without it."
             )
         return replace(self, **{name: value for name, value in given.items() if name != "calibration"})
 
@@ -208,11 +217,11 @@ class Options:
     def plain(self) -> dict[str, Any]:
         """The options as plain values."""
         values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "calibration"}
-        told = self.speculation
-        if isinstance(told, Mapping):
-            values["speculation"] = {"by_detector": {name: asdict(one) for name, one in told.items()}}
-        elif told is not None:
-            values["speculation"] = asdict(told)
+        given = self.speculation
+        if isinstance(given, Mapping):
+            values["speculation"] = {"by_detector": {name: asdict(one) for name, one in given.items()}}
+        elif given is not None:
+            values["speculation"] = asdict(given)
         if self.pause is not None:
             values["pause"] = asdict(self.pause)
         return values
@@ -234,20 +243,20 @@ class Options:
         }
 
     def differences(self, other: Options) -> dict[str, list[Any]]:
-        """The options that are others there, as plain values: here and there."""
+        """The options that differ, as plain values: this one and the other."""
         before, after = self.plain(), other.plain()
         return {name: [before[name], after[name]] for name in after if after[name] != before[name]}
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Options:
-        """The options from their plain values; an option that was not there yet has its default."""
+        """The options from their plain values; missing options have their defaults."""
         values = dict(plain)
-        told = values.get("speculation")
+        given = values.get("speculation")
         try:
-            if told is not None:
-                by = told.get("by_detector")
+            if given is not None:
+                by = given.get("by_detector")
                 values["speculation"] = (
-                    Speculation(**told) if by is None else {name: Speculation(**one) for name, one in by.items()}
+                    Speculation(**given) if by is None else {name: Speculation(**one) for name, one in by.items()}
                 )
             if values.get("pause") is not None:
                 values["pause"] = Pause(**values["pause"])
@@ -256,5 +265,5 @@ class Options:
             raise StateError(f"the checkpoint is damaged: {error} Restore an older one.") from error
 
 
-#: The options that an engine has where none is given.
+#: The default options.
 DEFAULTS: dict[str, Any] = {option.name: option.default for option in fields(Options)}

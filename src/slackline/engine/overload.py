@@ -9,9 +9,10 @@ overloaded. The controller then takes these steps, one at a time, until the engi
   half of the work is left; then half of that, and so on. The input rate is unknown, since input queues outside.
 
 The most urgent detectors are never deferred, nor are all detectors. Rows that are due to a deferred detector are queued
-(:class:`~slackline.running.deferral.DeferredQueue`), and its watermark stands still. When the engine has idle time, deferred
-detectors resume, the most urgent first, for the time of a typical push plus the unused share of the idle time. So an
-urgent event waits for at most one typical push, if the host pushes new arrivals first and ``push([])`` in between.
+(:class:`~slackline.running.deferral.DeferredQueue`), and its watermark stands still. When the engine has idle time,
+deferred detectors resume, the most urgent first, for the time of a typical push plus the unused share of the idle time.
+So an urgent event waits for at most one typical push, if the host pushes new arrivals first and ``push([])`` in
+between.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Work:
 
     @classmethod
     def of(cls, operator: Operator) -> Work:
-        due = operator.unit.delivered
+        due = operator.buffer.delivered
         return cls(due, due - len(operator.deferred), operator.spent)
 
     def load_since(self, before: Work | None) -> float:
@@ -191,7 +192,7 @@ class OverloadController:
 
     def _enforce_limits(self, deferred: list[Operator]) -> None:
         """Detectors with more deferred rows than allowed run, and so do those for which too much is buffered above."""
-        full = [operator.name for operator in self.topology.operators if operator.unit.buffered > self._most]
+        full = [operator.name for operator in self.topology.operators if operator.buffer.buffered > self._most]
         starving = {name for operator in full for name in self.topology.hierarchy.below[operator]}
         for operator in deferred:
             on_disk = operator.deferred.memory <= self.pause.memory  # False after spilling has failed
@@ -214,9 +215,9 @@ class OverloadController:
     def _wait_above(self, operator: Operator) -> int:
         """By how much the watermarks of the operator's readers are behind it because of other inputs."""
         behind = [
-            channel.watermark - reader.unit.watermark
-            for channel in operator.publishes
-            for reader in self.topology.readers[channel.name]
+            input.watermark - reader.buffer.watermark
+            for input in operator.publishes
+            for reader in self.topology.readers[input.name]
         ]
         return max(0, min(behind, default=0))
 

@@ -1,9 +1,9 @@
 """Progress updates between engines: what is exported, and what is received.
 
 The input watermark of a type is computed once: of a sensor type where it enters, of a derived type by its publisher. It
-travels with the events of the type. The receiver waits for nothing else and measures nothing, so all engines see the same
-watermark of a type, and a slow link adds latency but makes no event late. (Under ``slack`` each engine measures for itself
-[Order, II-E].)
+travels with the events of the type. The receiver waits for nothing else and measures nothing, so all engines see the
+same watermark of a type, and a slow link adds latency but makes no event late. (Under ``slack`` each engine measures
+for itself [Order, II-E].)
 
 Received updates are validated completely before anything changes.
 """
@@ -21,22 +21,21 @@ from slackline.core.check import whole_number
 from slackline.core.errors import ConfigError
 from slackline.core.event import NO_SEQ, Event
 from slackline.core.outcome import ProgressUpdate
-from slackline.core.time import MAX_TS
+from slackline.core.time import FOREVER, MAX_TS, NEVER
 from slackline.core.types import EventType
 from slackline.engine.intake import plain_source
 from slackline.engine.topology import Topology
 from slackline.ordering import checked
-from slackline.ordering.constants import FOREVER, NEVER
 from slackline.ordering.input import SensorInput
-from slackline.ordering.startup import SILENT
-from slackline.ordering.store import restored_rows, saved_rows
+from slackline.ordering.shared_rows import restored_rows, saved_rows
+from slackline.ordering.startup import STARTING
 
 #: Events and warnings (time stamps of pseudo events) of a type that were not exported yet.
 Unsent = tuple[list[Event], list[int]]
 
 _NUMBERS = (
     ("watermark", NEVER, FOREVER), ("back", 0, FOREVER + 1), ("clk", NEVER, MAX_TS), ("K", 0, FOREVER),
-    ("far", SILENT, FOREVER),
+    ("default_slack", STARTING, FOREVER),
 )  # fmt: skip
 
 
@@ -101,15 +100,15 @@ class ProgressExport:
         for name in self._rows:
             sensor, rows = topology.entering[name], self._joined(name)
             self._rows[name] = []
-            watermark, far = max(sensor.watermark, NEVER), topology.hearing.sure
-            updates.append(ProgressUpdate(name, rows, (), watermark, 0, clk, sensor.K, far))
+            watermark, default_slack = max(sensor.watermark, NEVER), topology.startup.shared_default_slack
+            updates.append(ProgressUpdate(name, rows, (), watermark, 0, clk, sensor.K, default_slack))
         for operator in topology.operators:
             for derived in operator.publishes:
                 if derived.name in self._unsent:
-                    events, warnings = map(tuple, self._unsent[derived.name])
+                    events, warnings = self._unsent[derived.name]
                     self._unsent[derived.name] = [], []
-                    watermark, K = operator.watermark, operator.unit.K
-                    updates.append(ProgressUpdate(derived.name, events, warnings, watermark, derived.back, clk, K))
+                    sent, watermark, K = (tuple(events), tuple(warnings)), operator.watermark, operator.buffer.K
+                    updates.append(ProgressUpdate(derived.name, *sent, watermark, derived.back, clk, K))
         self._count()
         return updates if not topology.exports_all else [item for item in updates if self._is_new(item)]
 
@@ -155,7 +154,7 @@ class ProgressExport:
             what = f"progress.entered[{name!r}]"
             if name not in self._rows:
                 raise checked.wrong(what, "is of a type that does not enter here")
-            sources = self._topology.entering[name].senders.names
+            sources = self._topology.entering[name].sources.names
             self._rows[name] = [Batch(name, *restored_rows(saved, what, len(sources)), sources)]
         self._count()
 
@@ -175,9 +174,9 @@ def checked_unsent(state: Any, types: Iterable[str]) -> dict[str, Unsent]:
 def numbered(sensor: SensorInput, batch: Batch) -> Batch:
     """The batch, with its sources numbered as by the input."""
     codes, names = batch.sources
-    slots = sensor.senders.slots_of(codes, names) if len(batch) else np.empty(0, dtype=np.int64)
+    slots = sensor.sources.slots_of(codes, names) if len(batch) else np.empty(0, dtype=np.int64)
     columns = {field: batch[field] for field in batch.fields}
-    return Batch(batch.type, batch.ts, slots, batch.seq, columns, sensor.senders.names)
+    return Batch(batch.type, batch.ts, slots, batch.seq, columns, sensor.sources.names)
 
 
 class ReceivedProgress(NamedTuple):
@@ -271,7 +270,8 @@ def _merged(first: ProgressUpdate, then: ProgressUpdate) -> ProgressUpdate:
     """Two successive updates of one type as one."""
     watermark, back, clk = (max(getattr(item, what) for item in (first, then)) for what in ("watermark", "back", "clk"))
     events, warnings = (*first.events, *then.events), (*first.warnings, *then.warnings)
-    return ProgressUpdate(first.type, events, warnings, watermark, back, clk, then.K, max(first.far, then.far))
+    default_slack = max(first.default_slack, then.default_slack)
+    return ProgressUpdate(first.type, events, warnings, watermark, back, clk, then.K, default_slack)
 
 
 def checked_sensors(topology: Topology, types: Iterable[str]) -> list[str]:

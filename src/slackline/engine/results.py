@@ -12,10 +12,10 @@ from typing import Any
 from slackline.core.errors import DetectorError
 from slackline.core.event import Event
 from slackline.core.outcome import Drained, Duplicate, Late, Output, Quarantined, id_of
+from slackline.core.time import NEVER
 from slackline.engine.progress import ProgressExport
 from slackline.ordering import checked
-from slackline.ordering.constants import NEVER
-from slackline.ordering.senders import total_order
+from slackline.ordering.sources import total_order
 from slackline.running.operator import Operator
 from slackline.running.runner import Failure
 
@@ -132,7 +132,6 @@ class Results:
             "duplicates": [tuple(item) for item in self._duplicates],
             "reasons": dict(self.reasons),
             "flushed": dict(self.flushed),
-
         }
 
     def restore(self, state: dict[str, Any]) -> None:

@@ -1,13 +1,15 @@
-"""Events one by one: the plain way, for few events.
+"""The scalar driver: processes arrivals one by one, for short pushes.
 
-At each position: the event joins the units that listen to its type, the clock moves or not, input watermarks follow, and
-then part after part, from the lowest level up, moves its watermark, releases, runs its detector and passes on what it
-published. A part looks at the clock once per position, after everything that arrives there.
+At each position: the event is added to the reorder buffers that listen to its type, stream time may advance, and input
+watermarks are evaluated. Then, operator by operator from the lowest level up, the watermark is evaluated, events are
+released, the detector runs, and its events are passed to the next level. An operator sees stream time once per
+position, after everything that arrives there.
 
-**Whom it concerns.** An arrival concerns the parts that listen to its type, and those above them. A move of the clock
-concerns those for whom it makes something due: delays that are measured now, and whoever has set an alarm, which tells
-the clock at which the first event that waits may go. All others only follow later, when it matters
-(:meth:`~slackline.running.operator.Operator.settle`). So the cost of an event does not depend on how many detectors there are.
+**Lazy evaluation.** An arrival affects the operators that depend on its type. An advance of stream time affects those
+for which it makes something due: delays to be measured, and scheduled evaluations, at the stream time at which the
+first buffered event may be released. All others are evaluated when needed
+(:meth:`~slackline.running.operator.Operator.advance`). So the cost of an event does not grow with the number of
+detectors.
 """
 
 from __future__ import annotations
@@ -17,29 +19,29 @@ from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
-from slackline.core.arrays import Ints
+from slackline.core.batch import Ints
 from slackline.core.event import Event
 from slackline.core.outcome import ProgressUpdate
+from slackline.core.time import FOREVER, NEVER
 from slackline.engine.intake import Intake
 from slackline.engine.results import Results
 from slackline.engine.topology import Topology
-from slackline.ordering.constants import FOREVER, NEVER
 from slackline.ordering.input import DerivedInput, Input, SensorInput
-from slackline.ordering.watermark import turning_points
+from slackline.ordering.watermark import warmup_ends
 from slackline.running.deferral import DeferredRows, ts_of
 from slackline.running.operator import Operator
 from slackline.running.segments import Rows
 
 
 class AttachedOperator(NamedTuple):
-    """A part that has come from another engine, and what has happened for it meanwhile."""
+    """An operator migrated from another engine, and the events that it missed during the migration."""
 
     operator: Operator
     missed: Sequence[Event]
 
 
 class ScalarDriver:
-    """Takes single events through the parts."""
+    """Processes arrivals one by one."""
 
     def __init__(self, topology: Topology, intake: Intake, results: Results, deliver_late: bool) -> None:
         self.topology = topology
@@ -47,37 +49,37 @@ class ScalarDriver:
         self.results = results
         self.deliver_late = deliver_late
         evidence = topology.evidence
-        self._turning_points = () if evidence.late_target is not None else turning_points(evidence.warmup or 0)
+        self._warmup_ends = () if evidence.late_target is not None else warmup_ends(evidence.warmup or 0)
         self._extras: dict[str, list[tuple[int, Event]]] = {}  # unsorted events of this position, by detector
-        self._alarms: list[tuple[int, Operator]] = []
-        self._unmeasured: dict[str, Input] = {}
-        self._reached = NEVER
+        self._scheduled: list[tuple[int, Operator]] = []  # a heap of evaluations by stream time
+        self._unmeasured: dict[str, Input] = {}  # inputs with delays to be measured when stream time advances
+        self._reached = NEVER  # the last arrival watermark that was processed
         self._is_synced = False
         self._ended = False
 
     def invalidate(self) -> None:
-        """Somebody else has moved the parts on."""
+        """Operators were changed by others (the chunked driver, migration): :meth:`_sync` before the next use."""
         self._is_synced = False
 
     def _sync(self) -> None:
-        """Take over: what waits as columns waits as events, and is minded."""
+        """Rebuild the state of this driver: rows as events, unmeasured inputs, scheduled evaluations."""
         self._is_synced = True
         topology, clk = self.topology, self.intake.clk
         topology.rows_to_objects()
-        topology.advance_watermarks(self.intake.position - 1, clk)
-        self._reached = topology.hearing.reached
-        channels: list[Input] = [*topology.sensors.values(), *topology.derived.values()]
-        self._unmeasured = {channel.name: channel for channel in channels if channel.unmeasured}
-        self._alarms = []
+        topology.advance(self.intake.position - 1, clk)
+        self._reached = topology.startup.arrival_watermark
+        inputs: list[Input] = [*topology.sensors.values(), *topology.derived.values()]
+        self._unmeasured = {input.name: input for input in inputs if input.has_pending_delays}
+        self._scheduled = []
         for operator in topology.operators:
-            operator.alarm = FOREVER
-            if not operator.always:
-                self._set_alarm(operator, clk)
+            operator.evaluate_at = FOREVER
+            if not operator.always_evaluated:
+                self._schedule_evaluation(operator, clk)
 
     # Arrivals.
 
     def push_all(self, events: list[Event], times: Ints | None) -> None:
-        """Take the next arrivals, each at its wall time if that is told."""
+        """Process the next arrivals, with their arrival times if given."""
         if times is None:
             for event in events:
                 self.push(event)
@@ -86,35 +88,33 @@ class ScalarDriver:
                 self.push(event, now)
 
     def wait_until(self, now: int) -> None:
-        """It is ``now``, and nothing has arrived yet: what has waited for long enough goes."""
+        """Arrival time has advanced to ``now`` without an arrival: release what has waited long enough."""
         if not self._is_synced:
             self._sync()
         self.intake.wait_until(now)
         self._release_by_arrival_time()
 
     def _release_by_arrival_time(self) -> None:
-        """Let go what has waited for long enough in wall time."""
+        """Release what has waited long enough in arrival time."""
         intake, topology = self.intake, self.topology
-        reached = topology.hearing.reached
+        reached = topology.startup.arrival_watermark
         if reached == self._reached or intake.position == 0:
             return
         self._reached = reached
-        # Everything that follows the clock follows wall time too; only those look at once for whom something is due.
+        # All watermarks depend on arrival time; evaluate only the operators for which something is due now.
         for sensor in topology.sensors.values():
-            sensor.as_of = NEVER
+            sensor.evaluated_at = NEVER
         for operator in topology.operators:
-            operator.as_of = NEVER
-        due = [
-            operator for operator in topology.operators if operator.unit.heap and operator.unit.heap[0].ts <= reached
-        ]
+            operator.evaluated_at = NEVER
+        due = [each for each in topology.operators if each.buffer.heap and each.buffer.heap[0].ts <= reached]
         self._evaluate(sorted(topology.with_above(due)), intake.position - 1, intake.clk, False)
 
     def push(self, event: Event, now: int | None = None) -> None:
-        """Take the next arrival, at wall time ``now`` if that is told."""
+        """Process the next arrival, with arrival time ``now`` if given."""
         if not self._is_synced:
             self._sync()
         intake = self.intake
-        if now is None and intake.wall is None:
+        if now is None and intake.arrival_history is None:
             self._admit(event, NEVER)
             return
         now = NEVER if now is None else now
@@ -124,7 +124,7 @@ class ScalarDriver:
         self._release_by_arrival_time()
 
     def _admit(self, event: Event, now: int) -> int:
-        """Take the next arrival; its time stamp, or NEVER if it was not let in."""
+        """Process the next arrival; returns its time stamp, or NEVER if it was not admitted."""
         intake = self.intake
         position, before = intake.position, intake.clk
         taken = intake.admit(event, now)
@@ -136,54 +136,57 @@ class ScalarDriver:
         elif taken is None:
             return NEVER
         else:
-            operators = self._concerned(taken[0], moved, clk)
+            operators = self._affected(taken[0], moved, clk)
         for operator in operators:
-            if operator.as_of != before:
-                operator.advance_watermark(position - 1, before)
+            if operator.evaluated_at != before:
+                operator.advance(position - 1, before)
         if taken is not None:
-            channel, slot, event = taken
+            input, slot, event = taken
             if turns:
-                self.topology.advance_watermarks(position - 1, before)
-            if channel.tracks:
-                self.topology.hearing.hear(event.ts, before, clk)
-            channel.follow(position - 1, before)
-            reached = channel.watermark
+                self.topology.advance(position - 1, before)
+            if input.tracks:
+                self.topology.startup.observe(event.ts, before, clk)
+            input.advance(position - 1, before)
+            reached = input.watermark
             if intake.anew:
-                channel.begin_anew(slot)
-            channel.step(slot, event.ts, position, before, clk)
+                input.reset_source(slot)
+            input.step(slot, event.ts, position, before, clk)
             if moved and self._unmeasured:
-                self._measure(channel, position, before, clk)
-            if not channel.is_clock:  # one that moved the clock as its aid is measured when it moves next, as any other
-                self._unmeasured[channel.name] = channel
-            if self.topology.named is None or self._enters(event, channel, reached, position):
-                self._offer(event, channel, position)
-        if turns:  # also for those to whom nothing else happens
+                self._measure(input, position, before, clk)
+            if (
+                not input.is_clock
+            ):  # a clock aid that advanced stream time is measured at the next advance, like any other input
+                self._unmeasured[input.name] = input
+            if self.topology.named is None or self._enters(event, input, reached, position):
+                self._offer(event, input, position)
+        if turns:  # for all inputs, also those without an arrival
             for sensor in self.topology.sensors.values():
                 sensor.step(-1, 0, position, clk, clk)
         self._evaluate(operators, position, clk, moved)
         return event.ts if taken else NEVER
 
-    def _enters(self, event: Event, channel: SensorInput, reached: int, position: int) -> bool:
-        """Where sensor types enter at several engines: divert what is late for its type, tell others of the rest."""
-        if channel.decides and event.ts <= reached and not self.deliver_late:
-            channel.late += 1
+    def _enters(self, event: Event, input: SensorInput, reached: int, position: int) -> bool:
+        """Where sensor types enter at several engines: divert an event that is late for its type, else export it."""
+        if input.owns_watermark and event.ts <= reached and not self.deliver_late:
+            input.late += 1
             self.results.divert(None, event, reached, position)
             return False
-        self.results.entered.add(event)
+        self.results.progress.entered(event)
         return True
 
     def _turns(self, position: int, ts: int, before: int, clk: int) -> bool:
-        """Whether something changes for everybody: warm-up ends, or, with a target, more is heard of delays."""
-        if self._turning_points:
-            return position in self._turning_points
-        return ts != NEVER and self.topology.hearing.changes(ts, before, clk)
+        """Whether the watermarks of all inputs change: warm-up ends, or, with a late target, the startup estimate."""
+        if self._warmup_ends:
+            return position in self._warmup_ends
+        return ts != NEVER and self.topology.startup.would_change(ts, before, clk)
 
     def receive(
         self, updates: Sequence[ProgressUpdate], clk: int = NEVER, attached: AttachedOperator | None = None
     ) -> None:
-        """Take news without rows of sensor types from elsewhere, where the clock is at ``clk`` at least.
+        """Process progress updates without rows of sensor types, from an engine at stream time ``clk`` or later.
 
-        It comes with the last arrival here, or with the end. So does what a part that is ``joining`` has missed.
+        They are processed at the position of the last arrival, or of the end; so are the events that an ``attached``
+        operator missed.
         """
         if not self._is_synced:
             self._sync()
@@ -191,119 +194,117 @@ class ScalarDriver:
         position, before = max(0, intake.position - (not self._ended)), intake.clk
         clk = intake.follow(max([clk, *(item.clk for item in updates)]))
         moved = clk > before
-        heard = {operator for item in updates for operator in topology.above[item.type]}
+        affected = {operator for item in updates for operator in topology.above[item.type]}
         if attached is not None:
-            heard |= topology.with_above([attached.operator])
-        operators = (
-            topology.operators if moved else sorted(heard)
-        )  # without an arrival, a move of the clock is for everybody
+            affected |= topology.with_above([attached.operator])
+        operators = topology.operators if moved else sorted(affected)  # an advance without an arrival affects all
         for operator in operators:
-            operator.advance_watermark(position, before)
+            operator.advance(position, before)
         if moved:
             self._measure(None, position, before, clk)
-        if topology.borrow(updates, clk):
+        if topology.adopt_default_slack(updates, clk):
             operators = topology.operators
         for item in updates:
             sensor = topology.sensors.get(item.type)
             if sensor is not None:
-                sensor.follow(position, before)
-                sensor.tell(item.watermark, item.K)
+                sensor.advance(position, before)
+                sensor.receive_watermark(item.watermark, item.K)
                 sensor.step(-1, 0, position, clk, clk)
                 continue
-            channel = topology.derived[item.type]
+            input = topology.derived[item.type]
             for ts in (*item.warnings, *(event.ts for event in item.events)):
-                channel.note(ts, clk)
-                self._unmeasured[channel.name] = channel
+                input.note(ts, clk)
+                self._unmeasured[input.name] = input
             for event in item.events:
-                self._offer(event, channel, position)
-            channel.hear(item, clk)
+                self._offer(event, input, position)
+            input.receive(item, clk)
         if attached is not None:
             for event in attached.missed:
-                self._offer(event, topology.channel(event.type), position, attached.operator)
+                self._offer(event, topology.input(event.type), position, attached.operator)
         self._evaluate(operators, position, clk, moved)
 
-    def _concerned(self, channel: Input, moved: bool, clk: int) -> Sequence[Operator]:
-        """The parts to look at, from the lowest level up."""
+    def _affected(self, input: Input, moved: bool, clk: int) -> Sequence[Operator]:
+        """The operators to evaluate, from the lowest level up."""
         above = self.topology.above
-        operators = above[channel.name]
+        operators = above[input.name]
         if not moved:
             return operators
-        alarms = self._alarms
-        if not self._unmeasured and not (alarms and alarms[0][0] <= clk):
+        scheduled = self._scheduled
+        if not self._unmeasured and not (scheduled and scheduled[0][0] <= clk):
             return operators
         woken = {operator for name in self._unmeasured for operator in above[name]}
-        while alarms and alarms[0][0] <= clk:
-            at, operator = heapq.heappop(alarms)
-            if operator.alarm == at:
-                operator.alarm = FOREVER
+        while scheduled and scheduled[0][0] <= clk:
+            at, operator = heapq.heappop(scheduled)
+            if operator.evaluate_at == at:
+                operator.evaluate_at = FOREVER
                 woken |= self.topology.with_above([operator])
         return sorted({*operators, *woken})
 
-    def _measure(self, channel: Input | None, position: int, before: int, clk: int) -> None:
-        """The clock moved: the delays of what arrived before are known now."""
+    def _measure(self, input: Input | None, position: int, before: int, clk: int) -> None:
+        """Stream time has advanced: measure the delays of earlier arrivals."""
         waiting, self._unmeasured = self._unmeasured, {}
         for other in waiting.values():
             if isinstance(other, DerivedInput):
                 other.tick(before, clk)
-            elif isinstance(other, SensorInput) and other is not channel:
-                other.follow(position - 1, before)
+            elif isinstance(other, SensorInput) and other is not input:
+                other.advance(position - 1, before)
                 other.step(-1, 0, position, before, clk)
 
-    def _offer(self, event: Event, channel: Input, position: int, only: Operator | None = None) -> None:
-        """Hand an event to the units that listen to its type, or to that of one part only."""
-        for operator in self.topology.readers[channel.name] if only is None else (only,):
-            unit = operator.unit
-            if unit.unsorted and not unit.sorts(channel):
-                self._extras.setdefault(unit.name, []).append((channel.rank, event))
-            elif event.ts > unit.watermark:
-                unit.wait(unit.entry(event, position))
+    def _offer(self, event: Event, input: Input, position: int, only: Operator | None = None) -> None:
+        """Add an event to the reorder buffers that listen to its type, or to that of one operator only."""
+        for operator in self.topology.readers[input.name] if only is None else (only,):
+            buffer = operator.buffer
+            if buffer.unsorted and not buffer.sorts(input):
+                self._extras.setdefault(buffer.name, []).append((input.rank, event))
+            elif event.ts > buffer.watermark:
+                buffer.wait(buffer.entry(event, position))
             else:
-                unit.late += 1
+                buffer.late += 1
                 if self.deliver_late:
-                    unit.overdue.append(unit.entry(event, position))
+                    buffer.overdue.append(buffer.entry(event, position))
                 else:
-                    self.results.divert(operator, event, unit.watermark, position)
+                    self.results.divert(operator, event, buffer.watermark, position)
 
-    # Parts.
+    # Operators.
 
     def _evaluate(self, operators: Iterable[Operator], position: int, clk: int, moved: bool) -> None:
         for operator in operators:
-            unit = operator.unit
+            buffer = operator.buffer
             operator.advance_inputs(position, clk)
-            K = unit.largest_slack()
-            if K > unit.K:
+            K = buffer.largest_slack()
+            if K > buffer.K:
                 self._warn(operator, K, clk)
-            unit.K = K
-            self._run(operator, unit.next_watermark(), position, clk, moved)
+            buffer.K = K
+            self._run(operator, buffer.next_watermark(), position, clk, moved)
             operator.publish_progress(clk)
-            if not operator.always:
-                self._set_alarm(operator, clk)
+            if not operator.always_evaluated:
+                self._schedule_evaluation(operator, clk)
 
-    def _set_alarm(self, operator: Operator, clk: int) -> None:
-        if operator.set_alarm(clk) and operator.alarm < FOREVER:
-            heapq.heappush(self._alarms, (operator.alarm, operator))
+    def _schedule_evaluation(self, operator: Operator, clk: int) -> None:
+        if operator.schedule_evaluation(clk) and operator.evaluate_at < FOREVER:
+            heapq.heappush(self._scheduled, (operator.evaluate_at, operator))
 
     def _warn(self, operator: Operator, K: int, clk: int) -> None:
-        """K grew: a pseudo event tells the levels above, ahead of the events that will be later [Order, II-E.2]."""
-        for channel in operator.publishes:
-            ts = max(clk - K, NEVER) - channel.back
-            self.results.warn(channel.name, ts)
-            if self.topology.readers[channel.name]:
-                channel.note(ts, clk)
-                self._unmeasured[channel.name] = channel
+        """K has grown: announce it to the levels above by a pseudo event, before later events [Order, II-E.2]."""
+        for input in operator.publishes:
+            ts = max(clk - K, NEVER) - input.back
+            self.results.progress.warn(input.name, ts)
+            if self.topology.readers[input.name]:
+                input.note(ts, clk)
+                self._unmeasured[input.name] = input
 
     def _run(self, operator: Operator, watermark: int, position: int, clk: int, moved: bool) -> None:
-        """Release up to the watermark and run the detector: first what is unsorted, then what is late, then in order."""
-        unit = operator.unit
-        reached = unit.watermark
-        if unit.name in self._extras:
-            extras = sorted(self._extras.pop(unit.name), key=itemgetter(0))
+        """Advance the watermark and run the detector: on unsorted events, then late ones, then released ones."""
+        buffer = operator.buffer
+        reached = buffer.watermark
+        if buffer.name in self._extras:
+            extras = sorted(self._extras.pop(buffer.name), key=itemgetter(0))
             self._feed(operator, [event for _, event in extras], reached + 1, position, clk)
-        if unit.overdue and (moved or watermark == FOREVER):
-            overdue = [entry.event for entry in sorted(unit.overdue)]
-            unit.overdue = []
+        if buffer.overdue and (moved or watermark == FOREVER):
+            overdue = [entry.event for entry in sorted(buffer.overdue)]
+            buffer.overdue = []
             self._feed(operator, overdue, reached + 1, position, clk)
-        released = unit.release(watermark)
+        released = buffer.release(watermark)
         if released:
             self._feed(operator, [entry.event for entry in released], NEVER, position, clk)
         if operator.may_defer and operator.deferred:
@@ -320,7 +321,7 @@ class ScalarDriver:
 
     def _feed(self, operator: Operator, events: list[Event], least: int, position: int, clk: int) -> None:
         waits = [max(0, clk - event.ts) for event in events]
-        operator.unit.count_wait(sum(waits), max(waits), len(events))
+        operator.buffer.count_wait(sum(waits), max(waits), len(events))
         if operator.defers:
             operator.deferred.put(DeferredRows(events, None, least, clk))
         else:
@@ -329,61 +330,61 @@ class ScalarDriver:
     def _work(
         self, operator: Operator, rows: Rows, positions: Ints | None, least: int, position: int, clk: int, delayed: int
     ) -> None:
-        """Run the detector on rows, and pass on what it published, which is ``delayed``."""
+        """Run the detector on rows and pass its events on; ``delayed`` is their delay by deferral."""
         found = operator.feed(rows, positions)
         if operator.runner.failures:
             self.results.fail(operator, [position] * len(rows))
         for row, event in found:
-            channel = self.topology.derived[event.type]
-            channel.published(event, max(ts_of(rows, row), least))
+            input = self.topology.derived[event.type]
+            input.published(event, max(ts_of(rows, row), least))
             self.results.insert(operator, event, position, clk, delayed)
-            if self.topology.readers[channel.name]:
-                channel.note(event.ts, clk)
-                self._unmeasured[channel.name] = channel
-                self._offer(event, channel, position)
+            if self.topology.readers[input.name]:
+                input.note(event.ts, clk)
+                self._unmeasured[input.name] = input
+                self._offer(event, input, position)
 
     def run_deferred(self) -> None:
-        """Let those who are behind go on as far as they may, and with them those above."""
+        """Process deferred rows as far as allowed, and what follows from them at higher levels."""
         if not self._is_synced:
             self._sync()
         behind = [operator for operator in self.topology.operators if operator.deferred and operator.allowed]
         position = max(0, self.intake.position - (not self._ended))
         self._evaluate(sorted(self.topology.with_above(behind)), position, self.intake.clk, False)
 
-    # Without evidence.
+    # Release without a watermark.
 
     def flush(self) -> None:
-        """The end of the stream: everything that waits goes, level by level, where nothing comes from elsewhere."""
+        """End of the stream: release all buffered events, level by level, except where other engines have not ended."""
         self._sync()
         self._ended = True
         for operator in self.topology.operators:
-            derived = [channel for channel in operator.unit.inputs if isinstance(channel, DerivedInput)]
-            if operator.unit.watermark < FOREVER and all(channel.ended for channel in derived):
+            derived = [input for input in operator.buffer.inputs if isinstance(input, DerivedInput)]
+            if operator.buffer.watermark < FOREVER and all(input.ended for input in derived):
                 self._run(operator, FOREVER, self.intake.position, self.intake.clk, True)
-                for channel in operator.publishes:
-                    channel.ended = True
+                for input in operator.publishes:
+                    input.ended = True
 
     def release_all(self, reason: str) -> None:
-        """Everything that waits goes, level by level, and the stream goes on: watermarks move to what went."""
+        """Release all buffered events, level by level, and continue: watermarks advance to the released events."""
         self._sync()
         intake, results = self.intake, self.results
         results.flushing = reason
         try:
             for operator in self.topology.operators:
-                unit = operator.unit
-                latest, delivered = max([entry.ts for entry in unit.heap], default=NEVER), unit.delivered
-                self._run(operator, max(unit.next_watermark(), latest), intake.position, intake.clk, True)
+                buffer = operator.buffer
+                latest, delivered = max([entry.ts for entry in buffer.heap], default=NEVER), buffer.delivered
+                self._run(operator, max(buffer.next_watermark(), latest), intake.position, intake.clk, True)
                 operator.publish_progress(intake.clk)
-                results.flushed[reason] += unit.delivered - delivered
+                results.flushed[reason] += buffer.delivered - delivered
         finally:
             results.flushing = None
             self._is_synced = False
 
     def release_oldest(self, keep: int) -> None:
-        """Let the oldest events go until at most ``keep`` wait for each detector: watermarks move without evidence."""
+        """Release the oldest events until at most ``keep`` are buffered per detector."""
         self._sync()
         for operator in self.topology.operators:
-            heap = operator.unit.heap
+            heap = operator.buffer.heap
             if len(heap) > keep:
                 going = sorted(entry.ts for entry in heap)[: len(heap) - keep]
                 self._run(operator, going[-1], self.intake.position, self.intake.clk, True)

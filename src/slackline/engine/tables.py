@@ -1,7 +1,7 @@
-"""Tables in: find the columns, ask the intake's checks of whole columns at once, sort the rows by type.
+"""Reading tables: finds the columns, applies the intake's checks to whole columns, and groups rows by type.
 
-A table is refused as a whole (SchemaError) if it lacks a column or has one in which no value can be right, such as a
-text for a time stamp. All else is a matter of single rows.
+A table is refused as a whole (SchemaError) if a column is missing or of a type that allows no valid value, such as a
+string column ``ts``. All other checks are per row.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from slackline.core.arrays import Column, Ints, Mask
-from slackline.core.batch import Batch, object_column
+from slackline.core.batch import Batch, Column, Ints, Mask, object_column
 from slackline.core.errors import SchemaError
 from slackline.core.event import NO_SEQ, Event, Source
 from slackline.core.types import EventType
@@ -30,35 +29,37 @@ from slackline.engine.intake import (
     declared_value,
     jump,
 )
+from slackline.engine.progress import numbered
 from slackline.ordering.clock import NO_CLOCK
 from slackline.ordering.input import SensorInput
+from slackline.ordering.watermark import SLACK
 
 
 @dataclass(slots=True)
 class ArrivalBatch:
-    """The rows of one type in a table: their positions in it, and their columns."""
+    """The rows of one type in a chunk of arrivals: their row numbers in it, and their columns."""
 
-    channel: SensorInput
+    input: SensorInput
     rows: Ints
     ts: Ints
     slots: Ints
     seq: Ints
     columns: dict[str, Column]
-    fields: Sequence[str]  # the order of all columns, also of those that are left out as they have no value
-    anew: Ints | None = None  # the rows with which a source's time stamps have become others
+    fields: Sequence[str]  # the order of all columns, including those left out because they are empty
+    anew: Ints | None = None  # the rows at which the clock offset of a source changed
 
     def batch(self) -> Batch:
         """The rows as a batch, without copying."""
-        names = self.channel.senders.names
-        return Batch(self.channel.name, self.ts, self.slots, self.seq, self.columns, names)
+        names = self.input.sources.names
+        return Batch(self.input.name, self.ts, self.slots, self.seq, self.columns, names)
 
     def keep(self, mask: Mask) -> None:
-        """Keep some of the rows."""
+        """Remove the rows that are not in ``mask``."""
         self.rows, self.ts, self.slots, self.seq = (a[mask] for a in (self.rows, self.ts, self.slots, self.seq))
         self.columns = {field: column[mask] for field, column in self.columns.items()}
 
     def correct(self, ts: Ints) -> None:
-        """Give the rows other time stamps; those that came with another one keep it as a field."""
+        """Replace the time stamps; a changed row keeps the original one in the field ``ts_given``."""
         changed = ts != self.ts
         if changed.any():
             given = zip(self.ts.tolist(), changed.tolist(), strict=True)
@@ -68,7 +69,7 @@ class ArrivalBatch:
 
 
 class Refused(NamedTuple):
-    """A row that is not taken."""
+    """A row that is quarantined."""
 
     row: int
     event: Event
@@ -76,13 +77,13 @@ class Refused(NamedTuple):
 
 
 class _Table:
-    """A table being read. Nothing of the engine changes."""
+    """A table being read; changes nothing of the engine."""
 
     def __init__(self, intake: Intake, table: pa.Table) -> None:
         names = table.column_names
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise SchemaError(f"the table has several columns called {twice}; name each column differently.")
+            raise SchemaError(f"the table has several columns named {twice}; column names must be unique.")
         self.intake = intake
         self.columns = {name: arrow.plain(table[name]) for name in names}
         self.refused: list[Refused] = []
@@ -114,23 +115,23 @@ class _Table:
         return column
 
     def _types(self) -> tuple[Ints, Sequence[Any]] | None:
-        """The encoded types of the rows, if the table has any."""
+        """The encoded types of the rows, if the table has a column ``type``."""
         sensors = self.intake.topology.entering
         if "type" in self.columns:
             return arrow.encoded(self._checked("type", _is_text, "event types are strings"))
         if len(sensors) > 1:
             raise SchemaError(
-                f"the table has no column 'type', but several sensor types enter here: {sorted(sensors)}; "
+                f"the table has no column 'type', but several sensor types enter this engine: {sorted(sensors)}; "
                 f"add a column 'type' with the event type of each row. Columns: {list(self.columns)}."
             )
         return None
 
     def source_of(self, kind: EventType) -> str:
-        """Where the sources are: in the declared column, or in ``source`` (as Spark's pipeline names it)."""
+        """The column of the sources: the declared one, or ``source`` (as on Spark)."""
         return kind.source if kind.source in self.columns else "source"
 
     def encoded_sources(self, name: str) -> tuple[Ints, Sequence[Source]]:
-        """The sources in a column, encoded; no column is a table of nobody's events."""
+        """The sources in a column, encoded; without the column every source is None."""
         if name not in self.sources:
             if name in self.columns:
                 self.sources[name] = arrow.encoded_sources(self.columns[name])
@@ -139,7 +140,7 @@ class _Table:
         return self.sources[name]
 
     def event(self, row: int, name: Any) -> Event:
-        """A row as the event that it stands for."""
+        """A row as an event."""
         values = {field: arrow.value(column[row]) for field, column in self.columns.items()}
         values.pop("type", None)
         kind = self.intake.kind(name) if isinstance(name, str) else UNDECLARED
@@ -149,10 +150,10 @@ class _Table:
         return as_refused(Event.of(name, ts, source, seq, payload))
 
     def rows_by_type(self) -> list[tuple[SensorInput, Ints]]:
-        """The rows of each type that enters here; the rest is refused."""
+        """The rows of each type that enters here; the others are refused."""
         sensors = self.intake.topology.entering
         if self.types is None:
-            return [(channel, np.arange(len(self))) for channel in sensors.values()]
+            return [(input, np.arange(len(self))) for input in sensors.values()]
         found = []
         codes, values = self.types
         for code, name in enumerate(values):
@@ -165,7 +166,7 @@ class _Table:
         return found
 
     def check_schema(self, kind: EventType, name: str) -> None:
-        """Refuse a table in which no row of a type can be right."""
+        """Refuse a table in which no row of a type can be valid."""
         source = self.source_of(kind)
         if kind.source != "source" and source not in self.columns:
             self.column(kind.source, f"the source of event type {name!r}")
@@ -176,19 +177,19 @@ class _Table:
             if dtype.kind != "O" and not _fits(column.type, dtype):
                 raise SchemaError(
                     f"column {field!r} is of type {column.type}, but event type {name!r} declares it as {dtype}; "
-                    f"cast the column, or declare the field otherwise."
+                    f"cast the column, or change the declaration."
                 )
 
-    def of_type(self, channel: SensorInput, rows: Ints) -> tuple[ArrivalBatch, Ints, Sequence[Source]]:
-        """The rows of a type that pass the checks, still without the numbers of their sources: these come along."""
-        kind = self.intake.kind(channel.name)
+    def of_type(self, input: SensorInput, rows: Ints) -> tuple[ArrivalBatch, Ints, Sequence[Source]]:
+        """The valid rows of a type, still without source numbers; with the encoded sources."""
+        kind = self.intake.kind(input.name)
         source = self.source_of(kind)
         fields: dict[str, arrow.Cast] = {}
         for field, dtype in kind.fields.items():
             column = self.columns[field]
             read = _declared_each if pa.types.is_union(column.type) else arrow.declared
             fields[field] = read(column, rows, dtype)
-        good = self._passing(channel.name, kind, rows, fields)
+        good = self._passing(input.name, kind, rows, fields)
         columns = {field: cast.values for field, cast in fields.items()}
         if not good.all():
             rows = rows[good]
@@ -199,18 +200,18 @@ class _Table:
                 if field not in own and len(rows) and column.null_count < len(column):
                     columns[field] = arrow.undeclared(column, rows)
         codes, values = self.encoded_sources(source)
-        seq = np.full(len(rows), NO_SEQ, dtype=np.int64) if self.seq is None else _taken(self.seq, rows)
+        seq = np.full(len(rows), NO_SEQ, dtype=np.int64) if self.seq is None else _take(self.seq, rows)
         arrived = ArrivalBatch(
-            channel, rows, _taken(self.ts, rows), np.empty(0, dtype=np.int64), seq, columns, list(self.columns)
+            input, rows, _take(self.ts, rows), np.empty(0, dtype=np.int64), seq, columns, list(self.columns)
         )
-        return arrived, _taken(codes, rows), values
+        return arrived, _take(codes, rows), values
 
     def _passing(self, name: str, kind: EventType, rows: Ints, fields: dict[str, arrow.Cast]) -> Mask:
-        """Which rows pass all checks; the rest is refused, each for the first reason there is."""
-        # The checks of the intake, for columns: None where all rows pass. Sources were checked with the schema.
+        """Which rows pass all checks; the others are refused for the first check that fails."""
+        # The intake's checks for columns: None if all rows pass. Sources were checked with the schema.
         masks = {
-            "bad time stamp": _taken(self.good_ts, rows),
-            "bad sequence number": None if self.seq is None else _taken(self.good_seq, rows),
+            "bad time stamp": _take(self.good_ts, rows),
+            "bad sequence number": None if self.seq is None else _take(self.good_seq, rows),
             "bad source": None,
             "unknown source": self._known_source(kind, rows),
             "bad value": _all([cast.fits for cast in fields.values() if cast.fits is not None]),
@@ -233,19 +234,19 @@ class _Table:
         if kind.sources is None:
             return None
         codes, values = self.encoded_sources(self.source_of(kind))
-        return np.array([value in kind.sources for value in values], dtype=np.bool_)[_taken(codes, rows)]
+        return np.array([value in kind.sources for value in values], dtype=np.bool_)[_take(codes, rows)]
 
 
 def read(intake: Intake, table: pa.Table, now: Ints | None) -> tuple[dict[str, ArrivalBatch], Ints]:
-    """Let a table in, with its wall times: its rows by type, and the clock after each of its positions.
+    """Admit a table with its arrival times: its rows by type, and stream time after each row.
 
     Raises before anything changed.
     """
     rows = _Table(intake, table)
     present = rows.rows_by_type()
-    for channel, _ in present:
-        rows.check_schema(intake.kind(channel.name), channel.name)
-    made = [rows.of_type(channel, mine) for channel, mine in present]
+    for input, _ in present:
+        rows.check_schema(intake.kind(input.name), input.name)
+    made = [rows.of_type(input, mine) for input, mine in present]
     # Nothing below raises.
     position = intake.position
     for refused in sorted(rows.refused):
@@ -254,40 +255,67 @@ def read(intake: Intake, table: pa.Table, now: Ints | None) -> tuple[dict[str, A
     owners = np.full(0 if intake.skews is None else len(rows), -1, dtype=np.int64)
     batches = {}
     for arrived, codes, values in made:
-        channel = arrived.channel
-        arrived.slots = channel.senders.slots_of(codes, values)
-        repeated = channel.senders.are_duplicates(arrived.slots, arrived.seq)
+        input = arrived.input
+        arrived.slots = input.sources.slots_of(codes, values)
+        repeated = input.sources.are_duplicates(arrived.slots, arrived.seq)
         if repeated.any():
             if intake.results.keeps_duplicates:
                 again = np.flatnonzero(repeated)
                 for event, row in zip(arrived.batch().take(again), arrived.rows[again].tolist(), strict=True):
                     intake.results.repeat(event, position + row)
             arrived.keep(~repeated)
-        keys[arrived.rows] = channel.key | arrived.slots
-        roles[arrived.rows] = channel.role
+        keys[arrived.rows] = input.key | arrived.slots
+        roles[arrived.rows] = input.role
         if intake.skews is not None:
-            mine = intake.skews.rows_of(channel).take(arrived.slots)
+            mine = intake.skews.rows_of(input).take(arrived.slots)
             if len(mine) == len(owners):
                 owners = mine
             else:
                 owners[arrived.rows] = mine
-        batches[channel.name] = arrived
+        batches[input.name] = arrived
     stamps, clk, rejected, anew = intake.admit_rows(rows.ts, roles, keys, owners, now)
     for arrived in batches.values() if len(rejected) else ():
         jumped = np.isin(arrived.rows, rejected)
         for row in arrived.rows[jumped].tolist():
-            event = rows.event(row, arrived.channel.name)
+            event = rows.event(row, arrived.input.name)
             intake.results.quarantine(event, CLOCK_JUMP, jump(int(rows.ts[row]), int(clk[row])), position + row)
         arrived.keep(~jumped)
     for arrived in batches.values() if stamps is not rows.ts else ():
-        arrived.correct(_taken(stamps, arrived.rows))
+        arrived.correct(_take(stamps, arrived.rows))
         arrived.anew = np.flatnonzero(np.isin(arrived.rows, anew)) if len(anew) else None
     return batches, clk
 
 
+def admit_received(intake: Intake, rows: Sequence[Batch], clk: int) -> tuple[dict[str, ArrivalBatch], Ints]:
+    """Admit rows from another engine, which is at stream time ``clk``: by type, and stream time after each row.
+
+    Under ``slack`` they advance stream time as if they had arrived here.
+    """
+    sensors = intake.topology.sensors
+    by_type: dict[str, list[Batch]] = {}
+    for batch in rows:
+        by_type.setdefault(batch.type, []).append(numbered(sensors[batch.type], batch))
+    batches, n = {}, 0
+    for name, pieces in by_type.items():
+        batch = Batch.joined(pieces)
+        columns = {field: batch[field] for field in batch.fields}
+        at = np.arange(n, n + len(batch))
+        batches[name] = ArrivalBatch(sensors[name], at, batch.ts, batch.sources[0], batch.seq, columns, batch.fields)
+        n += len(batch)
+    if n == 0 or intake.topology.evidence.policy != SLACK:
+        intake.position += n
+        return batches, np.full(max(1, n), intake.follow(clk))
+    ts, roles, keys = (np.empty(n, dtype=np.int64) for _ in range(3))
+    for each in batches.values():
+        ts[each.rows], roles[each.rows], keys[each.rows] = each.ts, each.input.role, each.input.key | each.slots
+    through = intake.receive_rows(ts, roles, keys)
+    through[-1] = intake.follow(clk)
+    return batches, through
+
+
 def fitting(types: Iterable[EventType], table: pa.Table) -> pa.Table | None:
-    """The table as an engine takes it that knows these types, with nulls for fields that it lacks. None if it would be
-    refused, or read otherwise than its rows as events are; its sources are in ``source``.
+    """The table with nulls for missing fields of these types and its sources in ``source``; None if an engine would
+    refuse it, or read it differently from its rows as events.
     """
     own = ("ts", "type", "source", "seq")
     for kind in types:
@@ -304,7 +332,7 @@ def fitting(types: Iterable[EventType], table: pa.Table) -> pa.Table | None:
 
 
 def _declared_each(column: pa.ChunkedArray, rows: Ints, dtype: np.dtype[Any]) -> arrow.Cast:
-    """A column of values of several types in a declared one, value by value."""
+    """A union column in a declared type, value by value."""
     if dtype.kind == "O":
         return arrow.declared(column, rows, dtype)
     made, fits = np.zeros(len(rows), dtype), np.ones(len(rows), np.bool_)
@@ -322,15 +350,15 @@ def _all(masks: list[Mask]) -> Mask | None:
 
 def _finite(columns: list[Column]) -> Mask | None:
     numbers = [column for column in columns if column.dtype.kind == "f"]
-    # A sum is finite only if all its terms are (and then some: an overflow is looked at again, one by one).
+    # A finite sum implies finite terms; a sum that overflows is checked value by value.
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(sum(float(np.sum(column)) for column in numbers)):
             return None
     return _all([np.isfinite(column) for column in numbers])
 
 
-def _taken(array: Column, rows: Ints) -> Column:
-    """Some rows of an array; rows are in order, so all of them are the array itself."""
+def _take(array: Column, rows: Ints) -> Column:
+    """Some rows of an array; without copying if these are all rows, since they are in order."""
     return array if len(rows) == len(array) else array.take(rows)
 
 

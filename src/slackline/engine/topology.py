@@ -1,8 +1,9 @@
-"""Who listens to whom, of the detectors that run here.
+"""The topology: inputs and operators of this engine, and how they are connected.
 
-The hierarchy says how an application's detectors are connected; the topology, which of them run in this engine, and
-what is known here of each event type. Parts come and go (:meth:`Topology.add`, :meth:`Topology.remove`). A type whose
-publisher runs elsewhere, or which enters elsewhere, has a channel all the same: what it needs to know comes from there.
+The hierarchy defines how the detectors of an application are connected; the topology, which of them run in this engine,
+with an input for each event type. Operators are added and removed at run time (:meth:`Topology.add`,
+:meth:`Topology.remove`). A type that enters or is published in another engine has an input here too; its progress is
+received from there.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from slackline.core.calibration import Calibration
 from slackline.core.errors import StateError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import ProgressUpdate
-from slackline.core.time import Now
+from slackline.core.time import NEVER, Now
 from slackline.core.types import type_names
 from slackline.ordering.clock import AIDS, NO_CLOCK, SETS
-from slackline.ordering.constants import LATE_TARGET, NEVER, ORDERED, SLACK
 from slackline.ordering.input import DerivedInput, Evidence, Input, SensorInput
-from slackline.ordering.startup import SILENT, StartupEstimator
+from slackline.ordering.startup import STARTING, StartupEstimator
+from slackline.ordering.watermark import LATE_TARGET, ORDERED, SLACK
 from slackline.running.operator import Operator
 from slackline.running.runner import Runner
 
 
 class Topology:
-    """Channels by type, parts in the order of the hierarchy, and who reads what."""
+    """Inputs by type, operators in the order of the hierarchy, and the readers of each type."""
 
     def __init__(
         self,
@@ -39,119 +40,119 @@ class Topology:
     ) -> None:
         self.evidence = evidence
         self._now = now
-        #: The share of late events that each detector accepts, where they differ.
+        #: The late target of each detector, where they differ.
         self.targets = targets or {}
-        #: What was heard of the delays of all types.
-        self.hearing = StartupEstimator(evidence.warmup)
+        #: Decides, over all types, when delays are known well enough.
+        self.startup = StartupEstimator(evidence.warmup)
         self.sensors: dict[str, SensorInput] = {}
-        #: Which of them enter here: all, unless some are named; others come as news.
+        #: The sensor types that enter here, if named (None: all); the others are received as progress updates.
         self.named = sensors
         self.entering = self.sensors if sensors is None else {}
-        #: Whether all sensor types enter here, though they are named, so that what is late is late for all detectors.
+        #: Whether this is the only engine although sensor types are named, so that lateness is decided per type.
         self.alone = alone
-        #: Which of those have ended.
+        #: The entering types that have ended.
         self.ended: set[str] = set()
         self.derived: dict[str, DerivedInput] = {}
         self.operators: list[Operator] = []
-        #: By type: the parts that listen to it; and those that may hear of it, through others too.
+        #: By type: the operators that listen to it; and those that depend on it, directly or indirectly.
         self.readers: dict[str, list[Operator]] = {}
         self.above: dict[str, tuple[Operator, ...]] = {}
         self.extend(hierarchy)
 
     def extend(self, hierarchy: Hierarchy) -> None:
-        """Take the types of a hierarchy, which has at least those there were; then parts are added."""
+        """Add the new types of an extended hierarchy; operators are added afterwards."""
         self.hierarchy = hierarchy
         names = sorted({*hierarchy.sensor_types, *hierarchy.publisher})
         for rank, name in enumerate(names):
-            channel: Input | None = self.sensors.get(name) or self.derived.get(name)
-            if channel is not None:
-                channel.rank = rank
+            input: Input | None = self.sensors.get(name) or self.derived.get(name)
+            if input is not None:
+                input.rank = rank
             elif name in hierarchy.publisher:
                 self.derived[name] = DerivedInput(name, rank, self.evidence)
                 self.derived[name].back = hierarchy.max_backdate[hierarchy.publisher[name]]
             else:
                 is_clock = name in hierarchy.clock
                 evidence = self._evidence(name)
-                sensor = self.sensors[name] = SensorInput(name, rank, evidence, is_clock, self.hearing)
+                sensor = self.sensors[name] = SensorInput(name, rank, evidence, is_clock, self.startup)
                 if name in hierarchy.clock_aids:
                     sensor.role = AIDS + hierarchy.clock_aids.index(name)
                 if self.alone:
                     self.named = sorted({*(self.named or ()), name})
                 if self.named is not None:
-                    self._find_watermark_once(sensor, name in self.named)
+                    self._assign_watermark(sensor, name in self.named)
 
-    def _find_watermark_once(self, sensor: SensorInput, enters: bool) -> None:
-        """Where types enter at several engines, each finds the input watermarks of its own; by slack alone, everybody does."""
+    def _assign_watermark(self, sensor: SensorInput, enters: bool) -> None:
+        """With several engines, an input watermark is computed where the type enters; under ``slack`` in each one."""
         if enters:
             self.entering[sensor.name] = sensor
         if self.evidence.policy != SLACK:
-            sensor.decides = enters
-            sensor.told = None if enters else NEVER
+            sensor.owns_watermark = enters
+            sensor.remote_watermark = None if enters else NEVER
         if enters and self.own_time and not set(self.hierarchy.clock) <= set(self.named or ()):
             sensor.role = SETS
 
     @property
-    def tells(self) -> bool:
-        """Whether other engines are to be told of all that enters or is published here."""
+    def exports_all(self) -> bool:
+        """Whether progress of all types that enter or are published here is exported to other engines."""
         return self.named is not None and not self.alone
 
     @property
     def own_time(self) -> bool:
-        """Whether stream time is made here alone: what enters is in order, but not with what enters elsewhere.
+        """Whether stream time is local: input is in order here, but not relative to that of other engines.
 
-        If some clock type enters elsewhere, all that enters here sets the clock.
+        If a clock type enters elsewhere, all types that enter here advance stream time.
         """
         return self.evidence.policy == ORDERED and bool(self.named)
 
     @property
     def has_clock(self) -> bool:
-        """Whether all that moves the clock enters here.
+        """Whether all clock types enter here.
 
-        Then nobody knows the time better. After a crash others may have heard more of it than there is here again; to
-        go by that would make late what is only coming once more.
+        Then stream time of other engines is ignored: after a crash they may be ahead of this engine, and events that
+        are replayed here would be late.
         """
         return self.named is not None and {*self.hierarchy.clock, *self.hierarchy.clock_aids} <= {*self.named}
 
     def _evidence(self, name: str) -> Evidence:
-        """How the input watermark of a type is found: so that everybody who hears of it has no more late than it accepts."""
+        """How the input watermark of a type is computed: by the smallest late target of the dependent detectors."""
         if not self.targets:
             return self.evidence
         listeners = {detector for detector, listens in self.hierarchy.listens.items() if name in listens}
-        heard = [each for each, below in self.hierarchy.below.items() if each in listeners or below & listeners]
-        accepted = [self.targets.get(detector, LATE_TARGET) for detector in heard]
+        depend = [each for each, below in self.hierarchy.below.items() if each in listeners or below & listeners]
+        accepted = [self.targets.get(detector, LATE_TARGET) for detector in depend]
         return replace(self.evidence, late_target=float(min(accepted, default=LATE_TARGET)))
 
     def start_from(self, calibration: Calibration | None) -> None:
-        """Begin with known delays, if there are any."""
+        """Start with calibrated delays, if given."""
         for name, known in calibration.types.items() if calibration else ():
-            self.channel(name).start_from(known.delay)
+            self.input(name).start_from(known.delay)
             if name in self.derived:
                 self.derived[name].back = max(self.derived[name].back, known.back)
         for operator in self.operators:
-            operator.unit.K = operator.unit.largest_slack()  # who listens to it knows that already
+            operator.buffer.K = operator.buffer.largest_slack()  # no warning needed: readers start from it too
 
-    def channel(self, name: str) -> Input:
+    def input(self, name: str) -> Input:
         return self.sensors[name] if name in self.sensors else self.derived[name]
 
     def operator(self, name: str) -> Operator | None:
-        """The part of a detector, if it runs here."""
+        """The operator of a detector, if it runs here."""
         return next((operator for operator in self.operators if operator.name == name), None)
 
     def make(self, runner: Runner) -> Operator:
-        """A part for a detector of the hierarchy, which does not run here yet."""
+        """Create the operator of a detector of the hierarchy, without adding it."""
         detector = runner.detector
-        inputs = [self.channel(kind) for kind in dict.fromkeys(type_names(detector.listens))]
-        inputs.sort(key=lambda channel: channel.rank)
+        inputs = [self.input(kind) for kind in dict.fromkeys(type_names(detector.listens))]
+        inputs.sort(key=lambda input: input.rank)
         publishes = [self.derived[kind] for kind in dict.fromkeys(type_names(detector.publishes))]
         return Operator(runner, inputs, publishes, self._now)
 
     def add(self, *operators: Operator) -> None:
-        """Let parts run here."""
+        """Add operators."""
         self.operators += operators
         self._connect()
 
     def remove(self, name: str) -> None:
-        """Let a detector run here no longer."""
+        """Remove the operator of a detector."""
         self.operators = [operator for operator in self.operators if operator.name != name]
         self._connect()
 
@@ -159,107 +160,104 @@ class Topology:
         place = {name: rank for rank, name in enumerate(self.hierarchy.names)}
         for operator in self.operators:
             operator.rank = place[operator.name]
-            operator.unit.inputs.sort(key=lambda channel: channel.rank)
+            operator.buffer.inputs.sort(key=lambda input: input.rank)
         self.operators.sort()
-        publisher = {channel.name: operator for operator in self.operators for channel in operator.publishes}
+        publisher = {input.name: operator for operator in self.operators for input in operator.publishes}
         self.readers = {name: [] for name in (*self.sensors, *self.derived)}
         for operator in self.operators:
-            for channel in operator.unit.inputs:
-                self.readers[channel.name].append(operator)
+            for input in operator.buffer.inputs:
+                self.readers[input.name].append(operator)
             operator.connect(publisher)
         above: dict[str, tuple[Operator, ...]] = {}
         for name in (*self.sensors, *self.derived):
             self._listeners(name, above)
         self.above = above
-        # Whoever hears of all that moves the clock is looked at whenever it does so; the others need an alarm.
-        moving = [set(above[name]) for name, sensor in self.entering.items() if sensor.role != NO_CLOCK]
-        always = set.intersection(*moving) if moving else set()
+        # Operators that depend on all clock types are evaluated at each advance of stream time; others are scheduled.
+        clock_readers = [set(above[name]) for name, sensor in self.entering.items() if sensor.role != NO_CLOCK]
+        always = set.intersection(*clock_readers) if clock_readers else set()
         for operator in self.operators:
-            operator.always = operator in always
+            operator.always_evaluated = operator in always
 
     def _listeners(self, name: str, above: dict[str, tuple[Operator, ...]]) -> tuple[Operator, ...]:
         if name not in above:
             found = set(self.readers[name])
             for operator in self.readers[name]:
-                for channel in operator.publishes:
-                    found.update(self._listeners(channel.name, above))
+                for input in operator.publishes:
+                    found.update(self._listeners(input.name, above))
             above[name] = tuple(sorted(found))
         return above[name]
 
     def with_above(self, operators: Iterable[Operator]) -> set[Operator]:
-        """The parts, and those that hear of what they publish, through others too."""
+        """The operators, and those that depend on them directly or indirectly."""
         operators = list(operators)
-        return {
-            *operators,
-            *(above for p in operators for channel in p.publishes for above in self.above[channel.name]),
-        }
+        return {*operators, *(above for p in operators for input in p.publishes for above in self.above[input.name])}
 
-    def told_elsewhere(self) -> list[str]:
-        """The types published here to which detectors listen that run elsewhere; all, where sensor types are named."""
-        if self.tells:
-            return [channel.name for operator in self.operators for channel in operator.publishes]
+    def exported_types(self) -> list[str]:
+        """The types published here that detectors in other engines listen to; all, where sensor types are named."""
+        if self.exports_all:
+            return [input.name for operator in self.operators for input in operator.publishes]
         here = {operator.name for operator in self.operators}
         wanted = {kind for name, kinds in self.hierarchy.listens.items() if name not in here for kind in kinds}
-        return [channel.name for operator in self.operators for channel in operator.publishes if channel.name in wanted]
+        return [input.name for operator in self.operators for input in operator.publishes if input.name in wanted]
 
-    def borrow(self, updates: Iterable[ProgressUpdate], clk: int) -> bool:
-        """Take over what was heard of delays elsewhere, where too little was here; whether that changes anything."""
-        far = max([item.far for item in updates], default=SILENT)
-        if self.evidence.late_target is None or not self.hearing.borrow(far, clk):
+    def adopt_default_slack(self, updates: Iterable[ProgressUpdate], clk: int) -> bool:
+        """Adopt the default slack of other engines while too few delays are known here; whether anything changed."""
+        default_slack = max([item.default_slack for item in updates], default=STARTING)
+        if self.evidence.late_target is None or not self.startup.adopt_default_slack(default_slack, clk):
             return False
         for sensor in self.sensors.values():
-            sensor.as_of = NEVER
+            sensor.evaluated_at = NEVER
         return True
 
-    # What is asked of all.
+    # All inputs and operators.
 
     @property
     def has_rows(self) -> bool:
-        """Whether anything waits as columns."""
-        return any(len(sensor.store) for sensor in self.sensors.values())
+        """Whether any rows are buffered as columns."""
+        return any(len(sensor.shared_rows) for sensor in self.sensors.values())
 
     def rows_to_objects(self) -> None:
-        """Let the rows that wait as columns wait as events, since events are about to come one by one."""
+        """Convert rows buffered as columns to events, for the scalar driver."""
         if self.has_rows:
             for operator in self.operators:
-                for entry in operator.unit.row_entries():
-                    operator.unit.wait(entry)
+                for entry in operator.buffer.row_entries():
+                    operator.buffer.wait(entry)
             for sensor in self.sensors.values():
-                sensor.store.clear()
+                sensor.shared_rows.clear()
 
-    def advance_watermarks(self, position: int, clk: int) -> None:
-        """Let all watermarks follow the clock."""
+    def advance(self, position: int, clk: int) -> None:
+        """Evaluate all watermarks at stream time ``clk``."""
         for operator in self.operators:
-            operator.advance_watermark(position, clk)
+            operator.advance(position, clk)
         for sensor in self.sensors.values():
-            sensor.follow(position, clk)
+            sensor.advance(position, clk)
 
     @property
     def buffered(self) -> int:
-        """How many events wait in front of the detector with the most; events are shared by those who wait."""
-        return max([operator.unit.buffered for operator in self.operators], default=0)
+        """Number of events buffered for the detector that has most; the events are shared by detectors."""
+        return max([operator.buffer.buffered for operator in self.operators], default=0)
 
     def state(self) -> dict[str, Any]:
         return {
-            "sensors": {name: channel.state() for name, channel in self.sensors.items()},
-            "derived": {name: channel.state() for name, channel in self.derived.items()},
-            "units": {operator.name: operator.unit.state() for operator in self.operators},
+            "sensors": {name: input.state() for name, input in self.sensors.items()},
+            "derived": {name: input.state() for name, input in self.derived.items()},
+            "buffers": {operator.name: operator.buffer.state() for operator in self.operators},
             "runners": {operator.name: operator.runner.state() for operator in self.operators},
-            "hearing": self.hearing.state(),
-            "backlogs": {operator.name: operator.deferred.state() for operator in self.operators if operator.deferred},
+            "startup": self.startup.state(),
+            "deferred": {operator.name: operator.deferred.state() for operator in self.operators if operator.deferred},
         }
 
     def check_types(self, state: dict[str, Any]) -> None:
-        """Refuse the state of another hierarchy."""
+        """Refuse a checkpoint of another hierarchy."""
         saved, here = sorted({*state["sensors"], *state["derived"]}), sorted(self.readers)
         if saved != here:
             raise StateError(
-                f"the state was saved with the event types {saved}, the hierarchy given has {here}; load it with the "
-                f"hierarchy it was saved with, or start anew."
+                f"the checkpoint was saved with the event types {saved}, the given hierarchy has {here}. Load it with "
+                f"the hierarchy it was saved with, or start without it."
             )
 
     def restore(self, state: dict[str, Any], arrivals: int) -> None:
-        self.hearing.restore(state["hearing"])
+        self.startup.restore(state["startup"])
         for name, sensor in self.sensors.items():
             sensor.restore(state["sensors"][name], arrivals)
             if name in self.entering and sensor.has_ended:
@@ -267,16 +265,16 @@ class Topology:
         for name, derived in self.derived.items():
             derived.restore(state["derived"][name], arrivals)
         for operator in self.operators:
-            operator.unit.restore(state["units"][operator.name], arrivals)
+            operator.buffer.restore(state["buffers"][operator.name], arrivals)
             operator.runner.restore(state["runners"][operator.name])
-            operator.restore_deferred(state.get("backlogs", {}).get(operator.name, []))
+            operator.restore_deferred(state.get("deferred", {}).get(operator.name, []))
 
     def check_invariants(self) -> None:
-        """What must hold between any two pushes; tests call it."""
+        """Assert what must hold between two pushes; for tests."""
         for operator in self.operators:
-            operator.unit.check_invariants()
+            operator.buffer.check_invariants()
             assert all(lower.rank < operator.rank for lower in operator.below), (
-                f"{operator.name} runs before what it listens to"
+                f"{operator.name} runs before its inputs"
             )
-        for channel in self.derived.values():
-            assert channel.back >= 0, f"{channel.name}: set back by less than nothing"
+        for input in self.derived.values():
+            assert input.back >= 0, f"{input.name}: negative back-dating"

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from slackline.core.arrays import Column, Floats, Ints
+from slackline.core.batch import Column, Floats, Ints
 from slackline.core.errors import StateError
-from slackline.ordering.constants import FOREVER
+from slackline.core.time import FOREVER
 
 #: No counter gets there.
 MANY = 2**62

@@ -30,10 +30,9 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from slackline.core.arrays import Floats, Ints
-from slackline.core.time import MAX_TS
+from slackline.core.batch import Floats, Ints
+from slackline.core.time import FOREVER, MAX_TS, NEVER
 from slackline.ordering import checked
-from slackline.ordering.constants import FOREVER, NEVER
 
 AUTO_STEPS = 10_000
 AUTO_AFTER = 16

@@ -20,8 +20,8 @@ import math
 import numpy as np
 from numba import njit
 
-from slackline.core.arrays import Floats, Ints
-from slackline.ordering.constants import FOREVER, NEVER
+from slackline.core.batch import Floats, Ints
+from slackline.core.time import FOREVER, NEVER
 
 BLOCKS = 32
 
@@ -64,7 +64,7 @@ def start_from(ints: Ints, delay: int) -> None:
     ints[CALIBRATED] = 1
 
 
-def suppose(ints: Ints, delay: int) -> bool:
+def assume_delay(ints: Ints, delay: int) -> bool:
     """Begin with a delay that is only supposed, and counts until the first is measured [Migration, algorithm 1].
 
     Whether that is so: nothing changes if one was.

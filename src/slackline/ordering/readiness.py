@@ -25,9 +25,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from slackline.core.arrays import Ints
-from slackline.core.time import MAX_TS
-from slackline.ordering.constants import FOREVER, NEVER
+from slackline.core.batch import Ints
+from slackline.core.time import FOREVER, MAX_TS, NEVER
 
 BLOCK = 16
 BLOCKS = 4
@@ -146,7 +145,7 @@ def arrive(sources, tree, slot, ts, overdue):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def begin_anew(sources, tree, slot):  # type: ignore[no-untyped-def]
+def reset_source(sources, tree, slot):  # type: ignore[no-untyped-def]
     """Forget all of a source but what was counted."""
     row = sources[slot]
     skipped, times_disabled = row[SKIPPED], row[TIMES_DISABLED]

@@ -1,9 +1,9 @@
-"""Ordering units: what stands in front of one detector [Order, II-E.3; Thesis, 3.3.4 and 3.3.7].
+"""Ordering buffers: what stands in front of one detector [Order, II-E.3; Thesis, 3.3.4 and 3.3.7].
 
-A unit releases every waiting event with ``ts <= watermark`` in the total order ``(ts, type, source, seq)``. Its watermark
-is the least input watermark of its channels and never moves back. An event that arrives at or below the watermark is late.
+A buffer releases every waiting event with ``ts <= watermark`` in the total order ``(ts, type, source, seq)``. Its watermark
+is the least input watermark of its inputs and never moves back. An event that arrives at or below the watermark is late.
 
-Events that came as objects wait in a heap here; rows of columns wait in their channel's store, where this unit only
+Events that came as objects wait in a heap here; rows of columns wait in their input's store, where this buffer only
 has its watermark as a pointer.
 """
 
@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from slackline.core.event import NO_SEQ, Event, Source
-from slackline.core.time import time_stamp
+from slackline.core.time import FOREVER, NEVER, time_stamp
 from slackline.ordering import checked
-from slackline.ordering.constants import FOREVER, NEVER
 from slackline.ordering.input import Input, SensorInput
-from slackline.ordering.senders import source_key
+from slackline.ordering.sources import source_key
 
 
 class Entry(NamedTuple):
@@ -32,7 +31,7 @@ class Entry(NamedTuple):
     source: tuple[int, Any]  # as ``source_key`` orders it
     seq: int
     position: int  # at which it arrived
-    nth: int  # of all that were offered to its unit
+    nth: int  # of all that were offered to its buffer
     event: Event
 
 
@@ -52,9 +51,9 @@ class ReorderBuffer:
         self.inputs = inputs
         self.unsorted = unsorted
         #: The inputs that say how far everything has come; those that bypass ordering hold nobody up.
-        self.awaited = [channel for channel in inputs if self.sorts(channel)] or inputs
+        self.watermark_inputs = [input for input in inputs if self.sorts(input)] or inputs
         #: Those of them for which K counts: not derived ones whose publisher's progress is known.
-        self.slacking = [channel for channel in self.awaited if channel.uses_slack]
+        self.slack_inputs = [input for input in self.watermark_inputs if input.uses_slack]
         self.watermark = NEVER
         self.K = 0
         self.heap: list[Entry] = []
@@ -65,9 +64,9 @@ class ReorderBuffer:
         self.wait_sum = 0
         self.wait_max = 0
 
-    def sorts(self, channel: Input) -> bool:
-        """Whether events of this channel wait for their turn here."""
-        return channel.name not in self.unsorted
+    def sorts(self, input: Input) -> bool:
+        """Whether events of this input wait for their turn here."""
+        return input.name not in self.unsorted
 
     def entry(self, event: Event, position: int) -> Entry:
         """An event as it sorts."""
@@ -80,7 +79,7 @@ class ReorderBuffer:
 
     def ranks_of(self, entries: list[Entry]) -> list[int]:
         """For each entry the place of its type among all types."""
-        rank_of = {channel.name: channel.rank for channel in self.inputs}
+        rank_of = {input.name: input.rank for input in self.inputs}
         return [rank_of[entry.type] for entry in entries]
 
     def next_watermark(self) -> int:
@@ -88,14 +87,14 @@ class ReorderBuffer:
 
         Once all that is sorted has ended, what is not says how far everything has come.
         """
-        least = min([channel.watermark for channel in self.awaited])
+        least = min([input.watermark for input in self.watermark_inputs])
         if least == FOREVER and self.unsorted:
-            least = min([channel.watermark for channel in self.inputs])
+            least = min([input.watermark for input in self.inputs])
         return max(self.watermark, least)
 
     def largest_slack(self) -> int:
         """K of the detector: the largest K of its inputs."""
-        return max([channel.K for channel in self.slacking], default=0)
+        return max([input.K for input in self.slack_inputs], default=0)
 
     def release(self, watermark: int) -> list[Entry]:
         """Move the watermark and take out what it covers, in order."""
@@ -112,21 +111,21 @@ class ReorderBuffer:
         self.wait_sum += waits
         self.wait_max = max(self.wait_max, longest)
 
-    def stored(self) -> list[tuple[SensorInput, int]]:
-        """For each store this unit reads, how many of its rows it still waits for."""
+    def buffered_rows(self) -> list[tuple[SensorInput, int]]:
+        """For each store this buffer reads, how many of its rows it still waits for."""
         rows = []
-        for channel in self.inputs:
-            if isinstance(channel, SensorInput) and self.sorts(channel) and len(channel.store):
-                rows.append((channel, len(channel.store) - _covered(channel, self.watermark)))
+        for input in self.inputs:
+            if isinstance(input, SensorInput) and self.sorts(input) and len(input.shared_rows):
+                rows.append((input, len(input.shared_rows) - _covered(input, self.watermark)))
         return rows
 
     def row_entries(self) -> list[Entry]:
         """The rows of the stores that we wait for, as events that sort."""
         entries = []
-        for channel, waiting in self.stored():
+        for input, waiting in self.buffered_rows():
             if waiting:
-                rows = channel.batch(len(channel.store) - waiting, len(channel.store))
-                positions = channel.store.positions[-waiting:].tolist()
+                rows = input.batch(len(input.shared_rows) - waiting, len(input.shared_rows))
+                positions = input.shared_rows.positions[-waiting:].tolist()
                 entries += [self.entry(event, at) for event, at in zip(rows, positions, strict=True)]
         return entries
 
@@ -139,22 +138,22 @@ class ReorderBuffer:
     @property
     def buffered(self) -> int:
         """How many events wait for this detector."""
-        return len(self.heap) + len(self.overdue) + sum(n for _, n in self.stored())
+        return len(self.heap) + len(self.overdue) + sum(n for _, n in self.buffered_rows())
 
     def waits_for(self) -> dict[str, Any] | None:
         """The input that holds up what waits here: how much came of it, and if too little is known of it to begin."""
         if not self.buffered:
             return None
-        slowest = min(self.awaited, key=lambda channel: channel.watermark)
+        slowest = min(self.watermark_inputs, key=lambda input: input.watermark)
         return {"type": slowest.name, "events": slowest.events, "learning": slowest.watermark == NEVER}
 
     def check_invariants(self) -> None:
         """What must hold between any two pushes; tests call it."""
         assert all(entry.ts > self.watermark for entry in self.heap), f"{self.name}: waiting below the watermark"
         assert NEVER <= self.watermark <= FOREVER
-        for channel, _ in self.stored():
-            ts = channel.store.ts
-            assert (ts[1:] >= ts[:-1]).all(), f"{self.name}: store of {channel.name} is not sorted"
+        for input, _ in self.buffered_rows():
+            ts = input.shared_rows.ts
+            assert (ts[1:] >= ts[:-1]).all(), f"{self.name}: store of {input.name} is not sorted"
 
     def stats(self) -> dict[str, Any]:
         return {
@@ -181,13 +180,13 @@ class ReorderBuffer:
 
     def restore(self, state: dict[str, Any], arrivals: int) -> None:
         """Go on from what ``state`` gave, after so many arrivals."""
-        what = f"unit {self.name!r}"
+        what = f"buffer {self.name!r}"
         self.watermark = checked.number(state, what, "watermark", NEVER, FOREVER)
         self.K = checked.number(state, what, "K", 0, FOREVER)
         for field in self._COUNTERS:
             setattr(self, field, checked.number(state, what, field))
         self.wait_sum = checked.number(state, what, "wait_sum", 0, 2**200)
-        types = frozenset(channel.name for channel in self.inputs)
+        types = frozenset(input.name for input in self.inputs)
         heap, overdue = (
             [self._restored(item, f"{what}.{name}", types, arrivals) for item in checked.items(state, what, name)]
             for name in ("heap", "overdue")
@@ -214,5 +213,5 @@ class ReorderBuffer:
         return _entry(position, nth, event)
 
 
-def _covered(channel: SensorInput, watermark: int) -> int:
-    return int(channel.store.ts.searchsorted(watermark, side="right"))
+def _covered(input: SensorInput, watermark: int) -> int:
+    return int(input.shared_rows.ts.searchsorted(watermark, side="right"))

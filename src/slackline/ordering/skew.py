@@ -34,12 +34,11 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from slackline.core.arrays import Ints
+from slackline.core.batch import Ints
 from slackline.core.event import Source
-from slackline.core.time import MAX_TS
+from slackline.core.time import MAX_TS, NEVER
 from slackline.ordering import checked
 from slackline.ordering.clock import CLK, REJECTED, Clock, tick, tick_agreed
-from slackline.ordering.constants import NEVER
 from slackline.ordering.input import SensorInput
 
 BLOCK = 8
@@ -97,13 +96,13 @@ class Skews:
         more[: len(self.kinds)] = self.kinds
         self.kinds = more
 
-    def rows_of(self, channel: SensorInput) -> Ints:
+    def rows_of(self, input: SensorInput) -> Ints:
         """The rows of a type's sources, by the sources' numbers."""
-        if channel.name not in self._rows:
-            self._extend([channel.name])
-        rows = self._rows[channel.name]
-        if len(rows) < len(channel.senders.names):
-            rows = self._make_room(channel.name, channel.senders.names[len(rows) :])
+        if input.name not in self._rows:
+            self._extend([input.name])
+        rows = self._rows[input.name]
+        if len(rows) < len(input.sources.names):
+            rows = self._make_room(input.name, input.sources.names[len(rows) :])
         return rows
 
     def _make_room(self, name: str, sources: list[Source]) -> Ints:
@@ -119,16 +118,16 @@ class Skews:
         return self._rows[name]
 
     def tick(
-        self, clock: Clock, channel: SensorInput, slot: int, ts: int, position: int, wall: int
+        self, clock: Clock, input: SensorInput, slot: int, ts: int, position: int, wall: int
     ) -> tuple[int, int, bool]:
         """One event at the clock, at a wall time (NEVER: not known).
 
         What becomes of it, its time stamp, and whether something else is taken off that than off its source's last.
         """
-        key, role = channel.key | slot, channel.role
+        key, role = input.key | slot, input.role
         if not self.corrects and position >= ALL and (position * _HASH & 2**64 - 1) >> _SHIFT:
             return clock.tick(ts, role, key), ts, False
-        row = int(self.rows_of(channel)[slot])
+        row = int(self.rows_of(input)[slot])
         before = int(self.sources[row, TAKEN])
         stamp = int(take(self.ints, self.kinds, self.sources, row, ts, wall, clock.ints, clock.mean_step))
         if not self.corrects:
@@ -151,11 +150,11 @@ class Skews:
         )  # fmt: skip
         return stamps, np.flatnonzero(rejected), np.flatnonzero(anew)
 
-    def skewed(self, channel: SensorInput) -> dict[Source, int]:
+    def skewed(self, input: SensorInput) -> dict[Source, int]:
         """The sources of a type that are off, and by how much; ahead is positive."""
-        rows = self.rows_of(channel)  # makes room for those that were not met before
+        rows = self.rows_of(input)  # makes room for those that were not met before
         offsets = self.sources[rows, OFFSET].tolist()
-        return {source: offset for source, offset in zip(channel.senders.names, offsets, strict=False) if offset}
+        return {source: offset for source, offset in zip(input.sources.names, offsets, strict=False) if offset}
 
     def state(self) -> dict[str, Any]:
         sources = {name: self.sources[rows] for name, rows in self._rows.items()}

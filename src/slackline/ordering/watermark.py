@@ -6,7 +6,7 @@ the greater, but never greater than ``clk``: an event that is newer than all bef
 time-out is ``READY_PATIENCE`` times K, so that it acts only on sources that are all but gone. A given ``timeout`` takes
 the place of K as the time-out under ``ready`` and ``auto``.
 
-**Target.** Under ``auto`` K is what keeps the share of late events (:mod:`slackline.ordering.lateness`), unless a
+**Target.** Under ``auto`` K is what keeps the share of late events (:mod:`slackline.ordering.target_slack`), unless a
 ``timeout``, or ``margin`` and ``window`` are given.
 
 **Warm-up.** At the start nobody knows who is there and how late they are. With a target, see
@@ -30,10 +30,12 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from slackline.core.arrays import Column
-from slackline.ordering.constants import FOREVER, NEVER, ORDERED, READY, SLACK
+from slackline.core.batch import Column
+from slackline.core.time import FOREVER, NEVER
 from slackline.ordering.delays import CALIBRATED, MEASURED, WAITING, K, measure, measure_itself, note
-from slackline.ordering.lateness import (
+from slackline.ordering.readiness import arrive, is_established, least_watermark
+from slackline.ordering.startup import STARTING, UNCERTAIN
+from slackline.ordering.target_slack import (
     CAREFUL,
     EVERY,
     KNOWN,
@@ -46,9 +48,14 @@ from slackline.ordering.lateness import (
     clock_moved,
     learn,
 )
-from slackline.ordering.readiness import arrive, is_established, least_watermark
-from slackline.ordering.startup import SILENT, UNSURE
 
+#: The policies by name, and as the compiled loops know them.
+SLACK, READY, AUTO, ORDERED = range(4)
+POLICIES = {"slack": SLACK, "ready": READY, "auto": AUTO, "ordered": ORDERED}
+#: Default warm-up, in arrivals, of ``ready`` and of ``auto`` without a target.
+WARMUP = 32
+#: Default share of events that may be late under ``auto``.
+LATE_TARGET = 0.001
 READY_PATIENCE = 4
 NO_TIMEOUT = -1
 NO_TARGET = -1.0
@@ -90,8 +97,8 @@ class AtPosition(NamedTuple):
     position: int
     before: int
     clk: int
-    #: What the node has heard: how late anything was (or SILENT), and since when is measured.
-    far: int
+    #: What the node has heard: how late anything was (or STARTING), and since when is measured.
+    default_slack: int
     since: int
 
 
@@ -118,7 +125,7 @@ def _is_cold(ints, position, warmup):  # type: ignore[no-untyped-def]
     return position < warmup or (ints[MEASURED] < KNOWN and position < RARE * warmup)
 
 
-def turning_points(warmup: int) -> tuple[int, int]:
+def warmup_ends(warmup: int) -> tuple[int, int]:
     """The positions at which warm-up without a target ends for everybody, so that everybody has to be looked at."""
     return warmup, RARE * warmup
 
@@ -206,14 +213,14 @@ def _target_step(ints, floats, sources, tree, at, rules):  # type: ignore[no-unt
     if at.slot >= 0:
         _learn_arrival(ints, floats, sources, tree, at, rules)
     clk = at.clk
-    if clk == NEVER or (at.far == SILENT and ints[CALIBRATED] == 0):
+    if clk == NEVER or (at.default_slack == STARTING and ints[CALIBRATED] == 0):
         return NEVER
     slack = ints[K]
     if ints[CALIBRATED] == 1:
-        slack = max(slack, ints[LARGEST]) if ints[STARTED] == 0 or at.far == SILENT else slack
-    elif ints[STARTED] == 0 or at.far == UNSURE:
-        slack = max(slack, at.far)
-    if ints[STARTED] == 1 and at.far != SILENT:  # else who is there is not known yet
+        slack = max(slack, ints[LARGEST]) if ints[STARTED] == 0 or at.default_slack == STARTING else slack
+    elif ints[STARTED] == 0 or at.default_slack == UNCERTAIN:
+        slack = max(slack, at.default_slack)
+    if ints[STARTED] == 1 and at.default_slack != STARTING:  # else who is there is not known yet
         ready = least_watermark(sources, tree, clk, ints[K])
         if ready != FOREVER and ints[SUSPENDED] == 0:
             latest = clk - 1 if ints[MEASURED] < EVERY else clk  # equal time stamps may follow
@@ -224,10 +231,10 @@ def _target_step(ints, floats, sources, tree, at, rules):  # type: ignore[no-unt
 
 @njit(cache=True)
 def step(  # type: ignore[no-untyped-def]
-    ints, floats, sources, tree, rules, slot, ts, position, before, clk, far, since
+    ints, floats, sources, tree, rules, slot, ts, position, before, clk, default_slack, since
 ):
     """One position: an arrival of this type (``slot >= 0``), a move of the clock from ``before``, or both."""
-    at, r = AtPosition(slot, ts, position, before, clk, far, since), _unpacked(rules)
+    at, r = AtPosition(slot, ts, position, before, clk, default_slack, since), _unpacked(rules)
     if r.policy == ORDERED:
         return _before(clk)
     if r.policy == SLACK:
@@ -239,7 +246,21 @@ def step(  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def run(  # type: ignore[no-untyped-def]
-    ints, floats, sources, tree, rules, positions, slots, ts, first, before, clk, far, since, input_watermark, slack
+    ints,
+    floats,
+    sources,
+    tree,
+    rules,
+    positions,
+    slots,
+    ts,
+    first,
+    before,
+    clk,
+    default_slack,
+    since,
+    input_watermark,
+    slack,
 ):
     """All positions of a chunk that starts at ``first``: fills ``input_watermark`` and ``slack`` (K)."""
     policy = rules[0]["policy"]
@@ -264,7 +285,7 @@ def run(  # type: ignore[no-untyped-def]
             first,
             before,
             clk,
-            far,
+            default_slack,
             since,
             input_watermark,
             slack,
@@ -317,7 +338,21 @@ def _run_ready(  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _run_target(  # type: ignore[no-untyped-def]
-    ints, floats, sources, tree, rules, positions, slots, ts, first, before, clk, far, since, input_watermark, slack
+    ints,
+    floats,
+    sources,
+    tree,
+    rules,
+    positions,
+    slots,
+    ts,
+    first,
+    before,
+    clk,
+    default_slack,
+    since,
+    input_watermark,
+    slack,
 ):
     r = _unpacked(rules)
     arrival = 0
@@ -325,8 +360,8 @@ def _run_target(  # type: ignore[no-untyped-def]
     for p in range(len(clk)):
         slot, stamp = _arriving(positions, slots, ts, arrival, p)
         arrival += slot >= 0
-        if slot >= 0 or clk[p] > before or p == 0 or far[p] != far[p - 1]:
-            at = AtPosition(slot, stamp, first + p, before, clk[p], far[p], since[p])
+        if slot >= 0 or clk[p] > before or p == 0 or default_slack[p] != default_slack[p - 1]:
+            at = AtPosition(slot, stamp, first + p, before, clk[p], default_slack[p], since[p])
             reached = _target_step(ints, floats, sources, tree, at, r)
         before = clk[p]
         input_watermark[p] = reached

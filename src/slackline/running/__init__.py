@@ -1,1 +1,1 @@
-"""A detector at work: its waiting room, what it is fed, and what it publishes."""
+"""Operators: one detector each, with reorder buffer, runner, and the rows that are due or deferred."""

@@ -20,9 +20,9 @@ from slackline.core.check import positive, text, whole_number
 from slackline.core.codec import decode, encode
 from slackline.core.errors import ConfigError, UnsupportedStateError
 from slackline.core.event import Event, Source
+from slackline.core.time import FOREVER, NEVER
 from slackline.ordering import checked
-from slackline.ordering.constants import FOREVER, NEVER
-from slackline.ordering.store import restored_rows, saved_rows
+from slackline.ordering.shared_rows import restored_rows, saved_rows
 from slackline.running.segments import Piece, Rows, sliced
 
 #: No limit on the number of rows.
@@ -246,5 +246,7 @@ def _restored(plain: Any, types: frozenset[str] | None) -> DeferredRows:
             raise checked.wrong(what, "contain an entry that is not an event")
         kinds = {event.type for event in rows}
     if types is not None and not kinds <= types:
-        raise checked.wrong(what, f"contain events of types {sorted(map(str, kinds - types))}, which the detector does not listen to")
+        raise checked.wrong(
+            what, f"contain events of types {sorted(map(str, kinds - types))}, which the detector does not listen to"
+        )
     return DeferredRows(rows, positions, least, clk)

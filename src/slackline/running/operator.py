@@ -1,18 +1,17 @@
-"""A part of an engine: one detector with its waiting room, its runner and the types it publishes."""
+"""Operators: one detector at work, with its inputs, reorder buffer, runner and published types."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from slackline.core.arrays import Ints
+from slackline.core.batch import Ints
 from slackline.core.event import Event
-from slackline.core.time import Now
+from slackline.core.time import FOREVER, NEVER, Now
 from slackline.core.types import type_names
-from slackline.ordering.constants import FOREVER, NEVER
 from slackline.ordering.input import DerivedInput, Input, SensorInput
 from slackline.ordering.reorder_buffer import ReorderBuffer
-from slackline.ordering.senders import total_order
+from slackline.ordering.sources import total_order
 from slackline.running.deferral import UNLIMITED, DeferredQueue, DeferredRows
 from slackline.running.runner import Found, Runner
 from slackline.running.segments import Rows
@@ -23,38 +22,38 @@ T = TypeVar("T")
 class Operator:
     """One detector at work.
 
-    Its watermark follows the clock only when somebody asks (:meth:`settle`): while nothing waits, and nothing arrives for
-    it, that makes no difference to anybody, and so many detectors cost no more than few.
+    Its watermark is evaluated lazily (:meth:`advance`): while nothing is buffered and nothing arrives for the operator,
+    nothing depends on it. So the cost of an event does not grow with the number of detectors.
     """
 
     __slots__ = (
-        "alarm", "allowed", "always", "as_of", "below", "deferral", "deferred", "follows", "may_defer", "publishes",
-        "rank", "runner", "spent", "unit", "wall",
+        "allowed", "always_evaluated", "below", "buffer", "deferral", "deferred", "evaluate_at", "evaluated_at",
+        "local_inputs", "may_defer", "publishes", "rank", "runner", "spent", "wall",
     )  # fmt: skip
 
     def __init__(self, runner: Runner, inputs: list[Input], publishes: list[DerivedInput], now: Now | None) -> None:
         self.runner = runner
-        #: Wall time in seconds, if somebody tells it; and how much of it the detector has taken so far.
+        #: Wall clock in seconds, if there is one; CPU seconds used by the detector so far.
         self.wall = now
         self.spent = 0.0
-        self.unit = ReorderBuffer(runner.name, inputs, frozenset(type_names(runner.detector.unsorted)))
+        self.buffer = ReorderBuffer(runner.name, inputs, frozenset(type_names(runner.detector.unsorted)))
         self.publishes = publishes
-        #: Whether detectors of this engine may be held up. What this one is due, while it is; how much may go on now.
+        #: Whether detectors of this engine may be deferred; the rows deferred here; how many rows may be processed now.
         self.may_defer = False
         self.deferred = DeferredQueue()
         self.allowed = UNLIMITED
-        #: Stream time when something was processed last, and for how long that was held up, here or below.
+        #: Stream time of the last processing, and by how much it was delayed by deferral, here and at lower levels.
         self.deferral = NEVER, 0
-        #: The place in the hierarchy's order, wherever the others run.
+        #: Position in the order of the whole hierarchy.
         self.rank = 0
-        #: Of the awaited inputs: the parts that publish them, and the channels that follow the clock by themselves.
+        #: Of the inputs that the watermark depends on: the operators that publish them, and the other inputs.
         self.below: list[Operator] = []
-        self.follows: list[Input] = []
-        #: The clock up to which the watermark was brought; whether each move of the clock finds us anyway; and if not,
-        #: the clock at which something may be due.
-        self.as_of = NEVER
-        self.always = False
-        self.alarm = FOREVER
+        self.local_inputs: list[Input] = []
+        #: Stream time of the last evaluation of the watermark; whether each advance of stream time evaluates it anyway;
+        #: if not, the stream time at which a buffered event may be due.
+        self.evaluated_at = NEVER
+        self.always_evaluated = False
+        self.evaluate_at = FOREVER
 
     def __lt__(self, other: Operator) -> bool:
         return self.rank < other.rank
@@ -65,23 +64,23 @@ class Operator:
 
     @property
     def watermark(self) -> int:
-        """Up to where the detector has processed everything: behind the unit's watermark while it is held up."""
-        return self.deferred.reached(self.unit.watermark) if self.may_defer else self.unit.watermark
+        """Event time up to which the detector has processed everything: behind the buffer's while deferred."""
+        return self.deferred.reached(self.buffer.watermark) if self.may_defer else self.buffer.watermark
 
     @property
     def defers(self) -> bool:
-        """Whether what is due goes to the backlog first."""
+        """Whether due rows are deferred."""
         return self.may_defer and (self.allowed < UNLIMITED or len(self.deferred) > 0)
 
     def pop_deferred(self) -> list[DeferredRows]:
-        """What the detector may work on now of what it is behind with."""
-        taken = self.deferred.pop(self.allowed)
+        """The deferred rows that may be processed now."""
+        popped = self.deferred.pop(self.allowed)
         if self.allowed < UNLIMITED:
-            self.allowed -= sum(map(len, taken))
-        return taken
+            self.allowed -= sum(map(len, popped))
+        return popped
 
     def record_deferral(self, own: int, clk: int) -> int:
-        """For how long what is processed now was held up: here, and below."""
+        """Record the delay by deferral of what is processed now: ``own`` here, plus that of lower levels."""
         if not self.may_defer:
             return 0
         below = max([delay for at, delay in [operator.deferral for operator in self.below] if at == clk], default=0)
@@ -89,35 +88,33 @@ class Operator:
         return own + below
 
     def connect(self, publisher: dict[str, Operator]) -> None:
-        """Know the parts of this engine by the types they publish."""
-        awaited = self.unit.awaited
-        self.below = list({id(p): p for c in awaited if (p := publisher.get(c.name)) is not None}.values())
-        self.follows = [c for c in awaited if isinstance(c, SensorInput) or c.name not in publisher]
+        """Connect to the operators of this engine, given by the types they publish."""
+        watermark_inputs = self.buffer.watermark_inputs
+        self.below = list({id(p): p for c in watermark_inputs if (p := publisher.get(c.name)) is not None}.values())
+        self.local_inputs = [c for c in watermark_inputs if isinstance(c, SensorInput) or c.name not in publisher]
 
-    def advance_watermark(self, position: int, clk: int) -> None:
-        """Let the watermark follow the clock, where nothing else has happened: so nothing that waits is due."""
-        if self.as_of != clk:
+    def advance(self, position: int, clk: int) -> None:
+        """Evaluate the watermark at stream time ``clk``, where nothing else happened and no buffered event is due."""
+        if self.evaluated_at != clk:
             self.advance_inputs(position, clk)
-            self.unit.watermark = self.unit.next_watermark()
+            self.buffer.watermark = self.buffer.next_watermark()
             self.publish_progress(clk)
 
     def advance_inputs(self, position: int, clk: int) -> None:
-        """Let everything that the watermark rests on follow the clock."""
+        """Evaluate everything that the watermark depends on."""
         for operator in self.below:
-            operator.advance_watermark(position, clk)
-        for channel in self.follows:
-            channel.follow(position, clk)
+            operator.advance(position, clk)
+        for input in self.local_inputs:
+            input.advance(position, clk)
 
     def feed(self, rows: Rows, positions: Ints | None = None) -> Found:
-        """What the detector publishes for rows (:meth:`Runner.feed`)."""
-        return (
-            self.runner.feed(rows, positions)
-            if self.wall is None
-            else self.timed(lambda: self.runner.feed(rows, positions))
-        )
+        """Run the detector on rows (:meth:`Runner.feed`)."""
+        if self.wall is None:
+            return self.runner.feed(rows, positions)
+        return self.timed(lambda: self.runner.feed(rows, positions))
 
     def timed(self, work: Callable[[], T]) -> T:
-        """Let the detector work, and measure the time that takes, where there is a clock."""
+        """Call ``work`` and measure its time, if there is a wall clock."""
         if self.wall is None:
             return work()
         start = self.wall()
@@ -126,45 +123,45 @@ class Operator:
         return done
 
     def publish_progress(self, clk: int) -> None:
-        """Announce to those who listen that everything up to the watermark was processed."""
-        self.as_of = clk
-        for channel in self.publishes:
-            channel.progress(self.watermark, clk)
+        """Pass the watermark on to the inputs of the types published here."""
+        self.evaluated_at = clk
+        for input in self.publishes:
+            input.set_progress(self.watermark, clk)
 
-    def due(self, ts: int, clk: int) -> int:
-        """The clock at which the watermark may reach ``ts``, if nothing arrives meanwhile; never too late."""
+    def next_evaluation(self, ts: int, clk: int) -> int:
+        """The earliest stream time at which the watermark may reach ``ts`` if nothing arrives meanwhile."""
         latest = NEVER
-        for channel in self.unit.awaited:
-            if channel.watermark < ts:
-                at = channel.due(ts, clk)
-                if isinstance(channel, DerivedInput) and not channel.uses_slack:
-                    publisher = next((operator for operator in self.below if channel in operator.publishes), None)
-                    at = FOREVER if publisher is None else publisher.due(ts + channel.back, clk)
+        for input in self.buffer.watermark_inputs:
+            if input.watermark < ts:
+                at = input.next_evaluation(ts, clk)
+                if isinstance(input, DerivedInput) and not input.uses_slack:
+                    publisher = next((operator for operator in self.below if input in operator.publishes), None)
+                    at = FOREVER if publisher is None else publisher.next_evaluation(ts + input.back, clk)
                 latest = max(latest, at)
         return latest
 
-    def set_alarm(self, clk: int) -> bool:
-        """Set the alarm for what waits; says whether it is another one."""
-        before, unit = self.alarm, self.unit
-        self.alarm = FOREVER
-        if unit.overdue:
-            self.alarm = clk + 1
-        elif unit.heap:
-            self.alarm = max(clk + 1, self.due(unit.heap[0].ts, clk))
-        return self.alarm != before
+    def schedule_evaluation(self, clk: int) -> bool:
+        """Set when to evaluate for the first buffered event; returns whether that has changed."""
+        before, buffer = self.evaluate_at, self.buffer
+        self.evaluate_at = FOREVER
+        if buffer.overdue:
+            self.evaluate_at = clk + 1
+        elif buffer.heap:
+            self.evaluate_at = max(clk + 1, self.next_evaluation(buffer.heap[0].ts, clk))
+        return self.evaluate_at != before
 
     def restore_deferred(self, state: Any) -> None:
-        """Go on with what the detector was behind with."""
-        self.deferred.restore(state, frozenset(channel.name for channel in self.unit.inputs))
+        """Restore deferred rows from a checkpoint."""
+        self.deferred.restore(state, frozenset(input.name for input in self.buffer.inputs))
         self.may_defer |= len(self.deferred) > 0
 
     def waiting(self) -> list[Event]:
-        """The events that wait, in the order in which they will be seen."""
-        events = [entry.event for entry in sorted([*self.unit.heap, *self.unit.overdue])]
-        for channel, n in self.unit.stored():
-            events += channel.batch(len(channel.store) - n, len(channel.store))
+        """The buffered events, in the order in which they will be processed."""
+        events = [entry.event for entry in sorted([*self.buffer.heap, *self.buffer.overdue])]
+        for input, n in self.buffer.buffered_rows():
+            events += input.batch(len(input.shared_rows) - n, len(input.shared_rows))
         return sorted(events, key=total_order)
 
     def stats(self) -> dict[str, Any]:
         cpu = None if self.wall is None else self.spent
-        return {**self.unit.stats(), **self.runner.stats(), "cpu": cpu, "held": len(self.deferred)}
+        return {**self.buffer.stats(), **self.runner.stats(), "cpu": cpu, "deferred": len(self.deferred)}

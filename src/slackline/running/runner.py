@@ -1,4 +1,4 @@
-"""Running one detector: feed it, check what it publishes, cope when it raises."""
+"""The runner of a detector: feeds it, validates what it publishes, and handles exceptions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from slackline.core.arrays import Ints
-from slackline.core.batch import Batch
+from slackline.core.batch import Batch, Ints
 from slackline.core.codec import class_finder, decode, encode
 from slackline.core.detector import Detector
 from slackline.core.errors import NotAnEventError, StateError
@@ -19,7 +18,7 @@ from slackline.core.types import type_names
 from slackline.ordering import checked
 from slackline.running.segments import Rows
 
-#: Inputs after which the state kept for a restore is taken anew.
+#: Rows after which the copy of the state is renewed.
 GUARD_EVERY = 256
 
 Found = list[tuple[int, Event]]
@@ -27,7 +26,7 @@ Found = list[tuple[int, Event]]
 
 @dataclass(slots=True)
 class Failure:
-    """A detector raised on the ``row``-th event of what it was fed."""
+    """A detector raised on row ``row`` of what it was fed."""
 
     row: int
     event: Event
@@ -36,11 +35,11 @@ class Failure:
 
 
 class Runner:
-    """One detector at work.
+    """Runs one detector.
 
-    When it raises, the event is set aside and, if the runner is *guarded*, the detector's state is as before it: a
-    copy of the state and the inputs since are kept, and replayed. Batch detectors are always guarded, since only by
-    feeding a failed batch row by row can the culprit be named. Event detectors are if the engine goes on after errors.
+    When the detector raises, the event is quarantined and, if the runner is *guarded*, the state is restored: a copy of
+    the state is kept, and the rows since are replayed. Batch detectors are always guarded, since a failed batch is fed
+    again row by row to find the failing row. Event detectors are guarded if the engine continues after errors.
     """
 
     def __init__(self, detector: Detector, name: str, guarded: bool) -> None:
@@ -51,7 +50,7 @@ class Runner:
         self.guarded = guarded or self.takes_batches
         self.published = 0
         self.failed = 0
-        self.failures: list[Failure] = []  # of what was fed last; who feeds takes them
+        self.failures: list[Failure] = []  # of what was fed last, until pop_failures
         self._find_class = class_finder(detector.state_types)
         self._born = _attributes(detector)
         self._kept: Any = None
@@ -59,10 +58,10 @@ class Runner:
         self._rows_since = 0
 
     def feed(self, rows: Rows, positions: Ints | None = None) -> Found:
-        """What the detector publishes for events of one type (a batch) or of any types, with the row that caused it.
+        """Run the detector on a batch of one type, or on events of any types; the published events with their rows.
 
-        Whoever feeds takes the failures by :meth:`take_failures`; their events are passed over. ``keys`` are the
-        arrival positions of a batch's rows, for a runner that looks ahead.
+        Rows on which it raises are skipped; the caller collects them by :meth:`pop_failures`. ``positions`` are the
+        arrival positions of a batch's rows, for speculation.
         """
         if not isinstance(rows, Batch):
             return self._feed_rows(rows) if self.takes_events else self._feed_runs(rows)
@@ -76,8 +75,8 @@ class Runner:
 
     def pop_failures(self) -> list[Failure]:
         """The failures since the last call."""
-        taken, self.failures = self.failures, []
-        return taken
+        popped, self.failures = self.failures, []
+        return popped
 
     def _feed_runs(self, events: Sequence[Event]) -> Found:
         """Events for a detector that takes batches: cut into runs of one type."""
@@ -110,7 +109,7 @@ class Runner:
         return self._stamped(found)
 
     def _stamped(self, found: Found) -> Found:
-        """Publications as they go out: in the detector's name, counted."""
+        """Published events with the detector's name as source and its count as ``seq``."""
         stamped = []
         for row, event in found:
             stamped.append((row, event.published(self.name, self.published)))
@@ -155,7 +154,7 @@ class Runner:
         return event if type(event.ts) is int else Event.of(event.type, ts, None, None, dict(event.payload))
 
     def _found(self, rows: Rows) -> Found:
-        """What the detector publishes for rows, whatever it takes; raises what it raises."""
+        """The events that the detector publishes for rows, by ``on_event`` or ``on_batch``; lets exceptions pass."""
         if isinstance(rows, Batch):
             if self.takes_batches:
                 return self._publications(rows)
@@ -164,7 +163,7 @@ class Runner:
             return [(row, found) for row, event in enumerate(rows) for _, found in self._publications(event)]
         return [(start + row, found) for start, run in runs_of(rows) for row, found in self._publications(run)]
 
-    # Guarding: a copy of the state, and what was fed since.
+    # Guarding: a copy of the state, and the rows fed since.
 
     def _guard(self, n: int) -> None:
         if self._since is None or self._rows_since >= GUARD_EVERY:
@@ -192,12 +191,12 @@ class Runner:
     # Checkpoints.
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint holds; reading it changes nothing."""
+        """The state for a checkpoint; changes nothing."""
         published, detector = self._at_watermark()
         return {"published": published, "failed": self.failed, "detector": detector, "born": sorted(self._born)}
 
     def _at_watermark(self) -> tuple[int, bytes]:
-        """How much the detector has published for what is certain, and its state then."""
+        """Number of events published up to the watermark, and the state there."""
         return self.published, self._encoded(self.detector)
 
     def _encoded(self, detector: Detector) -> bytes:
@@ -208,7 +207,7 @@ class Runner:
         return decode(state, self._find_class, self.name)
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint. Attributes that ``__init__`` sets only since it was made keep their defaults."""
+        """Restore from a checkpoint. Attributes that ``__init__`` did not set when it was saved keep their defaults."""
         what = f"detector {self.name!r}"
         self.published = checked.number(state, what, "published")
         self.failed = checked.number(state, what, "failed")
@@ -220,14 +219,14 @@ class Runner:
             self.detector.restore(kept)
         except Exception as error:
             raise StateError(
-                f"detector {self.name!r} does not take back its saved state ({type(error).__name__}: {error}); restore "
-                f"with the code that saved it, or let its restore() convert the old state."
+                f"detector {self.name!r} cannot restore its saved state ({type(error).__name__}: {error}). Use the "
+                f"code that saved it, or convert the old state in restore()."
             ) from error
         self._since = None
 
 
 def _attributes(detector: Detector) -> frozenset[str]:
-    """The names of a detector's state, where it is its attributes; nothing where the user wrote ``snapshot``."""
+    """The attribute names of a detector's default state; empty if the user defined ``snapshot`` or ``restore``."""
     own = type(detector)
     if own.snapshot is not Detector.snapshot or own.restore is not Detector.restore:
         return frozenset()
@@ -235,7 +234,7 @@ def _attributes(detector: Detector) -> frozenset[str]:
 
 
 def runs_of(events: Sequence[Event]) -> Iterator[tuple[int, Batch]]:
-    """Events as batches of one type, with the row at which each begins."""
+    """Events as batches of one type, with the row at which each batch begins."""
     start = 0
     for end in range(1, len(events) + 1):
         if end == len(events) or events[end].type != events[start].type:
@@ -244,7 +243,7 @@ def runs_of(events: Sequence[Event]) -> Iterator[tuple[int, Batch]]:
 
 
 def _iterable(results: Any, method: str) -> Iterable[Any]:
-    """What a detector's method gave, if it is something to go through."""
+    """The result of a detector's method, if it is iterable."""
     if results is None:
         return ()
     if isinstance(results, Event):

@@ -1,4 +1,4 @@
-"""Rows on their way to a detector: segments of one kind, merged into the order in which they are due."""
+"""Rows that are due to a detector: segments of one kind, merged into processing order."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slackline.core.arrays import Ints
-from slackline.core.batch import Batch
+from slackline.core.batch import Batch, Ints
 from slackline.core.event import Event
 
 #: Events of any types, or a batch of one.
@@ -16,7 +15,7 @@ Rows = Batch | Sequence[Event]
 
 
 def sliced(rows: Rows, positions: Ints | None, start: int, stop: int) -> tuple[Rows, Ints | None]:
-    """Some of the rows, with the arrival positions of those of a batch, where they are known."""
+    """The rows from ``start`` to ``stop``, with the arrival positions of a batch, if known."""
     if stop - start == len(rows):
         return rows, positions
     some = rows.slice(start, stop) if isinstance(rows, Batch) else rows[start:stop]
@@ -25,7 +24,7 @@ def sliced(rows: Rows, positions: Ints | None, start: int, stop: int) -> tuple[R
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A run of rows; ``keys`` are the arrival positions of those of a batch, where they are known."""
+    """A run of rows, with the arrival positions of a batch, if known."""
 
     rows: Rows
     positions: Ints | None
@@ -34,17 +33,17 @@ class Piece:
         return len(self.rows)
 
     def slice(self, start: int, stop: int) -> Piece:
-        """Some of the rows."""
+        """The rows from ``start`` to ``stop``."""
         return Piece(*sliced(self.rows, self.positions, start, stop))
 
 
-#: Among what is due at one position: first what is unsorted, then what is late, then what is in order.
+#: The order at one position: unsorted rows, then late rows, then rows in order.
 UNSORTED, OVERDUE, IN_ORDER = 0, 1, 2
 
 
 @dataclass(slots=True)
 class Segment:
-    """Rows for one detector, in their order, with the position at which each is due and what orders them there."""
+    """Rows for one detector, in order, with the position at which each is due and the sort keys at that position."""
 
     kind: int
     rows: Rows
@@ -52,22 +51,22 @@ class Segment:
     at: Ints
     ranks: Ints
     order: Ints
-    positions: Ints | None = None  # arrival positions of stored rows
+    positions: Ints | None = None  # arrival positions, where known
 
     def slice(self, start: int, stop: int) -> tuple[Rows, Ints | None]:
-        """Some of the rows, and their keys."""
+        """The rows from ``start`` to ``stop``, with their arrival positions."""
         return sliced(self.rows, self.positions, start, stop)
 
 
 def segment_of(kind: int, rows: Rows, rank: int, ts: Ints, at: Ints, positions: Ints | None = None) -> Segment:
     """Rows of one type as a segment."""
-    # Unsorted events of one position keep the order of their arrival, whatever their time stamps.
+    # Unsorted events of one position keep their arrival order, regardless of event time.
     order = np.zeros_like(ts) if kind == UNSORTED else ts
     return Segment(kind, rows, ts, at, np.full(len(at), rank, dtype=np.int64), order, positions)
 
 
 def merged(segments: list[Segment]) -> list[tuple[Segment, int, int]]:
-    """The segments merged into the order in which their rows are due, as slices."""
+    """The segments merged into processing order, as slices."""
     if len(segments) == 1:
         return [(segments[0], 0, len(segments[0].at))]
     if not segments:

@@ -1,4 +1,4 @@
-"""Speculation: detectors run ahead of their watermark and are rolled back when they were wrong [Speculation; Thesis, 4]."""
+"""Speculation: detectors run ahead of their watermark, with rollback and retraction [Speculation; Thesis, 4]."""
 
 from slackline.speculation.config import Speculation
 

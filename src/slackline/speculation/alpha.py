@@ -2,8 +2,8 @@
 
 The *busy factor* is the share of time spent processing. Below the target zone there is CPU to spare: α is halved, which
 increases speculation. Above the zone α is reset to 1 at once, and the α that was too small is remembered; from then on
-halving stops at the bisection line ``(1 - remembered) / 2`` and α approaches the zone in small steps (*slow mode*), like
-a TCP congestion window.
+halving stops at the bisection line ``(1 - remembered) / 2`` and α approaches the zone in small steps (*slow mode*),
+like a TCP congestion window.
 
 Beyond [Speculation] (its future work), detectors get different shares of the speculation. The benefit of a detector is
 the stream time by which its confirmed results were early, its cost the rows that it processed ahead of its watermark. A

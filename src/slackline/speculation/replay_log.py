@@ -1,7 +1,7 @@
 """The replay log: what a detector has processed ahead of its watermark, with results and snapshots.
 
-It covers the buffer of [Speculation, 4.1 and 4.2] from the watermark to the *already emitted pointer*. Each step is a run
-of rows that the detector has processed, with the events published for them and, optionally, a snapshot of the state
+It covers the buffer of [Speculation, 4.1 and 4.2] from the watermark to the *already emitted pointer*. Each step is a
+run of rows that the detector has processed, with the events published for them and, optionally, a snapshot of the state
 before it. When the watermark passes rows they are *committed*: they leave the log together with their results. An event
 that arrives earlier in the order *invalidates* the steps after it; they are replayed.
 
@@ -25,7 +25,7 @@ from slackline.running.segments import Piece
 
 
 class Snapshot(NamedTuple):
-    """A detector's state as bytes and its count of published events; from equal snapshots, equal rows give equal results."""
+    """A detector's state as bytes, and its count of published events; equal snapshots have equal continuations."""
 
     state: bytes
     published: int

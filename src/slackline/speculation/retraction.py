@@ -56,7 +56,7 @@ class Costs:
 class Retraction:
     """The retraction technique of one detector, and its cost.
 
-    A retracted or repeated event is processed by the ``above`` detectors at higher levels too: it counts ``1 + above`` times.
+    A retracted or repeated event counts ``1 + above`` times: ``above`` detectors at higher levels process it too.
 
     >>> retraction = Retraction("auto")
     >>> retraction.record(lost=10, changed=1)

@@ -1,9 +1,9 @@
 """The speculative runner: executes a detector ahead of its watermark and rolls it back when it was wrong.
 
-Released rows arrive by :meth:`SpeculativeRunner.feed`, as for any runner. If they match the beginning of the replay log,
-the results recorded there are returned without executing anything. Otherwise the detector is rolled back to the last
-snapshot before the difference and the rest is replayed. So final results equal those of plain buffering by construction:
-a recorded result is used only if the detector processed exactly the same rows in exactly the same order.
+Released rows arrive by :meth:`SpeculativeRunner.feed`, as for any runner. If they match the beginning of the replay
+log, the results recorded there are returned without executing anything. Otherwise the detector is rolled back to the
+last snapshot before the difference and the rest is replayed. So final results equal those of plain buffering by
+construction: a recorded result is used only if the detector processed exactly the same rows in exactly the same order.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-from slackline.core.arrays import Ints
+from slackline.core.batch import Ints
 from slackline.core.detector import Detector
 from slackline.core.event import Event
 from slackline.core.outcome import id_of
@@ -20,10 +20,10 @@ from slackline.ordering import checked
 from slackline.running.runner import Found, Runner
 from slackline.running.segments import Piece, Rows
 from slackline.speculation.config import Speculation
+from slackline.speculation.replay_log import ReplayLog, Snapshot, Step, index_of, matching, skip_rows
 from slackline.speculation.retraction import Retraction
-from slackline.speculation.replay_log import Snapshot, Step, ReplayLog, matching, index_of, skip_rows
 
-#: Limit of the exponential backoff: after this many failures in a row, a detector speculates every 2**MAX_BACKOFF-th time.
+#: Limit of the exponential backoff: after so many failures in a row a detector speculates every 2**MAX_BACKOFF-th time.
 MAX_BACKOFF = 6
 
 
@@ -158,7 +158,7 @@ class SpeculativeRunner(Runner):
         self.replayed += again + _rows([step.piece for step in gone])
 
     def _roll_back(self, n: int) -> tuple[list[Step], int]:
-        """Restore the state after the first ``n`` rows of the log; the removed steps, and how many rows were replayed."""
+        """Restore the state after the first ``n`` rows of the log; returns the removed steps and the replayed rows."""
         gone = self.log.truncate(n)
         snapshot = gone[0].before
         steps: list[Step] = []

@@ -1,10 +1,10 @@
 """The speculator: after each push it runs detectors on events that are probably complete [Speculation, 4].
 
-The early watermark of an operator is ``clk - α·(clk - watermark)``: under slack, where the watermark is ``clk - K``, this
-is the published ``ts + α·K <= clk``; under input watermarks, α of the wait for sources that are behind. Level by level,
-from the lowest up, the detector processes the buffered events up to the early watermark, together with the early results of
-the levels below. The difference to the early results emitted before is emitted as *retract* and *insert*. When the
-watermark itself passes, the result is emitted again as *final*.
+The early watermark of an operator is ``clk - α·(clk - watermark)``: under slack, where the watermark is ``clk - K``,
+this is the published ``ts + α·K <= clk``; under input watermarks, α of the wait for sources that are behind. Level by
+level, from the lowest up, the detector processes the buffered events up to the early watermark, together with the early
+results of the levels below. The difference to the early results emitted before is emitted as *retract* and *insert*.
+When the watermark itself passes, the result is emitted again as *final*.
 
 This happens at the end of a push, so no early result is emitted that the same push already contradicts.
 """
@@ -22,8 +22,8 @@ import numpy as np
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import Output, id_of
+from slackline.core.time import NEVER
 from slackline.ordering import checked
-from slackline.ordering.constants import NEVER
 from slackline.ordering.input import SensorInput
 from slackline.ordering.reorder_buffer import Entry, ReorderBuffer
 from slackline.running.operator import Operator
@@ -79,6 +79,10 @@ class Speculator:
         self.early.pop(name, None)
         self.cost_benefit.pop(name, None)
 
+    def adopt(self, name: str, early: dict[str, EarlyResult], cost_benefit: CostBenefit) -> None:
+        """Continue with the early results and the costs of a migrated detector."""
+        self.early[name], self.cost_benefit[name] = early, cost_benefit
+
     def alpha(self, operator: Operator) -> float:
         if not isinstance(operator.runner, SpeculativeRunner):
             return 1.0
@@ -98,12 +102,12 @@ class Speculator:
 
     def early_watermark(self, operator: Operator, clk: int) -> int:
         """The event time up to which the detector may process buffered events."""
-        unit, alpha = operator.unit, self.alpha(operator)
+        buffer, alpha = operator.buffer, self.alpha(operator)
         if clk == NEVER or alpha >= 1:
-            return unit.watermark
+            return buffer.watermark
         # During warm-up, before the first watermark: the one that K would give.
-        plain = clk - unit.largest_slack() if unit.watermark == NEVER else unit.watermark
-        return max(unit.watermark, clk - math.ceil(alpha * max(clk - plain, 0)))
+        plain = clk - buffer.largest_slack() if buffer.watermark == NEVER else buffer.watermark
+        return max(buffer.watermark, clk - math.ceil(alpha * max(clk - plain, 0)))
 
     def run(self, operators: Sequence[Operator], finals: list[Output], clk: int, position: int) -> list[Output]:
         """Speculate after a push with the final outputs ``finals``; returns all outputs of the push."""
@@ -123,7 +127,7 @@ class Speculator:
             gone: frozenset[str] = frozenset()
             if isinstance(runner, SpeculativeRunner):  # else speculation was switched off: settle its early results
                 if not operator.defers:  # else it has not even reached its watermark
-                    pieces = _pending(operator.unit, self.early_watermark(operator, clk), tentative, position)
+                    pieces = _pending(operator.buffer, self.early_watermark(operator, clk), tentative, position)
                     operator.timed(partial(runner.run_ahead, pieces, retracted_ids))
                 gone = runner.finish_replay([output.event for output in mine])
                 early = runner.tentative()
@@ -169,7 +173,7 @@ class Speculator:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         for name, saved in state["detectors"].items():
-            self.early[name], self.cost_benefit[name] = self.restored_of(saved)
+            self.adopt(name, *self.restored_of(saved))
         numbers = (state["alpha"], state["last_minimum"])
         if not all(type(number) in (int, float) and 0 <= number <= 1 for number in numbers):
             raise checked.wrong("speculator.alpha", f"is {numbers!r}")
@@ -230,41 +234,41 @@ class _Changes:
         return self.retracted + certain + self.inserted
 
 
-def _pending(unit: ReorderBuffer, limit: int, tentative: Mapping[str, Sequence[Event]], position: int) -> list[Piece]:
+def _pending(buffer: ReorderBuffer, limit: int, tentative: Mapping[str, Sequence[Event]], position: int) -> list[Piece]:
     """The buffered events up to the early watermark, in order."""
-    if limit <= unit.watermark:
+    if limit <= buffer.watermark:
         return []
-    entries: list[Entry] = [entry for entry in unit.heap if entry.ts <= limit]
+    entries: list[Entry] = [entry for entry in buffer.heap if entry.ts <= limit]
     segments: list[Segment] = []
-    for channel in unit.inputs:
-        if not unit.sorts(channel):
+    for input in buffer.inputs:
+        if not buffer.sorts(input):
             continue
-        for event in tentative.get(channel.name, ()):
-            if unit.watermark < event.ts <= limit:
-                entries.append(unit.entry(event, position))
-        if isinstance(channel, SensorInput) and len(channel.store):
-            _stored(unit, channel, limit, entries, segments)
+        for event in tentative.get(input.name, ()):
+            if buffer.watermark < event.ts <= limit:
+                entries.append(buffer.entry(event, position))
+        if isinstance(input, SensorInput) and len(input.shared_rows):
+            _stored(buffer, input, limit, entries, segments)
     entries.sort()
     if not segments:
         return [Piece([entry.event for entry in entries], None)] if entries else []
     if entries:
         ts = np.array([entry.ts for entry in entries], dtype=np.int64)
-        ranks = np.array(unit.ranks_of(entries), dtype=np.int64)
+        ranks = np.array(buffer.ranks_of(entries), dtype=np.int64)
         events = [entry.event for entry in entries]
         segments.append(Segment(IN_ORDER, events, ts, np.zeros_like(ts), ranks, ts, None))
     return [Piece(*segment.slice(start, stop)) for segment, start, stop in merged(segments)]
 
 
 def _stored(
-    unit: ReorderBuffer, channel: SensorInput, limit: int, entries: list[Entry], segments: list[Segment]
+    buffer: ReorderBuffer, input: SensorInput, limit: int, entries: list[Entry], segments: list[Segment]
 ) -> None:
-    store = channel.store
-    start, stop = np.searchsorted(store.ts, (unit.watermark, limit), side="right").tolist()
+    store = input.shared_rows
+    start, stop = np.searchsorted(store.ts, (buffer.watermark, limit), side="right").tolist()
     if start == stop:
         return
-    batch, positions = channel.batch(start, stop), store.positions[start:stop]
-    if any(entry.type == channel.name for entry in unit.heap):  # the same type is buffered as objects too
-        entries += [unit.entry(event, at) for event, at in zip(batch, positions.tolist(), strict=True)]
+    batch, positions = input.batch(start, stop), store.positions[start:stop]
+    if any(entry.type == input.name for entry in buffer.heap):  # the same type is buffered as objects too
+        entries += [buffer.entry(event, at) for event, at in zip(batch, positions.tolist(), strict=True)]
         return
     ts = batch.ts
-    segments.append(segment_of(IN_ORDER, batch, channel.rank, ts, np.zeros_like(ts), positions.copy()))
+    segments.append(segment_of(IN_ORDER, batch, input.rank, ts, np.zeros_like(ts), positions.copy()))

@@ -161,7 +161,7 @@ def test_what_is_no_calibration_at_all_is_refused(given: Any) -> None:
 
 
 def test_a_calibration_of_input_that_is_in_order_means_nothing() -> None:
-    with pytest.raises(sl.ConfigError, match="means nothing under policy='ordered'"):
+    with pytest.raises(sl.ConfigError, match="has no effect under policy='ordered'"):
         sl.Engine(hierarchy(), policy="ordered", calibration=GOOD)
 
 

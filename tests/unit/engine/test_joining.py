@@ -45,7 +45,7 @@ def test_nothing_is_learnt_of_inputs_from_another_engine() -> None:
     there.attach(here.detach("Sees"))
     known = there.stats()["types"]["a"]
     assert (known["events"], known["sources"], known["K"]) == (0, 0, 0)
-    assert there.stats()["clk"] == 90
+    assert there.stats()["stream_time"] == 90
 
 
 def test_by_slack_a_detector_starts_from_the_delays_it_is_given() -> None:
@@ -62,8 +62,8 @@ def test_by_slack_a_detector_starts_from_the_delays_it_is_given() -> None:
     ("arguments", "message"),
     [
         ({"missed": [sl.ProgressUpdate("low", (), (), 0, 0, 0)]}, "does not listen to"),
-        ({"missed": ["a"]}, "what news"),
-        ({"missed": [sl.ProgressUpdate("a", (b(3),), (), 0, 0, 0)]}, "holds what cannot be its events"),
+        ({"missed": ["a"]}, "progress_updates"),
+        ({"missed": [sl.ProgressUpdate("a", (b(3),), (), 0, 0, 0)]}, "contains invalid events"),
         ({"delays": {"low": 3}}, "does not listen to"),
         ({"delays": {"a": -3}}, r"delays\['a'\]=-3"),
     ],

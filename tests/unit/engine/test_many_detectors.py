@@ -23,7 +23,7 @@ def test_an_event_for_one_of_many_detectors_makes_few_others_look(
     engine.push(stream[:1100])  # beyond every warm-up
     looks: list[Any] = []
     look = Operator.advance_inputs
-    monkeypatch.setattr(Operator, "advance_inputs", lambda operator, *args: (looks.append(operator), look(operator, *args))[1])
+    monkeypatch.setattr(Operator, "advance_inputs", lambda each, *args: (looks.append(each), look(each, *args))[1])
     for event in stream[1100:]:
         engine.push(event)
     assert len(looks) < 4 * events

@@ -56,7 +56,7 @@ def test_who_takes_over_learns_what_it_did_not_know() -> None:
     there.attach(here.detach("Low"))
     ours, theirs = here.stats()["types"]["a"], there.stats()["types"]["a"]
     assert theirs == ours and theirs["sources"] == 3
-    assert there.stats()["clk"] == here.stats()["clk"]
+    assert there.stats()["stream_time"] == here.stats()["stream_time"]
 
 
 def test_a_new_detector_joins_a_running_engine() -> None:
@@ -93,13 +93,13 @@ def test_news_of_a_detector_elsewhere_lets_its_listeners_go_on() -> None:
 @pytest.mark.parametrize(
     ("do", "message"),
     [
-        (lambda e: e.detach("Nobody"), "'Nobody' does not run here"),
+        (lambda e: e.detach("Nobody"), "'Nobody' does not run in this engine"),
         (lambda e: e.attach(sl.Engine(hierarchy()).detach("Low")), "runs in this engine already"),
         (lambda e: e.attach(7), "the bytes of detach"),
         (lambda e: e.attach(b"pickle"), "were not saved by Slackline"),
         (lambda e: e.attach(e.save()), "hold a 'engine', not a 'detector'"),
         (lambda e: e.attach(Low()), "two detectors are called 'Low'"),
-        (lambda e: e.receive(["low"]), "takes what news"),
+        (lambda e: e.receive(["low"]), "takes the ProgressUpdates"),
         (lambda e: e.receive([sl.ProgressUpdate("low", (), (), 0, 0, 0)]), "'Low' runs in this engine"),
         (lambda e: e.receive([sl.ProgressUpdate("zzz", (), (), 0, 0, 0)]), "no detector of the hierarchy publishes"),
     ],
@@ -173,7 +173,7 @@ def test_an_engine_whose_clock_is_behind_catches_up_with_the_one_that_gave_a_det
     waiting = len(behind.buffered()["Other"])
     found = behind.attach(ahead.detach("Low"))
     behind.check_invariants()
-    assert behind.stats()["clk"] == 990 and len(found) == waiting > 0
+    assert behind.stats()["stream_time"] == 990 and len(found) == waiting > 0
     assert {output.detector for output in found} == {"Other"} and not behind.buffered()["Other"]
 
 

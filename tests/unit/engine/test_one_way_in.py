@@ -244,5 +244,5 @@ def test_a_detector_that_pushes_into_its_own_engine_fails() -> None:
 
     targets: list[sl.Engine] = []
     targets.append(engine(Loop(), policy="slack"))
-    with pytest.raises(sl.SlacklineError, match="one thread at a time, and not for its own detectors"):
+    with pytest.raises(sl.SlacklineError, match="one thread at a time and never from its own detectors"):
         targets[0].push([sl.Event("in", 1), sl.Event("in", 5)])

@@ -105,12 +105,12 @@ def test_who_is_behind_goes_on_when_there_is_time() -> None:
     processor = Processor()
     engine = engine_of(processor)
     busy(engine, 50)
-    assert engine.deferred and engine.stats()["pause"]["held"] == ["Slow"]
+    assert engine.deferred and engine.stats()["overload"]["deferred"] == ["Slow"]
     for _ in range(1000):
         processor.at += 0.05
         engine.push([])
-    assert engine.deferred == 0 and engine.stats()["pause"]["held"] == []
-    assert engine.stats()["pause"]["seconds"] > 0
+    assert engine.deferred == 0 and engine.stats()["overload"]["deferred"] == []
+    assert engine.stats()["overload"]["seconds"] > 0
 
 
 def test_who_is_never_called_in_between_catches_up_all_the_same() -> None:
@@ -167,7 +167,7 @@ def test_what_an_urgent_detector_rests_on_is_not_held_up() -> None:
     ]
     engine = sl.Engine(sl.Hierarchy(detectors, clock="a"), policy="ordered", pause=sl.Pause(), now=processor)
     busy(engine, 100)
-    assert engine.stats()["pause"]["held"] == ["Other"]
+    assert engine.stats()["overload"]["deferred"] == ["Other"]
 
 
 def test_of_equals_those_are_held_up_whose_answers_wait_above() -> None:
@@ -183,7 +183,7 @@ def test_of_equals_those_are_held_up_whose_answers_wait_above() -> None:
     engine.push([sl.Event("b", ts=0, source="b"), sl.Event("a", ts=0, source="a")])
     for ts in range(1, 100):  # b owes an event all the time, so Top waits
         engine.push([sl.Event("a", ts=ts, source="a")])
-    assert engine.stats()["pause"]["held"] == ["Waited"]
+    assert engine.stats()["overload"]["deferred"] == ["Waited"]
 
 
 def test_more_than_may_be_kept_is_not_held_up() -> None:

@@ -191,7 +191,7 @@ def test_what_is_not_in_order_under_ordered_is_late() -> None:
 
 @pytest.mark.parametrize("option", [{"timeout": 5}, {"warmup": 3}])
 def test_ordered_refuses_options_that_mean_nothing_to_it(option: dict[str, int]) -> None:
-    with pytest.raises(sl.SlacklineError, match=f"{next(iter(option))}=. means nothing under policy='ordered'"):
+    with pytest.raises(sl.SlacklineError, match=f"{next(iter(option))}=. has no effect under policy='ordered'"):
         sl.Engine(sl.Hierarchy([Names()], clock="a"), policy="ordered", **option)
 
 

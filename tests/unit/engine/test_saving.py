@@ -112,7 +112,7 @@ def test_another_hierarchy_is_refused() -> None:
 
     data = sl.Engine(hierarchy()).save()
     with pytest.raises(
-        StateError, match=r"saved with the detectors \['Hoarder'\], the hierarchy given has \['Other'\]"
+        StateError, match=r"saved with the detectors \['Hoarder'\], the given hierarchy has \['Other'\]"
     ):
         sl.Engine.load(data, hierarchy(Other()))
     with pytest.raises(StateError, match="saved with the event types"):

@@ -11,7 +11,7 @@ from tests.unit.engine.spread import A, Sees, a, b, engine, hierarchy, of, table
 
 import slackline as sl
 from slackline.core.errors import BufferLimitError, ClosedError, ConfigError
-from slackline.ordering.constants import FOREVER
+from slackline.core.time import FOREVER
 
 
 @pytest.mark.parametrize("form", [list, table])
@@ -62,10 +62,10 @@ def test_who_is_told_waits_for_what_was_told_and_measures_nothing() -> None:
     there.receive([sl.ProgressUpdate("a", (a(0), a(4), a(90)), (), 4, 0, 95, 33)])
     stats = there.stats()
     assert seen == [("a", 0), ("a", 4)]
-    assert (stats["clk"], stats["types"]["a"]["events"], stats["types"]["a"]["K"]) == (95, 3, 33)
+    assert (stats["stream_time"], stats["types"]["a"]["events"], stats["types"]["a"]["K"]) == (95, 3, 33)
     there.receive([sl.ProgressUpdate("a", (), (), 89, 0, 95)])
     there.receive([sl.ProgressUpdate("a", (), (), 60, 0, 99)])  # less than was told before
-    assert seen == [("a", 0), ("a", 4), ("b", 5)] and there.stats()["clk"] == 99
+    assert seen == [("a", 0), ("a", 4), ("b", 5)] and there.stats()["stream_time"] == 99
     there.receive([sl.ProgressUpdate("a", (a(91),), (), 91, 0, 99)])
     assert seen[3:] == [("a", 90), ("a", 91)]
 
@@ -80,11 +80,11 @@ def test_who_has_the_clock_does_not_follow_those_who_heard_of_its_former_life(fo
     here.push(form(events[30:]))
     lates = [late.event for late in here.late]
     back = sl.Engine.load(kept, hierarchy())
-    clk = here.stats()["clk"]
+    clk = here.stats()["stream_time"]
     back.receive([sl.ProgressUpdate("b", (), (), clk, 0, clk), sl.ProgressUpdate("high", (), (), clk, 0, clk)])
     back.push(form(events[30:]))
     assert [late.event for late in back.late] == lates
-    assert (of("a", back.progress_updates()).watermark, back.stats()["clk"]) == (
+    assert (of("a", back.progress_updates()).watermark, back.stats()["stream_time"]) == (
         of("a", here.progress_updates()).watermark,
         clk,
     )
@@ -117,9 +117,9 @@ def test_by_slack_alone_rows_from_elsewhere_are_arrivals() -> None:
     here.push([a(100), a(60), a(110)])
     there.receive(here.progress_updates())
     mine, told = (each.stats()["types"]["a"] for each in (here, there))
-    assert mine["K"] == told["K"] == 41 and there.stats()["clk"] == 110
+    assert mine["K"] == told["K"] == 41 and there.stats()["stream_time"] == 110
     there.receive([sl.ProgressUpdate("a", (), (), 0, 0, 200)])
-    assert there.stats()["clk"] == 200
+    assert there.stats()["stream_time"] == 200
 
 
 # What is late.
@@ -283,10 +283,10 @@ def batch(events: list[sl.Event], **columns: Any) -> sl.Batch:
         (sl.ProgressUpdate("sight", (), (), 0, 0, 0), "'Sees' runs in this engine"),
         (sl.ProgressUpdate("zzz", (), (), 0, 0, 0), "which no detector of the hierarchy publishes or listens to"),
         (sl.ProgressUpdate("a", (b(3),), (), 0, 0, 0), "not all of them are events of this type"),
-        (sl.ProgressUpdate("a", (sl.Event("a", 2.5),), (), 0, 0, 0), "whole time stamps"),  # type: ignore[arg-type]
-        (sl.ProgressUpdate("a", (sl.Event("a", 3, x=0.5),), (), 0, 0, 0), "cannot be its events"),
-        (sl.ProgressUpdate("a", sl.Batch.of_events("b", [b(3)]), (), 0, 0, 0), "a batch of 'b'"),
-        (sl.ProgressUpdate("a", batch([a(3)], x=None), (), 0, 0, 0), "lack the field 'x'"),
+        (sl.ProgressUpdate("a", (sl.Event("a", 2.5),), (), 0, 0, 0), "integer time stamps"),  # type: ignore[arg-type]
+        (sl.ProgressUpdate("a", (sl.Event("a", 3, x=0.5),), (), 0, 0, 0), "contains invalid events"),
+        (sl.ProgressUpdate("a", sl.Batch.of_events("b", [b(3)]), (), 0, 0, 0), "batch is of type 'b'"),
+        (sl.ProgressUpdate("a", batch([a(3)], x=None), (), 0, 0, 0), "field 'x' is missing"),
         (
             sl.ProgressUpdate("a", batch([a(3)], x=np.array([0.5])), (), 0, 0, 0),
             "'x' is of float64, and declared as float32",
@@ -295,16 +295,16 @@ def batch(events: list[sl.Event], **columns: Any) -> sl.Batch:
             sl.ProgressUpdate("a", batch([a(3)], more=np.array([1, 2])[:0]), (), 0, 0, 0),
             "'more' has 0 values for 1 events",
         ),
-        (sl.ProgressUpdate("a", batch([a(3)], ts=np.array([-1])), (), 0, 0, 0), "go from 0 to"),
-        (sl.ProgressUpdate("a", batch([a(3)], ts=np.array([3.0])), (), 0, 0, 0), "not whole"),
-        (sl.ProgressUpdate("a", batch([a(3)], seq=np.array([-2])), (), 0, 0, 0), "go from 0 to"),
-        (sl.ProgressUpdate("a", batch([a(3)], slots=np.array([1])), (), 0, 0, 0), "not among those named"),
+        (sl.ProgressUpdate("a", batch([a(3)], ts=np.array([-1])), (), 0, 0, 0), "must be from 0 to"),
+        (sl.ProgressUpdate("a", batch([a(3)], ts=np.array([3.0])), (), 0, 0, 0), "not int64"),
+        (sl.ProgressUpdate("a", batch([a(3)], seq=np.array([-2])), (), 0, 0, 0), "must be from 0 to"),
+        (sl.ProgressUpdate("a", batch([a(3)], slots=np.array([1])), (), 0, 0, 0), "that it does not name"),
         (sl.ProgressUpdate("a", sl.Batch("a", *3 * [np.zeros(1, int)], {}, [2.5]), (), 0, 0, 0), "2.5 is neither"),  # type: ignore[arg-type, list-item]
-        (sl.ProgressUpdate("a", None, (), 0, 0, 0), "cannot be its events"),  # type: ignore[arg-type]
+        (sl.ProgressUpdate("a", None, (), 0, 0, 0), "contains invalid events"),  # type: ignore[arg-type]
         (sl.ProgressUpdate("a", (), (), FOREVER + 1, 0, 0), "watermark="),
         (sl.ProgressUpdate("a", (), (), 0, 0, 1.5), "clk=1.5"),  # type: ignore[arg-type]
         (sl.ProgressUpdate("low", (), ("x",), 0, 0, 0), "warnings='x'"),  # type: ignore[arg-type]
-        (sl.ProgressUpdate("low", (sl.Event("low", -4),), (), 0, 0, 0), "go from 0 to"),
+        (sl.ProgressUpdate("low", (sl.Event("low", -4),), (), 0, 0, 0), "must be from 0 to"),
         (sl.ProgressUpdate("low", (), (), 0, -1, 0), "back=-1"),
         (sl.ProgressUpdate("low", (), (), 0, 0, 0, -1), "K=-1"),
     ],
@@ -323,7 +323,7 @@ def test_what_enters_elsewhere_is_quarantined_if_it_is_pushed() -> None:
     for more in ([b(3)], table([b(3)])):
         here.push(more)
     assert [(q.event, q.reason) for q in here.quarantined] == 2 * [(b(3), "unknown type")]
-    assert "does not enter here (sensors=['a'])" in here.quarantined[0].detail
+    assert "does not enter this engine (sensors=['a'])" in here.quarantined[0].detail
 
 
 def test_a_table_without_types_is_of_the_one_type_that_enters() -> None:
@@ -335,13 +335,13 @@ def test_a_table_without_types_is_of_the_one_type_that_enters() -> None:
 def test_only_sensor_types_can_enter_and_only_what_enters_can_end() -> None:
     with pytest.raises(ConfigError, match=r"sensors=\['low'\] are not sensor types"):
         engine(["a", "low"])
-    with pytest.raises(ConfigError, match=r"end\(\['b'\]\): these do not enter here"):
+    with pytest.raises(ConfigError, match=r"end\(\['b'\]\): these types do not enter here"):
         engine(["a"]).end(["a", "b"])
 
 
 def test_what_nobody_collects_counts_against_the_limit() -> None:
     here = engine(["a"], max_buffered=3)
-    with pytest.raises(BufferLimitError, match=r"call engine.news\(\)"):
+    with pytest.raises(BufferLimitError, match=r"call engine.progress_updates\(\)"):
         here.push([a(ts) for ts in range(4)])
     assert len(of("a", here.progress_updates()).events) == 4
     here.push([a(9)])

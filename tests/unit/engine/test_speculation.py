@@ -124,7 +124,7 @@ def test_a_detector_that_only_disorder_breaks_is_tried_again_in_order() -> None:
     engine = engine_of(Touchy(), policy="slack", warmup=64, margin=2, speculation=sl.Speculation(alpha=0))
     assert deferred(told(engine, table)) == deferred(plain)
     figures = engine.stats()["detectors"]["Touchy"]
-    assert figures["stumbles"] > 0
+    assert figures["speculative_failures"] > 0
     assert figures["failed"] == 0
 
 
@@ -132,7 +132,7 @@ def test_after_stumbling_a_detector_speculates_less() -> None:
     def stumbles(detector: sl.Detector) -> int:
         engine = engine_of(detector, policy="slack", warmup=64, margin=2, speculation=sl.Speculation(alpha=0))
         told(engine, stream(2000), size=1)
-        return int(engine.stats()["detectors"][type(detector).__name__]["stumbles"])
+        return int(engine.stats()["detectors"][type(detector).__name__]["speculative_failures"])
 
     assert 0 < stumbles(Touchy()) < 200  # of 2000 looks ahead
 

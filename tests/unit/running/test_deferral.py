@@ -6,7 +6,7 @@ import pytest
 import slackline as sl
 from slackline.core.codec import encode
 from slackline.core.errors import StateError
-from slackline.ordering.constants import NEVER
+from slackline.core.time import NEVER
 from slackline.running.deferral import UNLIMITED, DeferredQueue, DeferredRows
 
 
@@ -70,7 +70,7 @@ def test_a_disk_that_takes_nothing_loses_nothing(tmp_path, caplog) -> None:
     deferred.memory, deferred.folder = 3, str(tmp_path / "nowhere")
     for start in range(0, 30, 3):
         deferred.put(due(*range(start, start + 3)))
-    assert [record.message for record in caplog.records if "stays in memory" in record.message]
+    assert [record.message for record in caplog.records if "stay in memory" in record.message]
     assert len(caplog.records) == 1
     assert stamps(deferred.pop(UNLIMITED)) == list(range(30))
 
@@ -126,5 +126,5 @@ def test_a_state_that_is_none_is_refused(state: object) -> None:
 def test_events_of_other_types_are_refused() -> None:
     deferred = DeferredQueue()
     deferred.put(due(1))
-    with pytest.raises(StateError, match="not listened to"):
+    with pytest.raises(StateError, match="does not listen to"):
         DeferredQueue().restore(deferred.state(), frozenset({"b"}))

@@ -13,8 +13,8 @@ from slackline.cluster.protocol.messages import InputDelays, MigrationRejected, 
 from slackline.cluster.protocol.moves import Arriving, Leaving, missed_of
 from slackline.core.errors import UnsupportedStateError
 from slackline.core.outcome import Output
+from slackline.core.time import NEVER
 from slackline.engine import Engine
-from slackline.ordering.constants import NEVER
 
 
 class Departures:
@@ -61,7 +61,7 @@ class Departures:
         covered = {kind: max(0, body.covered.get(kind, 0)) for kind in kinds}
         stats = self.engine.stats()
         delays = {kind: int(stats["types"][kind]["K"]) for kind in kinds}
-        clk, watermark = stats["clk"], stats["detectors"][name]["watermark"]
+        clk, watermark = stats["stream_time"], stats["detectors"][name]["watermark"]
         positions = {kind: exchange.number(kind) - 1 for kind in kinds}
         try:
             state = self.engine.detach(name)

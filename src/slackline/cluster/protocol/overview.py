@@ -30,7 +30,7 @@ def figures_of(
         "stays": list(settings.stays),
         "master": willing,
         "round_trips": membership.round_trips(),
-        "clk": stats["clk"],
+        "clk": stats["stream_time"],
         "arrivals": stats["arrivals"],
         "duplicates": stats["duplicates"],
         "detectors": {

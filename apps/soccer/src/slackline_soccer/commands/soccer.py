@@ -84,7 +84,7 @@ def _with_progress(
 def _against_truth(recording: MatchRecording, result: MatchResult) -> Comparison | None:
     if recording.truth is None:
         return None
-    until = result.stats["clk"]
+    until = result.stats["stream_time"]
     return None if until is None else compare(recording.match, result.events(), load_truth(recording.truth), until)
 
 

@@ -41,12 +41,12 @@ def _points(history: Sequence[Mapping[str, Any]], name: str) -> list[Point]:
     waited, delivered = 0.0, 0
     for stats in history:
         unit = stats["detectors"].get(name)
-        if unit is None or stats["clk"] is None:
+        if unit is None or stats["stream_time"] is None:
             continue
         total, fresh = unit["wait_mean"] * unit["delivered"], unit["delivered"] - delivered
         wait = (total - waited) / fresh if fresh else None
         waited, delivered = total, unit["delivered"]
-        points.append(Point(stats["clk"], unit["K"], wait, unit["buffered"], unit["late"]))
+        points.append(Point(stats["stream_time"], unit["K"], wait, unit["buffered"], unit["late"]))
     return points
 
 

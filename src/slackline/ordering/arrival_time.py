@@ -3,7 +3,7 @@
 The wall time of an arrival is a whole number in the unit of the time stamps, from any origin. It cannot run back: one
 that does is taken as the latest before it, and counted. A row without one has that of the row before it.
 
-**History.** ``clk_at(w)`` is stream time as of wall time w, ``first_wall(ts)`` the wall time at which stream time
+**History.** ``clk_at(w)`` is stream time as of wall time w, ``first_arrival_time(ts)`` the wall time at which stream time
 reached ts. Both come from *marks*, one for each wall time at which the clock had moved. All of them would be too many,
 so what is older is kept more coarsely, as in an exponential histogram [Windows]: when a level is full, its older half
 goes to the next level, two marks made one. A mark of level j stands for 2**j moves of the clock, and there are at
@@ -11,7 +11,7 @@ least ``SIZE // 2`` marks in each level below it: so what is n moves ago is know
 them.
 
 **On the safe side.** A mark made of two has the wall time of the later one for ``clk_at``, which so may answer with an
-older clock, never with a newer; and that of the earlier one for ``first_wall``, which may answer earlier, never later.
+older clock, never with a newer; and that of the earlier one for ``first_arrival_time``, which may answer earlier, never later.
 """
 
 from __future__ import annotations
@@ -21,34 +21,35 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from slackline.core.arrays import Ints
-from slackline.core.time import MAX_TS
-from slackline.ordering import checked
-from slackline.ordering.constants import FOREVER, NEVER
+from slackline.core.batch import Ints
+from slackline.core.time import FOREVER, MAX_TS, NEVER
+from slackline.ordering import checked, target_slack
+from slackline.ordering.delays import MEASURED, K
+from slackline.ordering.target_slack import KNOWN, SLACK_REACH, learn
 
 LEVELS, SIZE = 32, 32
 HALF, QUARTER = SIZE // 2, SIZE // 4
 
 #: The numbers: the latest wall time, how many ran back, and how many marks there are in each level.
-NOW, BACKWARDS, COUNT = 0, 1, 2
+LATEST, BACKWARDS, COUNT = 0, 1, 2
 #: A mark: the clock reached CLK at the wall time WALL, and passed the CLK of the mark before at SINCE.
-SINCE, WALL, CLK = range(3)
+SINCE, UNTIL, CLK = range(3)
 
 
-class Wall:
+class ArrivalHistory:
     """What is known of wall time; ``take`` is one arrival (or none), ``run`` the same for a chunk."""
 
     __slots__ = ("ints", "marks")
 
     def __init__(self) -> None:
         self.ints: Ints = np.zeros(COUNT + LEVELS, dtype=np.int64)
-        self.ints[NOW] = NEVER
+        self.ints[LATEST] = NEVER
         self.marks: Ints = np.zeros((LEVELS, SIZE, 3), dtype=np.int64)
 
     @property
     def now(self) -> int:
         """The latest wall time; NEVER before the first."""
-        return int(self.ints[NOW])
+        return int(self.ints[LATEST])
 
     def take(self, now: int, clk: int) -> None:
         """It is ``now`` (NEVER: nobody knows), and stream time is ``clk``."""
@@ -62,9 +63,9 @@ class Wall:
         """Stream time as of a wall time, or an older one; NEVER if that is not known."""
         return int(clk_at(self.ints, self.marks, wall))
 
-    def first_wall(self, ts: int) -> int:
+    def first_arrival_time(self, ts: int) -> int:
         """The wall time at which stream time reached ``ts``, or an earlier one; FOREVER if it did not yet."""
-        return int(first_wall(self.ints, self.marks, ts))
+        return int(first_arrival_time(self.ints, self.marks, ts))
 
     def stats(self) -> dict[str, Any]:
         """What users may want to know."""
@@ -77,42 +78,42 @@ class Wall:
 
     def restore(self, state: Any) -> None:
         """Go on from what ``state`` gave."""
-        ints = checked.ints(state, "wall", "ints", (COUNT + LEVELS,), _LEAST, _MOST)
+        ints = checked.ints(state, "arrival_time", "ints", (COUNT + LEVELS,), _LEAST, _MOST)
         counts = ints[COUNT:]
-        marks = checked.ints(state, "wall", "marks", (int(counts.sum()), 3), 0, MAX_TS)
+        marks = checked.ints(state, "arrival_time", "marks", (int(counts.sum()), 3), 0, MAX_TS)
         self.ints, self.marks = ints, np.zeros((LEVELS, SIZE, 3), dtype=np.int64)
         self.marks[np.arange(SIZE) < counts[:, np.newaxis]] = marks
-        if NEVER < ints[NOW] < 0 or not are_possible(self.ints, self.marks):
-            raise checked.wrong("wall.marks", "do not follow each other in time")
+        if NEVER < ints[LATEST] < 0 or not are_possible(self.ints, self.marks):
+            raise checked.wrong("arrival_time.marks", "do not follow each other in time")
 
 
 _LEAST: Ints = np.zeros(COUNT + LEVELS, dtype=np.int64)
 _MOST: Ints = np.full(COUNT + LEVELS, SIZE, dtype=np.int64)
-_LEAST[NOW], _MOST[NOW], _MOST[BACKWARDS] = NEVER, MAX_TS, checked.MANY
+_LEAST[LATEST], _MOST[LATEST], _MOST[BACKWARDS] = NEVER, MAX_TS, checked.MANY
 
 
 @njit(cache=True)
 def pass_time(ints, marks, now, clk):  # type: ignore[no-untyped-def]
     """It is ``now``, and stream time is ``clk`` (after what arrived at this position)."""
-    if now > ints[NOW]:
-        ints[NOW] = now
-    elif now != NEVER and now < ints[NOW]:
+    if now > ints[LATEST]:
+        ints[LATEST] = now
+    elif now != NEVER and now < ints[LATEST]:
         ints[BACKWARDS] += 1
-    now = ints[NOW]
+    now = ints[LATEST]
     if now == NEVER or clk == NEVER:
         return
     last = ints[COUNT] - 1
     if last >= 0:
         if clk <= marks[0, last, CLK]:
             return
-        if now == marks[0, last, WALL]:
+        if now == marks[0, last, UNTIL]:
             marks[0, last, CLK] = clk
             return
         if last == SIZE - 1:
             _make_room(ints, marks)
             last = ints[COUNT] - 1
     mark = marks[0, last + 1]
-    mark[SINCE] = mark[WALL] = now
+    mark[SINCE] = mark[UNTIL] = now
     mark[CLK] = clk
     ints[COUNT] = last + 2
 
@@ -121,7 +122,7 @@ def pass_time(ints, marks, now, clk):  # type: ignore[no-untyped-def]
 def run_time(ints, marks, now, clk):  # type: ignore[no-untyped-def]
     for p in range(len(now)):
         pass_time(ints, marks, now[p], clk[p])
-        now[p] = ints[NOW]
+        now[p] = ints[LATEST]
 
 
 @njit(cache=True)
@@ -152,11 +153,11 @@ def clk_at(ints, marks, wall):  # type: ignore[no-untyped-def]
         n = ints[COUNT + level]
         if n == 0:
             break
-        if marks[level, 0, WALL] <= wall:
+        if marks[level, 0, UNTIL] <= wall:
             low, high = 0, n - 1  # the last mark that is not after
             while low < high:
                 middle = (low + high + 1) // 2
-                if marks[level, middle, WALL] <= wall:
+                if marks[level, middle, UNTIL] <= wall:
                     low = middle
                 else:
                     high = middle - 1
@@ -165,7 +166,7 @@ def clk_at(ints, marks, wall):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def first_wall(ints, marks, ts):  # type: ignore[no-untyped-def]
+def first_arrival_time(ints, marks, ts):  # type: ignore[no-untyped-def]
     """The wall time at which stream time reached a time stamp."""
     found = FOREVER
     for level in range(LEVELS):
@@ -194,7 +195,89 @@ def are_possible(ints, marks):  # type: ignore[no-untyped-def]
             return False
         for k in range(ints[COUNT + level]):
             mark = marks[level, k]
-            if not wall < mark[SINCE] <= mark[WALL] or mark[CLK] <= clk:
+            if not wall < mark[SINCE] <= mark[UNTIL] or mark[CLK] <= clk:
                 return False
-            wall, clk = mark[WALL], mark[CLK]
-    return wall < 0 or wall <= ints[NOW]
+            wall, clk = mark[UNTIL], mark[CLK]
+    return wall < 0 or wall <= ints[LATEST]
+
+
+PART = 0.1
+#: Where events are many, slack says sooner what is complete; where they are few, safety costs little.
+TIMES = 4
+
+
+class ArrivalWatermark:
+    """What may be released because enough wall time has passed."""
+
+    __slots__ = ("_floats", "_ints", "_target")
+
+    def __init__(self, late_target: float) -> None:
+        self._target = PART * late_target
+        self._ints, self._floats = target_slack.empty_books()
+
+    @property
+    def reached(self) -> int:
+        """What may be released."""
+        return int(self._ints[SLACK_REACH])
+
+    def wait(self, history: ArrivalHistory, now: int) -> int:
+        """It is ``now``, and nothing else has happened: what may be released."""
+        return int(_wait(self._ints, history.ints, history.marks, now))
+
+    def arrive(self, history: ArrivalHistory, ts: int, now: int, before: int, clk: int, since: int) -> int:
+        """Something arrived (NEVER: nothing that counts), and the clock went from ``before`` to ``clk``."""
+        books = self._ints, self._floats, self._target
+        return int(_arrive(*books, history.ints, history.marks, ts, now, before, clk, since))
+
+    def run(
+        self, history: ArrivalHistory, ts: Ints, now: Ints, before: int, clk: Ints, since: Ints
+    ) -> tuple[Ints, Ints, Ints]:
+        """The same for each position of a chunk: what may be released just after it, until the next, and W then."""
+        first, last, longest = (np.empty(len(ts), dtype=np.int64) for _ in range(3))
+        books = self._ints, self._floats, self._target
+        _run(*books, history.ints, history.marks, ts, now, before, clk, since, first, last, longest)
+        return first, last, longest
+
+    def state(self) -> dict[str, Any]:
+        return {"ints": self._ints, **target_slack.packed(self._floats)}
+
+    def restore(self, state: Any) -> None:
+        self._ints = checked.ints(
+            state, "arrival_watermark", "ints", (target_slack.INTS,), target_slack.LEAST, target_slack.MOST
+        )
+        self._floats = target_slack.unpacked(state, "arrival_watermark")
+
+
+@njit(cache=True, inline="always")
+def patience(ints):  # type: ignore[no-untyped-def]
+    return min(ints[K], FOREVER // TIMES) * TIMES
+
+
+@njit(cache=True, inline="always")
+def _wait(ints, history, marks, now):  # type: ignore[no-untyped-def]
+    now = max(now, history[LATEST])
+    if now != NEVER and ints[MEASURED] >= KNOWN:
+        ints[SLACK_REACH] = max(ints[SLACK_REACH], clk_at(history, marks, now - patience(ints)))
+    return ints[SLACK_REACH]
+
+
+@njit(cache=True)
+def _arrive(ints, floats, target, history, marks, ts, now, before, clk, since):  # type: ignore[no-untyped-def]
+    at = max(now, history[LATEST])
+    if at != NEVER and ts > since:
+        lag = 0 if ts > before else at + 1 - min(first_arrival_time(history, marks, ts), at)
+        learn(ints, floats, ts, lag, target, False)
+    pass_time(history, marks, now, clk)
+    return _wait(ints, history, marks, now)
+
+
+@njit(cache=True)
+def _run(  # type: ignore[no-untyped-def]
+    ints, floats, target, history, marks, ts, now, before, clk, since, first, last, longest
+):
+    for p in range(len(ts)):
+        if p > 0:
+            last[p - 1] = _wait(ints, history, marks, now[p])
+        first[p] = last[p] = _arrive(ints, floats, target, history, marks, ts[p], now[p], before, clk[p], since[p])
+        longest[p] = patience(ints)
+        before = clk[p]

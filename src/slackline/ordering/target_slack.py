@@ -35,9 +35,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from slackline.core.arrays import Floats, Ints
+from slackline.core.batch import Floats, Ints
+from slackline.core.time import FOREVER, NEVER
 from slackline.ordering import checked, delays
-from slackline.ordering.constants import FOREVER, NEVER
 
 PER_OCTAVE = 8
 BUCKETS = 60 * PER_OCTAVE

@@ -8,9 +8,63 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from slackline.core.arrays import Ints, Mask
+from slackline.core.batch import Ints, Mask
 from slackline.core.event import NO_SEQ, Event, Source
-from slackline.ordering import checked, duplicates, readiness
+from slackline.ordering import checked, readiness
+
+WORDS = 16
+SPAN = 64 * WORDS
+
+#: Where a row keeps the highest number, inverted (``~n``): so a row of zeros has seen nothing.
+HIGHEST = WORDS
+
+#: Between which numbers each is, whatever was seen.
+SEEN_LEAST: Ints = np.full(WORDS + 1, -(2**63), dtype=np.int64)
+SEEN_MOST: Ints = np.full(WORDS + 1, 2**63 - 1, dtype=np.int64)
+SEEN_MOST[HIGHEST] = 0
+
+
+def empty_seen(capacity: int) -> Ints:
+    """Nothing seen: per source the bits of its recent numbers, and the highest number."""
+    return np.zeros((capacity, WORDS + 1), dtype=np.int64)
+
+
+@njit(cache=True)
+def is_duplicate(seen, slot, seq):  # type: ignore[no-untyped-def]
+    """Whether this number was seen; it has been now. The bit of number n is bit n mod 1024."""
+    if seq < 0:
+        return False
+    row = seen[slot]
+    highest = ~row[HIGHEST]
+    bit = seq % SPAN
+    mask = np.int64(1) << (bit & 63)
+    # From here on neither is negative, so that differences do not overflow, whatever the numbers.
+    if highest < 0:
+        row[:WORDS] = 0
+    elif seq <= highest:
+        if highest - seq >= SPAN:
+            return False
+        known = (row[bit >> 6] & mask) != 0
+        row[bit >> 6] |= mask
+        return known
+    elif seq - highest >= SPAN:
+        row[:WORDS] = 0
+    else:
+        for n in range(1, seq - highest):
+            skipped = (highest + n) % SPAN
+            row[skipped >> 6] &= ~(np.int64(1) << (skipped & 63))
+    row[bit >> 6] |= mask
+    row[HIGHEST] = ~seq
+    return False
+
+
+@njit(cache=True)
+def find_duplicates(seen, slots, seqs):  # type: ignore[no-untyped-def]
+    """For each row of a chunk whether it is a duplicate."""
+    found = np.zeros(len(slots), dtype=np.bool_)
+    for i in range(len(slots)):
+        found[i] = is_duplicate(seen, slots[i], seqs[i])
+    return found
 
 
 @njit(cache=True)
@@ -48,12 +102,12 @@ def _ranked(sources: Sequence[Source]) -> Ints:
     return ranks
 
 
-_NOTHING_SEEN = duplicates.empty_seen(0)
+_NOTHING_SEEN = empty_seen(0)
 _NO_RANKS: Ints = np.empty(0, dtype=np.int64)
 _SOURCE_KINDS = (str, int, type(None))
 
 
-class Senders:
+class Sources:
     """Who sends events of a type, numbered in the order of their first."""
 
     def __init__(self) -> None:
@@ -80,8 +134,8 @@ class Senders:
 
         New sources are numbered in the order of their first row. Values that no row has are not looked at.
 
-        >>> senders = Senders()
-        >>> senders.slots_of(np.array([2, 0, 2]), ["x", "y", "z"]), senders.names
+        >>> senders = Sources()
+        >>> sources.slots_of(np.array([2, 0, 2]), ["x", "y", "z"]), sources.names
         (array([0, 1, 0]), ['z', 'x'])
         """
         met = first_met(codes, len(values))
@@ -106,7 +160,7 @@ class Senders:
         """Whether this number of this source was seen; it has been now, and a duplicate is counted."""
         if slot >= len(self.seen):
             self._make_room_for_numbers()
-        found = bool(duplicates.is_duplicate(self.seen, slot, seq))
+        found = bool(is_duplicate(self.seen, slot, seq))
         self.duplicates += found
         return found
 
@@ -116,12 +170,12 @@ class Senders:
             if not len(seqs) or seqs.max() < 0:  # nobody numbers events
                 return np.zeros(len(seqs), dtype=np.bool_)
             self._make_room_for_numbers()
-        found: Mask = duplicates.duplicates(self.seen, slots, seqs)
+        found: Mask = find_duplicates(self.seen, slots, seqs)
         self.duplicates += int(np.count_nonzero(found))
         return found
 
     def _make_room_for_numbers(self) -> None:
-        more = duplicates.empty_seen(readiness.capacity_for(len(self.names)))
+        more = empty_seen(readiness.capacity_for(len(self.names)))
         more[: len(self.seen)] = self.seen
         self.seen = more
 
@@ -137,7 +191,7 @@ class Senders:
         self.slots = dict(zip(self.names, range(n), strict=True))
         if len(self.slots) != n:
             raise checked.wrong(f"{what}.names", "holds a source twice")
-        self.seen = checked.ints(state, what, "seen", (None, duplicates.WORDS + 1), duplicates.LEAST, duplicates.MOST)
+        self.seen = checked.ints(state, what, "seen", (None, WORDS + 1), SEEN_LEAST, SEEN_MOST)
         if len(self.seen) > n:
             raise checked.wrong(f"{what}.seen", f"is of more than the {n} sources")
         self._ranks, self._sorted_since = _NO_RANKS, 0

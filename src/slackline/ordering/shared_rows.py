@@ -1,7 +1,7 @@
-"""The columns of one sensor type that are still waiting, stored once and shared by all units that read them
+"""The columns of one sensor type that are still waiting, stored once and shared by all buffers that read them
 [Thesis, 3.3.7].
 
-Rows are kept in the total order of the type: time stamp, source, sequence number, arrival. A unit that releases up to
+Rows are kept in the total order of the type: time stamp, source, sequence number, arrival. A buffer that releases up to
 its watermark takes a contiguous slice; rows below the least watermark of all its readers are dropped.
 """
 
@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from slackline.core.arrays import Column, Ints
-from slackline.core.batch import absent, joined_columns, object_column
+from slackline.core.batch import Column, Ints, absent, joined_columns, object_column
 from slackline.core.event import NO_SEQ
 from slackline.core.time import MAX_TS
 from slackline.ordering import checked
@@ -23,7 +22,7 @@ from slackline.ordering import checked
 _NO_ROWS: Ints = np.empty(0, dtype=np.int64)
 
 
-class ColumnStore:
+class SharedRows:
     """Waiting rows of one type, sorted."""
 
     __slots__ = ("columns", "positions", "seq", "slots", "ts")
