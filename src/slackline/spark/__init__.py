@@ -11,9 +11,9 @@ except ImportError as error:
     raise explain(error, "slackline.spark") from error
 
 from slackline.core.payload import PayloadError
-from slackline.spark.changelog import current, final, latest
 from slackline.spark.metrics import metrics_of_progress
-from slackline.spark.pipeline import detect, typed
+from slackline.spark.output import current, final, latest, typed
+from slackline.spark.pipeline import detect
 from slackline.spark.session import check_failure, configure, session
 from slackline.spark.synchronise import synchronise
 
