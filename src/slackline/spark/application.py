@@ -168,9 +168,9 @@ class SparkApplication:
             _check_folder(Path(self._options.to), self._options.follow, self._options.fresh)
         with _session(self._ships) as spark:
             if self._topics:
-                return _until_stopped(*self._start_topics(spark), listener)
+                return _until_stopped(spark, *self._start_topics(spark), listener)
             if self._options.follow:
-                return _until_stopped(*self._start_files(spark), listener)
+                return _until_stopped(spark, *self._start_files(spark), listener)
             metrics = self._run_files(spark)
             listener(metrics)
             return metrics
@@ -385,7 +385,9 @@ def _session(ships: ModuleType | None) -> Iterator[SparkSession]:
             spark.stop()
 
 
-def _until_stopped(query: StreamingQuery, schema: RecordSchema, listener: MetricsListener) -> Metrics | None:
+def _until_stopped(
+    spark: SparkSession, query: StreamingQuery, schema: RecordSchema, listener: MetricsListener
+) -> Metrics | None:
     """Report the metrics of a query until it ends, or until a signal ends it."""
     asked = threading.Event()
 
@@ -398,8 +400,10 @@ def _until_stopped(query: StreamingQuery, schema: RecordSchema, listener: Metric
     try:
         while not asked.wait(INTERVAL) and query.isActive:
             metrics.report(listener)
-        _stop_query(query)
+        spark.sparkContext.setLogLevel("OFF")  # Spark would log at length that it was interrupted
+        query.stop()  # the next run repeats a micro-batch that was in progress
     finally:
+        spark.sparkContext.setLogLevel("ERROR")
         for number, handler in before.items():
             signal.signal(number, handler)
     metrics.report(listener)
@@ -430,18 +434,6 @@ class QueryMetrics:
         if not is_new and is_idle:
             self.last = replace(self.last, event_rate=0.0, output_rate=0.0)
         listener(self.last)
-
-
-def _stop_query(query: StreamingQuery) -> None:
-    """Stop a query; the next run repeats a micro-batch that was in progress."""
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        active.sparkContext.setLogLevel("OFF")  # Spark would log at length that it was interrupted
-    try:
-        query.stop()
-    finally:
-        if active is not None:
-            active.sparkContext.setLogLevel("ERROR")
 
 
 def _refused(why: str) -> ConfigError:

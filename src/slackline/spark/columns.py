@@ -6,31 +6,22 @@ from pyspark.errors import AnalysisException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    DataType,
-    DateType,
-    DoubleType,
-    FloatType,
-    IntegralType,
-    StringType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types as T
 
 from slackline.core.errors import SchemaError
 from slackline.runtime.schema import OWN, RecordSchema
 from slackline.runtime.sharding import KEY
 from slackline.spark.packets import ARRIVAL, BLOCK, ENGINE, MTIME, PATH
 
-_TIMES = (IntegralType, TimestampType, TimestampNTZType)
+_TIMES = (T.IntegralType, T.TimestampType, T.TimestampNTZType)
 #: The types that a column may have in its role, and how an error describes them.
-_ROLES: dict[str, tuple[tuple[type[DataType], ...], str]] = {
-    "key": ((StringType, IntegralType), "text or whole numbers"),
+_ROLES: dict[str, tuple[tuple[type[T.DataType], ...], str]] = {
+    "key": ((T.StringType, T.IntegralType), "text or whole numbers"),
     "ts": (_TIMES, "whole numbers or timestamps (microseconds since 1970, UTC)"),
-    "type": ((StringType,), "text"),
-    "arrival": ((*_TIMES, DateType, FloatType, DoubleType, StringType), "numbers, timestamps, dates or text"),
-    "source": ((StringType, IntegralType), "text or whole numbers"),
-    "seq": ((IntegralType,), "whole numbers"),
+    "type": ((T.StringType,), "text"),
+    "arrival": ((*_TIMES, T.DateType, T.FloatType, T.DoubleType, T.StringType), "numbers, timestamps, dates or text"),
+    "source": ((T.StringType, T.IntegralType), "text or whole numbers"),
+    "seq": ((T.IntegralType,), "whole numbers"),
 }
 
 
@@ -88,16 +79,16 @@ def role_columns(df: DataFrame, schema: RecordSchema) -> dict[str, Column]:
     return found
 
 
-def _plain(column: Column, kind: DataType) -> Column:
-    if isinstance(kind, StringType):
+def _plain(column: Column, kind: T.DataType) -> Column:
+    if isinstance(kind, T.StringType):
         return column
-    if isinstance(kind, FloatType | DoubleType):
+    if isinstance(kind, T.FloatType | T.DoubleType):
         return column.cast("double")
-    if isinstance(kind, TimestampType):
+    if isinstance(kind, T.TimestampType):
         return F.unix_micros(column)
-    if isinstance(kind, TimestampNTZType):
+    if isinstance(kind, T.TimestampNTZType):
         return F.timestamp_diff("MICROSECOND", F.expr("TIMESTAMP_NTZ'1970-01-01 00:00:00'"), column)
-    return (F.unix_date(column) if isinstance(kind, DateType) else column).cast("long")
+    return (F.unix_date(column) if isinstance(kind, T.DateType) else column).cast("long")
 
 
 def shard_column(key: Column, shards: int) -> Column:
@@ -115,15 +106,11 @@ def place(df: DataFrame, with_path: bool) -> list[Column]:
 
     With an arrival column the path is left out: it only orders what arrived at once, and it is long.
     """
-    here = [
-        F.unix_micros(F.col("_metadata.file_modification_time")).alias(MTIME),
-        F.col("_metadata.file_path").alias(PATH),
-        F.col("_metadata.file_block_start").alias(BLOCK),
-    ]
-    if not with_path:
-        del here[1]
     if "_metadata" in df.columns:
         return []
+    path = [F.col("_metadata.file_path").alias(PATH)] if with_path else []
+    mtime = F.unix_micros(F.col("_metadata.file_modification_time")).alias(MTIME)
+    here = [mtime, *path, F.col("_metadata.file_block_start").alias(BLOCK)]
     # Spark would log this exception in full.
     logger = PySparkLogger.getLogger("DataFrameQueryContextLogger")
     before, logger.disabled = logger.disabled, True

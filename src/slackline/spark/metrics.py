@@ -1,9 +1,8 @@
 """Metrics of a query: computed by Spark's observable metrics, and read back from the progress of its micro-batches.
 
 Each call of a processor adds one row of the kind ``METRICS`` with the metrics of its engines. Spark aggregates these
-rows on their way and ``detect`` drops them behind that. The figures are those of
-:class:`~slackline.runtime.metrics.Metrics`, with one difference: a micro-batch knows only the keys that had rows in it,
-or whose timeout was due.
+rows, and ``detect`` drops them afterwards. The metrics are those of :class:`~slackline.runtime.metrics.Metrics`, with
+one difference: a micro-batch knows only the keys that had rows in it, or whose timeout was due.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from slackline.runtime.metrics import Metrics, MetricsCollector, largest
 from slackline.runtime.output import OutputRecord
 from slackline.spark.packets import NO_ARRIVAL
 
-#: The kind of rows that are only there to be aggregated.
+#: The kind of rows that exist only to be aggregated.
 METRICS = "metrics"
 
 #: Reasons of quarantined events.
@@ -42,7 +41,7 @@ REASONS = (UNKNOWN_TYPE, *(check.reason for check in CHECKS), CLOCK_JUMP, RAISED
 #: Counts of a call, and what is added up of each detector by itself.
 _COUNTS = ("events", "outputs", "late", "duplicates")
 _SUMS = ("delivered", "late", "buffered")
-#: So many points represent the latencies of a call: ranks are exact to a quarter of a percent.
+#: Points that represent the latencies of a call: ranks are exact to a quarter of a percent.
 _POINTS = 200
 _ROW, _AT, _LATENCY = "__slackline_row", "__slackline_at", "__slackline_latency"
 _SCHEMA = """
@@ -70,7 +69,7 @@ def metrics_record(collector: MetricsCollector, keys: int, state_bytes: int, has
 
 
 def metrics_name(metrics: Any, streaming: bool) -> str | Observation | None:
-    """The name by which to observe a pipeline, if at all. Named metrics of a batch cannot be read in Python."""
+    """The name of the observed metrics; None observes nothing. Named metrics of a batch cannot be read in Python."""
     if isinstance(metrics, Observation) and not streaming:
         return metrics
     if metrics is None or (isinstance(metrics, str) and metrics):
@@ -82,8 +81,7 @@ def metrics_name(metrics: Any, streaming: bool) -> str | Observation | None:
 
 
 def weighted(latencies: Iterable[int]) -> list[list[int]]:
-    """Latencies in order, as pairs of a latency and how many there are of about this length: at most as many pairs as
-    points.
+    """Latencies in order, as pairs of a latency and the number of those that are about as long; at most 200 pairs.
 
     >>> weighted([5, 3, 4]), len(weighted(range(1_000))), weighted(range(1_000))[0]
     ([[3, 1], [4, 1], [5, 1]], 200, [2, 5])

@@ -23,9 +23,9 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from slackline.engine.arrow import split
 
@@ -38,17 +38,10 @@ PLACE = (MTIME, PATH, BLOCK)
 
 #: A packet: its group, and where its rows were read: modification time and path of the file, position in it, the task
 #: and a count of the packets of the task.
-PACKET = StructType(
-    [
-        StructField("group", IntegerType()),
-        StructField("mtime", LongType()),
-        StructField("path", StringType()),
-        StructField("block", LongType()),
-        StructField("part", IntegerType()),
-        StructField("nr", LongType()),
-        StructField("blob", BinaryType()),
-    ]
-)
+PACKET = pa.schema({
+    "group": pa.int32(), "mtime": pa.int64(), "path": pa.string(), "block": pa.int64(), "part": pa.int32(),
+    "nr": pa.int64(), "blob": pa.binary(),
+})  # fmt: skip
 
 #: Groups into which the engines of a stream are hashed. Part of the checkpoint's format: with another number a key
 #: would not find its state. It bounds the tasks that can work at once.
@@ -83,7 +76,7 @@ def streamed(
     shard = F.split_part(F.col(ENGINE), F.lit("/"), F.lit(2)).cast("int")
     number = F.hash(ENGINE) if shards is None else F.coalesce(shard, F.lit(0))
     grouped = prepared.withColumn(GROUP, F.pmod(number, F.lit(GROUPS)))
-    groups = grouped.mapInArrow(packer([ENGINE, *dictionaries]), PACKET).groupBy("group")
+    groups = grouped.mapInArrow(packer([ENGINE, *dictionaries]), from_arrow_schema(PACKET)).groupBy("group")
     return groups.transformWithState(processor, outputStructType=schema, outputMode="Append", timeMode=time_mode)
 
 
@@ -119,7 +112,6 @@ def decode(blob: bytes) -> pa.Table:
 
 def packer(dictionaries: Sequence[str]) -> ArrowMap:
     """The function for ``mapInArrow``: rows in, packets out, with dictionaries of these columns."""
-    schema = arrow_schema(PACKET)
 
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -133,8 +125,8 @@ def packer(dictionaries: Sequence[str]) -> ArrowMap:
                 for rows in slices(group_rows)
             ]
             columns = zip(*packets, strict=True)
-            arrays = [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)]
-            yield pa.record_batch(arrays, schema=schema)
+            arrays = [pa.array(column, kind) for column, kind in zip(columns, PACKET.types, strict=True)]
+            yield pa.record_batch(arrays, schema=PACKET)
 
     return pack
 

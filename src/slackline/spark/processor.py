@@ -21,21 +21,10 @@ from slackline.runtime.keyed import EngineFactory, KeyedEngines, KeyedStates
 from slackline.runtime.output import OutputRecord
 from slackline.runtime.sharding import KEY, key_name
 from slackline.runtime.timeouts import Timeouts
+from slackline.spark import packets
 from slackline.spark.metrics import metrics_record
 from slackline.spark.output import OUTPUT_ROWS, OutputRows, output_schema
-from slackline.spark.packets import (
-    ARRIVAL,
-    GROUPS,
-    NO_ARRIVAL,
-    ArrowMap,
-    Name,
-    arrow_schema,
-    by_engine,
-    engine_runs,
-    pushes,
-    restored,
-    with_arrival,
-)
+from slackline.spark.packets import ARRIVAL, GROUPS, NO_ARRIVAL, ArrowMap, Name, arrow_schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +64,7 @@ class KeyedTask:
             return
         times = arrival = None
         if ARRIVAL in table.column_names:
-            table, rejected = with_arrival(table)
+            table, rejected = packets.with_arrival(table)
             if len(rejected):
                 self._out.add(self.engines.reject(name, rejected.drop_columns([ARRIVAL]), NO_ARRIVAL, at=at))
             arrival = table[ARRIVAL].combine_chunks()
@@ -83,7 +72,7 @@ class KeyedTask:
                 times = pc.if_else(pc.less(arrival, 0), pa.scalar(None, pa.int64()), arrival)
             table = table.drop_columns([ARRIVAL])
         start = 0
-        for run in pushes(table):
+        for run in packets.pushes(table):
             now = None if times is None else times.slice(start, len(run))
             start += len(run)
             self._out.add(self.engines.push_to(name, run, now, at=at))
@@ -162,7 +151,7 @@ def batch_function(plan: KeyedPlan, dictionaries: Sequence[str]) -> ArrowMap:
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         out = OutputRows()
-        for name, tables in engine_runs(batches, dictionaries):
+        for name, tables in packets.engine_runs(batches, dictionaries):
             task = KeyedTask(plan, out)
             for table in tables:
                 task.push(name, table)
@@ -223,12 +212,12 @@ class KeyedProcessor(StatefulProcessor):
 
     Spark's own late filter stays off, in either time mode: stream time is part of the state.
 
-    The load of a key, which sets α, is the time from the start of the task to the end of the key's turn, over the time
-    since the end of its last turn. So a key counts the work on those before it in the task, which need the same core;
-    those after it are unknown, because the key's state is written when its turn ends. α is set for the micro-batches to
-    come, never for the one at hand: one that is repeated emits the same rows, however long it takes then.
+    The load of a key, which sets α, is the time from the start of the task until the key's rows are processed, divided
+    by the time since that moment in the micro-batch before. It includes the keys processed earlier in the task, which
+    need the same core; later ones are unknown, because the key's state is written at once. α is set for the
+    micro-batches to come, never for the current one: a repeated micro-batch emits the same rows, whatever time it takes.
 
-    Many output rows leave in one of Spark's, as columns: see :func:`~slackline.spark.output.separate`.
+    Many output records leave in one row, as columns: see :func:`~slackline.spark.output.separate`.
     """
 
     def __init__(self, plan: KeyedPlan, now: Now = time.time) -> None:
@@ -251,7 +240,7 @@ class KeyedProcessor(StatefulProcessor):
         out = OutputRows()
         task = KeyedTask(self._plan, out, self._states)
         timer = self._resume(task.engines)
-        for name, table in by_engine(restored(rows)):
+        for name, table in packets.by_engine(packets.restored(rows)):
             task.push(name, table, at)
             task.save(name, table, self._started, self._now())
             if len(out) >= OUTPUT_ROWS:

@@ -10,7 +10,7 @@ would give other rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
@@ -31,6 +31,7 @@ from slackline.core.event import Event
 from slackline.core.outcome import NO_KEY, Late, Quarantined
 from slackline.core.time import MAX_TS
 from slackline.runtime.schema import RecordSchema
+from slackline.spark import packets
 from slackline.spark.columns import column, named, place, role_columns, unnamed
 from slackline.spark.packets import (
     ARRIVAL,
@@ -44,17 +45,6 @@ from slackline.spark.packets import (
     ArrowMap,
     Name,
     arrow_schema,
-    by_engine,
-    decode,
-    encode,
-    engine_runs,
-    joined,
-    pushes,
-    restored,
-    slices,
-    sorted_batch,
-    streamed,
-    with_arrival,
 )
 from slackline.spark.processor import GroupStates
 from slackline.spark.session import check
@@ -110,9 +100,9 @@ def synchronise(
     schema = _output_schema(prepared)
     plan = replace(plan, key=arrow_schema(schema).types[0])
     if prepared.isStreaming:
-        rows = streamed(prepared, ["stream"], MergeProcessor(plan), "blob binary").mapInArrow(_unpack, schema)
+        rows = packets.streamed(prepared, ["stream"], MergeProcessor(plan), "blob binary").mapInArrow(_unpack, schema)
     else:
-        rows = sorted_batch(prepared, batch_function(plan), schema)
+        rows = packets.sorted_batch(prepared, batch_function(plan), schema)
     key_name = schemas[name].key
     if key_name is None:
         return rows.drop(ENGINE)
@@ -254,11 +244,11 @@ class MergeProcessor(StatefulProcessor):
         self._states = GroupStates(handle)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
-        for name, table in by_engine(restored(rows)):
+        for name, table in packets.by_engine(packets.restored(rows)):
             merge = Merge(name, self._plan, self._states.get(name))
             for out in merge.push(table):
-                for part in slices(out):
-                    yield Row(blob=encode(part))
+                for part in packets.slices(out):
+                    yield Row(blob=packets.encode(part))
             self._states[name] = merge.save()
 
     def close(self) -> None:
@@ -269,7 +259,7 @@ def _unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The function for ``mapInArrow``: the rows of a :class:`MergeProcessor`'s packets."""
     for batch in batches:
         for blob in batch["blob"]:
-            yield from decode(blob.as_py()).to_batches()
+            yield from packets.decode(blob.as_py()).to_batches()
 
 
 def batch_function(plan: MergePlan) -> ArrowMap:
@@ -279,9 +269,9 @@ def batch_function(plan: MergePlan) -> ArrowMap:
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for name, tables in engine_runs(batches, ["stream"]):
+        for name, tables in packets.engine_runs(batches, ["stream"]):
             merge = Merge(name, plan)
-            for table in tables if plan.arrival else [joined(list(tables))]:
+            for table in tables if plan.arrival else [packets.joined(list(tables))]:
                 for out in merge.push(table):
                     yield from out.to_batches()
             for out in merge.close():
@@ -302,24 +292,24 @@ class Merge:
         self._key = key
         self._key_type = plan.key
         self._sync = None if key is None else plan.synchroniser(sync, lambda: self._now)
-        #: Buffered rows, by their numbers; None before the first.
-        self._held = None if held is None else decode(held)
+        #: Buffered rows, with their numbers; None if there are none.
+        self._held = None if held is None else packets.decode(held)
         self._late: list[Late] = []
         self._quarantined: list[Quarantined] = []
 
     def push(self, table: pa.Table) -> Iterator[pa.Table]:
         """Process rows, in arrival order if they have one. The result must be exhausted before :meth:`save`."""
         if self._sync is None:
-            yield self._rejected(table, NO_KEY)
+            yield self._rejected(table, *NO_KEY)
             return
         if ARRIVAL in table.schema.names:
-            table, rejected = with_arrival(table)
+            table, rejected = packets.with_arrival(table)
             if len(rejected):
-                yield self._rejected(rejected, NO_ARRIVAL)
+                yield self._rejected(rejected, *NO_ARRIVAL)
             table = table.drop_columns([ARRIVAL])
         else:
             table = side_by_side(table)
-        for run in pushes(table):
+        for run in packets.pushes(table):
             yield from self._push(self._sync, run)
 
     def close(self) -> Iterator[pa.Table]:
@@ -330,7 +320,7 @@ class Merge:
     def save(self) -> bytes:
         """The whole state as one value of the state store: the synchroniser, the buffered rows, and three counts."""
         sync = None if self._sync is None else self._sync.save()
-        held = None if self._held is None else encode(self._held)
+        held = None if self._held is None else packets.encode(self._held)
         size = len(sync or b"") + len(held or b"")
         if size > STATE_BYTES:
             raise StateError(
@@ -341,15 +331,10 @@ class Merge:
         return codec.dump(STATE_KIND, STATE_VERSION, (sync, held, self._rows, self._position, self._now))
 
     def _push(self, sync: Synchroniser, run: pa.Table) -> Iterator[pa.Table]:
-        first = self._rows
-        self._rows += len(run)
-        run = run.append_column(NR, pa.array(np.arange(first, self._rows)))
-        released = self._released(sync, run, first)
-        yield from self._take(run if self._held is None else joined([_fitting(self._held, run.schema), run]), released)
-
-    def _released(self, sync: Synchroniser, run: pa.Table, first: int) -> list[Event]:
         """Push the rows one by one. Stream time advances before each; late and quarantined rows are taken from the
         synchroniser after it, so that only buffered ones count towards ``max_waiting``."""
+        first = self._rows
+        self._rows += len(run)
         released: list[Event] = []
         empty: dict[str, Any] = {}
         for nr, (ts, stream) in enumerate(zip(_times(run).to_pylist(), run["stream"].to_pylist(), strict=True), first):
@@ -360,48 +345,45 @@ class Merge:
                 late, quarantined = sync.drain()
                 self._late += late
                 self._quarantined += quarantined
-        return released
+        run = run.append_column(NR, pa.array(np.arange(first, self._rows)))
+        rows = run if self._held is None else packets.joined([_fitting(self._held, run.schema), run])
+        yield from self._take(rows, released)
 
     def _take(self, rows: pa.Table, released: list[Event]) -> Iterator[pa.Table]:
         """Separate the rows that are emitted from those that stay buffered."""
-        late, self._late = self._late, []
-        aside, self._quarantined = self._quarantined, []
-        numbers = rows[NR].to_numpy()
+        emitted: list[tuple[Any, ...]] = [
+            *((event.seq, "event", at, None, None, None) for at, event in enumerate(released, self._position + 1)),
+            *((late.event.seq, "late", None, late.lateness, None, None) for late in self._late),
+            *((bad.event.seq, "quarantine", None, None, bad.reason, bad.detail) for bad in self._quarantined),
+        ]
+        self._position += len(released)
+        self._late, self._quarantined = [], []
+        self._held = rows
+        if not emitted:
+            return
+        numbers, *own = zip(*emitted, strict=True)
+        at = np.searchsorted(rows[NR].to_numpy(), numbers)
         waits = np.ones(len(rows), dtype=bool)
-
-        def take(events: Iterable[Event]) -> pa.Table:
-            at = np.searchsorted(numbers, np.fromiter((event.seq for event in events), np.int64))
-            waits[at] = False
-            return rows.take(pa.array(at))
-
-        if released:
-            first = self._position + 1
-            self._position += len(released)
-            yield self._out("event", take(released), position=range(first, self._position + 1))
-        if late:
-            yield self._out("late", take(e.event for e in late), lateness=[e.lateness for e in late])
-        if aside:
-            reasons, details = [each.reason for each in aside], [each.detail for each in aside]
-            yield self._out("quarantine", take(each.event for each in aside), reason=reasons, detail=details)
+        waits[at] = False
         self._held = rows.filter(pa.array(waits)) if waits.any() else None
+        yield self._out(rows.take(pa.array(at)), *own)
 
-    def _rejected(self, rows: pa.Table, why: tuple[str, str]) -> pa.Table:
-        reason, detail = why
-        return self._out("quarantine", rows, reason=[reason] * len(rows), detail=[detail] * len(rows))
+    def _rejected(self, rows: pa.Table, reason: str, detail: str) -> pa.Table:
+        none = [None] * len(rows)
+        return self._out(rows, ["quarantine"] * len(rows), none, none, [reason] * len(rows), [detail] * len(rows))
 
-    def _out(self, kind: str, rows: pa.Table, **given: Sequence[Any]) -> pa.Table:
-        """Rows of the output: ours, with those of position, lateness, reason and detail that are given, and theirs."""
+    def _out(self, rows: pa.Table, kind: Any, position: Any, lateness: Any, reason: Any, detail: Any) -> pa.Table:
+        """Rows of the output: the key, our columns, and those of the streams."""
         ours = {
             ENGINE: pa.array([self._key] * len(rows), self._key_type),
-            "position": pa.nulls(len(rows), pa.int64()),
+            "position": pa.array(position, pa.int64()),
             "stream": pc.cast(rows["stream"], pa.string()),
             "ts": rows["ts"],
-            "kind": pa.repeat(kind, len(rows)),
-            "lateness": pa.nulls(len(rows), pa.int64()),
-            "reason": pa.nulls(len(rows), pa.string()),
-            "detail": pa.nulls(len(rows), pa.string()),
+            "kind": pa.array(kind, pa.string()),
+            "lateness": pa.array(lateness, pa.int64()),
+            "reason": pa.array(reason, pa.string()),
+            "detail": pa.array(detail, pa.string()),
         }
-        ours |= {name: pa.array(values, ours[name].type) for name, values in given.items()}
         theirs = {name: rows[name] for name in rows.schema.names if name not in (*ours, NR, ARRIVAL)}
         return pa.table(ours | theirs)
 
