@@ -215,7 +215,7 @@ class KeyedProcessor(StatefulProcessor):
     The load of a key, which sets α, is the time from the start of the task until the key's rows are processed, divided
     by the time since that moment in the micro-batch before. It includes the keys processed earlier in the task, which
     need the same core; later ones are unknown, because the key's state is written at once. α is set for the
-    micro-batches to come, never for the current one: a repeated micro-batch emits the same rows, whatever time it takes.
+    micro-batches to come, never for the current one: a repeated micro-batch emits the same rows.
 
     Many output records leave in one row, as columns: see :func:`~slackline.spark.output.separate`.
     """
