@@ -5,7 +5,10 @@
 
 from slackline.core.extras import explain
 
-try:
+try:  # stateful processors in Python need packages that pyspark does not require
+    import google.protobuf
+    import grpc_status
+    import pandas
     import pyspark
 except ImportError as error:
     raise explain(error, "slackline.spark") from error
@@ -20,4 +23,4 @@ from slackline.spark.synchronise import synchronise
 __all__ = ["PayloadError", "check_failure", "configure", "current", "detect", "final", "latest"]
 __all__ += ["metrics_of_progress", "session", "synchronise", "typed"]
 
-del pyspark
+del google, grpc_status, pandas, pyspark

@@ -77,7 +77,8 @@ def detect(
     streaming = df.isStreaming
     schema = RecordSchema(key=key, ts=ts, type=type, arrival=arrival, source=source, seq=seq)
     timeouts = Timeouts.of(idle_timeout, state_ttl)
-    check(df.sparkSession, streaming=streaming, timers=bool(timeouts))
+    if streaming:
+        check(df.sparkSession, timers=bool(timeouts))
     if shards is not None:
         whole_number("shards", shards, 1)
     if streaming and engine_options.get("pause") is not None and timeouts.idle is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -25,15 +24,6 @@ UDF_LIMIT = "spark.broadcast.UDFCompressionThreshold"
 
 #: The end of a traceback: the kind of error, and its message.
 _RAISED = re.compile(r"^([A-Za-z_][\w.]*): (.*)$", re.MULTILINE)
-
-#: Packages that stateful streaming in Python needs at run time and pyspark does not require.
-_NEEDS = {
-    "pandas": "pandas",
-    "pyarrow": "pyarrow",
-    "google.protobuf": "protobuf",
-    "grpc": "grpcio",
-    "grpc_status": "grpcio-status",
-}
 
 
 def session(cores: int = 2, **conf: Any) -> SparkSession:
@@ -100,18 +90,15 @@ def configure(spark: SparkSession) -> SparkSession:
     return spark
 
 
-def check(spark: SparkSession, *, streaming: bool, timers: bool = False) -> None:
-    """Raise if this session cannot run a pipeline. Timers expire in micro-batches without rows."""
-    missing = [package for module, package in _NEEDS.items() if not _importable(module)]
-    if missing:
-        raise ConfigError(f"Spark pipelines need {', '.join(missing)}: pip install 'slackline-streams[spark]'.")
+def check(spark: SparkSession, timers: bool = False) -> None:
+    """Raise if this session cannot run a stateful query. Timers expire in micro-batches without rows."""
     provider = spark.conf.get(PROVIDER)
-    if streaming and provider is not None and not provider.endswith("RocksDBStateStoreProvider"):
+    if provider is not None and not provider.endswith("RocksDBStateStoreProvider"):
         raise ConfigError(
             f"stateful streaming in Python needs the RocksDB state store; this session has {provider}. Call "
             f"slackline.spark.configure(spark) before the query starts, or set {PROVIDER} to {ROCKSDB}."
         )
-    if streaming and timers and spark.conf.get(NO_DATA) == "false":
+    if timers and spark.conf.get(NO_DATA) == "false":
         raise ConfigError(
             f"idle_timeout and state_ttl need micro-batches without rows; this session has {NO_DATA}=false. Set it to "
             f"true (Spark's default) before the query starts."
@@ -171,13 +158,6 @@ def _message(text: str) -> str:
         kind, words = raised.groups()
         return words if kind.startswith("slackline.") else f"{kind}: {words}"
     return next((line.strip() for line in text.splitlines() if line.strip()), "Spark gives no reason.")
-
-
-def _importable(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
 
 
 def _import_path() -> list[str]:

@@ -92,7 +92,8 @@ def synchronise(
     """
     schemas = _schemas(streams, ts, arrival, key)
     name, sample = next(iter(streams.items()))
-    check(sample.sparkSession, streaming=sample.isStreaming)
+    if sample.isStreaming:
+        check(sample.sparkSession)
     options = {"max_delay": max_delay, "max_failures": max_failures, "max_waiting": max_waiting}
     plan = MergePlan(tuple(streams), options, arrival is not None)
     plan.synchroniser(None, lambda: 0)  # raises for wrong options and names
