@@ -6,6 +6,7 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -40,6 +41,20 @@ def test_missing_package_is_an_error_that_names_the_extra() -> None:
     script = "import sys; sys.modules['grpc_status'] = None; import slackline.spark"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert "slackline.spark needs the extra 'spark': pip install 'slackline-streams[spark]'" in done.stderr
+
+
+def test_a_hierarchy_that_is_too_large_for_the_session_is_refused(spark: SparkSession) -> None:
+    module.check_size(spark, bytes(60 << 20))
+    with pytest.raises(ConfigError, match=r"takes 64,\d+,\d+ bytes, and this session sends at most 67,108,864"):
+        module.check_size(spark, bytes(64_000_000))
+
+
+@pytest.mark.parametrize("setting", ["1m", "1MB", "1024k", "1048576", "1048576b"])
+def test_the_limit_of_the_session_is_read_in_every_unit(setting: str) -> None:
+    spark: Any = SimpleNamespace(conf={module.UDF_LIMIT: setting})
+    module.check_size(spark, bytes(900_000))
+    with pytest.raises(ConfigError, match="sends at most 1,048,576"):
+        module.check_size(spark, bytes(1_000_000))
 
 
 def test_session_is_as_asked(spark: SparkSession) -> None:

@@ -83,8 +83,8 @@ def session(cores: int = 2, **conf: Any) -> SparkSession:
 def configure(spark: SparkSession) -> SparkSession:
     """Set what :func:`~slackline.spark.detect` requires in a session of your own; returns the session.
 
-    That is one setting: the RocksDB state store. It holds for stateful queries that are started in this session from
-    now on, others than ours among them; a query that resumes from a checkpoint keeps the store it was started with.
+    It sets the RocksDB state store, which then applies to all stateful queries that are started in this session. A query
+    that resumes from a checkpoint keeps the state store with which it was started.
     """
     spark.conf.set(PROVIDER, ROCKSDB)
     return spark

@@ -33,19 +33,7 @@ from slackline.core.time import MAX_TS
 from slackline.runtime.schema import RecordSchema
 from slackline.spark import packets
 from slackline.spark.columns import column, named, place, role_columns, unnamed
-from slackline.spark.packets import (
-    ARRIVAL,
-    BLOCK,
-    ENGINE,
-    MTIME,
-    NO_ARRIVAL,
-    NR,
-    PATH,
-    PLACE,
-    ArrowMap,
-    Name,
-    arrow_schema,
-)
+from slackline.spark.packets import ARRIVAL, ENGINE, NO_ARRIVAL, NR, PLACE, ArrowMap, Name, arrow_schema
 from slackline.spark.processor import GroupStates
 from slackline.spark.session import check
 from slackline.sync import Synchroniser
@@ -154,13 +142,10 @@ def _prepared(streams: Mapping[str, DataFrame], schemas: Mapping[str, RecordSche
             raise SchemaError(f"stream {name!r}: {error}") from None
     _check_types(streams, schemas)
     with_path = all(schema.arrival is None for schema in schemas.values())
-    places = {name: place(df, with_path) for name, df in streams.items()}
-    if any(places.values()):  # beside files, rows of other streams have the place 0
-        zero = F.lit(0).cast("long")
-        nowhere = [zero.alias(MTIME), *([F.lit("").alias(PATH)] if with_path else []), zero.alias(BLOCK)]
-        places = {name: here or nowhere for name, here in places.items()}
-    frames = [df.select(*places[name], *chosen[name]) for name, df in streams.items()]
+    frames = [df.select(*place(df, with_path), *chosen[name]) for name, df in streams.items()]
     union = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
+    here = [name for name in PLACE if name in union.columns]
+    union = union.fillna(0, here).fillna("", here)  # rows that are not from files come first
     try:
         arrow_schema(union.schema)
     except PySparkTypeError as error:
