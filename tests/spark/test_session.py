@@ -44,7 +44,7 @@ def test_missing_package_is_an_error_that_names_the_extra() -> None:
 
 
 def test_a_hierarchy_that_is_too_large_for_the_session_is_refused(spark: SparkSession) -> None:
-    module.check_size(spark, bytes(60 << 20))
+    module.check_size(spark, bytes(60_000_000))
     with pytest.raises(ConfigError, match=r"takes 64,\d+,\d+ bytes, and this session sends at most 67,108,864"):
         module.check_size(spark, bytes(64_000_000))
 

@@ -83,8 +83,8 @@ def session(cores: int = 2, **conf: Any) -> SparkSession:
 def configure(spark: SparkSession) -> SparkSession:
     """Set what :func:`~slackline.spark.detect` requires in a session of your own; returns the session.
 
-    It sets the RocksDB state store, which then applies to all stateful queries that are started in this session. A query
-    that resumes from a checkpoint keeps the state store with which it was started.
+    It sets the RocksDB state store, which then applies to all stateful queries that are started in this session. A
+    query that resumes from a checkpoint keeps the state store with which it was started.
     """
     spark.conf.set(PROVIDER, ROCKSDB)
     return spark
