@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from slackline.connectors.kafka.address import KafkaAddress, client_properties
+from slackline.connectors.kafka.settings import KafkaAddress, client_properties
 from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
 from slackline.runtime.keyed import EngineFactory

@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from slackline.connectors.kafka.decoding import MessageBatch, MessageReader
-from slackline.connectors.kafka.messages import Message, Outgoing, OutputTopics
+from slackline.connectors.kafka.formats import Message, MessageBatch, MessageReader
+from slackline.connectors.kafka.settings import KafkaSettings
+from slackline.connectors.kafka.sink import OutputMessage, output_messages
 from slackline.runtime.checkpoint import Checkpoint
 from slackline.runtime.forms import quickest
 from slackline.runtime.keyed import KeyedEngines
 from slackline.runtime.metrics import Metrics
 from slackline.runtime.output import NOT_AN_EVENT, OutputRecord, bad_record
-from slackline.runtime.schema import Decoder
 
 #: Bytes of messages that are decoded together, about.
 PUSH_BYTES = 16_000_000
@@ -61,24 +61,16 @@ class InputPartition:
 
     ``engines``    new engines, which resume from the checkpoint.
     ``committed``  the output of messages before this offset is written.
-    ``exact``      whether timeouts are logged in the transaction of their output, so that this is written, too.
-    ``single``     whether each message is a push of its own: with speculation, early results depend on where pushes
-                   end, and these must be the same in a replay.
     """
 
     def __init__(
         self,
         number: int,
+        settings: KafkaSettings,
         engines: KeyedEngines,
         reader: MessageReader,
-        decoder: Decoder,
-        topics: OutputTopics,
-        source: str,
         resume: Resume,
         committed: int,
-        *,
-        exact: bool = True,
-        single: bool = False,
     ) -> None:
         self.number = number
         self.engines = engines
@@ -89,15 +81,13 @@ class InputPartition:
         self.timeouts: list[AppliedTimeouts] = []
         #: Whether some of them are not in the log.
         self.has_new_timeouts = False
-        self._pending: list[Outgoing] = []
+        self._settings = settings
         self._reader = reader
-        self._decoder = decoder
-        self._topics = topics
-        self._source = source
-        self._where = f"{source}/{number}"
-        self._exact = exact
-        self._single = single
+        self._where = f"{settings.input.topic}/{number}"
+        self._pending: list[OutputMessage] = []
         header = resume.checkpoint.header
+        schema = settings.schema.resumed(header["schema"], f"the checkpoint of partition {number}")
+        self._decoder = engines.decoder(schema)
         self._applied = int(header["timeouts"])
         #: The offset at which states were last dropped: engines made after it have other ids than those before.
         self._incarnation = int(header["incarnation"])
@@ -116,7 +106,7 @@ class InputPartition:
         """Whether input is processed again."""
         return self.offset < self.committed or bool(self._replay)
 
-    def take_pending(self) -> list[Outgoing]:
+    def take_pending(self) -> list[OutputMessage]:
         """The messages that are to be written, for all input before :attr:`offset`."""
         taken, self._pending = self._pending, []
         return taken
@@ -134,10 +124,13 @@ class InputPartition:
             start = stop
 
     def _end_of_push(self, messages: Sequence[Message], start: int) -> int:
-        """Where the push ends that begins with a message. The first records have pushes of their own until the unit of
-        event times is known: it must not depend on how many were read at once.
+        """Where the push ends that begins with a message.
+
+        The first records have pushes of their own until the unit of event times is known: it must not depend on how
+        many were read at once. With speculation each message is a push: early results depend on where pushes end, and
+        these must be the same in a replay.
         """
-        if self._single or self._decoder.choice is None:
+        if self._settings.speculates or self._decoder.choice is None:
             return start + 1
         borders = [self.committed, *(one.offset for one in self._replay)]
         border = min((each for each in borders if each > messages[start].offset), default=None)
@@ -153,8 +146,12 @@ class InputPartition:
     def _push(self, messages: Sequence[Message], at: int) -> None:
         is_new = self._decoder.choice is None
         records = [record for batch in self._reader.read(messages, self._where) for record in self._batch(batch, at)]
-        if is_new and self._decoder.choice is not None:
-            self._log_unit()
+        choice = self._decoder.choice
+        if is_new and choice is not None:
+            for text in choice.notes:
+                logger.info("%s: %s", self._where, text)
+            for text in choice.warnings:
+                logger.warning("%s: %s", self._where, text)
         self.offset = messages[-1].offset + 1
         if self.offset > self.committed:
             self._emit(records)
@@ -169,19 +166,12 @@ class InputPartition:
         if len(rows):
             yield from self.engines.push(rows, keys, at=at, incarnation=self._incarnation)
         for one in bad:
-            yield bad_record(one, self._source)
-
-    def _log_unit(self) -> None:
-        choice = self._decoder.choice
-        assert choice is not None
-        for text in choice.notes:
-            logger.info("%s: %s", self._where, text)
-        for text in choice.warnings:
-            logger.warning("%s: %s", self._where, text)
+            yield bad_record(one, self._settings.input.topic)
 
     def _emit(self, records: Iterable[OutputRecord]) -> None:
         # Rows without a key are numbered by partition.
-        self._pending += self._topics.messages(records, f"{self.number}/" if self.engines.keyed else "")
+        prefix = f"{self.number}/" if self.engines.keyed else ""
+        self._pending += output_messages(records, self._settings.topics, prefix)
 
     # Timeouts.
 
@@ -197,7 +187,8 @@ class InputPartition:
         while self._replay and self._replay[0].offset <= offset:
             one = self._replay.popleft()
             records = self._apply(one)
-            if not self._exact and one.offset >= self.committed:
+            # A transaction has the log and the output; otherwise the log is written before the output.
+            if not self._settings.is_exact and one.offset >= self.committed:
                 self._emit(records)
 
     def _apply(self, one: AppliedTimeouts) -> list[OutputRecord]:
