@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from slackline.connectors.kafka.brokers import Brokers
-from slackline.connectors.kafka.partition import AppliedTimeouts, InputPartition, Resume
 from slackline.connectors.kafka.sink import OutputMessage
 from slackline.connectors.kafka.source import TopicConsumer
 from slackline.core.errors import ConfigError, SlacklineError, StateError
@@ -36,6 +35,29 @@ TAIL = 64
 KIND, TIMEOUTS_KIND = "kafka partition", "kafka timeouts"
 
 logger = logging.getLogger("slackline.kafka")
+
+
+class AppliedTimeouts(NamedTuple):
+    """Timeouts that were applied together, at an offset; ``due`` is as :meth:`KeyedEngines.due` returns it.
+
+    ``number`` counts the applications of a partition: a checkpoint has how many it contains.
+    """
+
+    number: int
+    offset: int
+    due: Sequence[tuple[str, Any]]
+
+
+class Resume(NamedTuple):
+    """Where a partition resumes: from a checkpoint, and timeouts that were applied since, or before."""
+
+    checkpoint: Checkpoint
+    timeouts: Sequence[AppliedTimeouts] = ()
+
+    @property
+    def offset(self) -> int:
+        """The first offset that the checkpoint does not contain."""
+        return int(self.checkpoint.header["offset"])
 
 
 class Owner(NamedTuple):
@@ -278,9 +300,13 @@ class PendingCheckpoint:
     do not wait for it, both are done a little at a time. The checkpoint is that of the beginning, whatever is processed
     meanwhile (:meth:`slackline.runtime.keyed.KeyedEngines.snapshot`); it ends any that was begun before. Nothing is
     written before all is saved; a checkpoint that was not saved or written to its end is ignored.
+
+    ``snapshot``  as :meth:`InputPartition.snapshot` returns it.
     """
 
-    def __init__(self, partition: InputPartition, store: CheckpointStore) -> None:
+    def __init__(
+        self, partition: int, store: CheckpointStore, snapshot: tuple[Mapping[str, Any], Iterator[bytes]]
+    ) -> None:
         #: When it was begun, in seconds of :func:`time.monotonic`.
         self.at = time.monotonic()
         #: Seconds until all engines were saved.
@@ -289,9 +315,9 @@ class PendingCheckpoint:
         self.checkpoint: Checkpoint | None = None
         #: Bytes of the engines that are saved.
         self.size = 0
-        self._number = partition.number
+        self._partition = partition
         self._store = store
-        self._header, self._left = partition.snapshot()
+        self._header, self._left = snapshot
         self._pieces: list[bytes] = []
         self._messages: Iterator[OutputMessage] = iter(())
         self._next: OutputMessage | None = None  # the first that was not returned yet
@@ -313,7 +339,7 @@ class PendingCheckpoint:
                 break
         else:
             self.checkpoint = self._store.owner.checkpoint(self._header, self._pieces)
-            self._messages = self._store.messages(self._number, self.checkpoint)
+            self._messages = self._store.messages(self._partition, self.checkpoint)
             self._next = next(self._messages, None)
             self.took = time.monotonic() - self.at
 

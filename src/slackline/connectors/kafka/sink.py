@@ -99,28 +99,31 @@ def _utf8(text: str) -> bytes:
 
 
 class OutputProducer(ABC):
-    """Writes messages and commits offsets. ``where`` names what is written to, in errors."""
+    """Writes messages and commits offsets. ``where`` names what is written, in errors."""
 
-    def __init__(self, config: dict[str, Any], where: str, brokers: Brokers) -> None:
-        self.where = where
-        #: Whether another process owns the partition: no more attempts are made.
-        self.is_abandoned = False
+    def __init__(self, config: dict[str, Any], brokers: Brokers, where: str) -> None:
         self._brokers = brokers
+        self._where = where
+        self._is_abandoned = False
         self._producer = Producer(config)
         self._on_delivery: Callable[[KafkaError | None, Any], None] | None = None
 
     @abstractmethod
-    def commit(
-        self, groups: Sequence[Sequence[OutputMessage]], offset: TopicPartition | None, wait: bool = False
-    ) -> None:
+    def commit(self, groups: Sequence[Sequence[OutputMessage]], offset: int | None, wait: bool = False) -> None:
         """Write groups of messages, each before the next, and commit the offset that they belong to, if given.
 
-        ``wait``  return when the offset is committed; transactions always are.
+        ``wait``  return when the offset is committed; in a transaction it always is.
         """
 
-    @abstractmethod
+    def abandon(self) -> None:
+        """Another process owns the partition: no more attempts are made."""
+        self._is_abandoned = True
+
     def close(self) -> None:
         """Release the producer, and drop what is not written yet."""
+        self._producer.purge()
+        with suppress(KafkaException):  # a fenced one cannot abort its transaction
+            self._producer.close()
 
     def _produce(self, message: OutputMessage) -> None:
         topic, key, value, headers, partition = message
@@ -130,22 +133,30 @@ class OutputProducer(ABC):
                 return
             except BufferError:
                 self._producer.poll(0.05)
-                if self.is_abandoned or (self._brokers.is_down and self._brokers.stopped()):
+                if self._is_abandoned or (self._brokers.is_down and self._brokers.stopped()):
                     raise StoppedError from None
 
+    def _check_stopped(self) -> None:
+        if self._is_abandoned or self._brokers.stopped():
+            raise StoppedError
+
     def _failed(self, error: KafkaError) -> BrokerError:
-        return BrokerError(f"writing to {self.where}: {error.str()}.{_REMEDIES.get(error.code(), '')}")
+        return BrokerError(f"writing to {self._where}: {error.str()}.{_REMEDIES.get(error.code(), '')}")
 
 
 class TransactionalProducer(OutputProducer):
-    """Writes messages and the offset that they belong to in a transaction, all or nothing. For one thread at a time.
+    """Writes messages and an offset of a partition of the input in a transaction, all or nothing. For one thread at a
+    time.
 
     ``generation``  returns the metadata of the consumer group; looked up again (True) if they may have changed, which
                     can take a second.
     """
 
-    def __init__(self, config: dict[str, Any], where: str, brokers: Brokers, generation: Callable[[bool], Any]) -> None:
-        super().__init__(config, where, brokers)
+    def __init__(
+        self, config: dict[str, Any], brokers: Brokers, topic: str, partition: int, generation: Callable[[bool], Any]
+    ) -> None:
+        super().__init__(config, brokers, f"partition {partition} of {topic!r}")
+        self._topic, self._partition = topic, partition
         self._id = str(config["transactional.id"])
         self._generation = generation
         self._is_open = False
@@ -154,16 +165,14 @@ class TransactionalProducer(OutputProducer):
         """Take the transactional id: the open transaction of the last owner is aborted, and it is fenced."""
         self._retry("taking over", self._producer.init_transactions)
 
-    def commit(
-        self, groups: Sequence[Sequence[OutputMessage]], offset: TopicPartition | None, wait: bool = False
-    ) -> None:
+    def commit(self, groups: Sequence[Sequence[OutputMessage]], offset: int | None, wait: bool = False) -> None:
         """Raises FencedError if another process owns the partition now. A new generation of the group in which this
         process still owns the partition is tried again.
         """
         failures = 0
         while True:
             try:
-                self._attempt([message for group in groups for message in group], offset, failures > 0)
+                self._attempt(groups, offset, failures > 0)
                 return
             except KafkaException as raised:
                 error = error_of(raised)
@@ -178,22 +187,20 @@ class TransactionalProducer(OutputProducer):
                     raise (self._fenced(error) if is_rebalanced else self._failed(error)) from raised
                 level = logging.INFO if is_rebalanced else logging.WARNING
                 logger.log(level, "a transaction is retried: %s", self._failed(error))
-            self._pause()
+            self._check_stopped()
+            time.sleep(PAUSE)
 
-    def _attempt(self, messages: Sequence[OutputMessage], offset: TopicPartition | None, again: bool) -> None:
+    def _attempt(self, groups: Sequence[Sequence[OutputMessage]], offset: int | None, again: bool) -> None:
         producer, generation = self._producer, self._generation(again)
-        offsets = [] if offset is None else [offset]
+        offsets = [] if offset is None else [TopicPartition(self._topic, self._partition, offset)]
         producer.begin_transaction()
         self._is_open = True
-        for message in messages:
-            self._produce(message)
+        for group in groups:
+            for message in group:
+                self._produce(message)
         self._retry("committing offsets", lambda wait: producer.send_offsets_to_transaction(offsets, generation, wait))
         self._retry("committing", producer.commit_transaction)
         self._is_open = False
-
-    def close(self) -> None:
-        with suppress(KafkaException):  # a fenced one cannot abort its transaction
-            self._producer.close()
 
     def _retry(self, what: str, request: Callable[[float], object]) -> None:
         """Repeat for as long as that may help. Raises the KafkaException otherwise."""
@@ -206,15 +213,11 @@ class TransactionalProducer(OutputProducer):
                 if not error.retriable() or error.txn_requires_abort():
                     raise
                 self._brokers.lost(f"{what}: {error.str()}")
-                self._pause()
             else:
                 self._brokers.found()
                 return
-
-    def _pause(self) -> None:
-        if self.is_abandoned or self._brokers.stopped():
-            raise StoppedError
-        time.sleep(PAUSE)
+            self._check_stopped()
+            time.sleep(PAUSE)
 
     def _check_fenced(self, error: KafkaError) -> None:
         if error.code() in FENCED or error.fatal():
@@ -223,38 +226,39 @@ class TransactionalProducer(OutputProducer):
 
     def _fenced(self, error: KafkaError) -> FencedError:
         return FencedError(
-            f"another process has taken over {self.where} (transactional id {self._id!r}): {error.str()}. What was not "
-            f"committed is dropped; the other process reads it again, so nothing is lost."
+            f"another process has taken over {self._where} (transactional id {self._id!r}): {error.str()}. What was "
+            f"not committed is dropped; the other process reads it again, so nothing is lost."
         )
 
 
 class IdempotentProducer(OutputProducer):
-    """Writes at once, and commits offsets by the consumer, once all before is acknowledged: at least once."""
+    """Writes at once, and commits offsets once all before is acknowledged: at least once.
+
+    ``commit_offset``  called with the offset and whether to wait.
+    """
 
     def __init__(
-        self, config: dict[str, Any], where: str, brokers: Brokers, commit_offsets: Callable[..., object] | None = None
-    ) -> None:
-        super().__init__(config, where, brokers)
-        self._commit_offsets = commit_offsets
+        self, config: dict[str, Any], brokers: Brokers, where: str,
+        commit_offset: Callable[[int, bool], object] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(config, brokers, where)
+        self._commit_offset = commit_offset
         self._on_delivery = self._delivered
         self._error: KafkaError | None = None
 
-    def commit(
-        self, groups: Sequence[Sequence[OutputMessage]], offset: TopicPartition | None, wait: bool = False
-    ) -> None:
+    def commit(self, groups: Sequence[Sequence[OutputMessage]], offset: int | None, wait: bool = False) -> None:
         """Each group is acknowledged before the next is written, and all before the offset is committed."""
-        filled = [group for group in groups if group]
-        for at, group in enumerate(filled, 1):
-            self.write(group)
-            if at < len(filled):
+        for at, group in enumerate(groups):
+            if at > 0:
                 self.flush()
-        if offset is None or self._commit_offsets is None:
+            self.write(group)
+        if offset is None or self._commit_offset is None:
             return
         self.flush()
         try:
-            self._commit_offsets(offsets=[offset], asynchronous=not wait)
+            self._commit_offset(offset, wait)
         except KafkaException as error:  # another process owns it, or no broker answers: the output is written anyway
-            raise FencedError(f"{self.where} could not be committed: {error_of(error).str()}.") from error
+            raise FencedError(f"offset {offset} could not be committed: {error_of(error).str()}.") from error
 
     def write(self, messages: Sequence[OutputMessage]) -> None:
         """Send messages; not all are acknowledged when this returns."""
@@ -270,8 +274,7 @@ class IdempotentProducer(OutputProducer):
         """Wait until all messages are acknowledged, however long that takes."""
         while self._producer.flush(ATTEMPT):
             self._brokers.lost("messages wait to be acknowledged")
-            if self.is_abandoned or self._brokers.stopped():
-                raise StoppedError
+            self._check_stopped()
         self._brokers.found()
         self._check()
 
@@ -281,10 +284,6 @@ class IdempotentProducer(OutputProducer):
     def _check(self) -> None:
         if self._error is not None:
             raise self._failed(self._error)
-
-    def close(self) -> None:
-        self._producer.purge()
-        self._producer.close()
 
 
 class KafkaSink(Sink):
@@ -326,7 +325,7 @@ class KafkaSink(Sink):
         for name in self._topics.created:
             self._brokers.create_topic(name, 1)
         batch = self._brokers.largest_message(self._topics.event, *self._topics.created)
-        self._producer = IdempotentProducer(self._brokers.producer(batch), str(self._address), self._brokers)
+        self._producer = IdempotentProducer(self._brokers.producer(batch), self._brokers, str(self._address))
         return None
 
     async def write(self, records: Sequence[OutputRecord]) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from slackline.connectors.kafka.checkpoint import FolderStore, Owner, TopicStore
-from slackline.connectors.kafka.partition import AppliedTimeouts, Resume
+from slackline.connectors.kafka.checkpoint import AppliedTimeouts, FolderStore, Owner, Resume, TopicStore
 from slackline.core.errors import ConfigError, StateError
 from slackline.runtime.checkpoint import Checkpoint
 

@@ -11,9 +11,9 @@ from tests.kafka.app import Peaks, Sums, hierarchy
 from tests.kafka.world import SCHEMA, readings
 
 from slackline import EventType, Hierarchy, Speculation
-from slackline.connectors.kafka.checkpoint import Owner
+from slackline.connectors.kafka.checkpoint import Owner, Resume
 from slackline.connectors.kafka.formats import Message, MessageReader, arrow_record
-from slackline.connectors.kafka.partition import InputPartition, Resume
+from slackline.connectors.kafka.partition import InputPartition
 from slackline.connectors.kafka.settings import KafkaSettings
 from slackline.connectors.kafka.sink import OutputMessage
 from slackline.runtime.checkpoint import Checkpoint

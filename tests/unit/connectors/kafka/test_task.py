@@ -13,9 +13,9 @@ from tests.unit.connectors.kafka.test_partition import AT, OWNER, READ, START, m
 
 from slackline.connectors.kafka import BrokerError, KafkaSettings
 from slackline.connectors.kafka.brokers import Brokers
-from slackline.connectors.kafka.partition import AppliedTimeouts, InputPartition
+from slackline.connectors.kafka.checkpoint import AppliedTimeouts
+from slackline.connectors.kafka.partition import InputPartition, PartitionTask
 from slackline.connectors.kafka.sink import IdempotentProducer, OutputMessage
-from slackline.connectors.kafka.task import PartitionTask
 from slackline.runtime.checkpoint import Checkpoint
 
 #: Stands for the end of a checkpoint.
@@ -51,8 +51,8 @@ class Committed:
         self.kept: list[int] = []
         self.room = room  # timeouts that fit the log
 
-    def commit(self, groups: list[list[OutputMessage]], offset: Any, wait: bool = False) -> None:
-        self.each.append(([message for group in groups for message in group], offset.offset))
+    def commit(self, groups: list[list[OutputMessage]], offset: int, wait: bool = False) -> None:
+        self.each.append(([message for group in groups for message in group], offset))
 
     def close(self) -> None:
         pass
@@ -231,8 +231,8 @@ class Journal(Committed, IdempotentProducer):  # type: ignore[misc]
     def flush(self) -> None:
         self.did.append("settled")
 
-    def _commit_offsets(self, *, offsets: Any, asynchronous: bool) -> None:  # type: ignore[override]
-        self.did.append(offsets[0].offset)
+    def _commit_offset(self, offset: int, wait: bool) -> None:  # type: ignore[override]
+        self.did.append(offset)
 
 
 def test_without_transactions_a_checkpoint_is_valid_once_all_before_it_is_acknowledged(
@@ -260,7 +260,7 @@ def test_without_transactions_a_checkpoint_is_valid_once_all_before_it_is_acknow
 
 def test_the_error_of_a_broker_with_a_full_disk_names_the_cause() -> None:
     brokers = Brokers("127.0.0.1:1", "app", None, lambda: False)
-    producer = IdempotentProducer(brokers.producer(1000), "kafka://127.0.0.1:1/out", brokers)
+    producer = IdempotentProducer(brokers.producer(1000), brokers, "kafka://127.0.0.1:1/out")
     producer._delivered(KafkaError(KafkaError.KAFKA_STORAGE_ERROR), None)
     with pytest.raises(BrokerError, match=r"out: Broker: Disk error .* Is the disk of a broker full\?"):
         producer.flush()
