@@ -8,11 +8,11 @@ import numpy as np
 
 from slackline.core.arrays import Ints, Mask
 from slackline.engine.options import Options
-from slackline.ordering.channel import SensorChannel
 from slackline.ordering.clock import JUMP_OFF, Clock
 from slackline.ordering.constants import NEVER
 from slackline.ordering.elapsed import Elapsed
-from slackline.ordering.hearing import Hearing
+from slackline.ordering.input import SensorInput
+from slackline.ordering.startup import StartupEstimator
 from slackline.ordering.wall import Wall
 
 
@@ -51,7 +51,7 @@ def replay(
     """
     options = Options(policy, margin, window, timeout, warmup, late_target=late_target)
     evidence = options.evidence
-    channel = SensorChannel("event", 0, evidence, is_clock=True)
+    channel = SensorInput("event", 0, evidence, is_clock=True)
     n = len(ts)
     for number in range(int(source.max(initial=-1)) + 1):
         channel.senders.slot(number)
@@ -60,17 +60,17 @@ def replay(
     positions = np.arange(n)
     if n == 0:
         return Replay(positions, np.zeros(0, dtype=np.bool_), positions)
-    heard = Hearing(evidence.warmup).run(ts, NEVER, clk)
+    heard = StartupEstimator(evidence.warmup).run(ts, NEVER, clk)
     timed = None
     if arrival is not None and evidence.late_target is not None:
         timed = Elapsed(evidence.late_target).run(Wall(), ts, arrival, NEVER, clk, heard[1])
     reached, slack = channel.run(positions, source, ts, 0, NEVER, clk, heard)
-    at_once = horizon = np.maximum.accumulate(reached)
+    at_once = watermark = np.maximum.accumulate(reached)
     if timed is not None:
-        horizon = np.maximum.accumulate(np.maximum(reached, timed[1], out=reached.copy(), where=reached > NEVER))
+        watermark = np.maximum.accumulate(np.maximum(reached, timed[1], out=reached.copy(), where=reached > NEVER))
     late = np.zeros(n, dtype=np.bool_)
-    late[1:] = ts[1:] <= horizon[:-1]
-    release = np.maximum(np.searchsorted(horizon, ts), positions)
+    late[1:] = ts[1:] <= watermark[:-1]
+    release = np.maximum(np.searchsorted(watermark, ts), positions)
     at = None
     if arrival is not None:
         at = arrival[np.minimum(release, n - 1)]
