@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -195,19 +195,20 @@ class Brokers:
                 )
         return [existing[name] for name in names]
 
-    def create_topic(self, name: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
-        """Create a topic unless it exists; then it must have at least as many partitions."""
-        existing = self._partitions().get(name, 0)
-        if not existing:
-            topic = NewTopic(name, partitions, -1, config=dict(config or {}))
-            self.retry(f"creating the topic {name!r}", lambda wait: self._create(topic, wait))
-            while not self._partitions().get(name):  # brokers take a moment to agree
-                time.sleep(PAUSE)
-        elif existing < partitions:
-            raise ConfigError(
-                f"the topic {name!r} has {existing} partitions, and the input has {partitions}: each needs its own. "
-                f"Give another topic, or add partitions to this one."
-            )
+    def create_topics(self, names: Iterable[str], partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+        """Create topics unless they exist; then they must have at least as many partitions."""
+        for name in names:
+            existing = self._partitions().get(name, 0)
+            if not existing:
+                topic = NewTopic(name, partitions, -1, config=dict(config or {}))
+                self.retry(f"creating the topic {name!r}", partial(self._create, topic))
+                while not self._partitions().get(name):  # brokers take a moment to agree
+                    time.sleep(PAUSE)
+            elif existing < partitions:
+                raise ConfigError(
+                    f"the topic {name!r} has {existing} partitions, and the input has {partitions}: each needs its "
+                    f"own. Give another topic, or add partitions to this one."
+                )
 
     def largest_message(self, *names: str) -> int:
         """Bytes that a message may have in each of these topics; librdkafka's limit where the broker does not say."""

@@ -84,7 +84,7 @@ class GroupSession:
         called often. Raises what failed; :meth:`close` follows either way.
         """
         self._consumer.client.subscribe(
-            [self.settings.input.topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
+            [self.settings.input.topic], on_assign=self._assigned, on_revoke=self._release, on_lost=self._lost
         )
         before = time.monotonic()
         while not self._brokers.stopped():
@@ -172,23 +172,18 @@ class GroupSession:
         except BaseException as error:
             self._failure = error
 
-    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._release(consumer, partitions, lambda task: task.finish(False))
-
     def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         logger.warning("partitions %s were assigned to another process", [place.partition for place in partitions])
-        self._release(consumer, partitions, lambda task: task.drop())
+        self._release(consumer, partitions, lost=True)
 
-    def _release(
-        self, consumer: Consumer, partitions: list[TopicPartition], leave: Callable[[PartitionTask], None]
-    ) -> None:
+    def _release(self, consumer: Consumer, partitions: list[TopicPartition], lost: bool = False) -> None:
         self._look_up_generation()
         for place in partitions:
             task = self.tasks.pop(place.partition, None)
             if task is None:
                 continue
             try:
-                leave(task)
+                task.drop() if lost else task.finish(False)
             except (FencedError, StoppedError) as error:
                 logger.warning("partition %d was revoked before all was committed: %s", place.partition, error)
                 task.drop()
@@ -347,13 +342,12 @@ class KafkaHost:
                 f"different partitions have no order, so one engine cannot process them all. Name the field with the "
                 f"key (--key), or use a topic with one partition."
             )
-        for name in settings.topics.created:
-            brokers.create_topic(name, 1)
-        written = brokers.largest_message(settings.topics.event, *settings.topics.created)
+        brokers.create_topics(settings.topics.values())
+        written = brokers.largest_message(*settings.topics.values())
         owner = Owner(settings.group, settings.input.topic, tuple(self.hierarchy.names))
         if settings.state_folder is not None:
             return FolderStore(settings.state_folder, owner), written
-        brokers.create_topic(settings.state_topic, partitions, STATE_CONFIG)
+        brokers.create_topics([settings.state_topic], partitions, STATE_CONFIG)
         largest = brokers.largest_message(settings.state_topic)
         return TopicStore(settings.state_topic, owner, brokers, largest), min(largest, written)
 

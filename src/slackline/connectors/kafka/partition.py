@@ -76,6 +76,8 @@ class InputPartition:
         #: The first offset that was not processed.
         self.offset = resume.offset
         self.committed = committed
+        #: The messages that are to be written, for all input before the offset.
+        self.pending: list[OutputMessage] = []
         #: Timeouts that were applied since the last checkpoint.
         self.timeouts: list[AppliedTimeouts] = []
         #: Whether some of them are not in the log.
@@ -83,7 +85,6 @@ class InputPartition:
         self._settings = settings
         self._reader = reader
         self._where = f"{settings.input.topic}/{number}"
-        self._pending: list[OutputMessage] = []
         header = resume.checkpoint.header
         schema = settings.schema.resumed(header["schema"], f"the checkpoint of partition {number}")
         self._decoder = engines.decoder(schema)
@@ -96,18 +97,13 @@ class InputPartition:
         self._replay_timeouts(self.offset)
 
     @property
-    def pending(self) -> int:
-        """The number of messages that are to be written."""
-        return len(self._pending)
-
-    @property
     def is_replaying(self) -> bool:
         """Whether input is processed again."""
         return self.offset < self.committed or bool(self._replay)
 
     def take_pending(self) -> list[OutputMessage]:
-        """The messages that are to be written, for all input before :attr:`offset`."""
-        taken, self._pending = self._pending, []
+        """Returns :attr:`pending`, which is empty then."""
+        taken, self.pending = self.pending, []
         return taken
 
     # Input.
@@ -170,7 +166,7 @@ class InputPartition:
     def _emit(self, records: Iterable[OutputRecord]) -> None:
         # Rows without a key are numbered by partition.
         prefix = f"{self.number}/" if self.engines.keyed else ""
-        self._pending += output_messages(records, self._settings.topics, prefix)
+        self.pending += output_messages(records, self._settings.topics, prefix)
 
     # Timeouts.
 
@@ -300,7 +296,7 @@ class PartitionTask:
         partition = self.partition
         self._save(now, spare)
         if self._commit is not None:
-            if not self._commit.done() and partition.pending < MOST_PENDING:
+            if not self._commit.done() and len(partition.pending) < MOST_PENDING:
                 return
             self._wait()
         if partition.is_replaying:
@@ -351,11 +347,7 @@ class PartitionTask:
         self._commit = self._threads.submit(self._carry_out, groups, offset, checkpoint, wait)
 
     def _carry_out(
-        self,
-        groups: list[list[OutputMessage]],
-        offset: int | None,
-        checkpoint: Checkpoint | None,
-        wait: bool,
+        self, groups: list[list[OutputMessage]], offset: int | None, checkpoint: Checkpoint | None, wait: bool
     ) -> None:
         self._producer.commit(groups, offset, wait)
         if checkpoint is not None:

@@ -89,33 +89,24 @@ def client_properties(path: str | Path | None) -> dict[str, str]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class OutputTopics:
-    """The topic of each kind of output record. Duplicates have one only where they are written."""
+def output_topics(
+    sink: str, late: str | None = None, quarantine: str | None = None, duplicates: bool = False
+) -> dict[str, str]:
+    """The topic of each kind of output record, the sink's own first. Duplicates have one only where they are written.
 
-    event: str
-    late: str
-    quarantine: str
-    duplicate: str | None = None
+    >>> output_topics("found", late="too-late")
+    {'event': 'found', 'late': 'too-late', 'quarantine': 'found-quarantine'}
+    """
+    topics = {"event": sink, "late": late or f"{sink}-late", "quarantine": quarantine or f"{sink}-quarantine"}
+    if duplicates:
+        topics["duplicate"] = f"{sink}-duplicates"
+    return {kind: check_topic(topic) for kind, topic in topics.items()}
 
-    @classmethod
-    def of(
-        cls, sink: str, late: str | None = None, quarantine: str | None = None, duplicates: bool = False
-    ) -> OutputTopics:
-        """The topics of a sink: ``SINK-late``, ``SINK-quarantine`` and ``SINK-duplicates`` unless others are given."""
-        duplicate = check_topic(f"{sink}-duplicates") if duplicates else None
-        return cls(
-            sink, check_topic(late or f"{sink}-late"), check_topic(quarantine or f"{sink}-quarantine"), duplicate
-        )
 
-    @property
-    def created(self) -> tuple[str, ...]:
-        """The topics that are created where they do not exist: all but the sink's own."""
-        return (self.late, self.quarantine, *([self.duplicate] if self.duplicate else []))
-
-    def __str__(self) -> str:
-        duplicates = f", duplicates to {self.duplicate}" if self.duplicate else ""
-        return f"late events to {self.late}, quarantined ones to {self.quarantine}{duplicates}"
+def described(topics: Mapping[str, str]) -> str:
+    """Where records go that are no events, in words."""
+    duplicates = f", duplicates to {topics['duplicate']}" if "duplicate" in topics else ""
+    return f"late events to {topics['late']}, quarantined ones to {topics['quarantine']}{duplicates}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +156,10 @@ class KafkaSettings:
     quarantine_topic: str | None = None
     duplicates: Literal["drop", "write"] = "drop"
     client: Mapping[str, str] = field(default_factory=dict)
-    #: From the fields above: both addresses, the topics of the output, and the timeouts.
+    #: From the fields above: both addresses, the topics of the output by kind, and the timeouts.
     input: KafkaAddress = field(init=False)
     output: KafkaAddress = field(init=False)
-    topics: OutputTopics = field(init=False)
+    topics: Mapping[str, str] = field(init=False)
     timeouts: Timeouts = field(init=False)
 
     def __post_init__(self) -> None:
@@ -179,16 +170,16 @@ class KafkaSettings:
         check.number("commit_interval", self.commit_interval, 0)
         check.number("checkpoint_every", self.checkpoint_every, 0)
         source, sink = KafkaAddress.of(self.source), KafkaAddress.of(self.sink)
-        others = OutputTopics.of(sink.topic, self.late_topic, self.quarantine_topic, self.duplicates == "write")
+        written = output_topics(sink.topic, self.late_topic, self.quarantine_topic, self.duplicates == "write")
         object.__setattr__(self, "input", source)
         object.__setattr__(self, "output", sink)
-        object.__setattr__(self, "topics", others)
+        object.__setattr__(self, "topics", written)
         object.__setattr__(self, "timeouts", Timeouts.of(self.idle_timeout, self.state_ttl))
         if self.timeouts:
             self.check_flush("idle_timeout or state_ttl")
         self._check_speculation()
         states = [] if self.state_folder else [check_topic(self.state_topic)]
-        topics = [source.topic, others.event, *others.created, *states]
+        topics = [source.topic, *written.values(), *states]
         if len(set(topics)) < len(topics):
             raise ConfigError(f"input, results, late events, quarantine and state need a topic each; got {topics}.")
         if source.brokers != sink.brokers:
@@ -281,7 +272,7 @@ class KafkaSettings:
         state = self.state_folder or f"topic {self.state_topic}"
         return [
             ("from", f"{self.input} ({self.schema.format}), group {self.group}"),
-            ("to", f"{self.output}; {self.topics}"),
+            ("to", f"{self.output}; {described(self.topics)}"),
             ("state", f"{state}, a checkpoint every {self.checkpoint_every:g} s"),
             ("guarantee", guarantee),
         ]

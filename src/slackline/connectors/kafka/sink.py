@@ -36,7 +36,7 @@ from slackline.connectors.kafka.brokers import (
     StoppedError,
     error_of,
 )  # fmt: skip
-from slackline.connectors.kafka.settings import KafkaAddress, OutputTopics, client_properties
+from slackline.connectors.kafka.settings import KafkaAddress, client_properties, described, output_topics
 from slackline.runtime.checkpoint import Checkpoint
 from slackline.runtime.options import RunOptions
 from slackline.runtime.output import OutputRecord
@@ -78,19 +78,17 @@ class OutputMessage(NamedTuple):
     partition: int = -1
 
 
-def output_messages(records: Iterable[OutputRecord], topics: OutputTopics, keyless: str = "") -> list[OutputMessage]:
+def output_messages(
+    records: Iterable[OutputRecord], topics: Mapping[str, str], keyless: str = ""
+) -> list[OutputMessage]:
     """Output records as messages. ``keyless`` is put in front of the ids of records that have no key."""
-    by_kind = {
-        "event": topics.event, "late": topics.late, "quarantine": topics.quarantine, "duplicate": topics.duplicate,
-    }  # fmt: skip
     found: list[OutputMessage] = []
     for record in records:
-        topic = by_kind[record.kind]
-        if topic is not None:
+        if record.kind in topics:
             name = record.id if record.change is None else f"{record.id}/{record.change}"
             name = f"{keyless}{name}" if record.key is None else f"{record.key}/{name}"
             key = _utf8(name if record.key is None else str(record.key))
-            found.append(OutputMessage(topic, key, record.json(), [("id", _utf8(name))]))
+            found.append(OutputMessage(topics[record.kind], key, record.json(), [("id", _utf8(name))]))
     return found
 
 
@@ -304,7 +302,7 @@ class KafkaSink(Sink):
         client: Mapping[str, str] | None = None,
     ) -> None:
         self._address = KafkaAddress.of(address)
-        self._topics = OutputTopics.of(self._address.topic, late_topic, quarantine_topic, duplicates)
+        self._topics = output_topics(self._address.topic, late_topic, quarantine_topic, duplicates)
         self._closed = threading.Event()
         self._brokers = Brokers(self._address.brokers, "slackline", client, self._closed.is_set)
         self._producer: IdempotentProducer | None = None
@@ -318,13 +316,12 @@ class KafkaSink(Sink):
         )  # fmt: skip
 
     def describe(self) -> str:
-        return f"topic of Kafka; {self._topics}"
+        return f"topic of Kafka; {described(self._topics)}"
 
     def open(self) -> Checkpoint | None:
-        self._brokers.require_topics(self._topics.event)
-        for name in self._topics.created:
-            self._brokers.create_topic(name, 1)
-        batch = self._brokers.largest_message(self._topics.event, *self._topics.created)
+        self._brokers.require_topics(self._address.topic)
+        self._brokers.create_topics(self._topics.values())
+        batch = self._brokers.largest_message(*self._topics.values())
         self._producer = IdempotentProducer(self._brokers.producer(batch), self._brokers, str(self._address))
         return None
 

@@ -24,9 +24,10 @@ def settings(**given: Any) -> KafkaSettings:
 def test_topics_of_the_application_are_named_after_its_sink_and_group() -> None:
     found = settings()
     assert (found.state_topic, found.state_folder) == ("app-state", None)
-    assert (found.topics.late, found.topics.quarantine, found.topics.duplicate) == ("out-late", "out-quarantine", None)
-    assert settings(duplicates="write").topics.duplicate == "out-duplicates"
-    assert settings(quarantine_topic="bad", late_topic="late").topics.created == ("late", "bad")
+    assert found.topics == {"event": "out", "late": "out-late", "quarantine": "out-quarantine"}
+    assert settings(duplicates="write").topics["duplicate"] == "out-duplicates"
+    given = settings(quarantine_topic="bad", late_topic="late")
+    assert given.topics == {"event": "out", "late": "late", "quarantine": "bad"}
     assert settings(state="states").state_topic == "states"
     assert str(settings(state="./states").state_folder) == "states"
     assert found.transactional_id(3) == "app-in-3"
