@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -146,7 +147,7 @@ class GroupSession:
         is_time = now - self._asked >= self._interval
         self._asked = now if is_time else self._asked
         for number, task in self.tasks.items():
-            task.expire(self._consumer.positions[number], lambda number=number: self._end(number) if is_time else None)  # type: ignore[misc]
+            task.expire(self._consumer.positions[number], partial(self._end, number) if is_time else None)
 
     def _end(self, number: int) -> int | None:
         """Where a partition ends; None if no broker says so at once."""

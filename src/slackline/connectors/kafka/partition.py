@@ -274,16 +274,16 @@ class PartitionTask:
         """Whether a checkpoint is saved and not yet written."""
         return self._pending is not None and self._pending.checkpoint is not None
 
-    def expire(self, position: int, end: Callable[[], int | None]) -> None:
+    def expire(self, position: int, end: Callable[[], int | None] | None) -> None:
         """Apply the timeouts of keys without arrivals; all before ``position`` was read.
 
-        ``end()`` asks the broker for the end of the partition. Once that offset is reached, everything from before the
-        question has been read, whatever was written since, and timeouts of that time are applied. While there is a
-        backlog, or no broker answers, the time stands still.
+        ``end()``, where it is time for it, asks the broker for the end of the partition. Once that offset is reached,
+        everything from before the question has been read, whatever was written since, and timeouts of that time are
+        applied. While there is a backlog, or no broker answers, the time stands still.
         """
         if self.partition.is_replaying:
             return
-        if self._end is None:
+        if self._end is None and end is not None:
             at, due = int(time.time() * 1000), self.partition.engines.next_timeout()
             found = end() if due is not None and due <= at else None
             self._end = None if found is None else (at, found)
