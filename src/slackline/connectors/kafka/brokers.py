@@ -20,8 +20,8 @@ _librdkafka.setLevel(logging.CRITICAL)
 
 #: Seconds that one attempt may take, and between two.
 ATTEMPT, PAUSE = 2.0, 0.2
-#: Milliseconds after which the broker aborts a transaction of a process that is gone, unless the next owner of the
-#: partition aborted it before.
+#: Milliseconds after which the broker aborts a transaction of a failed process, unless the next owner of the partition
+#: has aborted it before.
 TRANSACTION_TIMEOUT = 60_000
 #: Milliseconds without a heartbeat after which the partitions of a process are assigned to others: the least that
 #: brokers allow by default.
@@ -55,7 +55,7 @@ REBALANCED = {
     KafkaError.REBALANCE_IN_PROGRESS,
     KafkaError._ASSIGNMENT_LOST,
 }
-#: No broker answers, or not the one in charge, for the time being.
+#: Transient: no broker answers, or the leader or the coordinator changes.
 UNAVAILABLE = {
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
@@ -95,11 +95,12 @@ def error_of(error: KafkaException) -> KafkaError:
 
 
 class Brokers:
-    """A cluster. Requests are repeated while no broker answers, until ``stopped()``; outages are logged once.
+    """The brokers of a cluster. Requests are retried while no broker answers, until ``stopped()``; an outage is logged
+    once.
 
     ``address``    ``HOST:PORT[,HOST:PORT…]``
     ``client_id``  by which brokers log the clients.
-    ``client``     properties of librdkafka, of the user's.
+    ``client``     the user's properties of librdkafka.
     """
 
     def __init__(
@@ -133,8 +134,8 @@ class Brokers:
         }
 
     def producer(self, batch: int, transactional_id: str | None = None) -> dict[str, Any]:
-        """The configuration of a producer that sends at once, in batches of at most so many bytes. A transactional one
-        has the broker's limit of time; others wait for a broker without a limit.
+        """The configuration of a producer without linger, with batches of at most so many bytes. Messages of a
+        transactional producer time out with the transaction, those of others never.
         """
         limit: dict[str, Any] = {"message.timeout.ms": 0}
         if transactional_id is not None:
@@ -155,7 +156,7 @@ class Brokers:
     def lost(self, reason: object) -> None:
         """No broker answers."""
         if not self.is_down:
-            logger.warning("no broker answers at %s (%s); waiting for one, nothing is lost", self.address, reason)
+            logger.warning("no broker answers at %s (%s); retrying, nothing is lost", self.address, reason)
         self.is_down = True
 
     def found(self) -> None:

@@ -1,11 +1,10 @@
 """Checkpoints of partitions: the engines after all messages before an offset.
 
-A checkpoint is no log of changes: the input is. The owner of a partition loads its newest checkpoint and reads the
-input from there up to the offset that was committed. So a commit costs no more than a commit, and checkpoints may be
-rare.
+The input topic is the changelog: the owner of a partition loads its newest checkpoint and replays the input from there
+up to the committed offset. So a commit writes no state, and checkpoints can be rare.
 
-Two checkpoints of a partition are stored in turn, so that the older one is complete until the newer one is. Beside them
-is the log of timeouts, which is replaced by the next.
+The two newest checkpoints of a partition are stored, in two slots that are written in turn, so that one is complete at
+any moment. Beside them is the log of timeouts, a single entry that is replaced as a whole.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ class Owner(NamedTuple):
     detectors: tuple[str, ...]
 
     def first(self, offset: int, schema: Mapping[str, Any]) -> Checkpoint:
-        """The checkpoint of engines that have seen nothing, so that it is known where they began."""
+        """The initial checkpoint of a partition: no engines, and the offset at which reading starts."""
         header = {"offset": offset, "schema": schema, "timeouts": 0, "incarnation": 0, "engines": None}
         return self.checkpoint(header, [])
 
@@ -77,7 +76,7 @@ class Owner(NamedTuple):
         return Checkpoint(KIND, {**self._asdict(), **header}, pieces)
 
     def check(self, header: Mapping[str, Any], where: str) -> None:
-        """Refuse a checkpoint of another application."""
+        """Raise StateError if a checkpoint is of another application."""
         theirs = Owner(header["group"], header["topic"], tuple(header["detectors"]))
         if theirs[:2] == self[:2] and theirs != self:
             raise StateError(
@@ -99,10 +98,12 @@ class CheckpointStore(ABC):
 
     @abstractmethod
     def load(self, partition: int, up_to: int | None) -> Resume | None:
-        """The newest checkpoint of a partition whose offset is not behind ``up_to``, and the log of timeouts."""
+        """The newest checkpoint of a partition whose offset is at most ``up_to``, and the log of timeouts."""
 
     def messages(self, partition: int, checkpoint: Checkpoint) -> Iterator[OutputMessage]:
-        """What to write, in this order, not before the checkpoint's offset is committed; the last makes it valid."""
+        """The messages to write, in this order and not before the checkpoint's offset is committed; the last one makes
+        the checkpoint valid.
+        """
         return iter(())
 
     def save(self, partition: int, checkpoint: Checkpoint) -> None:  # noqa: B027 - messages have stored it
@@ -110,7 +111,7 @@ class CheckpointStore(ABC):
 
     @abstractmethod
     def log(self, partition: int, timeouts: Sequence[AppliedTimeouts]) -> list[OutputMessage] | None:
-        """The log of timeouts: what to write for it. None: it is too large, a checkpoint is needed instead."""
+        """The messages that replace the log of timeouts. None: it is too large, a checkpoint is needed instead."""
 
 
 def _log_of(timeouts: Sequence[AppliedTimeouts]) -> Checkpoint:
@@ -294,12 +295,13 @@ def _chunks(data: Iterable[bytes], size: int) -> Iterator[bytes]:
 
 
 class PendingCheckpoint:
-    """A checkpoint in the making: saved engine by engine, then written message by message, while input is processed.
+    """A checkpoint that is not complete: saved engine by engine, then written message by message, while input is
+    processed.
 
-    To save all engines that had arrivals takes seconds where there are many, and so does writing them. So that results
-    do not wait for it, both are done a little at a time. The checkpoint is that of the beginning, whatever is processed
-    meanwhile (:meth:`slackline.runtime.keyed.KeyedEngines.snapshot`); it ends any that was begun before. Nothing is
-    written before all is saved; a checkpoint that was not saved or written to its end is ignored.
+    With many keys, saving and writing take seconds, which would delay results; so both are incremental. The checkpoint
+    has the state at its start, whatever is processed meanwhile
+    (:meth:`slackline.runtime.keyed.KeyedEngines.snapshot`); it supersedes any that was started before. Writing starts
+    when all engines are saved; an incomplete checkpoint is ignored on load.
 
     ``snapshot``  as :meth:`InputPartition.snapshot` returns it.
     """
@@ -307,7 +309,7 @@ class PendingCheckpoint:
     def __init__(
         self, partition: int, store: CheckpointStore, snapshot: tuple[Mapping[str, Any], Iterator[bytes]]
     ) -> None:
-        #: When it was begun, in seconds of :func:`time.monotonic`.
+        #: When it was started, in seconds of :func:`time.monotonic`.
         self.at = time.monotonic()
         #: Seconds until all engines were saved.
         self.took = 0.0

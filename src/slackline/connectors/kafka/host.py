@@ -2,7 +2,7 @@
 
 To take over a partition means, in this order: fence its last owner (:mod:`.sink`), look up what was committed, load the
 newest checkpoint before that, and read the input from there. Nothing else is needed, so a session that fails can be
-dropped as it is, and another one begun.
+dropped as it is, and the next one started.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from slackline.runtime.options import RunOptions
 
 logger = logging.getLogger("slackline.kafka")
 
-#: Messages that are processed at once, at most; and while engines are being saved: each may be of a key that must be
-#: saved before.
+#: Messages that are processed at once, at most; and while engines are being saved, as each may be of a key that must be
+#: saved first.
 MOST, FEW = 5_000, 100
 #: Seconds to wait for messages while nothing is to be written, and while something is.
 LONG, SHORT = 0.1, 0.002
 #: Seconds for saving engines after each read; a share of the time that the read took, if that is more: where much is
 #: read at a time it would not end otherwise.
 STEP = 0.002
-#: Seconds that a broker may take to say where a partition ends.
+#: Timeout in seconds of a request for the end of a partition.
 ASKING = 0.5
-#: Seconds between two such questions: a tenth of the shortest timeout, within these bounds.
+#: Bounds in seconds of the interval between two such requests, which is a tenth of the shortest timeout of keys.
 RARELY, OFTEN = 1.0, 0.05
 
 #: A host that was fenced joins its group again, unless that happened so often in so many seconds.
@@ -55,8 +55,9 @@ NewPartition = Callable[[int, Resume, int], InputPartition]
 
 
 class GroupSession:
-    """Reads, processes, writes and commits, until it is stopped or fails. ``batch`` is the most bytes that a broker
-    accepts at once.
+    """A membership in the group: reads, processes, writes and commits, until it is stopped or fails.
+
+    ``batch``  the most bytes that a broker accepts at once.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class GroupSession:
             task.expire(self._consumer.positions[number], partial(self._end, number) if is_time else None)
 
     def _end(self, number: int) -> int | None:
-        """Where a partition ends; None if no broker says so at once."""
+        """The end offset of a partition; None if no broker answers in time."""
         place = TopicPartition(self.settings.input.topic, number)
         try:
             bounds: Any = self._consumer.client.get_watermark_offsets(place, timeout=ASKING)

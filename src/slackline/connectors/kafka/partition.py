@@ -12,9 +12,9 @@ offsets.
 written, and no checkpoint is ahead of the committed offset. A commit is carried out by another thread, with content
 that no longer changes; meanwhile messages are processed.
 
-**Checkpoints.** A checkpoint is made and written a little at a time (:class:`.checkpoint.PendingCheckpoint`), so that
-it is older than the offset committed with it. Where one is needed at once it is made as a whole, and one that is half
-made is dropped.
+**Checkpoints.** A checkpoint is saved and written incrementally (:class:`.checkpoint.PendingCheckpoint`), so that it is
+older than the offset committed with it. Where one is needed at once, it is saved as a whole, and the pending one is
+dropped.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from slackline.runtime.output import NOT_AN_EVENT, OutputRecord, bad_record
 
 #: Bytes of messages that are decoded together, about.
 PUSH_BYTES = 16_000_000
-#: Seconds after which an offset is committed though there is no output, or no transaction.
+#: Seconds after which an offset is committed without output, and between two commits of offsets without transactions.
 QUIET = 1.0
 #: Engines are being saved in at most this share of the time, which leaves less for reading: where there are many,
 #: checkpoints are further apart than asked for.
 SHARE = 0.1
 #: Seconds from one message of a checkpoint to the next: they may be large, and output waits behind them.
 PACE = 0.01
-#: So many messages may wait to be written before reading waits for them.
+#: Back pressure: with more messages to be written, reading waits for the commit that is under way.
 MOST_PENDING = 100_000
 
 logger = logging.getLogger("slackline.kafka")
@@ -98,7 +98,7 @@ class InputPartition:
 
     @property
     def is_replaying(self) -> bool:
-        """Whether input is processed again."""
+        """Whether input is replayed whose output is written."""
         return self.offset < self.committed or bool(self._replay)
 
     def take_pending(self) -> list[OutputMessage]:
@@ -236,7 +236,7 @@ class LastCheckpoint(NamedTuple):
 
 
 class PartitionTask:
-    """A partition that this process owns. The producer is the task's own."""
+    """Runs a partition that this process owns. The producer belongs to the task, which closes it."""
 
     def __init__(
         self,
@@ -309,7 +309,7 @@ class PartitionTask:
             self._begin(now, max(1, self._interval // PACE) if is_paced else 0)
 
     def finish(self, flush: bool) -> None:
-        """The last step: commit all, with a checkpoint. With ``flush``, buffered events are emitted before."""
+        """Commit everything, with a checkpoint, and close. With ``flush``, buffered events are emitted before."""
         self._wait()
         if not self.partition.is_replaying:
             if flush:
@@ -321,19 +321,19 @@ class PartitionTask:
         self._producer.close()
 
     def drop(self) -> None:
-        """Another process owns the partition: leave everything as it is."""
+        """Close without a commit: another process owns the partition, or will read the input again."""
         self._producer.abandon()
         if self._commit is not None:
-            self._commit.exception()  # the partition belongs to another process
+            self._commit.exception()  # waits; a failure has no consequence
         self._producer.close()
 
     # Commits.
 
     def _begin(self, now: float, most: float, wait: bool = False) -> None:
         """Begin a commit, with at most so many messages of a checkpoint."""
-        partition, half_made = self.partition, self._pending
+        partition, pending = self.partition, self._pending
         log = self._new_log()
-        state, checkpoint = self._state(most if self._pending is half_made else math.inf)
+        state, checkpoint = self._state(most if self._pending is pending else math.inf)
         last = [] if checkpoint is None else state[-1:]
         # Before output is written, timeouts are logged, or a restart would not repeat them; before the message that
         # makes a checkpoint valid, all others.

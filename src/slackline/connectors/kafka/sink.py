@@ -44,9 +44,9 @@ from slackline.runtime.sink import Sink, SinkError
 
 logger = logging.getLogger("slackline.kafka")
 
-#: So often a transaction is tried again that failed for a reason that may pass.
+#: Retries of a transaction that failed with a transient error.
 ATTEMPTS = 20
-#: Errors that do not pass.
+#: Errors that are not transient.
 PERMANENT = {
     KafkaError.MSG_SIZE_TOO_LARGE,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
