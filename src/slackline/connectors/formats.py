@@ -73,13 +73,13 @@ def bad_record(place: str, reason: str, data: bytes | str) -> BadRecord:
     return BadRecord(place, reason, text.decode("utf-8", "backslashreplace") if isinstance(text, bytes) else text)
 
 
-def json_record(data: bytes | str, place: str) -> dict[str, Any] | BadRecord:
-    """The JSON object in a line or message.
+def json_record(data: bytes | str, place: str, limit: int = MAX_LINE) -> dict[str, Any] | BadRecord:
+    """The JSON object in a line or message of at most so many bytes.
 
     >>> json_record(b'{"ts": 1}', "line 1"), json_record(b"[1]", "line 2").reason
     ({'ts': 1}, 'a JSON object is expected, not list')
     """
-    if len(data) > MAX_LINE:
+    if len(data) > limit:
         return bad_record(place, _TOO_LONG, data)
     try:
         record = _json.decode(data)

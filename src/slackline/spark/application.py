@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import IntegralType, StructType, TimestampNTZType, TimestampType
 
-from slackline.connectors.kafka.address import KafkaAddress, client_properties
+from slackline.connectors.kafka.settings import KafkaAddress, client_properties
 from slackline.core.errors import ConfigError, SchemaError, StateError
 from slackline.core.hierarchy import Hierarchy
 from slackline.runtime.checkpoint import Checkpoint, FolderCheckpointStore
