@@ -21,7 +21,7 @@ from slackline.cli.recordings import Recording
 from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
 from slackline.runtime.schema import RecordSchema
-from slackline.study.table import StreamError
+from slackline.runtime.source import SourceError
 
 
 @reports_errors
@@ -66,7 +66,7 @@ def calibrate(
         raise ConfigError("--sub-delay is for --from: what a recording shows is measured.")
     recording = Path(given[0]) if len(given) == 2 else None
     if recording is not None and not recording.exists():
-        raise StreamError(f"there is no {recording}.")
+        raise SourceError(f"there is no {recording}.")
     hierarchy, tables = load_application(given[-1], recording)
     pieces: Any = tables
     errors = Console(stderr=True)

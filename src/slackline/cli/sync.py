@@ -15,12 +15,12 @@ from rich.table import Table
 from slackline import report
 from slackline.cli.failure import reports_errors
 from slackline.cli.options import Unit, help_of
+from slackline.connectors.formats import format_of
 from slackline.core.errors import ConfigError, SlacklineError
 from slackline.report import SyncWords
 from slackline.runtime.schema import RecordSchema
 from slackline.study import SyncResult, load_recording, synchronise_recording, write_ordered
 from slackline.study.recording import Keep
-from slackline.study.table import CSV, ending_of
 
 #: So many streams and rows are printed.
 STREAMS, ROWS = 20, 8
@@ -99,7 +99,7 @@ def _keep(out: Path | None, files: list[Path]) -> Keep:
         return "times"
     if any(out.resolve() == path.resolve() for path in files):
         raise ConfigError(f"--out {out} is one of the files to read. Give another name; nothing was changed.")
-    return "verbatim" if ending_of(out) in CSV else "all"
+    return "verbatim" if format_of(out) == "csv" else "all"
 
 
 def _progress(console: Console) -> Progress:

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 
+from slackline.connectors.formats import ending_of, format_of, stem_of
 from slackline.core.errors import SlacklineError
 from slackline.study.sync_result import SyncResult
-from slackline.study.table import CSV, PARQUET, TSV, ending_of, stem_of
 
 _LINES = 10_000
 
@@ -106,11 +106,10 @@ def _beside(ours: dict[str, pa.Array], theirs: pa.Table) -> pa.Table:
 
 
 def _write(table: pa.Table, path: Path) -> None:
-    ending = ending_of(path)
     write: Callable[[pa.Table, pa.NativeFile], None] = _write_lines
-    if ending in CSV:
-        write = partial(_write_csv, delimiter="\t" if ending in TSV else ",")
-    elif ending in PARQUET:
+    if format_of(path) == "csv":
+        write = partial(_write_csv, delimiter="\t" if ending_of(path).startswith(".tsv") else ",")
+    elif format_of(path) == "parquet":
         write = pa_parquet.write_table
     try:
         # Compressed if its name says so.

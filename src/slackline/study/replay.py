@@ -1,12 +1,10 @@
-"""A recorded stream through one ordering unit, without detectors: for studies."""
+"""A recorded stream through one reorder buffer, without detectors: for studies."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from slackline.core.arrays import Ints, Mask
+from slackline.core.arrays import Ints
 from slackline.engine.options import Options
 from slackline.ordering.channel import SensorChannel
 from slackline.ordering.clock import JUMP_OFF, Clock
@@ -14,18 +12,7 @@ from slackline.ordering.constants import NEVER
 from slackline.ordering.elapsed import Elapsed
 from slackline.ordering.hearing import Hearing
 from slackline.ordering.wall import Wall
-
-
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """What became of each event: ``release`` is the arrival position at which it went on, its own or a later one,
-    the number of events if only the end of the stream released it, -1 if it was late."""
-
-    release: Ints
-    late: Mask
-    K: Ints
-    #: The wall time at which it went on, where arrivals have wall times; it may lie between two arrivals.
-    at: Ints | None = None
+from slackline.study.outcome import Outcome
 
 
 def replay(
@@ -39,11 +26,11 @@ def replay(
     timeout: int | None = None,
     warmup: int | None = None,
     arrival: Ints | None = None,
-) -> Replay:
-    """Order a recorded stream of one event type that also is the clock.
+) -> Outcome:
+    """Order a recorded stream of one event type, which is the clock type.
 
-    ``ts`` and ``source`` (numbers from 0) are in arrival order. ``arrival`` is the wall time of each, in the unit of
-    ``ts`` and not running back; it is evidence where a target is kept.
+    ``ts`` and ``source`` (numbers from 0) are in arrival order. ``arrival`` is the arrival time of each, in the unit of
+    ``ts`` and never decreasing; it is evidence under a policy with a ``late_target``.
 
     >>> stream = np.array([0, 1, 3, 2, 4, 5, 6])
     >>> replay(stream, np.zeros(7, dtype=np.int64), policy="slack", margin=0.0).late.tolist()
@@ -59,31 +46,31 @@ def replay(
     Clock(JUMP_OFF).run(ts, np.ones(n, dtype=np.bool_), source, clk)
     positions = np.arange(n)
     if n == 0:
-        return Replay(positions, np.zeros(0, dtype=np.bool_), positions)
+        return Outcome(positions, np.zeros(0, dtype=np.bool_), K=positions)
     heard = Hearing(evidence.warmup).run(ts, NEVER, clk)
     timed = None
     if arrival is not None and evidence.late_target is not None:
         timed = Elapsed(evidence.late_target).run(Wall(), ts, arrival, NEVER, clk, heard[1])
     reached, slack = channel.run(positions, source, ts, 0, NEVER, clk, heard)
-    at_once = horizon = np.maximum.accumulate(reached)
+    at_once = watermark = np.maximum.accumulate(reached)
     if timed is not None:
-        horizon = np.maximum.accumulate(np.maximum(reached, timed[1], out=reached.copy(), where=reached > NEVER))
+        watermark = np.maximum.accumulate(np.maximum(reached, timed[1], out=reached.copy(), where=reached > NEVER))
     late = np.zeros(n, dtype=np.bool_)
-    late[1:] = ts[1:] <= horizon[:-1]
-    release = np.maximum(np.searchsorted(horizon, ts), positions)
+    late[1:] = ts[1:] <= watermark[:-1]
+    release = np.maximum(np.searchsorted(watermark, ts), positions)
     at = None
     if arrival is not None:
         at = arrival[np.minimum(release, n - 1)]
         if timed is not None:
             at = _between(ts, arrival, clk, np.minimum(release, n - 1), at_once, *timed)
     release[late] = -1
-    return Replay(release, late, slack, at)
+    return Outcome(release, late, at, slack)
 
 
 def _between(
     ts: Ints, arrival: Ints, clk: Ints, release: Ints, at_once: Ints, first: Ints, last: Ints, longest: Ints
 ) -> Ints:
-    """The wall times at which events went on: between two arrivals, if it was only time that passed."""
+    """The times at which events were released: between two arrivals, if arrival time alone has released them."""
     passed = (np.maximum(first, at_once)[release] < ts) & (ts <= last[release])
     due = arrival[np.searchsorted(clk, ts)] + longest[release]
     following = arrival[np.minimum(release + 1, len(ts) - 1)]

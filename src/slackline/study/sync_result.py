@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slackline.study.outcome import Bools, Ints
+from slackline.core.arrays import Ints, Mask
 from slackline.study.recording import SyncRecording
 from slackline.sync import StreamStats
 
@@ -127,11 +127,11 @@ class SyncResult:
         return np.where(self.is_late, 0, self.released_at - self.recording.stream.arrival)
 
     @cached_property
-    def is_late(self) -> Bools:
+    def is_late(self) -> Mask:
         return self.released_at < 0
 
     @cached_property
-    def before_end(self) -> Bools:
+    def before_end(self) -> Mask:
         """Which events went out before the recording ended."""
         return ~self.is_late & (self.how != AT_END)
 

@@ -131,7 +131,7 @@ def test_from_another_calibration_with_a_recording_the_sensors_are_measured() ->
         (["rows.csv", "an_application:wrong"], 2, "gives a int; it must give a slackline.Hierarchy"),
         (["rows.csv", "an_application:hierarchy", "--ts", "when"], 2, "rows.csv has no field 'when' for --ts"),
         (["rows.csv", "an_application:hierarchy", "--type", "kind"], 2, "has no field 'kind' for --type"),
-        (["empty.csv", "an_application:hierarchy"], 2, "has no header"),
+        (["empty.csv", "an_application:hierarchy"], 1, "has no header"),
         (["bad.csv", "an_application:hierarchy"], 1, "record 2: 'x' is neither an integer nor a time in ISO 8601"),
         (["an_application:hierarchy", "--from", "rows.csv"], 2, "is not a calibration"),
         (["an_application:reads", "--from", "good.json"], 2, "makes its hierarchy for a recording; give one"),

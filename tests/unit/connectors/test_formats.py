@@ -26,7 +26,7 @@ from slackline.connectors.formats import (
     json_record,
     read_records,
 )
-from slackline.core.errors import SchemaError
+from slackline.core.errors import SlacklineError
 
 CELLS: dict[str, Any] = {
     "5": 5, "-5": -5, "0": 0, "-0": 0, "-0.0": -0.0, "5.0": 5.0, "1e3": 1000.0, "1E+3": 1000.0, "-1.5e-3": -0.0015,
@@ -172,5 +172,5 @@ def test_a_line_without_end_takes_bounded_memory_and_the_next_is_read(size: int)
     ],
 )
 def test_a_header_that_is_none_is_refused(header: bytes, message: str) -> None:
-    with pytest.raises(SchemaError, match=message):
+    with pytest.raises(SlacklineError, match=message):
         CsvDecoder("a.csv").feed(header)

@@ -7,11 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slackline.study.clairvoyant import clairvoyant
-from slackline.study.fixed import fixed, lateness, smallest_bound
-from slackline.study.max_slack import max_slack
-from slackline.study.outcome import STEADY, Outcome, measure, under_horizon
-from slackline.study.quantile import quantile
+from slackline.study.baselines import clairvoyant, fixed, lateness, max_slack, quantile, smallest_bound
+from slackline.study.outcome import STEADY, Outcome, measure, released
 
 STREAMS = st.lists(st.integers(0, 60), min_size=1, max_size=80)
 
@@ -97,7 +94,7 @@ def test_an_event_is_late_under_every_bound_below_its_lateness(ts, bound):
 def test_both_rules_for_events_at_the_horizon_are_exact(ts, ties_late):
     """Horizons as they come, also some that move back and some ahead of the stream."""
     horizons = [(7 * t + 3 * i) % 61 for i, t in enumerate(ts)]
-    outcome = under_horizon(np.array(ts), np.array(horizons), ties_late=ties_late)
+    outcome = released(np.array(ts), np.array(horizons), ties_late=ties_late)
     assert_same(outcome, simulate(ts, lambda seen: horizons[len(seen) - 1], ties_late))
 
 
@@ -111,7 +108,7 @@ def test_in_a_stream_in_order_nothing_is_late_and_nothing_waits_without_a_bound(
 
 
 def test_a_horizon_that_moves_back_is_held():
-    outcome = under_horizon(np.array([5, 2, 4]), np.array([3, 0, 4]))
+    outcome = released(np.array([5, 2, 4]), np.array([3, 0, 4]))
     assert outcome.release.tolist() == [3, -1, 2]
 
 
