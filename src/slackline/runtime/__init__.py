@@ -10,8 +10,9 @@ from slackline.core.extras import lazy
 
 if TYPE_CHECKING:
     from slackline.runtime.checkpoint import Checkpoint
-    from slackline.runtime.junction import CallbackSink, Junction, JunctionStats, SourceStats
+    from slackline.runtime.junction import CallbackSink, Junction, JunctionStats
     from slackline.runtime.keyed import KeyedEngines
+    from slackline.runtime.merge import SourceStats
     from slackline.runtime.metrics import Metrics
     from slackline.runtime.output import BadRecord, OutputRecord
     from slackline.runtime.schema import RecordSchema
@@ -40,8 +41,9 @@ __all__ = [
 
 _MODULES = {
     "checkpoint": ("Checkpoint",),
-    "junction": ("CallbackSink", "Junction", "JunctionStats", "SourceStats"),
+    "junction": ("CallbackSink", "Junction", "JunctionStats"),
     "keyed": ("KeyedEngines",),
+    "merge": ("SourceStats",),
     "metrics": ("Metrics",),
     "output": ("BadRecord", "OutputRecord"),
     "schema": ("RecordSchema",),

@@ -153,6 +153,8 @@ def _bad_record(number: int, reason: str, text: str) -> BadRecord:
 class Decoder:
     """Turns records into arrivals, by a schema and for a hierarchy.
 
+    Without a hierarchy, where streams are merged, the type of records that name none is the name of their source.
+
     >>> from slackline.core.detector import Detector
     >>> class Speeds(Detector):
     ...     listens = ("at",)
@@ -168,6 +170,7 @@ reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
         self.schema = schema
         #: How the unit was found: notes and warnings for people. None before the first records.
         self.choice: UnitChoice | None = None
+        self._by_source = hierarchy is None
         kinds = hierarchy.sensor_types if hierarchy is not None else ()
         #: The type of records that name none.
         self._only_type = kinds[0] if len(kinds) == 1 else None
@@ -181,6 +184,8 @@ reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
         ``source`` is that of records that name none; ``first`` the number of the first record, for the places of those
         that are no events. ``bad_record`` makes their bad records, where the caller knows the places better.
         """
+        if self._by_source:
+            self._only_type = source
         if isinstance(records, pa.RecordBatch):
             records = pa.Table.from_batches([records])
         if not len(records):
@@ -210,7 +215,7 @@ reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
         """How each role is filled, in words, as far as the first records show; for people."""
         schema, columns = self.schema, self._columns
         shown = {"ts": f"{schema.ts!r}, in {schema.unit or 'units that the first records show'}"}
-        for role in ("type", "source", "seq", "key"):
+        for role in ("type", "source", "seq") if self._by_source else ("type", "source", "seq", "key"):
             name = getattr(schema, role)
             if name is not None:
                 missing = "" if name in columns or not columns else ", which the first records do not have"
@@ -219,6 +224,8 @@ reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
                 shown[role] = "none: one engine for all events"
             elif role in columns and (role != "seq" or self._knows_source(source)):
                 shown[role] = f"{role!r}, by its name"
+            elif self._by_source and role != "seq":
+                shown[role] = "none: the name of the source that delivers the record"
             elif role == "type":
                 shown[role] = f"none: all events are {self._only_type!r}"
             elif role == "seq" and role in columns:
