@@ -12,10 +12,10 @@ import numpy as np
 import plotly.graph_objects as go
 
 from slackline.engine.options import Options
-from slackline.ordering.channel import SensorChannel
 from slackline.ordering.clock import JUMP_OFF, Clock
 from slackline.ordering.constants import NEVER
-from slackline.ordering.hearing import Hearing
+from slackline.ordering.input import SensorInput
+from slackline.ordering.startup import StartupEstimator
 from slackline.runtime import RecordSchema
 from slackline.study import load_stream
 from slackline.study.replay import replay
@@ -54,14 +54,16 @@ def k_over_time(folder: Path) -> None:
     write(folder / "k-over-time.html", figure, "arrival", "ms", yaxis_type="log")
 
 
-def frontiers(folder: Path) -> None:
+def watermarks(folder: Path) -> None:
     stream = load_stream(PHONES, RecordSchema(arrival="arrival_ms", ts="ts_ms", source="source", unit="ms"))
     n, ts = len(stream), stream.ts
-    channel = SensorChannel("event", 0, Options(late_target=TARGET).evidence, is_clock=True)
+    channel = SensorInput("event", 0, Options(late_target=TARGET).evidence, is_clock=True)
     channel.senders.number(range(stream.sources))
     clk = np.empty(n, dtype=np.int64)
     Clock(JUMP_OFF).run(ts, np.ones(n, dtype=np.int64), stream.source, clk)
-    reached, slack = channel.run(np.arange(n), stream.source, ts, 0, NEVER, clk, Hearing(None).run(ts, NEVER, clk))
+    reached, slack = channel.run(
+        np.arange(n), stream.source, ts, 0, NEVER, clk, StartupEstimator(None).run(ts, NEVER, clk)
+    )
     owing = np.argmax((clk - reached)[3_000:]) + 3_000
     shown = slice(owing - 400, owing + 400)
     seconds = (stream.arrival[shown] - stream.arrival[shown][0]) / 1e3
@@ -69,7 +71,7 @@ def frontiers(folder: Path) -> None:
         line(seconds, slack[shown], "slack alone: K behind", "#e08e45", dash="dot"),
         line(seconds, (clk - reached)[shown], "the greater of slack and readiness", "#1b4f8a"),
     ])  # fmt: skip
-    write(folder / "frontiers.html", figure, "arrival, s", "frontier behind stream time, ms")
+    write(folder / "watermarks.html", figure, "arrival, s", "input watermark behind stream time, ms")
 
 
 def recovery(folder: Path) -> None:
@@ -92,5 +94,5 @@ def recovery(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    for make in (k_over_time, frontiers, recovery):
+    for make in (k_over_time, watermarks, recovery):
         make(Path(sys.argv[1]))

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "src"
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src"
+APPLICATIONS = ROOT / "apps" / "soccer" / "src"
 LIBRARY = "slackline"
 APPLICATION = "slackline_soccer"
 SHARED = f"{APPLICATION}.tracking"
@@ -55,10 +57,10 @@ def faults(importer: str, source: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "path", sorted((SOURCE / APPLICATION).rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE))
+    "path", sorted(APPLICATIONS.rglob("*.py")), ids=lambda path: str(path.relative_to(APPLICATIONS))
 )
 def test_an_application_imports_public_names_only(path: Path) -> None:
-    importer = ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+    importer = ".".join(path.relative_to(APPLICATIONS).with_suffix("").parts)
     assert faults(importer, path.read_text("utf-8")) == []
 
 

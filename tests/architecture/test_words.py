@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCES = sorted(ROOT.glob("src/**/*.py"))
-TEXTS = [*SOURCES, *sorted(ROOT.glob("tests/**/*.py"))]
+SOURCES = [*sorted(ROOT.glob("src/**/*.py")), *sorted(ROOT.glob("apps/*/src/**/*.py"))]
+TEXTS = [*SOURCES, *sorted(ROOT.glob("tests/**/*.py")), *sorted(ROOT.glob("apps/*/tests/**/*.py"))]
 
 #: Functions with fewer nodes than this are too small to be a rule.
 RULE = 40

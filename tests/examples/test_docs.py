@@ -18,7 +18,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("apps/*/*.md"))]
 
 BLOCK = re.compile(
     r"^```python(?P<info>[^\n]*)\n(?P<code>.*?)^```[ ]*\n(?:\n*^```text\n(?P<printed>.*?)^```[ ]*$)?",
@@ -88,20 +88,23 @@ def test_links_of_a_page_lead_somewhere(path: Path) -> None:
     assert [name_of(target) for target in targets if not target.exists()] == []
 
 
+SOCCER = ROOT / "apps" / "soccer"
 PLACES = [ROOT, ROOT / "src", ROOT / "src" / "slackline", ROOT / "tests"]
 #: A file or a folder, perhaps with the name of a test behind it.
 NAMED_PATH = re.compile(r"`(?P<path>[\w.-]+(?:/[\w.-]+)*(?:/|\.py|\.md))(?:::\w+)?`")
 
 
 def named_paths(page: str) -> set[str]:
-    """The files and folders of this tree that a page names; ``soccer/`` is short for ``slackline_soccer/``."""
+    """The files and folders of this tree that a page names."""
     return {match["path"] for match in NAMED_PATH.finditer(page) if "/" in match["path"]}
 
 
 def test_the_map_from_sources_to_code_names_what_is_there() -> None:
     def there(path: str) -> bool:
-        also = path.replace("soccer/", "slackline_soccer/", 1) if path.startswith("soccer/") else path
-        return any((place / one).exists() for place in PLACES for one in (path, also))
+        """On that page ``soccer/`` is short for the application's package, and for the folder of its tests."""
+        inside = path.removeprefix("soccer/")
+        places = PLACES if inside == path else [SOCCER / "src" / "slackline_soccer", SOCCER / "tests"]
+        return any((place / inside).exists() for place in places)
 
     page = (ROOT / "docs" / "seed-map.md").read_text("utf-8")
     assert {path for path in named_paths(page) if not there(path)} == set()

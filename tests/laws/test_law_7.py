@@ -28,9 +28,9 @@ class Ensemble:
         """Let each engine do something, and tell the others of it until there is no more to tell."""
         outputs = [output for engine in self.engines for output in call(engine)]
         for _ in range(len(self.world.plans) + 1):  # news climbs one level at a time
-            told = [(engine, engine.news()) for engine in self.engines]
+            told = [(engine, engine.progress_updates()) for engine in self.engines]
             for engine in self.engines:
-                heard = [item for other, news in told if other is not engine for item in news]
+                heard = [item for other, updates in told if other is not engine for item in updates]
                 outputs += engine.receive(item for item in heard if item.type in engine_needs(engine))
         order = {name: rank for rank, name in enumerate(self.engines[0].hierarchy.names)}
         return sorted(outputs, key=lambda output: order[output.detector])
@@ -68,7 +68,7 @@ def test_law_7_moving_detectors_changes_nothing(world: World, options: dict[str,
     """Event by event, over an ideal link: the same outputs in the same order, late events and all.
 
     Not where something is published farther back than announced, or under slack, which goes on without news: there it
-    comes after the position's horizons, and may be late. (The next test has slack.)
+    comes after the position's watermarks, and may be late. (The next test has slack.)
     """
     assume(not any(plan.unsorted for plan in world.plans) and options["policy"] != "slack")
     options = {**options, "late": "divert"}  # a late event that is delivered all the same causes such

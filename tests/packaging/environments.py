@@ -1,8 +1,8 @@
 """Environments as an installation would make them, without downloading anything.
 
-The wheel is built once. An environment of an extra is a new virtual environment with the wheel in it, installed by pip,
-and with links to exactly those packages that the wheel's metadata asks for with that extra, and to what these ask for.
-Whatever else is installed here cannot be imported there.
+Each wheel is built once. An environment of an extra is a new virtual environment with our wheels in it, installed by
+pip, and with links to exactly those packages that the first wheel's metadata requires with that extra, and to what
+these require. Whatever else is installed here cannot be imported there.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import venv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import Distribution, PathDistribution, distribution
 from pathlib import Path
 from zipfile import Path as ZipPath
@@ -21,10 +21,10 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[2]
 
 
-def build_wheel(folder: Path) -> Path:
-    """The wheel of this tree, built by the backend that is installed here."""
+def build_wheel(project: Path, folder: Path) -> Path:
+    """The wheel of a project of this tree, built by the backend that is installed here."""
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index", "--quiet"]
-    subprocess.run([*command, "--wheel-dir", str(folder), str(ROOT)], check=True, capture_output=True, text=True)
+    subprocess.run([*command, "--wheel-dir", str(folder), str(project)], check=True, capture_output=True, text=True)
     (wheel,) = folder.glob("*.whl")
     return wheel
 
@@ -44,20 +44,19 @@ def wanted(dist: Distribution, extras: frozenset[str]) -> Iterator[Requirement]:
             yield requirement
 
 
-def closure(wheel: Path, *extras: str) -> dict[str, Distribution]:
-    """All distributions that an installation with these extras brings along, by name."""
-    ours = metadata(wheel)
-    name = canonicalize_name(ours.metadata["Name"])
+def closure(wheels: Sequence[Path], *extras: str) -> dict[str, Distribution]:
+    """All distributions of others that an installation of the first wheel with these extras brings along, by name."""
+    ours = {canonicalize_name(dist.metadata["Name"]): dist for dist in map(metadata, wheels)}
     found: dict[str, Distribution] = {}
     seen: set[tuple[str, frozenset[str]]] = set()
-    left = [(name, frozenset(extras))]
+    left = [(next(iter(ours)), frozenset(extras))]
     while left:
         one = left.pop()
         if one in seen:
             continue
         seen.add(one)
-        dist = ours if one[0] == name else distribution(one[0])
-        if dist is not ours:
+        dist = ours.get(one[0]) or distribution(one[0])
+        if one[0] not in ours:
             found[one[0]] = dist
         left += [(canonicalize_name(r.name), frozenset(r.extras)) for r in wanted(dist, one[1])]
     return found
@@ -75,15 +74,15 @@ def link(dist: Distribution, site: Path) -> None:
             raise RuntimeError(f"{dist.name}: {top} leads elsewhere")
 
 
-def make_environment(folder: Path, wheel: Path, *extras: str) -> Path:
-    """A new environment with the wheel and what these extras bring; its Python."""
+def make_environment(folder: Path, wheels: Sequence[Path], *extras: str) -> Path:
+    """A new environment with these wheels and what the first of them requires with these extras; its Python."""
     venv.create(folder, with_pip=False, symlinks=True)
     python = folder / "bin" / "python"
     (site,) = folder.glob("lib/python*/site-packages")
-    for dist in closure(wheel, *extras).values():
+    for dist in closure(wheels, *extras).values():
         link(dist, site)
     command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps", "--no-index", "--quiet"]
-    subprocess.run([*command, str(wheel)], check=True, capture_output=True, text=True)
+    subprocess.run([*command, *map(str, wheels)], check=True, capture_output=True, text=True)
     return python
 
 

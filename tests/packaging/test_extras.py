@@ -43,10 +43,6 @@ USES = {
     "kafka": ("from slackline.connectors.kafka import KafkaHost; print(KafkaHost.__name__)", "KafkaHost"),
     "metrics": ("from slackline.runtime.prometheus import PrometheusServer as P; print(P(0).port > 0)", "True"),
     "report": ("from slackline.report import study_page, sync_page; print(study_page.__name__)", "study_page"),
-    "soccer": (
-        "import slackline_soccer.commands.soccer; from slackline_soccer.report import match_page; print('imported')",
-        "imported",
-    ),
     "spark": ("from slackline.spark import detect, synchronise; print(detect.__name__)", "detect"),
 }
 
@@ -64,7 +60,7 @@ MISSES = {
 
 @pytest.fixture(scope="module")
 def plain(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_environment(tmp_path_factory.mktemp("plain") / "env", wheel)
+    return make_environment(tmp_path_factory.mktemp("plain") / "env", [wheel])
 
 
 #: Compiled functions run as plain Python: to compile them in every environment takes minutes; test_first_push does.
@@ -72,15 +68,15 @@ INTERPRETED = {"NUMBA_DISABLE_JIT": "1"}
 
 
 def test_a_plain_install_brings_four_packages_and_the_compiler(wheel: Path) -> None:
-    assert set(closure(wheel)) == CORE
+    assert set(closure([wheel])) == CORE
 
 
 def test_all_is_the_union_of_the_extras(wheel: Path) -> None:
     names = set(metadata(wheel).metadata.get_all("Provides-Extra") or ())
-    ours = {"cli", "cluster", "connectors", "kafka", "metrics", "placement", "report", "soccer", "spark"}
+    ours = {"cli", "cluster", "connectors", "kafka", "metrics", "placement", "report", "spark"}
     assert names == ours | {"all", "dev"}
-    parts = [closure(wheel, extra) for extra in names - {"all", "dev"}]
-    assert set(closure(wheel, "all")) == set().union(*parts)
+    parts = [closure([wheel], extra) for extra in names - {"all", "dev"}]
+    assert set(closure([wheel], "all")) == set().union(*parts)
 
 
 def test_the_table_of_extras_is_the_one_of_the_project() -> None:
@@ -128,15 +124,29 @@ def test_the_command_of_a_plain_install_says_what_it_needs_in_one_line(plain: Pa
 
 @pytest.mark.parametrize("extra", sorted(USES))
 def test_an_extra_brings_all_that_its_part_needs(wheel: Path, extra: str, tmp_path: Path) -> None:
-    python = make_environment(tmp_path / "env", wheel, extra)
+    python = make_environment(tmp_path / "env", [wheel], extra)
     code, expected = USES[extra]
     done = run(python, str(python), "-c", code, **INTERPRETED)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == expected
 
 
-def test_the_command_line_studies_without_plots_and_asks_for_them_at_once(wheel: Path, tmp_path: Path) -> None:
-    python = make_environment(tmp_path / "env", wheel, "cli")
+def test_the_application_requires_all_that_its_commands_need(wheel: Path, soccer: Path, tmp_path: Path) -> None:
+    python = make_environment(tmp_path / "env", [soccer, wheel])
+    code = "from slackline_soccer.commands import demo, simulate, soccer; from slackline.spark import detect"
+    done = run(python, str(python), "-c", f"{code}; print('imported')", **INTERPRETED)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "imported"
+    for command in ("demo", "simulate", "soccer"):
+        done = run(python, str(python.with_name("slackline")), command, "--help", **INTERPRETED)
+        assert done.returncode == 0, done.stderr
+        assert "Not available" not in done.stdout
+
+
+def test_the_command_line_studies_without_plots_and_asks_for_them_at_once(
+    wheel: Path, soccer: Path, tmp_path: Path
+) -> None:
+    python = make_environment(tmp_path / "env", [wheel, soccer], "cli")  # soccer without what it requires
     file = tmp_path / "stream.csv"
     file.write_text("arrival,ts,source\n" + "".join(f"{n},{n - n % 3},a\n" for n in range(60)))
     study = [str(python.with_name("slackline")), "study", str(file), "--arrival", "arrival", "--ts", "ts"]

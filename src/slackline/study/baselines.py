@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from slackline.core.arrays import Ints
-from slackline.study.outcome import Outcome, released
+from slackline.study.outcome import Outcome, under_watermark
 
 
 def clairvoyant(ts: Ints) -> Outcome:
@@ -29,7 +29,7 @@ def clairvoyant(ts: Ints) -> Outcome:
 def fixed(ts: Ints, bound: int) -> Outcome:
     """A fixed watermark delay, as most stream processors have it: the watermark is the largest event time so far minus
     ``bound``."""
-    return released(ts, np.maximum.accumulate(ts) - bound)
+    return under_watermark(ts, np.maximum.accumulate(ts) - bound)
 
 
 def lateness(ts: Ints) -> Ints:
@@ -61,7 +61,7 @@ def max_slack(ts: Ints) -> Outcome:
     """Classic K-slack: K is the largest delay ever. The watermark is stream time minus K; every event is of a clock
     type."""
     clock = np.maximum.accumulate(ts)
-    return released(ts, clock - np.maximum.accumulate(clock - ts))
+    return under_watermark(ts, clock - np.maximum.accumulate(clock - ts))
 
 
 def quantile(ts: Ints, q: float, window: int = 2000) -> Outcome:
@@ -70,7 +70,7 @@ def quantile(ts: Ints, q: float, window: int = 2000) -> Outcome:
     As in NumPy the quantile lies between two delays where the share does; it is rounded up.
     """
     clock = np.maximum.accumulate(ts)
-    return released(ts, clock - _sliding_quantile(clock - ts, q, window))
+    return under_watermark(ts, clock - _sliding_quantile(clock - ts, q, window))
 
 
 @njit(cache=True)

@@ -53,15 +53,15 @@ class PolicyFigures:
     steady_mean_wait: float | None
 
 
-def released(ts: Ints, watermark: Ints, *, ties_late: bool = False) -> Outcome:
+def under_watermark(ts: Ints, watermark: Ints, *, ties_late: bool = False) -> Outcome:
     """The outcome of a policy that is given by its watermark after each position.
 
     ``ties_late`` chooses between the two rules above: late is what arrives below the watermark, or at or below it.
 
     >>> ts = np.array([1, 5, 3, 9, 5])
-    >>> released(ts, np.maximum.accumulate(ts) - 4).release    # a fixed bound of 4
+    >>> under_watermark(ts, np.maximum.accumulate(ts) - 4).release    # a fixed bound of 4
     array([1, 3, 3, 5, 4])
-    >>> released(ts, np.maximum.accumulate(ts) - 4, ties_late=True).release
+    >>> under_watermark(ts, np.maximum.accumulate(ts) - 4, ties_late=True).release
     array([ 1,  3,  3,  5, -1])
     """
     watermark = np.maximum.accumulate(watermark)

@@ -6,11 +6,11 @@ import numpy as np
 
 from slackline.core.arrays import Ints
 from slackline.engine.options import Options
-from slackline.ordering.channel import SensorChannel
 from slackline.ordering.clock import JUMP_OFF, Clock
 from slackline.ordering.constants import NEVER
 from slackline.ordering.elapsed import Elapsed
-from slackline.ordering.hearing import Hearing
+from slackline.ordering.input import SensorInput
+from slackline.ordering.startup import StartupEstimator
 from slackline.ordering.wall import Wall
 from slackline.study.outcome import Outcome
 
@@ -38,7 +38,7 @@ def replay(
     """
     options = Options(policy, margin, window, timeout, warmup, late_target=late_target)
     evidence = options.evidence
-    channel = SensorChannel("event", 0, evidence, is_clock=True)
+    channel = SensorInput("event", 0, evidence, is_clock=True)
     n = len(ts)
     for number in range(int(source.max(initial=-1)) + 1):
         channel.senders.slot(number)
@@ -47,7 +47,7 @@ def replay(
     positions = np.arange(n)
     if n == 0:
         return Outcome(positions, np.zeros(0, dtype=np.bool_), K=positions)
-    heard = Hearing(evidence.warmup).run(ts, NEVER, clk)
+    heard = StartupEstimator(evidence.warmup).run(ts, NEVER, clk)
     timed = None
     if arrival is not None and evidence.late_target is not None:
         timed = Elapsed(evidence.late_target).run(Wall(), ts, arrival, NEVER, clk, heard[1])

@@ -18,9 +18,9 @@ from tests.unit.ordering import bounds
 
 import slackline as sl
 from slackline.core.time import MAX_TS
-from slackline.ordering.channel import DerivedChannel, Evidence, SensorChannel
 from slackline.ordering.clock import ADVANCED, JUMP_OFF, Clock
 from slackline.ordering.constants import NEVER, POLICIES
+from slackline.ordering.input import DerivedInput, Evidence, SensorInput
 
 ROOT = Path(__file__).parents[3]
 
@@ -56,30 +56,30 @@ def test_a_chunk_gives_what_its_positions_give_also_at_the_end_of_time(
     clk = np.empty(len(ts), dtype=np.int64)
     Clock(JUMP_OFF).run(ts, np.ones(len(ts), dtype=np.bool_), slots, clk)
     before = np.concatenate(([NEVER], clk[:-1]))
-    whole, steps, cuts = (SensorChannel("a", 0, Evidence(POLICIES[policy], margin), True) for _ in range(3))
+    whole, steps, cuts = (SensorInput("a", 0, Evidence(POLICIES[policy], margin), True) for _ in range(3))
     for channel in (whole, steps, cuts):
         for source in range(3):
             channel.senders.slot(source)
-    frontiers, slacks = whole.run(np.arange(len(ts)), slots, ts, 0, NEVER, clk)
+    input_watermarks, slacks = whole.run(np.arange(len(ts)), slots, ts, 0, NEVER, clk)
     one_by_one = []
     for p in range(len(ts)):
         steps.step(int(slots[p]), int(ts[p]), p, int(before[p]), int(clk[p]))
-        one_by_one.append((int(steps.frontier), steps.K))
+        one_by_one.append((int(steps.watermark), steps.K))
     if policy != "ordered":
-        assert one_by_one == list(zip(frontiers.tolist(), slacks.tolist(), strict=True))
+        assert one_by_one == list(zip(input_watermarks.tolist(), slacks.tolist(), strict=True))
     cut = min(cut, len(ts))
     for part in (slice(0, cut), slice(cut, len(ts))):
         if len(ts[part]):
             n = len(ts[part])
             cuts.run(np.arange(n), slots[part], ts[part], part.start, int(before[part.start]), clk[part])
-    assert cuts.frontier == whole.frontier and cuts.sources[:3].tolist() == whole.sources[:3].tolist()
+    assert cuts.watermark == whole.watermark and cuts.sources[:3].tolist() == whole.sources[:3].tolist()
 
 
 @given(st.lists(st.tuples(huge, huge), min_size=1, max_size=20), st.sampled_from([0.0, 3.7, 1e300]))
 def test_derived_events_of_any_age_give_a_K_that_covers_them_and_no_more_than_all_time(
     steps: list[tuple[int, int]], margin: float
 ) -> None:
-    channel = DerivedChannel("d", 0, Evidence(POLICIES["slack"], margin))
+    channel = DerivedInput("d", 0, Evidence(POLICIES["slack"], margin))
     clk, oldest = NEVER, MAX_TS
     for ts, now in sorted(steps, key=lambda step: step[1]):
         if now > clk:
@@ -118,7 +118,7 @@ def test_events_of_the_greatest_time_stamps_are_seen_in_order_or_late(policy: st
 
 
 class Below(sl.Detector):
-    listens, publishes, sets_back = ("a", "c"), ("b",), 50
+    listens, publishes, max_backdate = ("a", "c"), ("b",), 50
 
     def on_event(self, event: sl.Event):
         yield event.derive("b", ts=max(0, event.ts - 5))

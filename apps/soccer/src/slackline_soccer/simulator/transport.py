@@ -1,0 +1,144 @@
+"""From occurrence to arrival: the sub-delays of [Thesis, 3.4.1], put together.
+
+- **Jitter** (:mod:`slackline_soccer.simulator.delays`): below 5 ms for balls, 5 ms and more for all others, rarely up to 100 ms.
+- **Packets**: ten positions of a low-priority transmitter travel together and wait for the last of them.
+- **Bursts**: now and then the network stalls for 100 to 300 ms; then all that was held comes in a rush.
+- **Loss**: one packet in a thousand never arrives.
+
+Each transmitter's own line never overtakes.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slackline import ConfigError
+from slackline_soccer.simulator.delays import ball_jitter, other_jitter
+from slackline_soccer.tracking.time import MILLISECOND, SECOND
+from slackline_soccer.tracking.units import TIMES
+
+PACKET = 10
+LOSS = 0.001
+_MICROSECOND = MILLISECOND // 1000
+
+#: Stalls of the network: how far apart on average, how long, and how much faster than real time the rush is.
+_BURST_EVERY = 20.0
+_BURST = (0.1, 0.3)
+_RUSH = 10
+
+Times = NDArray[np.int64]
+Draw = Callable[[np.random.Generator, int, bool], Times]
+
+
+def seed_delays(rng: np.random.Generator, count: int, ball: bool) -> Times:
+    """Jitter of ``count`` packets in ps."""
+    jitter = ball_jitter(rng, (count,)) if ball else other_jitter(rng, (count,))
+    return jitter * _MICROSECOND
+
+
+class Recorded:
+    """Delays of a recorded stream, drawn anew for each packet."""
+
+    def __init__(self, delays: Times) -> None:
+        self._delays = delays
+
+    def __call__(self, rng: np.random.Generator, count: int, ball: bool) -> Times:
+        return self._delays[rng.integers(0, len(self._delays), count)]
+
+
+def read_delays(path: Path) -> Recorded:
+    """The delays in a CSV (also .gz) with columns ``arrival_ms`` and ``ts_ms`` (or ``_us``, ``_ns``, ``_ps``, ``_s``).
+
+    Only their spread counts: the least delay is taken as none, since clocks are seldom set alike.
+    """
+    try:
+        with _open(path) as lines:
+            rows = csv.reader(lines)
+            names = next(rows, [])
+            arrival, unit = _column(names, "arrival", path)
+            ts, ts_unit = _column(names, "ts", path)
+            if unit != ts_unit:
+                raise ConfigError(f"{path}: arrival and ts are in different units ({names}); give both in the same.")
+            delays = np.array([float(row[arrival]) - float(row[ts]) for row in rows if row])
+    except (OSError, UnicodeDecodeError, EOFError) as error:
+        raise ConfigError(f"cannot read delays from {path}: {error}.") from error
+    except (ValueError, IndexError) as error:
+        raise ConfigError(f"{path}: a row lacks a number for arrival or ts ({error}).") from error
+    if not len(delays) or not np.isfinite(delays).all():
+        raise ConfigError(f"{path}: {len(delays)} delays, all must be finite and there must be at least one.")
+    return Recorded(np.round((delays - delays.min()) * TIMES[unit]).astype(np.int64))
+
+
+def _open(path: Path) -> IO[str]:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8", newline="")
+    return path.open(encoding="utf-8", newline="")
+
+
+def _column(names: list[str], stem: str, path: Path) -> tuple[int, str]:
+    for unit in TIMES:
+        if f"{stem}_{unit}" in names:
+            return names.index(f"{stem}_{unit}"), unit
+    raise ConfigError(
+        f"{path}: expected a column {stem}_ms (or _us, _ns, _ps, _s) with times; it has {', '.join(names) or 'none'}."
+    )
+
+
+class Line:
+    """The way of some transmitters' packets to the host: jitter, loss, order, one block after the other."""
+
+    def __init__(self, seed: int, sources: int, draw: Draw, *, ball: bool) -> None:
+        self._seed = [seed, 21 if ball else 20]
+        self._draw = draw
+        self._ball = ball
+        self._free = np.full(sources, np.iinfo(np.int64).min)
+
+    def send(self, block: int, sent: Times, firsts: Times) -> tuple[Times, NDArray[np.bool_]]:
+        """When each packet arrives, and whether at all. Packets ``firsts[s]`` to ``firsts[s + 1]`` are of source s."""
+        rng = np.random.default_rng([*self._seed, block])
+        arrival = sent + self._draw(rng, len(sent), self._ball)
+        for source, free in enumerate(self._free):
+            mine = slice(firsts[source], firsts[source + 1])
+            if mine.start < mine.stop:
+                arrival[mine] = np.maximum.accumulate(np.maximum(arrival[mine], free))
+                self._free[source] = arrival[mine.stop - 1]
+        return arrival, rng.random(len(sent)) >= LOSS
+
+
+class Bursts:
+    """Stalls of the network, the same for everything that passes; later arrivals never come before earlier ones."""
+
+    def __init__(self, seed: int, start: int) -> None:
+        self._rng = np.random.default_rng([seed, 22])
+        self._known = start
+        self._begins: list[int] = []
+        self._lengths: list[int] = []
+
+    def hold(self, arrival: Times) -> Times:
+        """The arrival times with the stalls in them."""
+        latest = int(arrival.max(initial=0))
+        while self._known <= latest:
+            begin = self._known + round(self._rng.exponential(_BURST_EVERY) * SECOND)
+            length = round(self._rng.uniform(*_BURST) * SECOND)
+            self._begins.append(begin)
+            self._lengths.append(length)
+            self._known = begin + 2 * length
+        for begin, length in zip(self._begins, self._lengths, strict=True):
+            # Held from begin on; the rush has caught up where the held line meets the real one.
+            caught_up = begin + length * _RUSH // (_RUSH - 1)
+            held = (arrival >= begin) & (arrival < caught_up)
+            if held.any():
+                arrival = np.where(held, begin + length + (arrival - begin) // _RUSH, arrival)
+        return arrival
+
+    def forget(self, before: int) -> None:
+        """Nothing will arrive before this time any more."""
+        while self._begins and self._begins[0] + 2 * self._lengths[0] < before:
+            del self._begins[0], self._lengths[0]

@@ -1,0 +1,83 @@
+"""The clock of the queries: which grid points there are, and which row ends which."""
+
+from __future__ import annotations
+
+import numpy as np
+from apps.soccer.tests.queries.small import feed, small_match, steady, together, walk
+
+from slackline_soccer.queries.clock import GameClock
+from slackline_soccer.queries.seconds import Seconds
+from slackline_soccer.tracking.time import SECOND
+
+
+def seconds(match, given, size=10**9):
+    return [(event["period"], event["number"], event["at"] / SECOND) for event in feed(Seconds(match), given, size)]
+
+
+def test_seconds_count_from_the_start_of_the_period():
+    match = small_match((10.25, 100.0))
+    given = steady(match, 5, 10.25, 13.5, speed=1.0)
+    assert seconds(match, given) == [(0, 1, 11.25), (0, 2, 12.25), (0, 3, 13.25)]
+
+
+def test_nothing_is_told_of_the_time_before_a_recording_begins():
+    match = small_match((0.0, 100.0))
+    assert seconds(match, steady(match, 5, 50.5, 52.5, speed=1.0)) == [(0, 51, 51.0), (0, 52, 52.0)]
+
+
+def test_a_gap_is_bridged_by_the_position_after_it():
+    match = small_match((0.0, 100.0))
+    given = together(steady(match, 5, 0.0, 1.5, speed=1.0), steady(match, 5, 4.2, 4.5, speed=1.0))
+    assert seconds(match, given) == [(0, n, float(n)) for n in (1, 2, 3, 4)]
+
+
+def test_the_clock_stands_still_between_periods():
+    match = small_match((0.0, 2.5), (10.0, 11.0), (20.0, 30.0))
+    given = together(*(steady(match, 5, start, start + 1.4, speed=1.0) for start in (0.0, 1.4, 5.0, 20.0)))
+    # Of the period from 10 on there are no positions; the first has a half second that is no full one.
+    assert seconds(match, given) == [(0, 1, 1.0), (0, 2, 2.0), (2, 1, 21.0)]
+
+
+def test_a_period_that_ends_on_a_second_tells_it_when_a_later_position_comes():
+    match = small_match((0.0, 2.0), (10.0, 30.0))
+    given = together(steady(match, 5, 0.0, 2.0, speed=1.0), steady(match, 5, 5.0, 5.1, speed=1.0))
+    assert seconds(match, given) == [(0, 1, 1.0), (0, 2, 2.0)]
+
+
+def test_a_second_has_the_time_of_the_position_that_ends_it():
+    match = small_match((0.0, 100.0))
+    given = together(steady(match, 5, 0.0, 0.5, speed=1.0), steady(match, 5, 2.75, 3.5, speed=1.0))
+    assert [event.ts / SECOND for event in feed(Seconds(match), given)] == [2.75, 2.75, 3.0]
+
+
+def test_a_position_that_is_delivered_late_turns_nothing_back():
+    match = small_match((0.0, 100.0))
+    detector = Seconds(match)
+    assert len(feed(detector, steady(match, 5, 0.0, 3.5, speed=1.0))) == 3
+    assert feed(detector, steady(match, 6, 1.5, 1.6, speed=1.0)) == []
+    assert [event["number"] for event in feed(detector, steady(match, 5, 3.5, 4.5, speed=1.0))] == [4]
+
+
+def test_where_a_batch_ends_means_nothing_to_the_clock():
+    match = small_match((1.0, 4.5), (6.0, 8.0))
+    given = walk(match, 0.0, 9.0, seed=1)
+    whole = seconds(match, given)
+    assert len(whole) == 5
+    for size in (1, 7, 100):
+        assert seconds(match, given, size) == whole
+
+
+def test_pieces_cover_every_row_in_play_once_and_every_tick_once():
+    match = small_match((1.0, 4.5), (6.0, 8.0))
+    given = walk(match, 0.0, 9.0, seed=2)
+    ts, rows, ticks = given["ts"], [], []
+    for stretch in GameClock.of(match, per_second=10).stretches(ts):
+        for piece in stretch.pieces(10):
+            rows += range(piece.start, piece.stop)
+            ticks += zip(piece.grid.tolist(), piece.at.tolist(), strict=True)
+            assert piece.full == (len(piece.number) > 0 and piece.number[-1] % 10 == 0)
+    in_play = [row for row, at in enumerate(ts.tolist()) if match.period(at)]
+    grid = [*range(SECOND * 11 // 10, SECOND * 45 // 10 + 1, SECOND // 10)]
+    grid += range(SECOND * 61 // 10, SECOND * 8 + 1, SECOND // 10)
+    assert rows == in_play
+    assert ticks == [(at, int(np.searchsorted(ts, at))) for at in grid]
