@@ -29,7 +29,7 @@ from slackline.core.arrays import Ints
 from slackline.core.errors import ConfigError, SchemaError, StateError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
-from slackline.core.time import A_TIME_STAMP, MAX_TS, PER_SECOND, converted, converted_column, time_stamp
+from slackline.core.time import A_TIME_STAMP, MAX_TS, PER_SECOND, converted, converted_column, is_date, time_stamp
 from slackline.runtime.forms import OWN
 from slackline.runtime.output import BadRecord
 from slackline.runtime.source import Records
@@ -248,7 +248,10 @@ reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
         """
         schema = self.schema
         if isinstance(record, Event):
-            if time_stamp(record.ts) is None:
+            if is_date(record.ts):
+                ts = time_of(record.ts, schema.unit or "us")
+                record = Event.of(record.type, ts, record.source, record.seq, dict(record.payload))
+            elif time_stamp(record.ts) is None:
                 raise BadRecordError(f"the event time is {record.ts!r:.80}; an event time is {A_TIME_STAMP}")
             return record, record.payload.get(schema.key) if schema.key is not None else None
         if not isinstance(record, Mapping):
@@ -378,8 +381,8 @@ def _shown(record: Mapping[str, Any] | Event) -> str:
 def time_of(value: Any, unit: str = "us") -> int:
     """The event time in a field; see :mod:`slackline.core.time`.
 
-    Numbers stay as they are, also as text. ISO 8601 text and ``datetime`` become whole numbers of ``unit`` since 1970;
-    without a time zone they are UTC.
+    Numbers stay as they are, also as text. ISO 8601 text and dates (``datetime``, also of pandas and NumPy) become
+    whole numbers of ``unit`` since 1970; without a time zone they are UTC.
 
     >>> time_of("1970-01-01T00:00:01.5+00:00"), time_of(12.0), time_of("12")
     (1500000, 12, 12)
@@ -387,6 +390,8 @@ def time_of(value: Any, unit: str = "us") -> int:
     number = _number_in(value.strip(), unit) if isinstance(value, str) else value
     if isinstance(number, datetime):
         number = _since_epoch(number, unit)
+    elif isinstance(number, np.datetime64):
+        number = converted(int(number.astype("datetime64[ns]").astype(np.int64)), "ns", unit)
     if number is None:
         raise BadRecordError(_NO_TIME)
     if isinstance(number, float) and EXACT < abs(number) < math.inf:
