@@ -1,4 +1,4 @@
-"""One layer between engines and the world: what everything that runs an application is made of.
+"""The runtime: one layer between engines and external systems, shared by every way to run an application.
 
 A :class:`Worker` reads sources, pushes their records into :class:`KeyedEngines`, writes output records into a sink and
 commits checkpoints. A :class:`Junction` is a worker that merges streams which deliver in order.

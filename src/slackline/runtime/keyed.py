@@ -92,7 +92,7 @@ class EngineFactory:
 
     @property
     def late_target(self) -> float | None:
-        """The share of late events that engines keep."""
+        """The target of the share of late events."""
         return Options(**self.options).target
 
     def engine(self, saved: bytes | None = None) -> Engine:
@@ -147,7 +147,7 @@ class _Entry:
         self.rows, self.changes, self.rejected = rows, changes, rejected
         #: When the engine was made, where states expire: part of the ids of its records.
         self.incarnation = incarnation
-        #: What a runtime keeps beside the engine: plain data, saved with it.
+        #: Plain data of a runtime, saved with the engine.
         self.notes = notes or {}
 
 
@@ -442,7 +442,7 @@ class KeyedEngines:
     # The cache.
 
     def notes(self, name: Any) -> dict[str, Any]:
-        """What a runtime keeps beside an engine: plain data that is saved with it."""
+        """Plain data of a runtime that is saved with an engine."""
         return self._entry(name).notes
 
     def _entry(self, name: Any, incarnation: int = 0) -> _Entry:

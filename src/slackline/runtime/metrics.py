@@ -55,7 +55,7 @@ class Metrics:
     ``keys``           keys with an engine.
     ``events``         events received; ``outputs`` events emitted; ``late`` late events; ``duplicates`` events dropped
                        as duplicates; ``quarantined`` events and records in quarantine, by reason.
-    ``late_share``     of the detector with the largest; ``late_target`` is the share that the engines keep.
+    ``late_share``     of the detector with the largest; ``late_target`` is the share that engines are set to.
     ``latency_p50``, ``latency_p99``  stream time from the event time of an output to its emission, of recent outputs.
     ``K``, ``alpha``   the largest of all engines and detectors; α is None without speculation.
     ``buffered``       events in reorder buffers, of the detector with the most, all keys together.

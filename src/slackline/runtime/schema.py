@@ -36,7 +36,7 @@ from slackline.runtime.source import Records
 from slackline.runtime.units import UnitChoice, unit_of
 
 FORMATS = ("json", "arrow", "avro")
-#: Beyond this a floating-point number no longer tells neighbouring integers apart.
+#: Beyond this a floating-point number cannot represent every integer.
 EXACT = 2**53
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

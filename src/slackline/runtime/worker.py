@@ -227,7 +227,7 @@ class Worker:
         self._rates = Rates(now)
         self._next_checkpoint = -math.inf
         self._checkpoint: tuple[int | None, float] | None = None  # bytes of the last checkpoint, and when it was made
-        self._told_at = self._looked_at = now()
+        self._reported_at = self._looked_at = now()
         self._shown = self._warned = self._keyless = False
 
     def stop(self) -> None:
@@ -347,7 +347,7 @@ class Worker:
             self._pass_time()
             await self._write()
             self._report()
-            await asyncio.sleep(0)  # signals and sources have their turn
+            await asyncio.sleep(0)  # for signals and sources
             for task in tasks:
                 if task.done() and not self._arrived:
                     task.result()
@@ -522,8 +522,8 @@ class Worker:
     # Metrics and warnings.
 
     def _report(self) -> None:
-        if self._now() - self._told_at >= INTERVAL:
-            self._told_at = self._now()
+        if self._now() - self._reported_at >= INTERVAL:
+            self._reported_at = self._now()
             self._warn_duplicates()
             if self._listener is not None:
                 self._listener(self.metrics())

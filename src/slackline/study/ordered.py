@@ -1,4 +1,4 @@
-"""What the synchroniser made of a recording, as a file: the ordered stream, and what was late beside it."""
+"""Files of a synchronised recording: the ordered stream, and late events beside it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LINES = 10_000
 
 
 def write_ordered(result: SyncResult, path: Path) -> list[Path]:
-    """Write the ordered stream, and late events to a file of their own if there are any. What was written.
+    """Write the ordered stream, and late events, if there are any, to a file of their own; return the paths.
 
     Before the columns of the recording come ``position``, ``stream`` and ``waited``; for late events ``stream`` and
     ``lateness``. A column of the recording with such a name gets ``_in`` at its end.
