@@ -44,7 +44,7 @@ def sync(
     unit: Unit = None,
     max_delay: Annotated[
         int | None,
-        typer.Option(min=0, help="Release an event that has waited longer; in --unit. No limit unless given."),
+        typer.Option(min=0, help="Release events that waited longer; in --unit. No limit unless given."),
     ] = None,
     max_failures: Annotated[
         int, typer.Option(min=1, help="After so many time-outs a stream is disabled until it delivers again.")

@@ -96,8 +96,8 @@ class StreamResult:
 
 @dataclass(frozen=True)
 class SyncResult:
-    """Per event, in the order of arrival: when it was released (-2: late), why, and for which group of streams it waited
-    (0: none). ``order`` has the released events in their order, ``late`` the late ones.
+    """Per event, in the order of arrival: when it was released (-2: late), why, and for which streams it waited, as a
+    number in ``groups`` (0: none). ``order`` has the released events in their order, ``late`` the late ones.
     """
 
     recording: SyncRecording

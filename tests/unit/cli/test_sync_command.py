@@ -47,7 +47,8 @@ def test_people_get_a_headline_a_table_and_the_first_rows():
     assert result.exit_code == 0, result.output
     first = result.stdout.splitlines()[0]
     assert first.startswith("9,600 events of 8 streams: 16.1 % out of order on arrival, 0 after synchronisation; ")
-    for part in ("Streams that others waited for (waits in ms)", "dev_15", "The ordered stream begins", "1415624019862"):
+    assert "Streams that others waited for (waits in ms)" in result.stdout
+    for part in ("dev_15", "The ordered stream begins", "1415624019862"):
         assert part in result.stdout, part
 
 
