@@ -133,22 +133,19 @@ class KeyedStates(Protocol):
         """Remove the state of an engine."""
 
 
+@dataclass(slots=True)
 class _Entry:
     """An engine with what is counted beside it. The entry of rows without a key has no engine."""
 
-    __slots__ = ("changes", "engine", "incarnation", "notes", "rejected", "rows")
-
-    def __init__(
-        self, engine: Engine | None, rows: int = 0, changes: int = 0, rejected: int = 0, incarnation: int = 0,
-        notes: dict[str, Any] | None = None,
-    ) -> None:  # fmt: skip
-        self.engine = engine
-        #: Rows received, events emitted, and rows rejected before they reached the engine.
-        self.rows, self.changes, self.rejected = rows, changes, rejected
-        #: When the engine was made, where states expire: part of the ids of its records.
-        self.incarnation = incarnation
-        #: Plain data of a runtime, saved with the engine.
-        self.notes = notes or {}
+    engine: Engine | None
+    #: Rows received, events emitted, and rows rejected before they reached the engine.
+    rows: int = 0
+    changes: int = 0
+    rejected: int = 0
+    #: When the engine was made, where states expire: part of the ids of its records.
+    incarnation: int = 0
+    #: Plain data of a runtime, saved with the engine.
+    notes: dict[str, Any] = field(default_factory=dict)
 
 
 class KeyedEngines:
