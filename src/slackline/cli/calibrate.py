@@ -120,10 +120,10 @@ def _with_progress(console: Console, work: Any) -> Any:
 
 
 def _print(calibration: Calibration, hierarchy: Hierarchy) -> None:
-    table = Table(title="Delays, in the unit of the time stamps", title_justify="left")
+    table = Table(title="Delays, in the unit of the event times", title_justify="left")
     table.add_column("type")
     table.add_column("published by")
-    for heading in ("delay", "processing", "set back", "network"):
+    for heading in ("delay", "processing", "backdating", "network"):
         table.add_column(heading, justify="right", no_wrap=True)
     for name, known in calibration.types.items():
         publisher = hierarchy.publisher.get(name)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -141,9 +140,6 @@ def _check(sources: Sequence[Source], sink: Any, schema: RecordSchema, max_delay
                 f"source {source.name!r} is multiplexed: its streams come and go unannounced. Give max_delay, so that "
                 f"a stream that falls silent does not stall the others."
             )
-    twice = sorted(name for name, count in Counter(source.name for source in sources).items() if count > 1)
-    if twice:
-        raise ConfigError(f"two sources are called {twice[0]!r}; give each a name of its own (name=...).")
     if not isinstance(sink, Sink) and not callable(sink):
         raise ConfigError(f"sink={sink!r} is not valid; it must be a Sink, or a function of a list of output records.")
     if schema.key is not None:

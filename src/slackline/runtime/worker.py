@@ -17,7 +17,7 @@ import asyncio
 import logging
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, nullcontext
 from dataclasses import replace
@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from slackline.core.errors import StateError
+from slackline.core.errors import ConfigError, StateError
 from slackline.core.event import Event
 from slackline.core.time import Now
 from slackline.runtime.checkpoint import Checkpoint
@@ -197,6 +197,9 @@ class Worker:
         now: Now = time.monotonic,
         wall: Now = time.time,
     ) -> None:
+        twice = sorted(name for name, count in Counter(source.name for source in sources).items() if count > 1)
+        if twice:
+            raise ConfigError(f"two sources are called {twice[0]!r}; give each a name of its own (name=...).")
         self._engines = engines
         self._sink = sink
         self._merger = engines if isinstance(engines, StreamMerger) else None

@@ -66,7 +66,7 @@ def delays(path: str = "out.json") -> dict[str, int]:
 def test_a_recording_gives_a_file_and_a_table() -> None:
     shown = run("rows.csv", "an_application:hierarchy", "-o", "out.json")
     assert delays() == {"A": 0, "B": 3, "C": 3, "low": 4}
-    assert all(word in shown for word in ("published by", "Low", "set back"))
+    assert all(word in shown for word in ("published by", "Low", "backdating"))
 
 
 def test_json_is_all_there_is_on_stdout() -> None:

@@ -88,6 +88,18 @@ def test_a_whole_file_is_one_table_where_that_is_exact(tmp_path: Path) -> None:
     assert read_records(tmp_path / "a.parquet") == found.select(["ts"])
 
 
+@pytest.mark.parametrize("rows", [2, 100])
+def test_cells_stay_as_they_are_written_where_text_is_asked_for(tmp_path: Path, rows: int) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("ts,price,name\n" + "1,3.10,\n" * rows)
+    assert rows_of(read_records(path, as_text=True)) == [{"ts": "1", "price": "3.10"}] * rows
+
+
+def test_of_a_parquet_file_only_the_fields_are_read_that_are_needed(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"ts": [1], "x": [2], "y": [3]}), tmp_path / "a.parquet")
+    assert read_records(tmp_path / "a.parquet", ["y", "ts", "none"]) == pa.table({"ts": [1], "y": [3]})
+
+
 @pytest.mark.parametrize("short", [True, False])
 def test_records_are_the_same_as_a_table_and_one_by_one(short: bool) -> None:
     lines = [b'ts,x,"a,b"', b'1,"say ""hi""",c', b"", b"2,,007"] + [b"3,4,"] * (0 if short else 100)
