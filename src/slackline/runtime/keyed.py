@@ -273,11 +273,11 @@ class KeyedEngines:
         found: list[OutputRecord] = []
         for key, places in without:
             detail = NO_KEY[1] if key is None else f"the key is {key!r:.80}; a key is text or a whole number"
-            found += self.reject(None, _taken(rows, places), (NO_KEY[0], detail))
+            found += self.reject(None, rows_at(rows, places), (NO_KEY[0], detail))
         one = now is None or isinstance(now, int)
         times = None if one else pc.fill_null_forward(pa.array(now) if not isinstance(now, pa.ChunkedArray) else now)
         for name, places, part_keys in sorted(parts, key=lambda part: part[0] not in self._cache):
-            part = _taken(rows, places)
+            part = rows_at(rows, places)
             if part_keys is not None:
                 if isinstance(part, pa.Table):
                     part = part.append_column(KEY, pa.array(part_keys))
@@ -628,7 +628,8 @@ def _without_key(rows: list[Event] | pa.Table, field: str) -> tuple[list[Event] 
     return [Event.of(event.type, event.ts, event.source, event.seq, payload) for event, payload in pairs], keys
 
 
-def _taken(rows: list[Event] | pa.Table, places: Any) -> Any:
+def rows_at(rows: list[Event] | pa.Table, places: Any) -> Any:
+    """The rows at some places."""
     return rows.take(places) if isinstance(rows, pa.Table) else [rows[place] for place in _listed(places)]
 
 
@@ -636,7 +637,7 @@ def _by_key(keys: Any, shards: int | None) -> tuple[list[tuple[Any, Any, list[An
     """The engines with the places of their rows, by first arrival, and in shards the keys of these; and what is no key,
     with its places.
     """
-    groups, without = _places(keys)
+    groups, without = places_by_key(keys)
     if shards is None:
         return [(key, places, None) for key, places in groups.items()], without
     by_shard: dict[str, tuple[list[Any], list[Any]]] = {}
@@ -651,7 +652,7 @@ def _by_key(keys: Any, shards: int | None) -> tuple[list[tuple[Any, Any, list[An
     return parts, without
 
 
-def _places(keys: Any) -> tuple[dict[Any, Any], list[tuple[Any, Any]]]:
+def places_by_key(keys: Any) -> tuple[dict[Any, Any], list[tuple[Any, Any]]]:
     """Each key with the numbers of its rows, by first arrival; and what is no key, likewise."""
     if isinstance(keys, pa.ChunkedArray):
         keys = keys.combine_chunks()
