@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,27 +102,12 @@ class Metrics:
         return self.duplicates + sum(self.quarantined.values())
 
     def plain(self) -> dict[str, Any]:
-        """The metrics as JSON takes them, lengths of time in seconds."""
-        return {
-            "events": self.events,
-            "event_rate": round(self.event_rate, 1),
-            "outputs": self.outputs,
-            "output_rate": round(self.output_rate, 1),
-            "late": self.late,
-            "late_share": self.late_share,
-            "late_target": self.late_target,
-            "duplicates": self.duplicates,
-            "quarantined": dict(self.quarantined),
-            "latency_p50": self.seconds(self.latency_p50),
-            "latency_p99": self.seconds(self.latency_p99),
-            "K": self.seconds(self.K),
-            "alpha": self.alpha,
-            "buffered": self.buffered,
-            "keys": self.keys,
-            "lag": self.lag,
-            "checkpoint_bytes": self.checkpoint_bytes,
-            "checkpoint_age": self.checkpoint_age,
-        }
+        """The metrics as JSON takes them, lengths of time in seconds; without those of detectors."""
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        del found["detectors"], found["ts_per_second"]
+        found |= {name: self.seconds(found[name]) for name in ("latency_p50", "latency_p99", "K")}
+        found |= {name: round(found[name], 1) for name in ("event_rate", "output_rate")}
+        return found | {"quarantined": dict(self.quarantined)}
 
     @classmethod
     def merged(cls, each: Iterable[Metrics]) -> Metrics:
