@@ -48,7 +48,7 @@ ENDINGS = (*CSV, *JSON, *PARQUET, *(ending + GZIP for ending in CSV + JSON))
 
 #: Bytes of a line, a message or a server-sent event. Without a limit a binary file would be one large line.
 MAX_LINE = 1 << 20
-#: Bytes of a bad record's text that are kept.
+#: Bytes of the text of a bad record, at most.
 MAX_TEXT = 1 << 16
 #: Bytes of lines, and rows of a Parquet file, that are read at once.
 CHUNK, ROWS = 1 << 18, 4096

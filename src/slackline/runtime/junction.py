@@ -100,7 +100,7 @@ class Junction:
         self.pending: list[OutputRecord] = []
 
     def stop(self) -> None:
-        """Read nothing more; write or keep what is buffered, then :meth:`run` returns. May be called by any thread."""
+        """Read nothing more; flush or store what is buffered, then :meth:`run` returns. May be called by any thread."""
         if self._loop is None:
             self._worker.stop()
         elif not self._loop.is_closed():

@@ -364,7 +364,7 @@ reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
         return payload.pop(schema.source or "source")
 
 
-#: Characters of a bad record that are kept.
+#: Characters of the text of a bad record, at most.
 SHOWN = 65_536
 _NO_TIME = "the event time is missing"
 

@@ -234,8 +234,9 @@ class Worker:
         self._shown = self._warned = self._keyless = False
 
     def stop(self) -> None:
-        """Read nothing more; process what has arrived and cannot be read again; flush or keep buffered events."""
-        logger.info("shutting down; buffered events are %s", "kept" if self._at_stop == "keep" else "flushed")
+        """Read nothing more; process what has arrived and cannot be read again; flush or store buffered events."""
+        outcome = "stored in the checkpoint" if self._at_stop == "keep" else "flushed"
+        logger.info("shutting down; buffered events are %s", outcome)
         self._stops = True
         arrived, self._arrived, self._lag = self._arrived, deque(), 0
         for delivery in arrived:
