@@ -35,6 +35,7 @@ def producer(client: Full, stopped: bool = False) -> tuple[IdempotentProducer, B
     brokers = Brokers("127.0.0.1:1", "app", None, lambda: stopped)
     made = IdempotentProducer(brokers.producer(1000), brokers, "out", lambda offset, wait: client.did.append(offset))
     made._producer.close()
+    brokers.found()  # the real client may have reported that none answers
     made._producer = client  # type: ignore[assignment]
     return made, brokers
 
