@@ -1,7 +1,7 @@
-"""``python -m slackline.compile``: compile ahead, so that no push has to wait for it.
+"""``python -m slackline.compile``: compile ahead of time, so that no push waits for compilation.
 
-Runs a little of everything that is compiled: each policy, events and tables, several levels, early answers; and the
-default solver of placement. Numba keeps the results on disk, so once per environment is enough: after an installation,
+Runs everything that is compiled: each policy, events and tables, several levels, speculation; and the
+default placement solver. Numba caches the results on disk, so once per environment is enough: after an installation,
 or while an image is built.
 """
 
@@ -45,7 +45,7 @@ def _arrivals(start: int) -> list[sl.Event]:
 
 
 def _skewed() -> list[sl.Event]:
-    """Four sources, one of which is ahead, by more than can be chance and for long enough."""
+    """Four sources, one of which has a clock that is ahead, significantly and for long enough."""
     return [sl.Event("tick", ts=10 * n + 200 * (van == 3), source=van) for n in range(1, 60) for van in range(4)]
 
 
@@ -54,7 +54,7 @@ def _table(events: list[sl.Event]) -> pa.Table:
 
 
 def run_everything(policies: Iterable[str] = POLICIES) -> None:
-    """Call every compiled function with every kind of argument that the engine gives it under these policies."""
+    """Call every compiled function with every kind of argument that the engine passes under these policies."""
     for policy in policies:
         for speculation in (None, sl.Speculation(alpha=0.5)):
             hierarchy = sl.Hierarchy([_Echo(), _Both()], clock="tick")
@@ -72,7 +72,7 @@ def run_everything(policies: Iterable[str] = POLICIES) -> None:
 
 
 def run_solver() -> None:
-    """Call every compiled function of the solver that places detectors unless another is asked for."""
+    """Call every compiled function of the default placement solver."""
     latencies = {("m", "n"): 0.01}
     problem = Problem({"a": 1.0, "b": 1.0}, {"m": 1.0, "n": 1.0}, (Subscription("a", "b", 1.0),), latencies)
     solver_of().solve(problem, seconds=0.0, seed=0)

@@ -1,4 +1,4 @@
-"""One node without a network: the engine."""
+"""The engine: one hierarchy, or a part of one, in this process."""
 
 from slackline.core.outcome import Duplicate, Late, Output, ProgressUpdate, Quarantined
 from slackline.engine.engine import Engine

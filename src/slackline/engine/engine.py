@@ -180,9 +180,7 @@ class Engine:
         named = sorted(hierarchy.sensor_types) if alone else None if sensors is None else sorted(set(sensors))
         unknown = sorted(set(named or ()) - set(hierarchy.sensor_types))
         if unknown:
-            raise ConfigError(
-                f"sensors={unknown} are not sensor types of the hierarchy, which has {hierarchy.sensor_types}."
-            )
+            raise ConfigError(f"sensors={unknown} are not sensor types of the hierarchy: {hierarchy.sensor_types}.")
         names = list(hierarchy.names if detectors is None else detectors)
         unknown = sorted(set(names) - set(hierarchy.names))
         if unknown:

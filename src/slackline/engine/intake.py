@@ -20,7 +20,6 @@ import numpy as np
 
 from slackline.core.batch import Ints
 from slackline.core.event import Event, Source
-from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import A_TIME_STAMP, MAX_TS, NEVER, is_date, time_stamp, whole
 from slackline.core.types import EventType
 from slackline.engine.topology import Topology
@@ -60,7 +59,7 @@ def _time_stamp(event: Event, kind: EventType) -> str | None:
     if not is_date(event.ts):
         return detail
     detail += "; convert dates to whole numbers of one unit, e.g. int(ts.timestamp() * 1000) for milliseconds"
-    warnings.warn(f"an event goes to the quarantine: {detail}", stacklevel=2)
+    warnings.warn(f"an event was quarantined: {detail}", stacklevel=2)
     return detail
 
 
@@ -207,13 +206,9 @@ class Intake:
         self.anew = False
         self.skews = None if skew is None else Skews(list(topology.sensors), skew == "correct")
 
-    @property
-    def hierarchy(self) -> Hierarchy:
-        return self.topology.hierarchy
-
     def kind(self, name: str) -> EventType:
         """The declaration of a type."""
-        return self.hierarchy.types.get(name, UNDECLARED)
+        return self.topology.hierarchy.types.get(name, UNDECLARED)
 
     def admit(self, event: Event, now: int = NEVER) -> tuple[SensorInput, int, Event] | None:
         """Admit one event with arrival time ``now``: its input, the number of its source there, and the plain event."""
@@ -338,11 +333,9 @@ class Intake:
     def unknown(self, name: Any) -> Refusal:
         """Why an event of this type is refused."""
         if isinstance(name, str) and name in self.topology.sensors:
-            here = sorted(self.topology.entering)
-            return Refusal(
-                UNKNOWN_TYPE, f"type {name!r} does not enter this engine (sensors={here}); it arrives by receive()"
-            )
-        return Refusal(UNKNOWN_TYPE, self.hierarchy.unknown_type(name))
+            detail = f"type {name!r} does not enter this engine (sensors={sorted(self.topology.entering)})"
+            return Refusal(UNKNOWN_TYPE, f"{detail}; it arrives by receive()")
+        return Refusal(UNKNOWN_TYPE, self.topology.hierarchy.unknown_type(name))
 
     @property
     def duplicates(self) -> int:
@@ -366,14 +359,13 @@ class Intake:
         }
 
     def state(self) -> dict[str, Any]:
+        history, evidence = self.arrival_history, self.arrival_watermark
         return {
             "clock": self.clock.state(),
             "position": self.position,
             "last_advance": self.last_advance,
-            "arrival_time": None if self.arrival_history is None else self.arrival_history.state(),
-            "arrival_watermark": None
-            if self.arrival_history is None or self.arrival_watermark is None
-            else self.arrival_watermark.state(),
+            "arrival_time": None if history is None else history.state(),
+            "arrival_watermark": None if history is None or evidence is None else evidence.state(),
             "skew": None if self.skews is None else self.skews.state(),
         }
 

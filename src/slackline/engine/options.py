@@ -77,7 +77,7 @@ class Options:
             whole_number("warmup", self.warmup, 0)
             if self.policy == "ordered" and self.warmup:
                 raise ConfigError(
-                    f"warmup={self.warmup} has no effect under policy='ordered', which measures no delays; leave it out."
+                    f"warmup={self.warmup} has no effect under policy='ordered', which measures no delays."
                 )
         if self.calibration is not None and self.policy == "ordered":
             raise ConfigError(
@@ -112,9 +112,7 @@ class Options:
     def _check_target(self, target: Any) -> None:
         number("late_target", target, 0)
         if not target < 1:
-            raise ConfigError(
-                f"late_target={target!r} is not valid; it must be a share of events from 0 to less than 1, such as 0.001."
-            )
+            raise ConfigError(f"late_target={target!r} is not valid; it must be from 0 to less than 1, such as 0.001.")
         if self.policy != "auto":
             raise ConfigError(
                 f"late_target={target!r} has no effect under policy={self.policy!r}; it requires policy='auto'."
@@ -153,15 +151,13 @@ class Options:
         if self.calibration is not None:
             self.calibration.check(hierarchy)
         if now is not None and now != "host" and not callable(now):
-            raise ConfigError(
-                f"now={now!r} is not valid; pass a function that returns seconds, such as time.monotonic."
-            )
+            raise ConfigError(f"now={now!r} is not valid; pass a function of seconds, such as time.monotonic.")
         if self.pause is not None and now is None:
             raise ConfigError("pause measures CPU load, which requires a wall clock: pass now=time.monotonic.")
         if now is None and any(one.alpha == "auto" for one in self._speculations):
             raise ConfigError(
-                "speculation with alpha='auto' measures CPU load, which requires a wall clock: pass now=time.monotonic, "
-                "or set alpha to a number from 0 to 1."
+                "speculation with alpha='auto' measures CPU load, which requires a wall clock: pass "
+                "now=time.monotonic, or set alpha to a number from 0 to 1."
             )
 
     @property

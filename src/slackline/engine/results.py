@@ -100,11 +100,10 @@ class Results:
     def describe_uncollected(self) -> str:
         """What was not collected, and the method that collects it."""
         aside = f"{len(self._late)} late, {len(self._quarantined)} quarantined and {len(self._duplicates)} duplicate"
-        cause = f"{aside} events were not collected: call engine.drain()."
-        if not self.progress.pending:
-            return cause
-        unsent = f"{self.progress.pending} events for other engines were not collected"
-        return f"{unsent}: call engine.progress_updates(). {cause}"
+        cause, unsent = f"{aside} events were not collected: call engine.drain().", self.progress.pending
+        if unsent:
+            return f"{unsent} events for other engines were not collected: call engine.progress_updates(). {cause}"
+        return cause
 
     @property
     def late(self) -> list[Late]:

@@ -51,9 +51,7 @@ class Pause:
     def __post_init__(self) -> None:
         positive("share", self.share, 1)
         if self.share == 1:
-            raise ConfigError(
-                "share=1 is not valid; it must be less than 1 (with 1 nothing is ever deferred). Try 0.9."
-            )
+            raise ConfigError("share=1 is not valid; it must be less than 1 (with 1 nothing is deferred). Try 0.9.")
         whole_number("memory", self.memory, 0)
         whole_number("keep", self.keep, 1)
         if self.folder is not None:

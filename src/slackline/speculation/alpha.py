@@ -116,9 +116,7 @@ class CostBenefit:
     def restored(cls, state: Mapping[str, Any]) -> CostBenefit:
         restored = cls(**state)
         if not all(type(number) in (int, float) and number >= 0 for number in asdict(restored).values()):
-            raise StateError(
-                f"the checkpoint is damaged: {state!r} are not cost and benefit of speculation. Restore an older one."
-            )
+            raise StateError(f"the checkpoint is damaged: {state!r} is not a cost and benefit. Restore an older one.")
         return restored
 
 
