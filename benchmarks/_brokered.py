@@ -13,8 +13,9 @@ from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the broker of the tests
 
-from _figures import tell
 from tests.kafka.broker import LocalBroker, why_not
+
+from _figures import tell
 
 console = Console(stderr=True)
 

@@ -8,7 +8,6 @@ import tempfile
 from pathlib import Path
 
 from _positions import hierarchy
-
 from slackline.spark import detect, session
 from slackline.spark.kafka import ARRIVED, found_records, read_topic
 

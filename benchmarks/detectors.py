@@ -9,14 +9,9 @@ the time per event of a reorder buffer in plain Python (:func:`_baselines.heap_u
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import slackline as sl
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
 from _baselines import cpu_seconds, heap_us
 from _figures import parser, tell
 

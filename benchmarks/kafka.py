@@ -48,10 +48,11 @@ from slackline.runtime.schema import Decoder, RecordSchema
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+from tests.kafka.broker import committed  # noqa: E402
+
 from _brokered import brokered, console  # noqa: E402
 from _figures import parser  # noqa: E402
 from _positions import hierarchy, jumps  # noqa: E402
-from tests.kafka.broker import committed  # noqa: E402
 
 TURNS = 5
 #: What a sensor that is carried around tells, besides where it is.

@@ -36,15 +36,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.kafka.broker import CONNECTOR
 
 import slackline
-from slackline.compile import run_everything
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
 from _brokered import brokered, console
 from _figures import parser
-from tests.kafka.broker import CONNECTOR
+from slackline.compile import run_everything
 
 VANS = 10
 #: Seconds of positions behind those that are measured, so that nothing of these waits any more.

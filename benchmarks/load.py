@@ -2,7 +2,7 @@
 
     slackline bench load --json
 
-The story of [Thesis, 6.3], in the simulated network with simulated processors (``slackline.sim.corner_kick``): 25 s of
+The story of [Thesis, 6.3], in the simulated network with simulated processors (``scenarios.corner_kick``): 25 s of
 play in midfield, then 17 players and the ball go into the penalty area that n1 watches. Six detectors there cost the
 more the more players there are, and need 1.4 of a core together with what else n1 does, for 12 s; n2 and n3 have little
 to do. Then it is over. Limit of each host: 0.8.
@@ -20,7 +20,7 @@ papers' policy, where K is measured, and events that come later than K are lost 
 ``net_equal``         with shedding, all detectors find what one engine finds, in the same order; and an engine that
                       holds detectors up finds what one finds that does not.
 ``paused_seconds``    for how long detectors were held up on a single engine that gets twice what it can do for 10 s
-                      (``slackline.sim.peak_play``); ``urgent_ratio``: how much later urgent answers come then than
+                      (``scenarios.peak_play``); ``urgent_ratio``: how much later urgent answers come then than
                       before, in events that arrive evenly.
 ``rules``             whether the above is as it should be: 0 misdetections, above the limit for one second at most, no
                       detector moved more than twice.
@@ -52,16 +52,16 @@ from rich.console import Console
 from rich.progress import Progress
 
 import slackline as sl
+from scenarios import corner_live
+from scenarios.corner_kick import ENTERS, PLACES, QUIET, hierarchy, positions
+from scenarios.corner_play import CornerPlay, alone, play
+from scenarios.peak_play import pausing
 from slackline.cluster import client
+from slackline.cluster.controller.metrics import ClusterMetrics
 from slackline.cluster.tls import Credentials
 from slackline.connectors.files import FILES
-from slackline.nodes.survey import Survey
 from slackline.runtime.address import Address
 from slackline.runtime.output import RecordBuilder
-from slackline.sim import corner_live
-from slackline.sim.corner_kick import ENTERS, PLACES, QUIET, hierarchy, positions
-from slackline.sim.corner_play import CornerPlay, alone, play
-from slackline.sim.peak_play import pausing
 
 SEED, LIMIT = 7, 0.8
 DEADLINE = 1.0
@@ -142,13 +142,13 @@ class LiveNode:
 
     def __init__(self, folder: Path, name: str, arguments: list[str]) -> None:
         self.folder, self.log = folder / name, folder / f"{name}.log"
-        source = str(Path(sl.__file__).parents[1])
-        line = [sys.executable, "-m", "slackline", "node", "slackline.sim.corner_live:recorded", *arguments]
+        paths = os.pathsep.join([str(Path(sl.__file__).parents[1]), str(Path(__file__).resolve().parent)])
+        line = [sys.executable, "-m", "slackline", "node", "scenarios.corner_live:recorded", *arguments]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 [*line, "--name", name, "--folder", str(self.folder)],
                 stderr=log,
-                env={**os.environ, "PYTHONPATH": source},
+                env={**os.environ, "PYTHONPATH": paths},
             )
 
     def when(self, pattern: str, seconds: float = 120.0) -> re.Match[str]:
@@ -201,7 +201,7 @@ def _live_play(folder: Path, recording: Path, shed: bool) -> tuple[dict[str, flo
             arguments += ["--join", nodes["n1"].when(r"listening at (\S+);")[1]] if nodes else []
             nodes[name] = LiveNode(folder, name, arguments)
         nodes[ENTERS].when("reading input")
-        survey = Survey()
+        survey = ClusterMetrics()
         while "input ended" not in nodes[ENTERS].log.read_text():
             seen = asyncio.run(client.overview(Address.of(nodes["n1"].when(r"listening at (\S+);")[1]), Credentials()))
             survey.look(seen, time.monotonic())

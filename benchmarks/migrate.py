@@ -35,10 +35,10 @@ from rich.console import Console
 from rich.progress import Progress
 
 import slackline as sl
-from slackline.nodes import Node
+from slackline.cluster.protocol import Node
+from slackline.cluster.simulation import Arrivals, Link, Network
+from slackline.cluster.simulation.baselines import ClassicNode, SnapshotNode
 from slackline.report.migration import MovedAt, migration_page
-from slackline.sim import Arrivals, Link, Network
-from slackline.sim.baselines import ClassicNode, SnapshotNode
 from slackline_soccer import match_hierarchy, simulate
 from slackline_soccer.run import match_warmup
 
@@ -134,7 +134,7 @@ class Benchmark:
                 if found.output.detector == MOVED:
                     passes[found.output.id] = found.at, name
         ways = [network.traffic(a, b) for a in NODES for b in NODES if a != b]
-        taken, states = (sum(way.messages[kind] for way in ways) for kind in ("Taken", "State"))
+        taken, states = (sum(way.messages[kind] for way in ways) for kind in ("MigrationDone", "State"))
         size = sum(way.size["State"] for way in ways) // max(1, states)
         return Played(by_detector(outputs), passes, late, taken, [f.at for f in network.forwarded], size, moments)
 

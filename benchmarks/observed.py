@@ -31,11 +31,9 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 import slackline as sl
-from slackline.spark import detect, session
-
-sys.path.insert(0, str(Path(__file__).parent))
 from _figures import parser, tell
 from keys import cpu_seconds
+from slackline.spark import detect, session
 
 BATCHES, WARM_UP, ROUNDS = 8, 4, 2
 #: Keys, and rows of each in a micro-batch.

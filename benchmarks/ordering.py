@@ -33,11 +33,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 import slackline as sl
-from slackline.sim import position_chunks, positions
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
 from _baselines import cpu_seconds, heap_us
+from scenarios.positions import position_chunks, positions
 
 SEED = 20
 SECONDS = 65

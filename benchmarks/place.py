@@ -36,14 +36,14 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from slackline.placement import DEFAULT, Problem, Solver, solver_of
-from slackline.placement.cuckoo import Cuckoo
-from slackline.placement.cuckoo_swarm import CuckooSwarm
-from slackline.placement.genetic import Genetic
-from slackline.placement.solvers import OF_THE_THESIS
-from slackline.placement.swarm import Swarm
-from slackline.sim.hierarchies import generated_problem, thesis_phases
-from slackline.sim.phase_play import phase_rows
+from scenarios.hierarchies import generated_problem, thesis_phases
+from scenarios.phase_play import phase_rows
+from slackline.cluster.placement import DEFAULT, Problem, Solver, solver_of
+from slackline.cluster.placement.cuckoo import Cuckoo
+from slackline.cluster.placement.cuckoo_swarm import CuckooSwarm
+from slackline.cluster.placement.genetic import Genetic
+from slackline.cluster.placement.solvers import OF_THE_THESIS
+from slackline.cluster.placement.swarm import Swarm
 
 SEED = 7
 #: How many seeds the default has, and how many each other solver has.

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json as jsonlib
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -25,9 +24,6 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 import slackline as sl
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
 from _baselines import cpu_seconds, csv_script
 from _figures import parser, tell
 from _runtime import run_over

@@ -34,11 +34,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 import slackline as sl
-from slackline_soccer import query_hierarchy, simulate
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
 from _baselines import cpu_seconds
+from slackline_soccer import query_hierarchy, simulate
 
 SEED = 7
 SECONDS = 65.0

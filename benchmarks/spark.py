@@ -5,7 +5,7 @@
 prints ``naive_rate`` and ``slackline_rate`` in events per second, their ``ratio``, ``best_ratio``, that of the fastest
 micro-batch of each, and ``rows``, the events of the measured part. Both queries read the same Parquet files in the same
 micro-batches, in the same session, one after the other: positions of 144 sources on each of two sites, see
-:mod:`slackline.sim.positions`, all of one event type.
+:mod:`scenarios.positions`, all of one event type.
 
 - *naive*: ``transformWithStateInPandas`` that receives one row per event, sorts, holds the last 150 ms back in one
   state value and emits the rest in order. It knows no sources and no late events.
@@ -37,7 +37,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 import slackline as sl
-from slackline.sim import position_chunks
+from scenarios.positions import position_chunks
 from slackline.spark import detect, session
 
 EVENTS = 14_000_000

@@ -9,6 +9,7 @@ and the extra `spark`.
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -17,8 +18,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import slackline as sl
-from slackline.sim import kick_sites
 from slackline.spark import detect, session, typed
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))  # where the simulated stream is
+
+from scenarios.kicks import kick_sites
 
 
 class PlayerHitsBall(sl.Detector):

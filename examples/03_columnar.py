@@ -6,12 +6,17 @@ The positions come as pyarrow tables, out of order. A batch detector gets them i
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
 import slackline as sl
-from slackline.sim import position_chunks
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))  # where the simulated stream is
+
+from scenarios.positions import position_chunks
 
 #: Declared fields only: the other columns of the table (its arrival times) are not carried along.
 POSITION = sl.EventType("position", x="float32", y="float32", z="float32")

@@ -8,13 +8,18 @@ done in the order of arrival, as if the time of arrival were the time it happene
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from itertools import pairwise
+from pathlib import Path
 
 import slackline as sl
 from slackline.occurrence import Dependencies, Dependency, Occurrences, Transitions
-from slackline.sim.building import HOUR, MINUTE, SECOND, Building, Change, building
 from slackline.sync import Synchroniser
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))  # where the simulated stream is
+
+from scenarios.building import HOUR, MINUTE, SECOND, Building, Change, building
 
 MAX_LAG = 40 * SECOND
 

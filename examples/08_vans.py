@@ -10,6 +10,7 @@ extra `spark`.
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -21,8 +22,11 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 import slackline as sl
-from slackline.sim import vans
 from slackline.spark import detect, session
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))  # where the simulated stream is
+
+from scenarios.vans import vans
 
 COLUMNS = {"key": "van", "ts": "ts", "type": "type", "arrival": "arrival", "source": "source", "seq": "seq"}
 

@@ -12,10 +12,10 @@ import numpy as np
 import plotly.graph_objects as go
 
 from slackline.engine.options import Options
-from slackline.ordering.channel import SensorChannel
 from slackline.ordering.clock import JUMP_OFF, Clock
 from slackline.ordering.constants import NEVER
-from slackline.ordering.hearing import Hearing
+from slackline.ordering.input import SensorInput
+from slackline.ordering.startup import StartupEstimator
 from slackline.study import load_stream
 from slackline.study.replay import replay
 
@@ -56,11 +56,13 @@ def k_over_time(folder: Path) -> None:
 def frontiers(folder: Path) -> None:
     stream = load_stream(PHONES, arrival="arrival_ms", ts="ts_ms", source="source", unit="ms")
     n, ts = len(stream), stream.ts
-    channel = SensorChannel("event", 0, Options(late_target=TARGET).evidence, is_clock=True)
+    channel = SensorInput("event", 0, Options(late_target=TARGET).evidence, is_clock=True)
     channel.senders.number(range(stream.sources))
     clk = np.empty(n, dtype=np.int64)
     Clock(JUMP_OFF).run(ts, np.ones(n, dtype=np.int64), stream.source, clk)
-    reached, slack = channel.run(np.arange(n), stream.source, ts, 0, NEVER, clk, Hearing(None).run(ts, NEVER, clk))
+    reached, slack = channel.run(
+        np.arange(n), stream.source, ts, 0, NEVER, clk, StartupEstimator(None).run(ts, NEVER, clk)
+    )
     owing = np.argmax((clk - reached)[3_000:]) + 3_000
     shown = slice(owing - 400, owing + 400)
     seconds = (stream.arrival[shown] - stream.arrival[shown][0]) / 1e3

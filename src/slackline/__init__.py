@@ -19,7 +19,7 @@ from slackline.core.event import Event
 from slackline.core.extras import lazy
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.machine import ANY, StateMachine, Transition
-from slackline.core.outcome import Duplicate, Late, News, Output, Quarantined
+from slackline.core.outcome import Duplicate, Late, Output, ProgressUpdate, Quarantined
 from slackline.core.time import MAX_TS
 from slackline.core.types import EventType
 
@@ -40,9 +40,9 @@ __all__ = [
     "EventType",
     "Hierarchy",
     "Late",
-    "News",
     "Output",
     "Pause",
+    "ProgressUpdate",
     "Quarantined",
     "SchemaError",
     "SlacklineError",

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 import slackline as sl
+from slackline.cluster.placement import Problem, Subscription, solver_of
 from slackline.ordering.compiled import say_nothing
 from slackline.ordering.constants import POLICIES
-from slackline.placement import Problem, Subscription, solver_of
 
 #: More than a warm-up, so that events are released before the end.
 EVENTS = 100

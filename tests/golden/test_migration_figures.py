@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import slackline as sl
-from slackline.nodes import Node
-from slackline.nodes import messages as m
+from slackline.cluster.protocol import Node
+from slackline.cluster.protocol import messages as m
 
 KINDS = ("A", "B", "C")
 NODES = ("N1", "N2", "N3")

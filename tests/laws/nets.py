@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.laws.worlds import World, table
 
 import slackline as sl
-from slackline.nodes import Node, NodeSettings
-from slackline.sim import Arrivals, Link, Network, Partition
+from slackline.cluster.protocol import Node, NodeSettings
+from slackline.cluster.simulation import Arrivals, Link, Network, Partition
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Net:
         )
 
         def hierarchy() -> sl.Hierarchy:
-            return self.world.hierarchy(declared=True, secure=self.is_unsafe)
+            return self.world.hierarchy(declared=True, reliable=self.is_unsafe)
 
         for number, name in enumerate(names):
             ingress = [kind for kind, at in self.enters.items() if at == number]

@@ -27,7 +27,7 @@ class Net:
         names, kinds = world.hierarchy().names, world.hierarchy().sensor_types
         self.enters = {kind: self.rng.randrange(n) for kind in kinds}
         self.runs: dict[str, int | None] = {name: self.rng.randrange(n) for name in names}
-        self.log: dict[str, list[sl.News]] = defaultdict(list)  # by type: all that was told, in order
+        self.log: dict[str, list[sl.ProgressUpdate]] = defaultdict(list)  # by type: all that was told, in order
         self.got: list[Counter[str]] = [Counter() for _ in range(n)]  # how much of that each engine has had
         self.outputs: list[sl.Output] = []
         self.engines = [
@@ -56,12 +56,12 @@ class Net:
             self.outputs += self.engines[number].push(table(events) if form == "table" else events, now=times)
 
     def collect(self, number: int) -> None:
-        for item in self.engines[number].news():
+        for item in self.engines[number].progress_updates():
             assert self.home(item.type) == number
             self.log[item.type].append(item)
             self.got[number][item.type] = len(self.log[item.type])
 
-    def deliver(self, number: int, kind: str, upto: int) -> list[sl.News]:
+    def deliver(self, number: int, kind: str, upto: int) -> list[sl.ProgressUpdate]:
         """News of a type that an engine has not had, up to some."""
         start = self.got[number][kind]
         if upto <= start:
@@ -75,7 +75,7 @@ class Net:
             if self.rng.random() < 0.6:
                 self.collect(number)
         for number, engine in enumerate(self.engines):
-            heard: list[sl.News] = []
+            heard: list[sl.ProgressUpdate] = []
             for kind in self.rng.sample(self.kinds, self.rng.randrange(len(self.kinds) + 1)):
                 if self.home(kind) != number:
                     heard += self.deliver(number, kind, self.rng.randint(0, len(self.log[kind])))
@@ -97,7 +97,7 @@ class Net:
     def arrive(self, name: str, to: int, data: bytes, had: dict[str, int]) -> None:
         """It goes on elsewhere, where as much has come of what it listens to, and of what it publishes."""
         self.collect(to)
-        heard: list[sl.News] = []
+        heard: list[sl.ProgressUpdate] = []
         for kind, number in had.items():
             heard += self.deliver(to, kind, number)
         for kind in self.engines[0].hierarchy.published(name):

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as profile
 from hypothesis import strategies as st
-from tests.unit.nodes.joined import single, stream, tower
-from tests.unit.nodes.steered import found, said, steered
+from tests.unit.cluster.controller.steered import found, said, steered
+from tests.unit.cluster.protocol.joined import single, stream, tower
 
-from slackline.sim import Link, Partition
+from slackline.cluster.simulation import Link, Partition
 
 EVENTS = 400
 EXAMPLES = profile().max_examples

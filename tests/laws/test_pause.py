@@ -45,7 +45,7 @@ def through(engine: sl.Engine, world: World, pieces: Pieces, reload: Any = None)
         result.outputs += push_piece(engine, world.events[start : start + size], form, world.times(start, size))
         start += size
         engine.check_invariants()
-        engine.news()
+        engine.progress_updates()
         held = max(held, engine.held)
         if reload is not None:
             engine = reload(engine)

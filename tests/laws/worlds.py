@@ -87,16 +87,16 @@ class World:
     now: tuple[int | None, ...] | None = None
     clock_aids: tuple[str, ...] = ()
 
-    def hierarchy(self, declared: bool = False, secure: bool = False) -> sl.Hierarchy:
+    def hierarchy(self, declared: bool = False, reliable: bool = False) -> sl.Hierarchy:
         """Fresh detectors; with ``declared`` they say from the start how far they set events back.
 
-        With ``secure`` they want all their inputs, whatever the network does.
+        With ``reliable`` they want all their inputs, whatever the network does.
         """
         detectors = [STYLES[p.style](p.name, p.listens, p.unsorted, p.every, p.set_back) for p in self.plans]
         for detector in detectors if declared else ():
-            detector.sets_back = 2 * detector.set_back
-        for detector in detectors if secure else ():
-            detector.secure = detector.listens
+            detector.max_backdate = 2 * detector.set_back
+        for detector in detectors if reliable else ():
+            detector.reliable = detector.listens
         return sl.Hierarchy(detectors, clock=self.clock, clock_aids=self.clock_aids)
 
     @property

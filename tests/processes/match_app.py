@@ -12,18 +12,18 @@ from slackline_soccer import detectors, open_recording
 
 
 def secure_match(path: Path | str) -> tuple[Hierarchy, Callable[[], Iterable[pa.Table]]]:
-    """All detectors, and every input of theirs secure."""
+    """All detectors, and every input of theirs reliable."""
     recording = open_recording(path)
     chosen = detectors(recording.match)
     for detector in chosen:
-        detector.secure = detector.listens  # type: ignore[misc]
+        detector.reliable = detector.listens  # type: ignore[misc]
     return Hierarchy(chosen, clock=(recording.match.position,)), recording.tables
 
 
 class Low(Detector):
     """Passes on every second event."""
 
-    listens, publishes, secure = ("a",), ("low",), ("a",)
+    listens, publishes, reliable = ("a",), ("low",), ("a",)
 
     def __init__(self) -> None:
         self.n = 0
@@ -37,7 +37,7 @@ class Low(Detector):
 class High(Detector):
     """Counts them."""
 
-    listens, publishes, secure = ("low",), ("high",), ("low",)
+    listens, publishes, reliable = ("low",), ("high",), ("low",)
 
     def __init__(self) -> None:
         self.n = 0

@@ -24,6 +24,7 @@ from slackline.runtime.address import Address
 #: No test waits for longer, in seconds; machines may be slow.
 LIMIT = 120.0
 HERE = Path(__file__).parent
+SCENARIOS = HERE.parents[1] / "benchmarks"
 NO_TLS = Credentials()
 SMALL = "match_app:small"
 
@@ -41,7 +42,9 @@ def wait_for(condition: Callable[[], Any], what: str, limit: float = LIMIT) -> A
 def started(arguments: Iterable[str], **streams: Any) -> subprocess.Popen[str]:
     """`slackline …` in a process of its own, where the applications of these tests are."""
     before = os.environ.get("PYTHONPATH", "")
-    paths = os.pathsep.join([str(Path(slackline.__file__).parents[1]), str(HERE), *before.split(os.pathsep)])
+    paths = os.pathsep.join(
+        [str(Path(slackline.__file__).parents[1]), str(HERE), str(SCENARIOS), *before.split(os.pathsep)]
+    )
     line = [sys.executable, "-m", "slackline", *arguments]
     return subprocess.Popen(line, env={**os.environ, "PYTHONPATH": paths}, text=True, **streams)
 

@@ -10,9 +10,9 @@ from tests.processes.processes import Network
 from tests.processes.test_three_processes import comparable
 
 import slackline as sl
+from scenarios.corner_kick import ENTERS, PLACES, hierarchy
+from scenarios.corner_live import LIMIT, save
 from slackline.runtime.output import RecordBuilder
-from slackline.sim.corner_kick import ENTERS, PLACES, hierarchy
-from slackline.sim.corner_live import LIMIT, save
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,7 @@ def alone(path):
 def test_a_process_that_nears_its_limit_gives_detectors_away_and_nothing_changes(tmp_path):
     recording = tmp_path / "corner.parquet"
     save(recording, QUIET, UNTIL)
-    with Network(tmp_path, "slackline.sim.corner_live:recorded", str(recording)) as network:
+    with Network(tmp_path, "scenarios.corner_live:recorded", str(recording)) as network:
         for name, runs in PLACES.items():
             ingress = "position" if name == ENTERS else ""
             pace = ("--speed", "1", "--until-end", "--shed", "--limit", str(LIMIT))

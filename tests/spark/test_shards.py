@@ -68,7 +68,7 @@ def apart(table: pa.Table, **options: Any) -> set[tuple[Any, ...]]:
 def declared() -> sl.Hierarchy:
     """The world's hierarchy, where events declare how far they are set back: so nothing in it is late."""
     near = Near()
-    near.sets_back = 2
+    near.max_backdate = 2
     return sl.Hierarchy([Hits(), near], clock=("pos",))
 
 

@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql.streaming.tws_tester import TwsTester
 from tests.spark.test_processor import packet_rows, records
 
+from scenarios.vans import vans
 from slackline.runtime.keyed import EngineFactory
 from slackline.runtime.sharding import KEY, shard_of
 from slackline.runtime.timeouts import Timeouts
-from slackline.sim import vans
 from slackline.spark.packets import ARRIVAL, ENGINE
 from slackline.spark.processor import KeyedPlan, KeyedProcessor
 

@@ -80,7 +80,7 @@ def _parts(old: Calibration, hierarchy: Hierarchy, name: str, kind: str, measure
     back = measured.get("back", was.back if was else 0)
     return {
         "processing": measured.get("processing", was.processing if was else 0),
-        "back": max(back, hierarchy.sets_back[name]),
+        "back": max(back, hierarchy.max_backdate[name]),
         "network": measured.get("network", 0),
     }
 

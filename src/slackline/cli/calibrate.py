@@ -16,7 +16,7 @@ from slackline.calibration import Calibration, estimate, sensor_delays
 from slackline.calibration import calibrate as run_calibration
 from slackline.cli.failure import reports_errors
 from slackline.cli.hierarchies import load_application
-from slackline.cli.options import Key, Seq, Source, Ts, Type, Unit
+from slackline.cli.options import Key, ReorderBuffer, Seq, Source, Ts, Type
 from slackline.cli.recordings import Recording
 from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
@@ -56,7 +56,7 @@ def calibrate(
     source: Source = None,
     seq: Seq = None,
     key: Key = None,
-    unit: Unit = None,
+    unit: ReorderBuffer = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the calibration as JSON.")] = False,
 ) -> None:
     """Compute the delays of an application's event types from a recording, so that nothing is late at the start."""

@@ -23,6 +23,7 @@ from slackline.cli.reaching import TlsCa, TlsCert, TlsKey
 from slackline.cli.run import sources_of
 from slackline.cluster.ingress import CompleteRows, Ingress, TablesSource
 from slackline.cluster.links import Listener
+from slackline.cluster.protocol import Node, NodeSettings
 from slackline.cluster.tcp import CHECKPOINT_KIND, TcpHost
 from slackline.cluster.tls import Credentials
 from slackline.compile import run_everything, run_solver
@@ -33,7 +34,6 @@ from slackline.core.errors import ConfigError, StateError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import PER_SECOND
 from slackline.engine.options import Options
-from slackline.nodes import Node, NodeSettings
 from slackline.running.pause import Pause
 from slackline.runtime.address import Address
 from slackline.runtime.checkpoint import Checkpoint

@@ -16,14 +16,14 @@ from rich.table import Table
 
 from slackline.cli.failure import FAILED, reports_errors
 from slackline.cli.reaching import At, TlsCa, TlsCert, TlsKey
+from slackline.cluster.controller.master import Decision, Master
+from slackline.cluster.placement import Problem
+from slackline.cluster.placement.changes import PlacementChange, changes
+from slackline.cluster.placement.report import MoveMade, PlacementReport
+from slackline.cluster.placement.solvers import DEFAULT, SOLVERS, solver_of
 from slackline.cluster.placing import Placing
 from slackline.cluster.tls import Credentials
 from slackline.core.errors import ConfigError, SlacklineError
-from slackline.nodes.master import Decision, Master
-from slackline.placement import Problem
-from slackline.placement.changes import PlacementChange, changes
-from slackline.placement.solvers import DEFAULT, SOLVERS, solver_of
-from slackline.placement.story import MoveMade, PlacementStory
 from slackline.runtime.address import Address
 
 #: Characters of a line where no terminal says how wide it is.
@@ -80,7 +80,7 @@ def place(
     if dry_run and watch:
         raise ConfigError("--dry-run and --watch exclude each other: one migrates nothing, the other keeps migrating.")
     solver_of(solver)  # a wrong one is told before anything else, as is an extra that is missing
-    page: Callable[[PlacementStory], str] | None = None
+    page: Callable[[PlacementReport], str] | None = None
     if html is not None:
         from slackline.report.placement import placement_page
 
@@ -253,7 +253,7 @@ def _costs(problem: Problem, placement: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _story(decision: Decision, solver: str, seconds: float, seed: int, placing: Placing) -> PlacementStory:
+def _story(decision: Decision, solver: str, seconds: float, seed: int, placing: Placing) -> PlacementReport:
     """All that the page shows; the other solvers have a try at the same problem."""
     problem = decision.problem
     courses = {solver: decision.solution.course}
@@ -267,7 +267,7 @@ def _story(decision: Decision, solver: str, seconds: float, seed: int, placing: 
                 continue
             courses[other] = solution.course
             bound = solution.bound if bound is None else bound
-    return PlacementStory(
+    return PlacementReport(
         problem=problem,
         before=problem.now,
         after=_after(decision),

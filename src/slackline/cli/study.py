@@ -15,7 +15,7 @@ from rich.table import Table
 
 from slackline import report
 from slackline.cli.failure import reports_errors
-from slackline.cli.options import Key, Unit, help_of
+from slackline.cli.options import Key, ReorderBuffer, help_of
 from slackline.core.errors import SlacklineError
 from slackline.report import Scale, disorder, params_text, share_text, verdict
 from slackline.runtime.schema import RecordSchema
@@ -40,7 +40,7 @@ def study(
         str | None, typer.Option(help="Field of event types; each type of a source counts as a source.")
     ] = None,
     key: Key = None,
-    unit: Unit = None,
+    unit: ReorderBuffer = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the figures as JSON, waits in the stream's unit.")
     ] = False,

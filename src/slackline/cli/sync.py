@@ -14,7 +14,7 @@ from rich.table import Table
 
 from slackline import report
 from slackline.cli.failure import reports_errors
-from slackline.cli.options import Unit, help_of
+from slackline.cli.options import ReorderBuffer, help_of
 from slackline.core.errors import ConfigError, SlacklineError
 from slackline.report import SyncWords
 from slackline.runtime.schema import RecordSchema
@@ -41,7 +41,7 @@ def sync(
     source: Annotated[
         str | None, typer.Option(help="Field that names the stream of a row, if a file holds several.")
     ] = None,
-    unit: Unit = None,
+    unit: ReorderBuffer = None,
     max_delay: Annotated[
         int | None, typer.Option(min=0, help="Let an event go that waited longer; in --unit. No limit unless given.")
     ] = None,

@@ -7,9 +7,7 @@ import secrets
 from typing import Any
 
 from slackline.cluster.connection import Connection, HandshakeError, dial
-from slackline.cluster.tls import Credentials
-from slackline.core.errors import SlacklineError
-from slackline.nodes.messages import (
+from slackline.cluster.protocol.messages import (
     VERSION,
     Answer,
     Body,
@@ -17,10 +15,12 @@ from slackline.nodes.messages import (
     Order,
     Overview,
     Query,
-    TurnedAway,
+    Rejected,
     decode,
     encode,
 )
+from slackline.cluster.tls import Credentials
+from slackline.core.errors import SlacklineError
 from slackline.runtime.address import Address
 
 
@@ -78,7 +78,7 @@ async def _answer(connection: Connection, body: Query | Order, patience: float) 
                     return said
                 case Answer() as said if isinstance(body, Order) and said.request == body.request:
                     return said
-                case TurnedAway(reason):
+                case Rejected(reason):
                     raise SlacklineError(reason)
         frames = await connection.read()
     raise SlacklineError("it closed the connection.")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+from slackline.cluster.protocol.messages import MOST_BYTES, ProtocolError, decode
 from slackline.cluster.tls import Credentials
 from slackline.core.errors import SlacklineError
-from slackline.nodes.messages import MOST_BYTES, ProtocolError, decode
 from slackline.runtime.address import Address
 from slackline.runtime.frames import FrameError, Frames, framed
 

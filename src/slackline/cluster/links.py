@@ -10,9 +10,9 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from slackline.cluster.connection import Connection, HandshakeError, accept, dial
+from slackline.cluster.protocol.messages import decode
 from slackline.cluster.tls import Credentials
 from slackline.core.errors import ConfigError
-from slackline.nodes.messages import decode
 from slackline.runtime.address import Address
 from slackline.runtime.backoff import Backoff
 from slackline.runtime.frames import FrameError
@@ -101,11 +101,11 @@ class Links:
     **A peer that violates the protocol or does not read loses its connection; other links are not affected.**
     """
 
-    def __init__(self, name: str, listener: Listener, news: asyncio.Event) -> None:
+    def __init__(self, name: str, listener: Listener, updates: asyncio.Event) -> None:
         self._name = name
         self._listener = listener
         self._credentials = listener.credentials
-        self._news = news
+        self._news = updates
         self._numbers = itertools.count(1)
         self._links: dict[str, NamedConnection] = {}
         self._connecting: set[asyncio.Task[None]] = set()

@@ -1,6 +1,6 @@
 """A master outside of all nodes: it asks one of them how the network goes, and has detectors moved [Thesis, 5.2.3].
 
-It is the :class:`~slackline.nodes.master.Master` that runs in nodes, too; here are the clock and the questions.
+It is the :class:`~slackline.cluster.controller.master.Master` that runs in nodes, too; here are the clock and the questions.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from slackline.cluster.actions import SearchOrder
 from slackline.cluster.client import NoAnswerError, move, overview
+from slackline.cluster.controller.master import Decision, Master
+from slackline.cluster.controller.metrics import ClusterMetrics
+from slackline.cluster.controller.mover import PATIENCE
+from slackline.cluster.controller.policy import Advice, Move
+from slackline.cluster.controller.searching import solved
+from slackline.cluster.controller.statistics import Statistics
+from slackline.cluster.placement import Solution
+from slackline.cluster.placement.report import LoadSample, MoveMade
 from slackline.cluster.tls import Credentials
 from slackline.core.errors import SlacklineError
 from slackline.core.time import Now
-from slackline.nodes.actions import SearchOrder
-from slackline.nodes.advice import Advice, Move
-from slackline.nodes.master import Decision, Master
-from slackline.nodes.mover import PATIENCE
-from slackline.nodes.searching import solved
-from slackline.nodes.statistics import Statistics
-from slackline.nodes.survey import Survey
-from slackline.placement import Solution
-from slackline.placement.story import LoadSample, MoveMade
 from slackline.runtime.address import Address
 
 #: Seconds between two looks.
@@ -52,7 +52,7 @@ class Placing:
         self._master = master
         self._say, self._decided = say, decided
         self._now = now
-        self._survey = Survey()
+        self._survey = ClusterMetrics()
         self._tasks: set[asyncio.Task[None]] = set()
         self._began = now()
         self._last: Decision | None = None

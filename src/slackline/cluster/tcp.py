@@ -1,4 +1,4 @@
-"""A node in this process: sockets, checkpoints and a clock around :class:`slackline.nodes.Node`."""
+"""A node in this process: sockets, checkpoints and a clock around :class:`slackline.cluster.protocol.Node`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from slackline.cluster.actions import SearchOrder
+from slackline.cluster.controller.searching import solved
 from slackline.cluster.ingress import Ingress, Taken
 from slackline.cluster.links import LOOK, Links, Listener, logger
+from slackline.cluster.placement import Solution
+from slackline.cluster.protocol import Actions, Node, ProtocolError
 from slackline.core.errors import SlacklineError
 from slackline.core.time import Now
-from slackline.nodes import Actions, Node, ProtocolError
-from slackline.nodes.actions import SearchOrder
-from slackline.nodes.searching import solved
-from slackline.placement import Solution
 from slackline.runtime.address import Address
 from slackline.runtime.checkpoint import Checkpoint
 from slackline.runtime.metrics import DetectorMetrics, Metrics, MetricsCollector, MetricsListener, Rates

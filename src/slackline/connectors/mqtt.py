@@ -293,24 +293,24 @@ class MqttSource(Source):
     async def _session(self) -> AsyncGenerator[Records]:
         """The records of one connection."""
         self._waiting.clear()
-        news = asyncio.Event()
+        updates = asyncio.Event()
 
         def on_message(message: MQTTMessage) -> None:
             self._waiting.append(message)
-            news.set()
+            updates.set()
             if len(self._waiting) >= 2 * self._in_flight:
                 connection.pause()
 
         connection = Connection(self._broker, self._client_id, on_message)
-        connection.lost.add_done_callback(lambda _: news.set())
+        connection.lost.add_done_callback(lambda _: updates.set())
         try:
             await self._subscribe(connection)
             while True:
                 while not self._waiting:
                     if connection.lost.done():
                         raise connection.lost.result()
-                    news.clear()
-                    await news.wait()
+                    updates.clear()
+                    await updates.wait()
                 self._backoff.succeeded()
                 batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), self._in_flight))]
                 if len(self._waiting) <= self._in_flight:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 #: Attributes that are set up once, not state.
 CONNECTIONS = frozenset(
-    {"listens", "publishes", "unsorted", "secure", "fixed", "state_types", "sets_back", "urgency", "name"}
+    {"listens", "publishes", "unsorted", "reliable", "fixed", "state_types", "max_backdate", "urgency", "name"}
 )
 
 Published = Iterable[Event] | None
@@ -28,12 +28,12 @@ class Detector:
     ordinary attributes. **A detector never sees the middleware**: no clock, no arrival order, no ordering unit, only
     events in order.
 
-    ``unsorted`` names those of ``listens`` that are wanted at once, in arrival order, without waiting. ``secure`` names
+    ``unsorted`` names those of ``listens`` that are wanted at once, in arrival order, without waiting. ``reliable`` names
     those of which nothing may get lost on the way from another node, even if one of them crashes. ``fixed`` names
     attributes that never change after ``__init__`` (tables, thresholds): they are not state, and are neither copied nor
     saved. ``state_types`` declares the dataclasses, enums and named tuples of which the state holds instances, each of
     them, also those inside others. It is needed for classes that a process cannot import by name: those defined in a
-    function, or in a script whose code is sent to Spark's workers. ``sets_back`` is how far the detector may set its
+    function, or in a script whose code is sent to Spark's workers. ``max_backdate`` is how far the detector may set its
     events back, if that is known: the levels above wait so much longer from the start. Otherwise it is measured, and
     the first event that is set back comes too late for them.
     ``urgency`` says who goes first when there is too much to do and detectors may be held up
@@ -50,10 +50,10 @@ class Detector:
     listens: ClassVar[tuple[str | EventType, ...]] = ()
     publishes: ClassVar[tuple[str | EventType, ...]] = ()
     unsorted: ClassVar[tuple[str | EventType, ...]] = ()
-    secure: ClassVar[tuple[str | EventType, ...]] = ()
+    reliable: ClassVar[tuple[str | EventType, ...]] = ()
     fixed: ClassVar[tuple[str, ...]] = ()
     state_types: ClassVar[tuple[type, ...]] = ()
-    sets_back: int = 0
+    max_backdate: int = 0
     urgency: float = 0
 
     #: How the detector is called in outputs, statistics and errors; the class name unless set.

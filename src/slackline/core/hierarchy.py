@@ -66,8 +66,8 @@ class Hierarchy:
         self.names = tuple(name for name, _ in order)
         self.listens = {name: type_names(detector.listens) for name, detector in order}
         self.unsorted = {name: type_names(detector.unsorted) for name, detector in order}
-        self.secure = {name: type_names(detector.secure) for name, detector in order}
-        self.sets_back = {name: detector.sets_back for name, detector in order}
+        self.reliable = {name: type_names(detector.reliable) for name, detector in order}
+        self.max_backdate = {name: detector.max_backdate for name, detector in order}
         direct = {
             name: {self.publisher[kind] for kind in self.listens[name] if kind in self.publisher} for name in self.names
         }
@@ -146,7 +146,7 @@ class Hierarchy:
 
     @staticmethod
     def _check_detector(name: str, detector: Detector) -> None:
-        for attribute in ("listens", "publishes", "unsorted", "secure"):
+        for attribute in ("listens", "publishes", "unsorted", "reliable"):
             kinds = getattr(detector, attribute)
             if isinstance(kinds, str) or not all(isinstance(kind, str | EventType) for kind in kinds):
                 raise HierarchyError(
@@ -155,11 +155,11 @@ class Hierarchy:
         types: Any = detector.state_types
         if not isinstance(types, tuple) or not all(isinstance(kind, type) for kind in types):
             raise HierarchyError(f"{name}.state_types must be a tuple of classes, e.g. (Player,); got {types!r}.")
-        sets_back: Any = detector.sets_back
-        if not isinstance(sets_back, int) or not 0 <= sets_back <= MAX_TS:
+        max_backdate: Any = detector.max_backdate
+        if not isinstance(max_backdate, int) or not 0 <= max_backdate <= MAX_TS:
             raise HierarchyError(
-                f"{name}.sets_back is a length of time in the unit of the time stamps, a whole number; "
-                f"got {sets_back!r}."
+                f"{name}.max_backdate is a length of time in the unit of the time stamps, a whole number; "
+                f"got {max_backdate!r}."
             )
         urgency: Any = detector.urgency
         if not isinstance(urgency, int | float) or not math.isfinite(urgency):
@@ -168,7 +168,7 @@ class Hierarchy:
             raise HierarchyError(f"detector {name!r} listens to nothing; set `listens` to the event types it needs.")
         if not (detector.takes_events or detector.takes_batches):
             raise HierarchyError(f"detector {name!r} has neither on_event nor on_batch; write one of them.")
-        for attribute in ("unsorted", "secure"):
+        for attribute in ("unsorted", "reliable"):
             strange = set(type_names(getattr(detector, attribute))) - set(type_names(detector.listens))
             if strange:
                 raise HierarchyError(f"{name}.{attribute} names {sorted(strange)}, which {name!r} does not listen to.")

@@ -88,7 +88,7 @@ class Drained(NamedTuple):
     duplicates: list[Duplicate]
 
 
-class News(NamedTuple):
+class ProgressUpdate(NamedTuple):
     """What an engine tells of one type, for detectors that listen to it in other engines.
 
     Of a type that it publishes: ``events`` were published since the last news, and ``warnings`` are time stamps of

@@ -10,15 +10,15 @@ from slackline.core.errors import ConfigError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import Drained, Late, Quarantined
-from slackline.engine.columnar import Columnar
+from slackline.engine.chunked import ChunkedDriver
 from slackline.engine.entered import Entered
 from slackline.engine.exclusive import exclusive
-from slackline.engine.governor import Governor
 from slackline.engine.intake import Intake
 from slackline.engine.limit import Limit
 from slackline.engine.options import Options, WallTime
 from slackline.engine.outbox import Outbox
-from slackline.engine.stepwise import Stepwise
+from slackline.engine.overload import OverloadController
+from slackline.engine.scalar import ScalarDriver
 from slackline.engine.topology import Topology
 from slackline.running.runner import Runner
 from slackline.speculation.ahead import SpeculativeRunner
@@ -59,13 +59,13 @@ class Assembly:
             self._outbox.entered = Entered(self._topology.entering, hierarchy.types)
         self._intake = Intake(self._topology, self._outbox, options.jump, options.lags)
         ways = (self._topology, self._intake, self._outbox, options.late == "deliver")
-        self._stepwise, self._columnar = Stepwise(*ways), Columnar(*ways)
+        self._stepwise, self._columnar = ScalarDriver(*ways), ChunkedDriver(*ways)
         self._lookahead = LookAhead(hierarchy)
         self._closed = False
         self._limit = Limit(options.max_buffered, self._topology, self._intake, self._outbox)
-        self._governor: Governor | None = None
+        self._governor: OverloadController | None = None
         if options.pause is not None:
-            self._governor = Governor(options.pause, self._topology, self._lookahead, options.max_buffered)
+            self._governor = OverloadController(options.pause, self._topology, self._lookahead, options.max_buffered)
         taken = hierarchy.take_detectors() if detectors is None else {name: hierarchy.fresh(name) for name in names}
         self._topology.add(*(self._topology.make(self._runner(name, taken[name])) for name in taken))
         self._topology.start_from(options.calibration)

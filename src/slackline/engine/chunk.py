@@ -10,12 +10,12 @@ import numpy as np
 from slackline.core.arrays import Ints
 from slackline.core.event import Event
 from slackline.engine.tables import Lot
-from slackline.ordering.channel import SensorChannel
 from slackline.ordering.constants import FOREVER, NEVER
-from slackline.ordering.frontier import release_positions
-from slackline.ordering.unit import Entry, Unit
+from slackline.ordering.input import SensorInput
+from slackline.ordering.reorder_buffer import Entry, ReorderBuffer
+from slackline.ordering.watermark import release_positions
 from slackline.running.backlog import Due
-from slackline.running.part import Part
+from slackline.running.operator import Operator
 from slackline.running.segments import IN_ORDER, OVERDUE, Segment, merged
 
 
@@ -38,7 +38,7 @@ class Chunk:
     backs: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
 
-def run_in_pieces(channel: SensorChannel, lot: Lot, anew: Ints, chunk: Chunk) -> tuple[Ints, Ints]:
+def run_in_pieces(channel: SensorInput, lot: Lot, anew: Ints, chunk: Chunk) -> tuple[Ints, Ints]:
     """The frontier and K after each position, where the time stamps of sources become others on the way."""
     frontiers, slacks = [], []
     cuts = [0, *lot.rows[anew].tolist(), len(chunk.clk)]
@@ -61,7 +61,7 @@ def run_in_pieces(channel: SensorChannel, lot: Lot, anew: Ints, chunk: Chunk) ->
 # Which of the events that wait for a detector are due in a chunk, and where.
 
 
-def take_waiting(unit: Unit, horizon: Ints, chunk: Chunk, segments: list[Segment]) -> None:
+def take_waiting(unit: ReorderBuffer, horizon: Ints, chunk: Chunk, segments: list[Segment]) -> None:
     """Events that the horizon covers, each at the first position at or after its arrival that does."""
     released = unit.release(int(horizon[-1]))
     if released:
@@ -72,7 +72,7 @@ def take_waiting(unit: Unit, horizon: Ints, chunk: Chunk, segments: list[Segment
         segments.append(Segment(IN_ORDER, [entry.event for entry in released], ts, at, ranks, ts))
 
 
-def take_overdue(unit: Unit, horizon: Ints, chunk: Chunk, segments: list[Segment]) -> None:
+def take_overdue(unit: ReorderBuffer, horizon: Ints, chunk: Chunk, segments: list[Segment]) -> None:
     """Late events that the detector wants all the same are due when the clock moves next, or at the end."""
     due: list[tuple[int, Entry]] = []
     kept: list[Entry] = []
@@ -93,7 +93,7 @@ def take_overdue(unit: Unit, horizon: Ints, chunk: Chunk, segments: list[Segment
         segments.append(Segment(OVERDUE, [entry.event for _, entry in due], ts, at, ranks, ts))
 
 
-def hold(part: Part, segments: list[Segment], previous: Ints, chunk: Chunk) -> None:
+def hold(part: Operator, segments: list[Segment], previous: Ints, chunk: Chunk) -> None:
     """Let the rows that are due wait in the detector's backlog."""
     for segment, start, stop in merged(segments):
         step = stop - start if segment.kind == IN_ORDER else 1  # for others the horizon of their moment counts

@@ -15,14 +15,14 @@ from slackline.core.detector import Detector
 from slackline.core.errors import ClosedError, SlacklineError, StateError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
-from slackline.core.outcome import News, Output
-from slackline.engine import moving, telling
+from slackline.core.outcome import Output, ProgressUpdate
+from slackline.engine import migration, progress
 from slackline.engine.arrivals import refuse_ended, rows_of, times_of
 from slackline.engine.assembly import Assembly
-from slackline.engine.columnar import Columnar
+from slackline.engine.chunked import ChunkedDriver
 from slackline.engine.exclusive import exclusive
 from slackline.engine.options import Options, WallTime
-from slackline.engine.stepwise import Stepwise
+from slackline.engine.scalar import ScalarDriver
 from slackline.ordering import checked
 from slackline.ordering.constants import FOREVER, NEVER
 from slackline.running.pause import Pause
@@ -178,7 +178,7 @@ class Engine(Assembly):
         return self._finish()
 
     @property
-    def _way(self) -> Columnar | Stepwise:
+    def _way(self) -> ChunkedDriver | ScalarDriver:
         """How to go on where nothing arrives."""
         return self._columnar if self._topology.has_rows else self._stepwise
 
@@ -246,24 +246,24 @@ class Engine(Assembly):
     # Other engines.
 
     @exclusive
-    def news(self) -> list[News]:
+    def progress_updates(self) -> list[ProgressUpdate]:
         """What detectors that run in other engines need to know of those here, since the last call.
 
         If ``sensors`` are named: of all types that enter or are published here, if there is anything new.
         """
         self._settle()
-        return telling.news(self._topology, self._outbox, self._intake.clk)
+        return progress.updates(self._topology, self._outbox, self._intake.clk)
 
     @exclusive
-    def receive(self, news: Iterable[News]) -> list[Output]:
+    def receive(self, updates: Iterable[ProgressUpdate]) -> list[Output]:
         """Take news of other engines, and return what was detected. **All or nothing**, as :meth:`push`.
 
         Of each type, news must come in the order in which it was given, from whoever gave it, and once.
         """
-        heard = telling.checked_news(self._topology, news)
+        heard = progress.checked_news(self._topology, updates)
         return self._timed(self._hear, heard)
 
-    def _hear(self, heard: telling.Heard) -> list[Output]:
+    def _hear(self, heard: progress.Heard) -> list[Output]:
         self._limit.count(sum(map(len, heard.rows)) + sum(len(item.events) for item in heard.items))
         if heard.rows or self._topology.has_rows:
             self._columnar.receive(heard)
@@ -278,19 +278,19 @@ class Engine(Assembly):
 
         When all have ended, wherever they enter, everything that waits goes on.
         """
-        ended = telling.checked_entering(self._topology, types)
+        ended = progress.checked_entering(self._topology, types)
         return self._timed(self._end, ended)
 
     def _end(self, types: Iterable[str]) -> list[Output]:
         clk = self._intake.clk
         self._topology.ended.update(types)
-        return self._hear(telling.Heard([], [News(kind, (), (), FOREVER, 0, clk) for kind in types]))
+        return self._hear(progress.Heard([], [ProgressUpdate(kind, (), (), FOREVER, 0, clk) for kind in types]))
 
     @exclusive
     def detach(self, name: str) -> bytes:
         """Let a detector run here no longer: all that it needs elsewhere, as bytes for :meth:`attach`."""
         self._settle()
-        data = moving.packed(self._topology, self._outbox, self._lookahead, self._intake, name)
+        data = migration.packed(self._topology, self._outbox, self._lookahead, self._intake, name)
         self._topology.remove(name)
         self._lookahead.leave(name)
         self._rewired()
@@ -298,7 +298,7 @@ class Engine(Assembly):
 
     @exclusive
     def attach(
-        self, detector: bytes | Detector, missed: Iterable[News] = (), delays: Mapping[str, int] | None = None
+        self, detector: bytes | Detector, missed: Iterable[ProgressUpdate] = (), delays: Mapping[str, int] | None = None
     ) -> list[Output]:
         """Let a detector run here from now on, and return what that brought about.
 
@@ -314,15 +314,15 @@ class Engine(Assembly):
             raise ClosedError("attach after close(): the stream has ended. Attach it to an engine that goes on.")
         self._settle()
         if isinstance(detector, Detector):
-            moving.join(self._topology, detector, self._runner)
+            migration.join(self._topology, detector, self._runner)
             self._rewired()
             return []
-        news, clk, joining = moving.unpack(
+        updates, clk, joining = migration.unpack(
             self._topology, self._outbox, self._lookahead, self._intake, detector, self._runner, missed, delays
         )
         self._rewired()
-        self._outbox.send_again(news)
-        self._stepwise.receive(news, clk, joining)
+        self._outbox.send_again(updates)
+        self._stepwise.receive(updates, clk, joining)
         return self._finish()
 
     # Checkpoints.

@@ -12,7 +12,7 @@ from slackline.core.batch import Batch
 from slackline.core.event import Event
 from slackline.core.types import EventType
 from slackline.ordering import checked
-from slackline.ordering.channel import SensorChannel
+from slackline.ordering.input import SensorInput
 from slackline.ordering.store import restored_rows, saved_rows
 
 
@@ -22,7 +22,7 @@ class Entered:
     Sources are numbered as the type's channel does, so batches need only be put one after the other.
     """
 
-    def __init__(self, entering: Mapping[str, SensorChannel], types: Mapping[str, EventType]) -> None:
+    def __init__(self, entering: Mapping[str, SensorInput], types: Mapping[str, EventType]) -> None:
         self._entering = entering
         self._types = types
         self._kept: dict[str, list[Batch | Event]] = {name: [] for name in entering}
@@ -73,7 +73,7 @@ class Entered:
             self.add(Batch(name, *restored_rows(saved, what, len(names)), names))
 
 
-def numbered(channel: SensorChannel, batch: Batch) -> Batch:
+def numbered(channel: SensorInput, batch: Batch) -> Batch:
     """The batch, with its sources numbered as the channel does."""
     codes, names = batch.sources
     slots = channel.senders.slots_of(codes, names) if len(batch) else np.empty(0, dtype=np.int64)

@@ -26,13 +26,13 @@ from slackline.core.types import EventType
 from slackline.engine.outbox import Outbox
 from slackline.engine.topology import Topology
 from slackline.ordering import checked
-from slackline.ordering.channel import SensorChannel
 from slackline.ordering.clock import ADVANCED, CLK, REJECTED, Clock
 from slackline.ordering.constants import NEVER
 from slackline.ordering.elapsed import Elapsed
-from slackline.ordering.frontier import rises
+from slackline.ordering.input import SensorInput
 from slackline.ordering.skew import Skews
 from slackline.ordering.wall import Wall
+from slackline.ordering.watermark import rises
 
 UNKNOWN_TYPE, CLOCK_JUMP = "unknown type", "clock jump"
 #: The field of an event whose time stamp was corrected that holds the one it came with.
@@ -208,7 +208,7 @@ class Intake:
         """What is declared of a type."""
         return self.hierarchy.types.get(name, UNDECLARED)
 
-    def take(self, event: Event, now: int = NEVER) -> tuple[SensorChannel, int, Event] | None:
+    def take(self, event: Event, now: int = NEVER) -> tuple[SensorInput, int, Event] | None:
         """Let one event in, at a wall time: its channel, the number of its source there, and the event as taken."""
         position = self.position
         self.position = position + 1

@@ -11,10 +11,10 @@ from slackline.core.check import number, one_of, whole_number
 from slackline.core.errors import ConfigError, StateError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import Now
-from slackline.ordering.channel import Evidence
 from slackline.ordering.clock import JUMP_AUTO, JUMP_OFF
 from slackline.ordering.constants import LATE_TARGET, POLICIES, WARMUP
-from slackline.ordering.frontier import NO_TIMEOUT
+from slackline.ordering.input import Evidence
+from slackline.ordering.watermark import NO_TIMEOUT
 from slackline.running.pause import Pause
 from slackline.speculation.config import Speculation
 

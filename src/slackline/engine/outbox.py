@@ -11,13 +11,13 @@ from typing import Any
 
 from slackline.core.errors import DetectorError
 from slackline.core.event import Event
-from slackline.core.outcome import Drained, Duplicate, Late, News, Output, Quarantined, id_of
+from slackline.core.outcome import Drained, Duplicate, Late, Output, ProgressUpdate, Quarantined, id_of
 from slackline.core.time import MAX_TS
 from slackline.engine.entered import Entered
 from slackline.ordering import checked
 from slackline.ordering.constants import NEVER
 from slackline.ordering.senders import total_order
-from slackline.running.part import Part
+from slackline.running.operator import Operator
 from slackline.running.runner import Failure
 
 RAISED = "detector raised"
@@ -47,7 +47,7 @@ class Outbox:
 
     # In.
 
-    def insert(self, part: Part, event: Event, position: int, clk: int, delayed: int) -> None:
+    def insert(self, part: Operator, event: Event, position: int, clk: int, delayed: int) -> None:
         """A detector has found something that is certain, so much later than it would have, had nobody been held up."""
         detected_at = event.ts if clk == NEVER else clk
         output = Output("insert", id_of(event), event, True, detected_at, part.name, self.flushing, delayed)
@@ -65,7 +65,7 @@ class Outbox:
         self._unsent = {kind: self._unsent.get(kind, ([], [])) for kind in kinds}
         self._told = {}
 
-    def divert(self, part: Part | None, event: Event, horizon: int, position: int) -> None:
+    def divert(self, part: Operator | None, event: Event, horizon: int, position: int) -> None:
         """An event came too late for a detector; None: for its type."""
         rank, name = (-1, None) if part is None else (part.rank, part.name)
         self._late.append((position, rank, Late(event, horizon - event.ts, name, position)))
@@ -80,7 +80,7 @@ class Outbox:
         if self.keeps_duplicates:
             self._duplicates.append(Duplicate(event, position))
 
-    def fail(self, part: Part, positions: Sequence[int]) -> None:
+    def fail(self, part: Operator, positions: Sequence[int]) -> None:
         """A detector raised on events; ``positions`` are those of the rows it was fed."""
         for failure in part.runner.take_failures():
             detail = f"{part.name} raised {type(failure.cause).__name__}: {failure.cause}"
@@ -115,9 +115,9 @@ class Outbox:
         """Events and warnings of some types that nobody was told yet."""
         return {kind: self._unsent.get(kind, ([], [])) for kind in kinds}
 
-    def send_again(self, news: Iterable[News]) -> None:
+    def send_again(self, updates: Iterable[ProgressUpdate]) -> None:
         """Keep news that another engine had kept."""
-        for item in news:
+        for item in updates:
             if item.type in self._unsent:
                 self._unsent[item.type] = list(item.events), list(item.warnings)
 
@@ -127,7 +127,7 @@ class Outbox:
         self._unsent[kind] = [], []
         return tuple(events), tuple(warnings)
 
-    def is_new(self, item: News) -> bool:
+    def is_new(self, item: ProgressUpdate) -> bool:
         """Whether news is other than the last of its type; it is the last now."""
         said = item.horizon, item.back, item.clk
         before, self._told[item.type] = self._told.get(item.type), said

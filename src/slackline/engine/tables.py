@@ -30,15 +30,15 @@ from slackline.engine.intake import (
     declared_value,
     jump,
 )
-from slackline.ordering.channel import SensorChannel
 from slackline.ordering.clock import NO_CLOCK
+from slackline.ordering.input import SensorInput
 
 
 @dataclass(slots=True)
 class Lot:
     """The rows of one type in a table: their positions in it, and their columns."""
 
-    channel: SensorChannel
+    channel: SensorInput
     rows: Ints
     ts: Ints
     slots: Ints
@@ -148,7 +148,7 @@ class _Table:
         payload = {field: value for field, value in values.items() if value is not None}
         return as_refused(Event.of(name, ts, source, seq, payload))
 
-    def rows_by_type(self) -> list[tuple[SensorChannel, Ints]]:
+    def rows_by_type(self) -> list[tuple[SensorInput, Ints]]:
         """The rows of each type that enters here; the rest is refused."""
         sensors = self.intake.topology.entering
         if self.types is None:
@@ -179,7 +179,7 @@ class _Table:
                     f"cast the column, or declare the field otherwise."
                 )
 
-    def lot(self, channel: SensorChannel, rows: Ints) -> tuple[Lot, Ints, Sequence[Source]]:
+    def lot(self, channel: SensorInput, rows: Ints) -> tuple[Lot, Ints, Sequence[Source]]:
         """The rows of a type that pass the checks, still without the numbers of their sources: these come along."""
         kind = self.intake.kind(channel.name)
         source = self.source_of(kind)

@@ -14,14 +14,14 @@ from typing import Any
 from slackline.core.calibration import Calibration
 from slackline.core.errors import StateError
 from slackline.core.hierarchy import Hierarchy
-from slackline.core.outcome import News
+from slackline.core.outcome import ProgressUpdate
 from slackline.core.time import Now
 from slackline.core.types import type_names
-from slackline.ordering.channel import Channel, DerivedChannel, Evidence, SensorChannel
 from slackline.ordering.clock import AIDS, NO_CLOCK, SETS
 from slackline.ordering.constants import LATE_TARGET, NEVER, ORDERED, SLACK
-from slackline.ordering.hearing import SILENT, Hearing
-from slackline.running.part import Part
+from slackline.ordering.input import DerivedInput, Evidence, Input, SensorInput
+from slackline.ordering.startup import SILENT, StartupEstimator
+from slackline.running.operator import Operator
 from slackline.running.runner import Runner
 
 
@@ -42,8 +42,8 @@ class Topology:
         #: The share of late events that each detector accepts, where they differ.
         self.targets = targets or {}
         #: What was heard of the delays of all types.
-        self.hearing = Hearing(evidence.warmup)
-        self.sensors: dict[str, SensorChannel] = {}
+        self.hearing = StartupEstimator(evidence.warmup)
+        self.sensors: dict[str, SensorInput] = {}
         #: Which of them enter here: all, unless some are named; others come as news.
         self.named = sensors
         self.entering = self.sensors if sensors is None else {}
@@ -51,11 +51,11 @@ class Topology:
         self.alone = alone
         #: Which of those have ended.
         self.ended: set[str] = set()
-        self.derived: dict[str, DerivedChannel] = {}
-        self.parts: list[Part] = []
+        self.derived: dict[str, DerivedInput] = {}
+        self.parts: list[Operator] = []
         #: By type: the parts that listen to it; and those that may hear of it, through others too.
-        self.readers: dict[str, list[Part]] = {}
-        self.above: dict[str, tuple[Part, ...]] = {}
+        self.readers: dict[str, list[Operator]] = {}
+        self.above: dict[str, tuple[Operator, ...]] = {}
         self.extend(hierarchy)
 
     def extend(self, hierarchy: Hierarchy) -> None:
@@ -63,16 +63,16 @@ class Topology:
         self.hierarchy = hierarchy
         names = sorted({*hierarchy.sensor_types, *hierarchy.publisher})
         for rank, name in enumerate(names):
-            channel: Channel | None = self.sensors.get(name) or self.derived.get(name)
+            channel: Input | None = self.sensors.get(name) or self.derived.get(name)
             if channel is not None:
                 channel.rank = rank
             elif name in hierarchy.publisher:
-                self.derived[name] = DerivedChannel(name, rank, self.evidence)
-                self.derived[name].back = hierarchy.sets_back[hierarchy.publisher[name]]
+                self.derived[name] = DerivedInput(name, rank, self.evidence)
+                self.derived[name].back = hierarchy.max_backdate[hierarchy.publisher[name]]
             else:
                 is_clock = name in hierarchy.clock
                 evidence = self._evidence(name)
-                sensor = self.sensors[name] = SensorChannel(name, rank, evidence, is_clock, self.hearing)
+                sensor = self.sensors[name] = SensorInput(name, rank, evidence, is_clock, self.hearing)
                 if name in hierarchy.clock_aids:
                     sensor.role = AIDS + hierarchy.clock_aids.index(name)
                 if self.alone:
@@ -80,7 +80,7 @@ class Topology:
                 if self.named is not None:
                     self._find_frontier_once(sensor, name in self.named)
 
-    def _find_frontier_once(self, sensor: SensorChannel, enters: bool) -> None:
+    def _find_frontier_once(self, sensor: SensorInput, enters: bool) -> None:
         """Where types enter at several engines, each finds the frontiers of its own; by slack alone, everybody does."""
         if enters:
             self.entering[sensor.name] = sensor
@@ -130,22 +130,22 @@ class Topology:
         for part in self.parts:
             part.unit.K = part.unit.largest_slack()  # who listens to it knows that already
 
-    def channel(self, name: str) -> Channel:
+    def channel(self, name: str) -> Input:
         return self.sensors[name] if name in self.sensors else self.derived[name]
 
-    def part(self, name: str) -> Part | None:
+    def part(self, name: str) -> Operator | None:
         """The part of a detector, if it runs here."""
         return next((part for part in self.parts if part.name == name), None)
 
-    def make(self, runner: Runner) -> Part:
+    def make(self, runner: Runner) -> Operator:
         """A part for a detector of the hierarchy, which does not run here yet."""
         detector = runner.detector
         inputs = [self.channel(kind) for kind in dict.fromkeys(type_names(detector.listens))]
         inputs.sort(key=lambda channel: channel.rank)
         publishes = [self.derived[kind] for kind in dict.fromkeys(type_names(detector.publishes))]
-        return Part(runner, inputs, publishes, self._now)
+        return Operator(runner, inputs, publishes, self._now)
 
-    def add(self, *parts: Part) -> None:
+    def add(self, *parts: Operator) -> None:
         """Let parts run here."""
         self.parts += parts
         self._connect()
@@ -167,7 +167,7 @@ class Topology:
             for channel in part.unit.inputs:
                 self.readers[channel.name].append(part)
             part.connect(publisher)
-        above: dict[str, tuple[Part, ...]] = {}
+        above: dict[str, tuple[Operator, ...]] = {}
         for name in (*self.sensors, *self.derived):
             self._listeners(name, above)
         self.above = above
@@ -177,7 +177,7 @@ class Topology:
         for part in self.parts:
             part.always = part in always
 
-    def _listeners(self, name: str, above: dict[str, tuple[Part, ...]]) -> tuple[Part, ...]:
+    def _listeners(self, name: str, above: dict[str, tuple[Operator, ...]]) -> tuple[Operator, ...]:
         if name not in above:
             found = set(self.readers[name])
             for part in self.readers[name]:
@@ -186,7 +186,7 @@ class Topology:
             above[name] = tuple(sorted(found))
         return above[name]
 
-    def with_above(self, parts: Iterable[Part]) -> set[Part]:
+    def with_above(self, parts: Iterable[Operator]) -> set[Operator]:
         """The parts, and those that hear of what they publish, through others too."""
         parts = list(parts)
         return {*parts, *(above for p in parts for channel in p.publishes for above in self.above[channel.name])}
@@ -199,9 +199,9 @@ class Topology:
         wanted = {kind for name, kinds in self.hierarchy.listens.items() if name not in here for kind in kinds}
         return [channel.name for part in self.parts for channel in part.publishes if channel.name in wanted]
 
-    def borrow(self, news: Iterable[News], clk: int) -> bool:
+    def borrow(self, updates: Iterable[ProgressUpdate], clk: int) -> bool:
         """Take over what was heard of delays elsewhere, where too little was here; whether that changes anything."""
-        far = max([item.far for item in news], default=SILENT)
+        far = max([item.far for item in updates], default=SILENT)
         if self.evidence.late_target is None or not self.hearing.borrow(far, clk):
             return False
         for sensor in self.sensors.values():

@@ -24,7 +24,7 @@ source that is new count a ``NEWCOMER``-th: they say little of those that are kn
 target allows for one late event, K is at least ``CAREFUL`` times the largest delay (just that, if it was known from the
 start by a calibration), at least the largest delay measured as in [Order], up to the next move of the clock. During the
 first ``EVERY`` it is 1 at least, as equal time stamps may follow. What happened before anybody listened (see
-:mod:`slackline.ordering.hearing`) is not measured.
+:mod:`slackline.ordering.startup`) is not measured.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ def _leapt_over(row, gap):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, inline="always")
 def _learn_gap(row, gap):  # type: ignore[no-untyped-def]
-    news = gap < row[OPEN_MIN] or gap > row[OPEN_MAX]
+    updates = gap < row[OPEN_MIN] or gap > row[OPEN_MAX]
     row[OPEN_MIN] = min(row[OPEN_MIN], gap)
     row[OPEN_MAX] = max(row[OPEN_MAX], gap)
     row[OPEN_N] += 1
@@ -216,7 +216,7 @@ def _learn_gap(row, gap):  # type: ignore[no-untyped-def]
         row[OPEN_MIN] = FOREVER
         row[OPEN_MAX] = 0
         row[OPEN_N] = 0
-    if news or closes or row[OPEN_N] == ENOUGH:
+    if updates or closes or row[OPEN_N] == ENOUGH:
         _sum_up(row)
 
 

@@ -38,9 +38,9 @@ from slackline.core.arrays import Ints
 from slackline.core.event import Source
 from slackline.core.time import MAX_TS
 from slackline.ordering import checked
-from slackline.ordering.channel import SensorChannel
 from slackline.ordering.clock import CLK, REJECTED, Clock, tick, tick_agreed
 from slackline.ordering.constants import NEVER
+from slackline.ordering.input import SensorInput
 
 BLOCK = 8
 FACTOR = 8
@@ -97,7 +97,7 @@ class Skews:
         more[: len(self.kinds)] = self.kinds
         self.kinds = more
 
-    def rows_of(self, channel: SensorChannel) -> Ints:
+    def rows_of(self, channel: SensorInput) -> Ints:
         """The rows of a type's sources, by the sources' numbers."""
         if channel.name not in self._rows:
             self._extend([channel.name])
@@ -119,7 +119,7 @@ class Skews:
         return self._rows[name]
 
     def tick(
-        self, clock: Clock, channel: SensorChannel, slot: int, ts: int, position: int, wall: int
+        self, clock: Clock, channel: SensorInput, slot: int, ts: int, position: int, wall: int
     ) -> tuple[int, int, bool]:
         """One event at the clock, at a wall time (NEVER: not known).
 
@@ -151,7 +151,7 @@ class Skews:
         )  # fmt: skip
         return stamps, np.flatnonzero(rejected), np.flatnonzero(anew)
 
-    def skewed(self, channel: SensorChannel) -> dict[Source, int]:
+    def skewed(self, channel: SensorInput) -> dict[Source, int]:
         """The sources of a type that are off, and by how much; ahead is positive."""
         rows = self.rows_of(channel)  # makes room for those that were not met before
         offsets = self.sources[rows, OFFSET].tolist()

@@ -9,8 +9,8 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from slackline.placement import Placement, Problem
-from slackline.placement.story import MoveMade, PlacementStory
+from slackline.cluster.placement import Placement, Problem
+from slackline.cluster.placement.report import MoveMade, PlacementReport
 from slackline.report.page import (
     ACCENT,
     FAINT,
@@ -34,7 +34,7 @@ MOST_NODES, MOST_DETECTORS = 12, 60
 MOST_WRITTEN = 5
 
 
-def placement_page(story: PlacementStory) -> str:
+def placement_page(story: PlacementReport) -> str:
     """The whole page, one file that fetches nothing."""
     problem = story.problem
     title = "Where detectors run"
@@ -73,11 +73,11 @@ def placement_page(story: PlacementStory) -> str:
     return html_page(title, [*body, paragraph("slackline place --html FILE makes this page.", "note")])
 
 
-def _moved(story: PlacementStory) -> list[str]:
+def _moved(story: PlacementReport) -> list[str]:
     return [name for name in story.problem.detectors if story.before[name] != story.after[name]]
 
 
-def _verdict(story: PlacementStory) -> str:
+def _verdict(story: PlacementReport) -> str:
     moved, problem = _moved(story), story.problem
     if not moved:
         return "The detectors run where they should: nothing that was found is better by more than moving costs."
@@ -111,7 +111,7 @@ def _between(problem: Problem, placement: Placement) -> dict[tuple[str, str], fl
 # The picture.
 
 
-def _network(story: PlacementStory) -> list[str]:
+def _network(story: PlacementReport) -> list[str]:
     problem = story.problem
     if len(problem.nodes) > MOST_NODES or len(problem.detectors) > MOST_DETECTORS:
         return [
@@ -128,7 +128,7 @@ def _network(story: PlacementStory) -> list[str]:
     ]
 
 
-def _circles(story: PlacementStory) -> go.Figure:
+def _circles(story: PlacementReport) -> go.Figure:
     figure = make_subplots(rows=1, cols=2, subplot_titles=("before", "after"), horizontal_spacing=0.02)
     moved = set(_moved(story))
     for column, placement in enumerate((story.before, story.after), start=1):
@@ -246,7 +246,7 @@ def _labels(
     )  # fmt: skip
 
 
-def _matrices(story: PlacementStory) -> go.Figure:
+def _matrices(story: PlacementReport) -> go.Figure:
     figure = make_subplots(rows=1, cols=2, subplot_titles=("before", "after"), horizontal_spacing=0.1)
     names = list(story.problem.nodes)
     for column, placement in enumerate((story.before, story.after), start=1):
@@ -264,7 +264,7 @@ def _matrices(story: PlacementStory) -> go.Figure:
 # The tables.
 
 
-def _moves(story: PlacementStory) -> list[str]:
+def _moves(story: PlacementReport) -> list[str]:
     if not story.changes:
         return [paragraph("Nothing.")]
     made = {move.detector: _made(move) for move in story.moves}
@@ -279,7 +279,7 @@ def _made(move: MoveMade) -> str:
     return move.error or _milliseconds(move.seconds)
 
 
-def _nodes(story: PlacementStory) -> str:
+def _nodes(story: PlacementReport) -> str:
     problem = story.problem
     loads = [problem.loads(placement) for placement in (story.before, story.after)]
     rows = []
@@ -295,7 +295,7 @@ def _nodes(story: PlacementStory) -> str:
 # Over time.
 
 
-def _search(story: PlacementStory) -> go.Figure:
+def _search(story: PlacementReport) -> go.Figure:
     figure = go.Figure()
     for color, (solver, course) in zip(_COLORS, story.courses.items(), strict=False):
         x, y = [each.seconds for each in course], [each.objective for each in course]
@@ -310,7 +310,7 @@ def _search(story: PlacementStory) -> go.Figure:
     return figure
 
 
-def _loads(story: PlacementStory) -> go.Figure:
+def _loads(story: PlacementReport) -> go.Figure:
     figure = go.Figure()
     for nth, (node, series) in enumerate(story.loads.items()):
         color = _COLORS[nth % len(_COLORS)]

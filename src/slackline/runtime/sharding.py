@@ -169,7 +169,7 @@ class KeyedDetector(Detector):
     def __init__(self, detector: Detector, strict: bool = True) -> None:
         self.name = detector_name(detector)
         self.listens, self.publishes, self.unsorted = detector.listens, detector.publishes, detector.unsorted  # type: ignore[misc]
-        self.sets_back = detector.sets_back
+        self.max_backdate = detector.max_backdate
         self._pristine = detector
         self._free = type_names(detector.unsorted if strict else detector.listens)
         self._mine: dict[str, _Mine] = {}

@@ -23,10 +23,10 @@ from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import Output, id_of
 from slackline.ordering import checked
-from slackline.ordering.channel import SensorChannel
 from slackline.ordering.constants import NEVER
-from slackline.ordering.unit import Entry, Unit
-from slackline.running.part import Part
+from slackline.ordering.input import SensorInput
+from slackline.ordering.reorder_buffer import Entry, ReorderBuffer
+from slackline.running.operator import Operator
 from slackline.running.segments import IN_ORDER, Piece, Segment, merged, segment_of
 from slackline.speculation.ahead import SpeculativeRunner
 from slackline.speculation.alpha import Controller, Load
@@ -54,7 +54,7 @@ class LookAhead:
         self.controller = Controller()
         self.load = Load()
 
-    def join(self, part: Part) -> None:
+    def join(self, part: Operator) -> None:
         """A part may look ahead from now on."""
         if isinstance(part.runner, SpeculativeRunner):
             self.early.setdefault(part.name, {})
@@ -79,7 +79,7 @@ class LookAhead:
         self.early.pop(name, None)
         self.accounts.pop(name, None)
 
-    def alpha(self, part: Part) -> float:
+    def alpha(self, part: Operator) -> float:
         if not isinstance(part.runner, SpeculativeRunner):
             return 1.0
         alpha = part.runner.options.alpha
@@ -87,7 +87,7 @@ class LookAhead:
             return float(alpha)
         return 1.0 if self.is_reined else self.accounts[part.name].alpha(self.controller.alpha)
 
-    def stats(self, parts: Sequence[Part]) -> dict[str, Any]:
+    def stats(self, parts: Sequence[Operator]) -> dict[str, Any]:
         """What users may want to know of each detector."""
         found = {part.name: {"level": self.hierarchy.levels[part.name], **part.stats()} for part in parts}
         for part in parts:
@@ -95,7 +95,7 @@ class LookAhead:
                 found[part.name]["alpha"] = self.alpha(part)
         return found
 
-    def early_horizon(self, part: Part, clk: int) -> int:
+    def early_horizon(self, part: Operator, clk: int) -> int:
         """Up to where the detector may look."""
         unit, alpha = part.unit, self.alpha(part)
         if clk == NEVER or alpha >= 1:
@@ -104,7 +104,7 @@ class LookAhead:
         plain = clk - unit.largest_slack() if unit.horizon == NEVER else unit.horizon
         return max(unit.horizon, clk - math.ceil(alpha * max(clk - plain, 0)))
 
-    def run(self, parts: Sequence[Part], finals: list[Output], clk: int, position: int) -> list[Output]:
+    def run(self, parts: Sequence[Operator], finals: list[Output], clk: int, position: int) -> list[Output]:
         """Look ahead after a push that made ``finals`` certain; returns everything that comes out of the push."""
         if not self.early:
             return finals
@@ -135,7 +135,7 @@ class LookAhead:
 
     # How busy we are.
 
-    def worked(self, parts: Sequence[Part], start: float, stop: float, some_wait: bool = False) -> float | None:
+    def worked(self, parts: Sequence[Operator], start: float, stop: float, some_wait: bool = False) -> float | None:
         """A push took from ``start`` to ``stop``: adapt α when it is time. The busy factor, if it was.
 
         While ``some_wait``, held up because there is too much to do, there is no time to look ahead.
@@ -229,7 +229,7 @@ class _Changes:
         return self.retracted + certain + self.inserted
 
 
-def _pending(unit: Unit, limit: int, tentative: Mapping[str, Sequence[Event]], position: int) -> list[Piece]:
+def _pending(unit: ReorderBuffer, limit: int, tentative: Mapping[str, Sequence[Event]], position: int) -> list[Piece]:
     """All that waits up to the early horizon, in order."""
     if limit <= unit.horizon:
         return []
@@ -241,7 +241,7 @@ def _pending(unit: Unit, limit: int, tentative: Mapping[str, Sequence[Event]], p
         for event in tentative.get(channel.name, ()):
             if unit.horizon < event.ts <= limit:
                 entries.append(unit.entry(event, position))
-        if isinstance(channel, SensorChannel) and len(channel.store):
+        if isinstance(channel, SensorInput) and len(channel.store):
             _stored(unit, channel, limit, entries, segments)
     entries.sort()
     if not segments:
@@ -254,7 +254,9 @@ def _pending(unit: Unit, limit: int, tentative: Mapping[str, Sequence[Event]], p
     return [Piece(*segment.part(start, stop)) for segment, start, stop in merged(segments)]
 
 
-def _stored(unit: Unit, channel: SensorChannel, limit: int, entries: list[Entry], segments: list[Segment]) -> None:
+def _stored(
+    unit: ReorderBuffer, channel: SensorInput, limit: int, entries: list[Entry], segments: list[Segment]
+) -> None:
     store = channel.store
     start, stop = np.searchsorted(store.ts, (unit.horizon, limit), side="right").tolist()
     if start == stop:

@@ -8,11 +8,11 @@ import numpy as np
 
 from slackline.core.arrays import Ints, Mask
 from slackline.engine.options import Options
-from slackline.ordering.channel import SensorChannel
 from slackline.ordering.clock import JUMP_OFF, Clock
 from slackline.ordering.constants import NEVER
 from slackline.ordering.elapsed import Elapsed
-from slackline.ordering.hearing import Hearing
+from slackline.ordering.input import SensorInput
+from slackline.ordering.startup import StartupEstimator
 from slackline.ordering.wall import Wall
 
 
@@ -51,7 +51,7 @@ def replay(
     """
     options = Options(policy, margin, window, timeout, warmup, late_target=late_target)
     evidence = options.evidence
-    channel = SensorChannel("event", 0, evidence, is_clock=True)
+    channel = SensorInput("event", 0, evidence, is_clock=True)
     n = len(ts)
     for number in range(int(source.max(initial=-1)) + 1):
         channel.senders.slot(number)
@@ -60,7 +60,7 @@ def replay(
     positions = np.arange(n)
     if n == 0:
         return Replay(positions, np.zeros(0, dtype=np.bool_), positions)
-    heard = Hearing(evidence.warmup).run(ts, NEVER, clk)
+    heard = StartupEstimator(evidence.warmup).run(ts, NEVER, clk)
     timed = None
     if arrival is not None and evidence.late_target is not None:
         timed = Elapsed(evidence.late_target).run(Wall(), ts, arrival, NEVER, clk, heard[1])

@@ -6,14 +6,14 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from tests.unit.nodes.overviews import CHAIN, Told
+from tests.unit.cluster.controller.overviews import CHAIN, Told
 from typer.testing import CliRunner
 
 from slackline.cli import app
 from slackline.cluster import placing
+from slackline.cluster.controller.master import Master
 from slackline.cluster.tls import Credentials
 from slackline.core.errors import SlacklineError
-from slackline.nodes.master import Master
 from slackline.runtime.address import Address
 
 AT = ("--at", "127.0.0.1:7001")

@@ -19,9 +19,9 @@ from tests.unit.cluster.fake import LOOPBACK, NO_TLS, run
 import slackline as sl
 from slackline.cluster.ingress import Ingress
 from slackline.cluster.links import Listener
+from slackline.cluster.protocol import Node
 from slackline.cluster.tcp import TcpHost
 from slackline.connectors.files import FileSource
-from slackline.nodes import Node
 from slackline.runtime.keyed import KeyedEngines
 from slackline.runtime.output import KINDS, RecordBuilder, bad_record
 from slackline.runtime.schema import Decoder, RecordSchema
@@ -45,25 +45,25 @@ class Counting(sl.Detector):
 
 
 class Low(Counting):
-    listens, publishes, secure, every = ("a",), ("low",), ("a",), 1
+    listens, publishes, reliable, every = ("a",), ("low",), ("a",), 1
 
 
 class Other(Counting):
-    listens, publishes, secure, every = ("b",), ("other",), ("b",), 2
+    listens, publishes, reliable, every = ("b",), ("other",), ("b",), 2
 
 
 class Mid(Counting):
-    listens, publishes, secure, every = ("low", "other"), ("mid",), ("low", "other"), 3
+    listens, publishes, reliable, every = ("low", "other"), ("mid",), ("low", "other"), 3
 
 
 class High(Counting):
-    listens, publishes, secure, every = ("mid", "low"), ("high",), ("mid", "low"), 2
+    listens, publishes, reliable, every = ("mid", "low"), ("high",), ("mid", "low"), 2
 
 
 class Mixed(Counting):
     """Listens to sensor types that others listen to as well."""
 
-    listens, publishes, secure, every = ("mid", "a", "b"), ("mixed",), ("mid", "a", "b"), 4
+    listens, publishes, reliable, every = ("mid", "a", "b"), ("mixed",), ("mid", "a", "b"), 4
 
 
 def one_listener_each():

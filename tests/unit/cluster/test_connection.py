@@ -7,9 +7,9 @@ from tests.unit.cluster.fake import LOOPBACK, run, said_by
 from slackline.cluster import connection as connection_module
 from slackline.cluster.connection import HandshakeError, accept, dial
 from slackline.cluster.links import Listener
+from slackline.cluster.protocol.messages import VERSION, Envelope, Query, encode
 from slackline.cluster.tls import Credentials
 from slackline.core.errors import ConfigError
-from slackline.nodes.messages import VERSION, Envelope, Query, encode
 from slackline.runtime.frames import FrameError, framed
 
 NONE = Credentials()

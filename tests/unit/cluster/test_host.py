@@ -11,13 +11,13 @@ import slackline as sl
 from slackline.cluster import links as links_module
 from slackline.cluster.ingress import CompleteRows, Ingress, TablesSource
 from slackline.cluster.links import Listener
+from slackline.cluster.protocol import Node
 from slackline.cluster.tcp import TcpHost
 from slackline.cluster.tls import Credentials
 from slackline.connectors.files import FileSource, FolderSink
 from slackline.core.errors import ConfigError, SlacklineError
 from slackline.core.event import Event
 from slackline.core.outcome import Output
-from slackline.nodes import Node
 from slackline.runtime.address import Address
 from slackline.runtime.metrics import MetricsCollector
 from slackline.runtime.schema import Decoder, RecordSchema

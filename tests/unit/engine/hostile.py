@@ -74,7 +74,9 @@ def trees() -> list[Any]:
         engine = sl.Engine(hierarchy(), sensors=sensors, detectors=["High"], warmup=0)
         mine, told = ([event for event in events(0, 90) if event.type == kind] for kind in (sensors, others))
         engine.push(mine)
-        engine.receive([sl.News(others, told, (), 300, 0, 500), sl.News("low", (), (), 200, 3, 500)])
+        engine.receive(
+            [sl.ProgressUpdate(others, told, (), 300, 0, 500), sl.ProgressUpdate("low", (), (), 200, 3, 500)]
+        )
         engine.end(sensors)
         made.append(codec.load(STATE_KIND, STATE_VERSION, engine.save()))
     return made

@@ -26,7 +26,7 @@ class High(Low):
     """Sets back what it finds, and says so."""
 
     listens, publishes = ("low", "b"), ("high",)
-    sets_back = 5
+    max_backdate = 5
 
     def on_event(self, event: sl.Event) -> Any:
         self.n += 1
@@ -77,6 +77,6 @@ def table(events: list[sl.Event]) -> pa.Table:
     return pa.table({**own, **columns})
 
 
-def of(kind: str, news: list[sl.News]) -> sl.News:
-    (item,) = (item for item in news if item.type == kind)
+def of(kind: str, updates: list[sl.ProgressUpdate]) -> sl.ProgressUpdate:
+    (item,) = (item for item in updates if item.type == kind)
     return item

@@ -14,18 +14,18 @@ from slackline.core.errors import ConfigError
 def test_a_detector_gets_what_it_has_missed_and_nobody_else_does() -> None:
     here, there = engine(["a"], ["Sees"], policy="ordered"), engine(["b"], ["SeesToo"], policy="ordered")
     here.push(table([a(ts) for ts in (10, 20, 30)]))
-    there.receive([of("a", here.news())])
+    there.receive([of("a", here.progress_updates())])
     there.push(table([b(ts) for ts in (5, 15, 25)]))
-    here.receive([of("b", there.news())])
+    here.receive([of("b", there.progress_updates())])
     data = here.detach("Sees")
     here.push(table([a(40)]))
     there.push(table([b(35)]))
-    missed = [item for item in (*here.news(), *there.news()) if item.type in "ab"]
+    missed = [item for item in (*here.progress_updates(), *there.progress_updates()) if item.type in "ab"]
     there.receive([item for item in missed if item.type == "a"])
     there.attach(data, missed)
     here.end("a")
     there.end("b")
-    there.receive(here.news())
+    there.receive(here.progress_updates())
     expected = [("b", 5), ("a", 10), ("b", 15), ("a", 20), ("b", 25), ("a", 30), ("b", 35), ("a", 40)]
     assert there.detectors["Sees"].seen == there.detectors["SeesToo"].seen == expected  # type: ignore[attr-defined]
 
@@ -33,7 +33,7 @@ def test_a_detector_gets_what_it_has_missed_and_nobody_else_does() -> None:
 def test_what_waits_here_for_others_does_not_come_to_who_joins() -> None:
     here, there = engine(["b"], ["Sees"], warmup=9), engine(["a"], ["SeesToo"], warmup=9)
     there.push(table([a(ts) for ts in (10, 20, 30)]))  # waits for news of "b"
-    here.receive([of("a", there.news())])
+    here.receive([of("a", there.progress_updates())])
     assert len(here.buffered()["Sees"]) == len(there.buffered()["SeesToo"]) == 3
     there.attach(here.detach("Sees"))
     assert there.buffered()["Sees"] == there.buffered()["SeesToo"] == [a(10), a(20), a(30)]
@@ -52,7 +52,7 @@ def test_by_slack_a_detector_starts_from_the_delays_it_is_given() -> None:
     here, there = engine(["a", "b"], ["Sees"], policy="slack"), engine([], policy="slack")
     here.push([a(100), b(80), a(110)])
     data = here.detach("Sees")
-    there.receive([sl.News("a", (a(100), a(101)), (), 0, 0, 101)])
+    there.receive([sl.ProgressUpdate("a", (a(100), a(101)), (), 0, 0, 101)])
     there.attach(data, delays={"a": 35, "b": 70})
     types = there.stats()["types"]
     assert (types["a"]["K"], types["b"]["K"]) == (0, 70)  # of "a" something is known
@@ -61,9 +61,9 @@ def test_by_slack_a_detector_starts_from_the_delays_it_is_given() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"missed": [sl.News("low", (), (), 0, 0, 0)]}, "does not listen to"),
+        ({"missed": [sl.ProgressUpdate("low", (), (), 0, 0, 0)]}, "does not listen to"),
         ({"missed": ["a"]}, "what news"),
-        ({"missed": [sl.News("a", (b(3),), (), 0, 0, 0)]}, "holds what cannot be its events"),
+        ({"missed": [sl.ProgressUpdate("a", (b(3),), (), 0, 0, 0)]}, "holds what cannot be its events"),
         ({"delays": {"low": 3}}, "does not listen to"),
         ({"delays": {"a": -3}}, r"delays\['a'\]=-3"),
     ],

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import slackline as sl
-from slackline.running.part import Part
+from slackline.running.operator import Operator
 
 
 @pytest.mark.parametrize("in_turn", [False, True])
@@ -22,8 +22,8 @@ def test_an_event_for_one_of_many_detectors_makes_few_others_look(
     stream = [sl.Event(f"t{i % n if in_turn else 0}", 10 * i, "s", i) for i in range(1100 + events)]
     engine.push(stream[:1100])  # beyond every warm-up
     looks: list[Any] = []
-    look = Part.look
-    monkeypatch.setattr(Part, "look", lambda part, *args: (looks.append(part), look(part, *args))[1])
+    look = Operator.look
+    monkeypatch.setattr(Operator, "look", lambda part, *args: (looks.append(part), look(part, *args))[1])
     for event in stream[1100:]:
         engine.push(event)
     assert len(looks) < 4 * events

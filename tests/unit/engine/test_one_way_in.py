@@ -189,7 +189,7 @@ def test_the_greatest_time_stamps_are_kept_in_order(policy: str, top: int) -> No
 
 def test_a_margin_of_absurd_delays_does_not_overflow() -> None:
     class Low(sl.Detector):
-        listens, publishes, sets_back = ("a", "c"), ("b",), 50
+        listens, publishes, max_backdate = ("a", "c"), ("b",), 50
 
         def on_event(self, event: sl.Event) -> Any:
             yield event.derive("b", ts=max(0, event.ts - 5))

@@ -111,8 +111,8 @@ def test_a_timeout_bounds_the_wait_for_those_who_owe() -> None:
     assert longest(20) <= 45 < longest(None)
 
 
-@pytest.mark.parametrize("sets_back", [0, 5])
-def test_a_detector_that_says_how_far_it_sets_back_is_waited_for_from_the_start(sets_back: int) -> None:
+@pytest.mark.parametrize("max_backdate", [0, 5])
+def test_a_detector_that_says_how_far_it_sets_back_is_waited_for_from_the_start(max_backdate: int) -> None:
     class Back(sl.Detector):
         listens, publishes = ("a",), ("b",)
 
@@ -128,11 +128,11 @@ def test_a_detector_that_says_how_far_it_sets_back_is_waited_for_from_the_start(
                 yield event.derive("c")
 
     back = Back()
-    back.sets_back = sets_back
+    back.max_backdate = max_backdate
     engine = sl.Engine(sl.Hierarchy([back, Top()], clock="a"))
     found = engine.push([sl.Event("a", ts=ts, source="s") for ts in range(100)]) + engine.close()
-    assert [output.event.ts for output in found if output.event.type == "c"] == ([45] if sets_back else [])
-    assert len(engine.late) == (0 if sets_back else 1)
+    assert [output.event.ts for output in found if output.event.type == "c"] == ([45] if max_backdate else [])
+    assert len(engine.late) == (0 if max_backdate else 1)
 
 
 @pytest.mark.parametrize("form", ["events", "table"])

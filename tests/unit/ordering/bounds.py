@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from slackline.core.time import MAX_TS
-from slackline.ordering.channel import DerivedChannel, Evidence, SensorChannel
 from slackline.ordering.clock import ADVANCED, CLK, JUMP_AUTO, JUMP_OFF, REJECTED, Clock
 from slackline.ordering.constants import FOREVER, NEVER, POLICIES
-from slackline.ordering.frontier import NO_TIMEOUT
+from slackline.ordering.input import DerivedInput, Evidence, SensorInput
+from slackline.ordering.watermark import NO_TIMEOUT
 
 WORLDS = 120
 
@@ -57,9 +57,9 @@ def world(seed: int) -> list[Any]:
     rng = np.random.default_rng(seed)
     e = evidence(rng)
     clock = Clock(int(rng.choice([JUMP_OFF, JUMP_AUTO, 2**61])))
-    one = SensorChannel("a", 0, e, is_clock=True)
-    other = SensorChannel("b", 1, e, is_clock=bool(rng.integers(2)))
-    derived = DerivedChannel("d", 2, e)
+    one = SensorInput("a", 0, e, is_clock=True)
+    other = SensorInput("b", 1, e, is_clock=bool(rng.integers(2)))
+    derived = DerivedInput("d", 2, e)
     derived.back = int(rng.choice([0, 5, MAX_TS]))
     found: list[Any] = []
     K = 0

@@ -18,12 +18,12 @@ from slackline.core.codec import encode
 from slackline.core.errors import StateError
 from slackline.core.event import Event
 from slackline.core.time import MAX_TS
-from slackline.ordering.channel import DerivedChannel, Evidence, SensorChannel
 from slackline.ordering.clock import CLK, Clock
 from slackline.ordering.constants import FOREVER, NEVER, POLICIES
-from slackline.ordering.frontier import release_positions
+from slackline.ordering.input import DerivedInput, Evidence, SensorInput
+from slackline.ordering.reorder_buffer import ReorderBuffer
 from slackline.ordering.store import late_rows
-from slackline.ordering.unit import Unit
+from slackline.ordering.watermark import release_positions
 
 EVIDENCE = Evidence(POLICIES["auto"], warmup=4)
 ARRIVALS = 200
@@ -34,9 +34,9 @@ class World:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.sensor = SensorChannel("a", 0, EVIDENCE, is_clock=True)
-        self.derived = DerivedChannel("d", 1, EVIDENCE)
-        self.unit = Unit("u", [self.sensor, self.derived], frozenset())
+        self.sensor = SensorInput("a", 0, EVIDENCE, is_clock=True)
+        self.derived = DerivedInput("d", 1, EVIDENCE)
+        self.unit = ReorderBuffer("u", [self.sensor, self.derived], frozenset())
         self.position = 0
 
     def live(self, arrivals: int = ARRIVALS) -> None:

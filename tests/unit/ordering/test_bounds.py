@@ -18,9 +18,9 @@ from tests.unit.ordering import bounds
 
 import slackline as sl
 from slackline.core.time import MAX_TS
-from slackline.ordering.channel import DerivedChannel, Evidence, SensorChannel
 from slackline.ordering.clock import ADVANCED, JUMP_OFF, Clock
 from slackline.ordering.constants import NEVER, POLICIES
+from slackline.ordering.input import DerivedInput, Evidence, SensorInput
 
 ROOT = Path(__file__).parents[3]
 
@@ -56,7 +56,7 @@ def test_a_chunk_gives_what_its_positions_give_also_at_the_end_of_time(
     clk = np.empty(len(ts), dtype=np.int64)
     Clock(JUMP_OFF).run(ts, np.ones(len(ts), dtype=np.bool_), slots, clk)
     before = np.concatenate(([NEVER], clk[:-1]))
-    whole, steps, cuts = (SensorChannel("a", 0, Evidence(POLICIES[policy], margin), True) for _ in range(3))
+    whole, steps, cuts = (SensorInput("a", 0, Evidence(POLICIES[policy], margin), True) for _ in range(3))
     for channel in (whole, steps, cuts):
         for source in range(3):
             channel.senders.slot(source)
@@ -79,7 +79,7 @@ def test_a_chunk_gives_what_its_positions_give_also_at_the_end_of_time(
 def test_derived_events_of_any_age_give_a_K_that_covers_them_and_no_more_than_all_time(
     steps: list[tuple[int, int]], margin: float
 ) -> None:
-    channel = DerivedChannel("d", 0, Evidence(POLICIES["slack"], margin))
+    channel = DerivedInput("d", 0, Evidence(POLICIES["slack"], margin))
     clk, oldest = NEVER, MAX_TS
     for ts, now in sorted(steps, key=lambda step: step[1]):
         if now > clk:
@@ -118,7 +118,7 @@ def test_events_of_the_greatest_time_stamps_are_seen_in_order_or_late(policy: st
 
 
 class Below(sl.Detector):
-    listens, publishes, sets_back = ("a", "c"), ("b",), 50
+    listens, publishes, max_backdate = ("a", "c"), ("b",), 50
 
     def on_event(self, event: sl.Event):
         yield event.derive("b", ts=max(0, event.ts - 5))

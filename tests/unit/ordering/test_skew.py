@@ -10,9 +10,9 @@ import pytest
 from slackline.core.codec import decode, encode
 from slackline.core.errors import StateError
 from slackline.core.time import MAX_TS
-from slackline.ordering.channel import Evidence, SensorChannel
 from slackline.ordering.clock import JUMP_OFF, Clock
 from slackline.ordering.constants import NEVER
+from slackline.ordering.input import Evidence, SensorInput
 from slackline.ordering.skew import ALL, BLOCKS, HEARD, KIND, KNOWN, LAG, OFFSET, N, Skews
 
 
@@ -20,7 +20,7 @@ class Room:
     """A type, the clock, and what is known of the type's sources."""
 
     def __init__(self, corrects: bool = False) -> None:
-        self.channel = SensorChannel("in", 0, Evidence(), is_clock=True)
+        self.channel = SensorInput("in", 0, Evidence(), is_clock=True)
         self.clock = Clock(JUMP_OFF)
         self.skews = Skews(["in"], corrects)
         self.position = 0
@@ -135,7 +135,7 @@ def test_reporting_looks_at_few_arrivals_and_finds_the_same() -> None:
 
 def test_types_are_apart_and_wall_time_begins_anew() -> None:
     room = Room()
-    other = SensorChannel("other", 1, Evidence(), is_clock=False)
+    other = SensorInput("other", 1, Evidence(), is_clock=False)
     rounds(room, {**FOUR, "e": 900}, 200, walled=False)
     assert set(room.off()) == {"e"}
     for i in range(200, 400):

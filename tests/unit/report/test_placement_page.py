@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from slackline.placement import Improvement, Problem, Subscription
-from slackline.placement.changes import PlacementChange
-from slackline.placement.story import LoadSample, MoveMade, PlacementStory
+from slackline.cluster.placement import Improvement, Problem, Subscription
+from slackline.cluster.placement.changes import PlacementChange
+from slackline.cluster.placement.report import LoadSample, MoveMade, PlacementReport
 from slackline.report.placement import MOST_NODES, placement_page
 
 PROBLEM = Problem(
@@ -18,7 +18,7 @@ PROBLEM = Problem(
     {("n1", "n2"): 0.01},
     ingress={"a": "n1"},
 )
-STORY = PlacementStory(
+STORY = PlacementReport(
     PROBLEM,
     before={"Low": "n2", "High": "n2"},
     after={"Low": "n1", "High": "n2"},

@@ -92,7 +92,7 @@ def test_event_is_never_set_back_further_than_announced() -> None:
         table = positions(MATCH, {"ball": way})
         for row in range(0, table.num_rows, 1):
             for turn in feed(detector, table.slice(row, 1)):
-                assert 0 <= table["ts"][row].as_py() - turn.ts <= detector.sets_back
+                assert 0 <= table["ts"][row].as_py() - turn.ts <= detector.max_backdate
 
 
 @pytest.mark.parametrize("cut", [1, 7, 1000])
@@ -111,4 +111,4 @@ def test_tracking_data_at_25_hz_turns_too() -> None:
     a[20] = 375e6  # the change of 15 m/s, spread over a frame
     (turn,) = feed(BallTurned(match), table.set_column(table.schema.get_field_index("a"), "a", [a]))
     assert turn.ts == table["ts"][20].as_py() + 1  # after all positions of that frame
-    assert BallTurned(match).sets_back < SECOND // 5
+    assert BallTurned(match).max_backdate < SECOND // 5

@@ -119,7 +119,7 @@ class BallTurned(Detector):
         self.number = numbered(match.balls, len(match.is_ball))
         self.limits = (thresholds.acceleration, thresholds.calm, thresholds.push)
         self.times = (thresholds.window, thresholds.contact, thresholds.gap)
-        self.sets_back = thresholds.turn_back
+        self.max_backdate = thresholds.turn_back
         self.ints = np.zeros((balls, 4), dtype=np.int64)
         self.ints[:, SEEN] = LONG_AGO
         #: Of each ball: the filter's sum; of its last contact the peak, place, velocity before, lowest mean since.

@@ -142,8 +142,8 @@ class Proximity(Detector):
         self.match = match
         self.feet = feet_of(match)
         self.lengths = (limits.reach, limits.release, limits.height)
-        self.sets_back = limits.apart + limits.step
-        self.times = (limits.stale, limits.apart, self.sets_back)
+        self.max_backdate = limits.apart + limits.step
+        self.times = (limits.stale, limits.apart, self.max_backdate)
         self.ball = NOBODY
         self.picture = np.array([LONG_AGO, 0, 0], dtype=np.int64)
         self.moved = np.zeros(players, dtype=np.int64)

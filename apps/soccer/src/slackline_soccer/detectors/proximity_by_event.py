@@ -26,7 +26,7 @@ class ProximityByEvent(Detector):
 
     def __init__(self, match: Match) -> None:
         self.limits = Thresholds.of(match)
-        self.sets_back = self.limits.apart + self.limits.step
+        self.max_backdate = self.limits.apart + self.limits.step
         self.players = match.players
         self.player_of = {sid: player for player in match.players for sid in player.feet}
         self.ball: int | None = None
@@ -57,8 +57,8 @@ class ProximityByEvent(Detector):
                 for event in self.correlate(player, self.now):
                     yield (
                         event
-                        if later - event.ts <= self.sets_back
-                        else event.derive(event.type, later - self.sets_back, **event.payload)
+                        if later - event.ts <= self.max_backdate
+                        else event.derive(event.type, later - self.max_backdate, **event.payload)
                     )
         self.moved.clear()
 

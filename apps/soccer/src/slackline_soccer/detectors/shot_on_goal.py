@@ -31,7 +31,7 @@ class ShotOnGoal(Detector):
 
     def __init__(self, match: Match) -> None:
         self.match = match
-        self.sets_back = Thresholds.of(match).on_its_way
+        self.max_backdate = Thresholds.of(match).on_its_way
 
     def on_event(self, kick: Event) -> Iterator[Event]:
         number = self.match.attacks(kick["team"], kick["hit_at"])

@@ -1,6 +1,6 @@
 """From occurrence to arrival: the sub-delays of [Thesis, 3.4.1], put together.
 
-- **Jitter** (:mod:`slackline.sim.delays`): below 5 ms for balls, 5 ms and more for all others, rarely up to 100 ms.
+- **Jitter** (:mod:`slackline_soccer.simulator.delays`): below 5 ms for balls, 5 ms and more for all others, rarely up to 100 ms.
 - **Packets**: ten positions of a low-priority transmitter travel together and wait for the last of them.
 - **Bursts**: now and then the network stalls for 100 to 300 ms; then all that was held comes in a rush.
 - **Loss**: one packet in a thousand never arrives.
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slackline import ConfigError
-from slackline.sim import ball_jitter, other_jitter
+from slackline_soccer.simulator.delays import ball_jitter, other_jitter
 from slackline_soccer.tracking.time import MILLISECOND, SECOND
 from slackline_soccer.tracking.units import TIMES
 

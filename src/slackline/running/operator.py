@@ -1,0 +1,166 @@
+"""A part of an engine: one detector with its waiting room, its runner and the types it publishes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from slackline.core.arrays import Ints
+from slackline.core.event import Event
+from slackline.core.time import Now
+from slackline.core.types import type_names
+from slackline.ordering.constants import FOREVER, NEVER
+from slackline.ordering.input import DerivedInput, Input, SensorInput
+from slackline.ordering.reorder_buffer import ReorderBuffer
+from slackline.ordering.senders import total_order
+from slackline.running.backlog import UNLIMITED, Backlog, Due
+from slackline.running.runner import Found, Runner
+from slackline.running.segments import Rows
+
+T = TypeVar("T")
+
+
+class Operator:
+    """One detector at work.
+
+    Its horizon follows the clock only when somebody asks (:meth:`settle`): while nothing waits, and nothing arrives for
+    it, that makes no difference to anybody, and so many detectors cost no more than few.
+    """
+
+    __slots__ = (
+        "alarm", "allowed", "always", "as_of", "backlog", "below", "delayed", "follows", "may_wait", "publishes",
+        "rank", "runner", "spent", "unit", "wall",
+    )  # fmt: skip
+
+    def __init__(self, runner: Runner, inputs: list[Input], publishes: list[DerivedInput], now: Now | None) -> None:
+        self.runner = runner
+        #: Wall time in seconds, if somebody tells it; and how much of it the detector has taken so far.
+        self.wall = now
+        self.spent = 0.0
+        self.unit = ReorderBuffer(runner.name, inputs, frozenset(type_names(runner.detector.unsorted)))
+        self.publishes = publishes
+        #: Whether detectors of this engine may be held up. What this one is due, while it is; how much may go on now.
+        self.may_wait = False
+        self.backlog = Backlog()
+        self.allowed = UNLIMITED
+        #: Stream time when something was processed last, and for how long that was held up, here or below.
+        self.delayed = NEVER, 0
+        #: The place in the hierarchy's order, wherever the others run.
+        self.rank = 0
+        #: Of the awaited inputs: the parts that publish them, and the channels that follow the clock by themselves.
+        self.below: list[Operator] = []
+        self.follows: list[Input] = []
+        #: The clock up to which the horizon was brought; whether each move of the clock finds us anyway; and if not,
+        #: the clock at which something may be due.
+        self.as_of = NEVER
+        self.always = False
+        self.alarm = FOREVER
+
+    def __lt__(self, other: Operator) -> bool:
+        return self.rank < other.rank
+
+    @property
+    def name(self) -> str:
+        return self.runner.name
+
+    @property
+    def horizon(self) -> int:
+        """Up to where the detector has processed everything: behind the unit's horizon while it is held up."""
+        return self.backlog.reached(self.unit.horizon) if self.may_wait else self.unit.horizon
+
+    @property
+    def holds(self) -> bool:
+        """Whether what is due goes to the backlog first."""
+        return self.may_wait and (self.allowed < UNLIMITED or len(self.backlog) > 0)
+
+    def go_on(self) -> list[Due]:
+        """What the detector may work on now of what it is behind with."""
+        taken = self.backlog.take(self.allowed)
+        if self.allowed < UNLIMITED:
+            self.allowed -= sum(map(len, taken))
+        return taken
+
+    def delay(self, own: int, clk: int) -> int:
+        """For how long what is processed now was held up: here, and below."""
+        if not self.may_wait:
+            return 0
+        below = max([delay for at, delay in [part.delayed for part in self.below] if at == clk], default=0)
+        self.delayed = clk, own + below
+        return own + below
+
+    def connect(self, publisher: dict[str, Operator]) -> None:
+        """Know the parts of this engine by the types they publish."""
+        awaited = self.unit.awaited
+        self.below = list({id(p): p for c in awaited if (p := publisher.get(c.name)) is not None}.values())
+        self.follows = [c for c in awaited if isinstance(c, SensorInput) or c.name not in publisher]
+
+    def settle(self, position: int, clk: int) -> None:
+        """Let the horizon follow the clock, where nothing else has happened: so nothing that waits is due."""
+        if self.as_of != clk:
+            self.look(position, clk)
+            self.unit.horizon = self.unit.next_horizon()
+            self.tell(clk)
+
+    def look(self, position: int, clk: int) -> None:
+        """Let everything that the horizon rests on follow the clock."""
+        for part in self.below:
+            part.settle(position, clk)
+        for channel in self.follows:
+            channel.follow(position, clk)
+
+    def feed(self, rows: Rows, keys: Ints | None = None) -> Found:
+        """What the detector publishes for rows (:meth:`Runner.feed`)."""
+        return self.runner.feed(rows, keys) if self.wall is None else self.timed(lambda: self.runner.feed(rows, keys))
+
+    def timed(self, work: Callable[[], T]) -> T:
+        """Let the detector work, and measure the time that takes, where there is a clock."""
+        if self.wall is None:
+            return work()
+        start = self.wall()
+        done = work()
+        self.spent += self.wall() - start
+        return done
+
+    def tell(self, clk: int) -> None:
+        """Announce to those who listen that everything up to the horizon was processed."""
+        self.as_of = clk
+        for channel in self.publishes:
+            channel.progress(self.horizon, clk)
+
+    def due(self, ts: int, clk: int) -> int:
+        """The clock at which the horizon may reach ``ts``, if nothing arrives meanwhile; never too late."""
+        latest = NEVER
+        for channel in self.unit.awaited:
+            if channel.frontier < ts:
+                at = channel.due(ts, clk)
+                if isinstance(channel, DerivedInput) and not channel.uses_slack:
+                    publisher = next((part for part in self.below if channel in part.publishes), None)
+                    at = FOREVER if publisher is None else publisher.due(ts + channel.back, clk)
+                latest = max(latest, at)
+        return latest
+
+    def set_alarm(self, clk: int) -> bool:
+        """Set the alarm for what waits; says whether it is another one."""
+        before, unit = self.alarm, self.unit
+        self.alarm = FOREVER
+        if unit.overdue:
+            self.alarm = clk + 1
+        elif unit.heap:
+            self.alarm = max(clk + 1, self.due(unit.heap[0].ts, clk))
+        return self.alarm != before
+
+    def restore_backlog(self, state: Any) -> None:
+        """Go on with what the detector was behind with."""
+        self.backlog.restore(state, frozenset(channel.name for channel in self.unit.inputs))
+        self.may_wait |= len(self.backlog) > 0
+
+    def waiting(self) -> list[Event]:
+        """The events that wait, in the order in which they will be seen."""
+        events = [entry.event for entry in sorted([*self.unit.heap, *self.unit.overdue])]
+        for channel, n in self.unit.stored():
+            events += channel.batch(len(channel.store) - n, len(channel.store))
+        return sorted(events, key=total_order)
+
+    def stats(self) -> dict[str, Any]:
+        cpu = None if self.wall is None else self.spent
+        return {**self.unit.stats(), **self.runner.stats(), "cpu": cpu, "held": len(self.backlog)}

@@ -1,0 +1,136 @@
+"""Overviews of networks that never were, for those who decide by them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from slackline.cluster.actions import SearchOrder
+from slackline.cluster.controller.metrics import ClusterMetrics
+from slackline.cluster.controller.policy import Advice, Move
+from slackline.cluster.controller.searching import solved
+from slackline.cluster.placement import Improvement, InfeasibleError, Problem, Solution
+
+#: A chain over one sensor type, and somebody who listens to both.
+CHAIN = {
+    "Low": {"listens": ["a"], "publishes": ["low"]},
+    "High": {"listens": ["low"], "publishes": ["high", "low_too"]},
+    "Top": {"listens": ["high", "low_too"], "publishes": ["top"]},
+}
+
+
+class Told:
+    """A network as it tells of itself, second by second."""
+
+    def __init__(
+        self,
+        runs: dict[str, list[str]],
+        *,
+        enters: dict[str, list[str]] | None = None,
+        rates: dict[str, float] | None = None,
+        cpu: dict[str, float] | None = None,
+        trips: dict[tuple[str, str], float] | None = None,
+        trip: float = 0.02,
+        limits: dict[str, float] | None = None,
+        stays: dict[str, list[str]] | None = None,
+        hierarchy: dict[str, Any] | None = None,
+    ) -> None:
+        self.runs = runs
+        self.enters = enters or {"n1": ["a"]}
+        self.rates = {"a": 100.0, "low": 10.0, "high": 2.0, "low_too": 3.0, "top": 1.0} if rates is None else rates
+        self.cpu = cpu or {}
+        self.trips, self.trip = trips or {}, trip
+        self.limits, self.stays = limits or {}, stays or {}
+        self.hierarchy = CHAIN if hierarchy is None else hierarchy
+        self.states = dict.fromkeys(runs, "there")
+        self.master: str | None = None
+        self.moving: dict[str, str] = {}
+        self.at = 100.0
+        self.sent: dict[str, float] = dict.fromkeys(self.rates, 0.0)
+        self.spent: dict[str, float] = {}
+
+    def go_on(self, seconds: float = 1.0) -> None:
+        self.at += seconds
+        for kind, rate in self.rates.items():
+            self.sent[kind] += rate * seconds
+        for name in self.hierarchy:
+            self.spent[name] = self.spent.get(name, 0.0) + self.cpu.get(name, 0.1) * seconds
+
+    def move(self, detector: str, to: str) -> None:
+        """A detector has moved; what it needs is counted anew there."""
+        for names in self.runs.values():
+            if detector in names:
+                names.remove(detector)
+        self.runs[to].append(detector)
+        self.spent[detector] = 0.0
+
+    def overview(self) -> dict[str, Any]:
+        nodes = {}
+        for name, runs in self.runs.items():
+            enters = self.enters.get(name, [])
+            kinds = [*enters, *(kind for each in runs for kind in self.hierarchy[each]["publishes"])]
+            others = [other for other in self.runs if other != name and self.states[other] == "there"]
+            nodes[name] = {
+                "at": self.at, "state": self.states[name], "load": 0.3, "limit": self.limits.get(name, 0.8),
+                "stays": self.stays.get(name, []), "master": False, "runs": list(runs), "enters": enters,
+                "round_trips": {o: self.trips.get((name, o), self.trips.get((o, name), self.trip)) for o in others},
+                "detectors": {each: {"cpu": self.spent.get(each, 0.0), "K": 0} for each in runs},
+                "sent": {kind: {"events": int(self.sent[kind]), "kept": 0} for kind in kinds},
+            }  # fmt: skip
+        return {"nodes": nodes, "hierarchy": self.hierarchy, "moving": self.moving, "master": self.master}
+
+
+class Exhaustive:
+    """A solver for small problems: looks at every placement there is."""
+
+    name = "exhaustive"
+
+    def solve(self, problem: Problem, *, seconds: float, seed: int, start: Any = None, now: Any = None) -> Solution:
+        every = itertools.product(range(len(problem.nodes)), repeat=len(problem.detectors))
+        placements = [problem.placement(places) for places in every]
+        allowed = [placement for placement in placements if not problem.objections(placement)]
+        if not allowed:
+            raise InfeasibleError("nothing is allowed.")
+        best = min(allowed, key=problem.objective)
+        objective = problem.objective(best)
+        return Solution(best, objective, seconds, (Improvement(seconds, objective),))
+
+
+class Steered:
+    """A network that tells of itself, and whoever decides where its detectors run: second by second."""
+
+    def __init__(self, told: Told, adviser: Any, solver: Any = None) -> None:
+        self.told, self.adviser = told, adviser
+        self.solver = solver or Exhaustive()
+        self.survey = ClusterMetrics()
+        self.moves: list[Move] = []
+        self.notices: list[str] = []
+        self.searches: list[SearchOrder] = []
+        self._search_ends = 0.0
+        #: Asked before a move is carried out: why not, or nothing.
+        self.refuses: Callable[[Move], str] = lambda move: ""
+
+    def run(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.told.go_on()
+            if self.told.at == self._search_ends:
+                self.adviser.found(self.searches[-1], solved(self.searches[-1], lambda: 0.0, self.solver))
+            self.survey.look(self.told.overview(), self.told.at)
+            self._follow(self.adviser.beat(self.survey.statistics(self.told.at), self.told.at))
+
+    def _follow(self, advice: Advice) -> None:
+        self.notices += [notice.text for notice in advice.notices]
+        if advice.search is not None:
+            self.searches.append(advice.search)
+            self._search_ends = self.told.at + advice.search.seconds
+        for move in advice.moves:
+            self.moves.append(move)
+            error = self.refuses(move)
+            if not error:
+                self.told.move(move.detector, move.to)
+                self.survey.moved(move.detector, 0.05)
+            self._follow(self.adviser.answered(move, error, {"seconds": 0.05}, self.told.at))
+
+    def runs(self) -> dict[str, str]:
+        return {name: node for node, names in self.told.runs.items() for name in sorted(names)}

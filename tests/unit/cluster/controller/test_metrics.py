@@ -1,0 +1,241 @@
+"""Counts that become rates, and what is said where something is not known."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from tests.unit.cluster.controller.overviews import Told
+from tests.unit.cluster.protocol.joined import node, stream, three, tower
+
+from slackline.cluster.controller.metrics import ClusterMetrics
+from slackline.cluster.controller.policy import Advice, Move
+from slackline.cluster.controller.statistics import LackingError, Statistics
+from slackline.cluster.placement import Subscription
+from slackline.cluster.protocol import Node, NodeSettings
+from slackline.cluster.protocol.overview import master_of
+from slackline.core.errors import ConfigError
+
+
+def told() -> Told:
+    return Told({"n1": ["Low"], "n2": ["High"], "n3": ["Top"]})
+
+
+def after(survey: ClusterMetrics, told: Told, seconds: int = 3) -> Statistics:
+    """What is known after some seconds more."""
+    for _ in range(seconds):
+        told.go_on()
+        survey.look(told.overview(), told.at)
+    return survey.statistics(told.at)
+
+
+def test_counts_become_rates_and_round_trips_latencies() -> None:
+    network = told()
+    network.cpu = {"High": 0.25}
+    network.trips = {("n1", "n3"): 0.1}
+    known = after(ClusterMetrics(), network, 4)
+    assert known.lacks == ()
+    assert known.events == {"a": 100, "low": 10, "high": 2, "low_too": 3, "top": 1}
+    assert known.cpu == pytest.approx({"Low": 0.1, "High": 0.25, "Top": 0.1})
+    assert known.latencies == {("n1", "n2"): 0.01, ("n1", "n3"): 0.05, ("n2", "n3"): 0.01}
+    assert known.runs == {"Low": "n1", "High": "n2", "Top": "n3"} and known.enters == {"a": "n1"}
+
+
+def test_statistics_pose_the_problem_of_the_subscriptions_that_carry_something() -> None:
+    network = told()
+    network.rates["low"] = 0.0
+    problem = after(ClusterMetrics(), network).problem(every=10.0)
+    assert problem.subscriptions == (Subscription("a", "Low", 100), Subscription("High", "Top", 5))
+    assert problem.now == network_runs(network) and problem.ingress == {"a": "n1"}
+    assert problem.nodes == {"n1": 0.8, "n2": 0.8, "n3": 0.8}
+
+
+def network_runs(network: Told) -> dict[str, str]:
+    return {name: node for node, names in network.runs.items() for name in names}
+
+
+def test_moving_costs_what_a_handover_delays_until_the_next_search() -> None:
+    network, survey = told(), ClusterMetrics()
+    after(survey, network)
+    survey.moved("High", 0.5)
+    survey.moved("Top", math.inf)  # nobody can have measured that
+    problem = survey.statistics(network.at).problem(every=10.0)
+    assert problem.moving["High"] == pytest.approx(2 * (0.5 + 0.01) ** 2 / 20)
+    assert problem.moving["Top"] == pytest.approx(1 * 0.01**2 / 20)  # while its state is under way
+
+
+def test_the_window_forgets_what_was_before() -> None:
+    network, survey = told(), ClusterMetrics()
+    after(survey, network, 5)
+    network.rates["low"] = 70.0
+    assert after(survey, network, 2).events["low"] == 70.0
+
+
+def test_of_a_detector_that_has_just_moved_the_last_figures_count() -> None:
+    network, survey = told(), ClusterMetrics()
+    network.cpu = {"High": 0.3}
+    after(survey, network)
+    network.move("High", "n1")
+    known = after(survey, network, 1)
+    assert known.lacks == () and known.runs["High"] == "n1"
+    assert known.events["high"] == 2 and known.cpu["High"] == pytest.approx(0.3)
+    network.cpu = {"High": 0.5}  # the machine is slower
+    network.rates["high"] = 4.0
+    known = after(survey, network, 2)
+    assert known.events["high"] == 4 and known.cpu["High"] == pytest.approx(0.5)
+
+
+def test_a_node_that_comes_back_is_measured_anew() -> None:
+    network, survey = told(), ClusterMetrics()
+    after(survey, network)
+    network.at, network.sent, network.spent = 1.0, dict.fromkeys(network.sent, 0.0), {}
+    survey.look(network.overview(), 104.0)
+    assert "n1 was heard for 0.0 of 2 s" in survey.statistics(104.0).lacks
+
+
+def test_what_is_not_known_yet_is_said() -> None:
+    network, survey = told(), ClusterMetrics()
+    known = after(survey, network, 1)
+    assert known.lacks[0] == "n1 was heard for 0.0 of 2 s"
+    with pytest.raises(LackingError, match=r"n1 was heard for 0\.0 of 2 s; n2 was heard"):
+        known.problem(every=10.0)
+
+
+def test_a_node_that_says_nothing_any_more_is_stale() -> None:
+    network, survey = told(), ClusterMetrics(stale_after=5.0)
+    after(survey, network)
+    overview = network.overview()
+    survey.look(overview, network.at + 6.0)
+    assert survey.statistics(network.at + 6.0).lacks[0] == "n1 has said nothing for 6.0 s"
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        (lambda told: told.states.update(n2="lost"), "n2 is gone (High)"),
+        (lambda told: told.states.update(n1="lost"), "n1 is gone (Low, a enters there)"),
+        (lambda told: told.runs["n2"].clear(), "detector 'High' runs nowhere at the moment"),
+        (lambda told: told.runs["n3"].append("High"), "detector 'High' runs on more than one node"),
+        (lambda told: told.enters.clear(), "type 'a' enters nowhere at the moment"),
+    ],
+)
+def test_who_and_what_is_missing_is_said(harm, words: str) -> None:
+    network, survey = told(), ClusterMetrics()
+    after(survey, network)
+    harm(network)
+    assert words in after(survey, network, 1).lacks
+
+
+def test_nodes_that_have_not_measured_the_way_between_them_are_named() -> None:
+    network, survey = told(), ClusterMetrics()
+    after(survey, network)
+    overview = network.overview()
+    del overview["nodes"]["n1"]["round_trips"]["n3"], overview["nodes"]["n3"]["round_trips"]["n1"]
+    survey.look(overview, network.at)
+    assert survey.statistics(network.at).lacks == ("no latency was measured between 'n1' and 'n3'",)
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [{"at": "soon"}, {"limit": math.nan}, {"round_trips": {"n1": -1.0}}, {"sent": 7}, {"detectors": {"High": []}}],
+)
+def test_what_cannot_be_read_counts_as_not_said(figures: dict) -> None:
+    network, survey = told(), ClusterMetrics()
+    after(survey, network)
+    overview = network.overview()
+    overview["nodes"]["n2"] |= figures
+    survey.look(overview, network.at)
+    assert "n2 says what cannot be read" in survey.statistics(network.at).lacks[0]
+
+
+def test_a_node_that_has_left_is_not_missed() -> None:
+    network = Told({"n1": ["Low", "High", "Top"], "n2": []})
+    network.states["n2"] = "left"
+    assert after(ClusterMetrics(), network).lacks == ()
+
+
+def test_a_sensor_type_may_have_the_name_of_a_detector() -> None:
+    hierarchy = {"a": {"listens": ["a"], "publishes": ["low"]}}
+    network = Told({"n1": [], "n2": ["a"]}, hierarchy=hierarchy, rates={"a": 5.0, "low": 1.0})
+    problem = after(ClusterMetrics(), network).problem(every=10.0)
+    assert problem.subscriptions == (Subscription("a (sensors)", "a", 5),)
+    assert problem.cost({"a": "n1"}) < problem.cost({"a": "n2"})
+
+
+def test_detectors_stay_where_a_node_wants_them_and_where_they_run_if_two_do() -> None:
+    network = told()
+    network.stays = {"n1": ["Top"], "n2": ["High", "Nobody"], "n3": ["High"]}
+    assert after(ClusterMetrics(), network).problem(every=1.0, pinned={"Low": "n1"}).pinned == {
+        "Top": "n1", "High": "n2", "Low": "n1",
+    }  # fmt: skip
+
+
+def test_the_master_is_the_willing_node_with_the_least_name_that_is_there() -> None:
+    nodes = {
+        "n1": {"state": "lost", "master": True, "at": 1.0},
+        "n2": {"state": "there", "master": False, "at": 1.0},
+        "n4": {"state": "here", "master": True, "at": 1.0},
+        "n3": {"state": "there", "master": True, "at": 1.0},
+    }
+    assert master_of(nodes) == "n3"
+    assert master_of({"n2": nodes["n2"]}) is None
+
+
+def test_nobody_is_the_master_while_one_that_comes_before_has_not_said_whether_it_would_be() -> None:
+    silent, willing = {"state": "there"}, {"state": "here", "master": True, "at": 1.0}
+    assert master_of({"n1": silent, "n2": willing}) is None
+    assert master_of({"n3": silent, "n2": willing}) == "n2"
+
+
+def test_nodes_tell_each_other_what_a_survey_needs() -> None:
+    net = three(settings=NodeSettings(limit=0.6, stays=("Top",), optimise="master"), now=lambda: 0.0)
+    survey = ClusterMetrics()
+    for _ in range(4):
+        net.push("n1", stream(10, int(100 * net.now)))
+        net.settle(1.0)
+        survey.look(net.nodes["n2"].overview(), net.now)
+    known = survey.statistics(net.now)
+    assert known.lacks == ()
+    assert set(known.cpu) == {"Low", "High", "Top"} and known.events["a"] > 0
+    assert known.nodes["n3"].limit == 0.6 and known.stays["Top"] == "n3"
+    assert net.nodes["n3"].overview()["master"] == "n1"
+
+
+def test_a_detector_that_is_to_stay_must_exist() -> None:
+    with pytest.raises(ConfigError, match=r"stays=\['Tpo'\]: not in the application, which has Low, High, Top"):
+        node("n1", tower(), settings=NodeSettings(stays=("Tpo",)))
+
+
+class Wish:
+    """An adviser that wants one move."""
+
+    def __init__(self, move: Move) -> None:
+        self.move: Move | None = move
+        self.heard: list[tuple[Move, str]] = []
+        self.beats = 0
+
+    def beat(self, statistics: Statistics, now: float) -> Advice:
+        self.beats += 1
+        if statistics.lacks or self.move is None:
+            return Advice()
+        move, self.move = self.move, None
+        return Advice([move])
+
+    def answered(self, move: Move, error: str, figures, now: float) -> Advice:
+        self.heard.append((move, error))
+        return Advice()
+
+
+@pytest.mark.parametrize(("to", "error"), [("n3", ""), ("n9", "there is no node 'n9'; there are ['n1', 'n2', 'n3']")])
+def test_an_adviser_has_detectors_moved_and_hears_how_it_went(to: str, error: str) -> None:
+    net = three()
+    move = Move("High", "n2", to)
+    wish = Wish(move)
+    steers: Node = net.nodes["n1"]
+    steers._steering.advisers.append(wish)
+    for _ in range(5):
+        net.push("n1", stream(10, int(100 * net.now)))
+        net.settle(1.0)
+    assert wish.heard == [(move, error)] and wish.beats >= 4
+    assert ("High" in net.nodes["n3"]._engine.detectors) is (not error)
+    assert "High" in steers._steering.survey._handovers or error

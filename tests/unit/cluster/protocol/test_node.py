@@ -1,0 +1,188 @@
+"""Nodes on an ideal network: who meets whom, what moves, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.cluster.protocol.joined import Joined, end, node, single, stream, texts, three, tower
+
+import slackline as sl
+from slackline.cluster.protocol import messages as m
+
+
+@pytest.mark.parametrize("policy", ["auto", "ready", "ordered"])
+def test_three_nodes_find_what_one_finds(policy: str) -> None:
+    net = three(policy=policy)
+    net.push("n1", stream(40))
+    end(net)
+    assert net.found() == single(tower(), stream(40), policy=policy)
+    assert net.found()["Top"]
+
+
+def test_who_is_met_late_by_some_misses_nothing() -> None:
+    """The ingress knows all, and begins; those who publish and listen do not know each other yet."""
+    net = Joined(
+        [
+            node("n1", tower(), ingress=["a", "b"], detectors=["Low"]),
+            node("n2", tower(), detectors=["High"]),
+            node("n3", tower(), detectors=["Top"]),
+        ]
+    )
+    net.passes = lambda sender, receiver, data: {sender, receiver} != {"n2", "n3"}
+    net.settle()
+    assert net.nodes["n1"].is_ready
+    net.push("n1", stream(20))
+    net.passes = lambda sender, receiver, data: True
+    net.settle(1.0)
+    net.push("n1", stream(20, 20))
+    end(net)
+    assert net.found() == single(tower(), stream(40))
+
+
+def test_a_detector_moves_and_nobody_sees_a_difference() -> None:
+    net = three()
+    net.push("n1", stream(20))
+    net.nodes["n1"].order("High", "n3", net.now)
+    net.push("n1", stream(20, 20))
+    assert list(net.nodes["n3"]._engine.detectors) == ["High", "Top"]
+    assert list(net.nodes["n2"]._engine.detectors) == []
+    end(net)
+    assert net.found() == single(tower(), stream(40))
+    assert any("'High' has come from n2" in text for text in texts(net, "info"))
+
+
+def test_early_answers_move_along_and_net_out() -> None:
+    net = three(speculation=sl.Speculation(alpha=0.0))
+    held: dict[str, sl.Event] = {}
+    for part in range(4):
+        net.push("n1", stream(10, 10 * part))
+        net.nodes["n2"].order("High", f"n{1 + part % 3}", net.now)
+    end(net)
+    for name in net.nodes:
+        for output in net.outputs[name]:
+            if output.op == "retract":
+                held.pop(output.id, None)
+            else:
+                held[output.id] = output.event
+    expected = single(tower(), stream(40))
+    assert held == {id: event for found in expected.values() for id, event in found}
+
+
+def test_two_detectors_change_places_at_once() -> None:
+    net = three()
+    net.push("n1", stream(12))
+    net.nodes["n1"].order("High", "n3", net.now)
+    net.nodes["n1"].order("Top", "n2", net.now)
+    net.push("n1", stream(12, 12))
+    assert [list(net.nodes[name]._engine.detectors) for name in ("n2", "n3")] == [["Top"], ["High"]]
+    end(net)
+    assert net.found() == single(tower(), stream(24))
+
+
+def test_a_cycle_of_moves_ends_where_it_began() -> None:
+    net = three()
+    for part, target in enumerate(("n3", "n1", "n2")):
+        net.push("n1", stream(6, 6 * part))
+        net.nodes["n1"].order("High", target, net.now)
+        net.settle()
+    assert list(net.nodes["n2"]._engine.detectors) == ["High"]
+    end(net)
+    assert net.found() == single(tower(), stream(18))
+
+
+def test_of_two_who_ask_at_once_one_is_refused() -> None:
+    net = three()
+    net.nodes["n1"].order("High", "n1", net.now)
+    net.nodes["n3"].order("High", "n3", net.now)
+    net.settle()
+    assert sum("High" in net.nodes[name]._engine.detectors for name in net.nodes) == 1
+    assert any("did not move" in text for text in texts(net))
+
+
+@pytest.mark.parametrize(
+    ("detector", "to", "wrong"),
+    [
+        ("Height", "n1", "there is no detector 'Height'"),
+        ("High", "n9", "there is no node 'n9'"),
+        ("High", "n2", "runs on 'n2' already"),
+    ],
+)
+def test_an_order_that_cannot_be_carried_out_says_why(detector: str, to: str, wrong: str) -> None:
+    net = three()
+    net.nodes["n1"].order(detector, to, net.now)
+    net.settle()
+    assert any(wrong in text for text in texts(net))
+
+
+def test_a_question_over_a_link_is_answered() -> None:
+    net = three()
+    ask = m.Envelope(m.VERSION, "somebody", 1, 0, 0, 0, m.Query())
+    order = m.Envelope(m.VERSION, "somebody", 1, 0, 0, 0, m.Order("High", "n3", "r7"))
+    net.nodes["n1"].receive("terminal", m.encode(ask), net.now)
+    net.nodes["n1"].receive("terminal", m.encode(order), net.now)
+    net.settle()
+    overview, answer = (m.decode(data).body for data in net.answers)
+    assert overview.nodes["nodes"]["n2"]["runs"] == ["High"]
+    assert (answer.request, answer.error, answer.figures["from"]) == ("r7", "", "n2")
+
+
+def test_two_nodes_of_one_name_do_not_meet() -> None:
+    net = three()
+    other = node("n2", tower(), identity=99)
+    other.link_up("n1", net.now)
+    for link, data in other.run(net.now).messages:
+        net.nodes[link].receive("stranger", data, net.now)
+    for link, data in net.nodes["n1"].run(net.now).messages:
+        if link == "stranger":
+            other.receive("n1", data, net.now)
+    assert other.failed is not None and "another node called 'n2'" in other.failed
+
+
+def test_a_detector_that_two_nodes_claim_is_refused_to_who_comes_later() -> None:
+    net = three()
+    net.nodes["n4"] = node("n4", tower(), detectors=["High"])
+    net.join("n4")
+    net.settle()
+    assert net.nodes["n4"].failed is not None and "claims the detectors ['High']" in net.nodes["n4"].failed
+    assert net.nodes["n2"].failed is None
+    net.push("n1", stream(10))
+    end(net)
+    assert net.found() == single(tower(), stream(10))
+
+
+def test_a_node_with_another_version_of_the_application_is_refused() -> None:
+    net = three()
+    net.nodes["n4"] = node("n4", tower(reliable=True))
+    net.join("n4")
+    net.settle()
+    assert net.nodes["n4"].failed is not None and "another version of the application" in net.nodes["n4"].failed
+
+
+def test_a_network_without_the_ingress_of_the_clock_says_what_it_waits_for() -> None:
+    net = Joined([node("n1", tower(), ingress=["b"], detectors=["Low", "High"]), node("n2", tower())])
+    net.settle(6)
+    assert not net.nodes["n1"].is_ready
+    (text,) = [text for text in texts(net) if text.startswith("n1")]
+    assert "['Top']" in text and "['a'] enter nowhere" in text and "stream time does not move" in text
+
+
+def test_a_late_delivery_mode_is_refused() -> None:
+    with pytest.raises(sl.ConfigError, match="nodes divert"):
+        node("n1", tower(), late="deliver")
+
+
+@pytest.mark.parametrize("every", [None, 100])
+def test_a_type_that_enters_rarely_at_a_node_of_its_own_holds_up_nobody(every: int | None) -> None:
+    """What it knows too little to tell, the node takes over from where the clock is heard."""
+    net = Joined(
+        [
+            node("n1", tower(), warmup=None, ingress=["a"], detectors=["Low"]),
+            node("n2", tower(), warmup=None, ingress=["b"], detectors=["High", "Top"]),
+        ]
+    )
+    net.settle()
+    for i, event in enumerate(event for event in stream(200) if event.type == "a"):
+        net.push("n1", [event])
+        if every and i % every == 50:
+            net.push("n2", [sl.Event("b", ts=event.ts - 5, source="t", seq=i)])
+    assert len(net.found()["High"]) >= 195
+    assert not net.nodes["n2"]._engine.late

@@ -1,0 +1,32 @@
+"""What the compiled loops are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numba.core import types
+
+from slackline.ordering import watermark
+from slackline.ordering.constants import AUTO, NEVER, SLACK
+from slackline.ordering.input import Evidence, SensorInput
+
+
+@pytest.mark.parametrize(
+    ("policy", "target", "loop"),
+    [(SLACK, None, watermark._run_slack), (AUTO, None, watermark._run_ready), (AUTO, 0.001, watermark._run_target)],
+)
+def test_no_class_of_ours_gets_into_the_signatures_that_numba_keeps(
+    policy: int, target: float | None, loop: Any
+) -> None:
+    """Its cache reads them before it looks whether they are of this release: a class that is gone would be an error."""
+    channel = SensorInput("a", 0, Evidence(policy, late_target=target), is_clock=True)
+    one = np.zeros(1, dtype=np.int64)
+    channel.senders.slots_of(one, ["s"])
+    known = channel.ints, channel.floats, channel.sources, channel.tree, channel._rules
+    watermark.step(*known, 0, 1, 0, NEVER, 1, 0, 0)
+    watermark.run.py_func(*known, one, one, one + 2, 1, 1, one + 2, one, one, one.copy(), one.copy())
+    for function in (watermark.step, loop):
+        assert function.signatures
+        assert not any(isinstance(kind, types.BaseTuple) for signature in function.signatures for kind in signature)
