@@ -37,10 +37,11 @@ def match(
     delays: Annotated[
         str,
         typer.Option(
-            help="'seeds' (jitter, packets, bursts, loss), 'none', or a CSV file (also .gz) with arrival_ms and ts_ms "
-            "whose delays are drawn again for each packet."
+            help="'measured' (jitter, packets, bursts, loss), 'congested' (the same with a receiver that is fully loaded "
+            "at times), 'none', or a CSV file (also .gz) with arrival_ms and ts_ms whose delays are drawn again for "
+            "each packet."
         ),
-    ] = "seeds",
+    ] = "measured",
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Simulate a soccer match of 144 transmitters, 36,000 positions per second, and write down what really happens."""
