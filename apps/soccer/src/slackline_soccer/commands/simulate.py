@@ -37,7 +37,7 @@ def match(
     delays: Annotated[
         str,
         typer.Option(
-            help="'measured' (jitter, packets, bursts, loss), 'congested' (the same with a receiver that is fully loaded "
+            help="'measured' (jitter, packets, bursts, loss), 'congested' (the same, the receiver fully loaded "
             "at times), 'none', or a CSV file (also .gz) with arrival_ms and ts_ms whose delays are drawn again for "
             "each packet."
         ),
