@@ -164,7 +164,7 @@ def look(network: Network, moments: list[MovedAt]) -> None:
         shown = machine.overview()["nodes"][name] if isinstance(machine, Node) else None
         if shown is not None and MOVED in shown["detectors"]:
             figures = shown["detectors"][MOVED]
-            behind = None if figures["horizon"] is None else (shown["clk"] - figures["horizon"]) / MILLISECOND
+            behind = None if figures["watermark"] is None else (shown["clk"] - figures["watermark"]) / MILLISECOND
             moments.append(MovedAt(network.now, figures["K"] / MILLISECOND, behind, len(network.forwarded)))
 
 

@@ -4,8 +4,8 @@
 
 prints ``figure2`` (Table I: comparisons and updates of an indexed list, a linked list and a binary tree on the stream
 of Figure 2), ``runs`` (a list of ``streams, delayed, method, visited, seconds, events, held``), and what they come to:
-``fastest_beyond_16`` (is frontier the fastest in all runs with more than 16 streams?), ``least_margin`` (how many times
-longer the next best took there, at least) and ``growth`` (frontier's time per event with the most streams over that
+``fastest_beyond_16`` (is watermark the fastest in all runs with more than 16 streams?), ``least_margin`` (how many times
+longer the next best took there, at least) and ``growth`` (watermark's time per event with the most streams over that
 with 16, without delays, and the ratio of the logarithms of these numbers, which it should not exceed).
 
 As in [Sync] all streams have the same throughput and 10,000 events are made: one per tick, the streams in
@@ -13,7 +13,7 @@ turn. Without delay they arrive as they occur, with 1 to 1500 streams; ``delayed
 late (2, or 1 if there is only one), with 1 to 256 streams: the first by 100 ticks, the second by 200.
 
 ``visited`` counts the nodes looked at: on the way to an event's place, to see whether they may go, and to take them
-out; not in rotations. Frontier has no nodes: it counts the entries on top of its heaps that it looks at, and not what
+out; not in rotations. Watermark has no nodes: it counts the entries on top of its heaps that it looks at, and not what
 the C library does inside them, so its count cannot be compared. ``held`` is for how many arrivals an event was kept, on
 average. ``seconds`` is the best of ``repeats`` rounds, for whole pushes of one event; the rounds of the methods take
 turns, so that a busy machine disturbs all alike.
@@ -217,10 +217,10 @@ def verdict(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """What the runs come to."""
     margins = []
     for run in runs:
-        if run["method"] == "frontier" and run["streams"] > 16:
-            others = [r["seconds"] for r in runs if _case(r) == _case(run) and r["method"] != "frontier"]
+        if run["method"] == "watermark" and run["streams"] > 16:
+            others = [r["seconds"] for r in runs if _case(r) == _case(run) and r["method"] != "watermark"]
             margins.append(min(others) / run["seconds"])
-    times = {r["streams"]: r["seconds"] / r["events"] for r in runs if r["method"] == "frontier" and not r["delayed"]}
+    times = {r["streams"]: r["seconds"] / r["events"] for r in runs if r["method"] == "watermark" and not r["delayed"]}
     most = max(times)
     growth = None
     if most > 16 and 16 in times:
@@ -259,10 +259,10 @@ def _print(figures: dict[str, Any]) -> None:
         console.print(table)
     margin, growth = figures["least_margin"], figures["growth"]
     if margin is not None:
-        console.print(f"Beyond 16 streams the next best method takes {margin:.2f} times as long as frontier, or more.")
+        console.print(f"Beyond 16 streams the next best method takes {margin:.2f} times as long as watermark, or more.")
     if growth is not None:
         console.print(
-            f"From 16 to the most streams frontier's time per event grows {growth['seen']:.2f} times; "
+            f"From 16 to the most streams watermark's time per event grows {growth['seen']:.2f} times; "
             f"their logarithm grows {growth['logarithmic']:.2f} times."
         )
 

@@ -72,7 +72,7 @@ def main() -> None:
     print(f"as it should be: {hits == truth}")
     print(f"taken as they came, without ordering: {len(set(naive) & set(truth))} of {len(truth)} hits right")
     for late in engine.late:
-        print(f"late: {late.event} was {late.lateness} ms below the horizon of {late.detector}")
+        print(f"late: {late.event} was {late.lateness} ms below the watermark of {late.detector}")
     stats = engine.stats()["detectors"]["PlayerHitsBall"]
     print(f"stats: delivered {stats['delivered']}, late {stats['late']}, K {stats['K']} ms")
 

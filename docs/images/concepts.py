@@ -53,7 +53,7 @@ def k_over_time(folder: Path) -> None:
     write(folder / "k-over-time.html", figure, "arrival", "ms", yaxis_type="log")
 
 
-def frontiers(folder: Path) -> None:
+def watermarks(folder: Path) -> None:
     stream = load_stream(PHONES, arrival="arrival_ms", ts="ts_ms", source="source", unit="ms")
     n, ts = len(stream), stream.ts
     channel = SensorInput("event", 0, Options(late_target=TARGET).evidence, is_clock=True)
@@ -70,7 +70,7 @@ def frontiers(folder: Path) -> None:
         line(seconds, slack[shown], "slack alone: K behind", "#e08e45", dash="dot"),
         line(seconds, (clk - reached)[shown], "the greater of slack and readiness", "#1b4f8a"),
     ])  # fmt: skip
-    write(folder / "frontiers.html", figure, "arrival, s", "frontier behind stream time, ms")
+    write(folder / "watermarks.html", figure, "arrival, s", "input watermark behind stream time, ms")
 
 
 def recovery(folder: Path) -> None:
@@ -93,5 +93,5 @@ def recovery(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    for make in (k_over_time, frontiers, recovery):
+    for make in (k_over_time, watermarks, recovery):
         make(Path(sys.argv[1]))

@@ -89,10 +89,10 @@ def test_method_1_holds_7_although_nobody_owes_it_anything() -> None:
     assert shape(sync._method.root)[:2] == [(10, 7, None), (7, None, 8)]  # type: ignore[attr-defined]
 
 
-def test_frontier_and_the_balanced_tree_let_events_go_as_soon_as_nobody_owes_them_anything() -> None:
+def test_watermark_and_the_balanced_tree_let_events_go_as_soon_as_nobody_owes_them_anything() -> None:
     # The least of the streams' last events, after each arrival: 10 -> 0, 1 -> 1, 2 -> 2, 4 -> 4, 9 -> 7, 11 -> 8.
     expected = {10: [0], 1: [1], 2: [2], 4: [3, 4], 9: [5, 6, 7], 11: [8], -1: [9, 10, 11, 12]}
-    for method in ("frontier", "balanced"):
+    for method in ("watermark", "balanced"):
         assert {ts: out for ts, out in steps(method).items() if out} == expected
 
 

@@ -119,7 +119,7 @@ def test_what_a_flush_lets_go_is_marked_counted_and_no_more_awaited() -> None:
     assert here.flush("silence") == []
     stats = here.stats()
     assert stats["flushed"] == {"silence": 2}
-    assert stats["detectors"]["Each"]["horizon"] == 30
+    assert stats["detectors"]["Each"]["watermark"] == 30
     assert stats["detectors"]["Each"]["waits_for"] is None
     here.push([sl.Event("a", ts=30, source="s", seq=1), sl.Event("a", ts=31, source="s", seq=2)])
     assert [(late.event.ts, late.lateness) for late in here.late] == [(30, 0)]

@@ -68,7 +68,7 @@ def test_law_7_moving_detectors_changes_nothing(world: World, options: dict[str,
     """Event by event, over an ideal link: the same outputs in the same order, late events and all.
 
     Not where something is published farther back than announced, or under slack, which goes on without news: there it
-    comes after the position's horizons, and may be late. (The next test has slack.)
+    comes after the position's watermarks, and may be late. (The next test has slack.)
     """
     assume(not any(plan.unsorted for plan in world.plans) and options["policy"] != "slack")
     options = {**options, "late": "divert"}  # a late event that is delivered all the same causes such

@@ -50,7 +50,7 @@ def test_law_2_nothing_is_lost(world: World, options: dict[str, Any], data: Any)
 
 @given(world=worlds(), options=settings(), data=st.data())
 def test_law_3_cutting_into_pushes_changes_nothing(world: World, options: dict[str, Any], data: Any) -> None:
-    """The same outputs, late events, inputs and statistics (K, horizons, waits, sources) as event by event."""
+    """The same outputs, late events, inputs and statistics (K, watermarks, waits, sources) as event by event."""
     n = len(world.events)
     one_by_one = run(world, [(1, "events")] * n, options)
     at_once = run(world, [(n, "table")], options)

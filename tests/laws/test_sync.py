@@ -149,7 +149,7 @@ def test_what_goes_out_at_the_limit_of_waiting_events_is_in_order_and_nothing_is
 
 @given(world=worlds(patience=False))
 def test_all_methods_give_the_same_output(world: World) -> None:
-    expected = run(world, "frontier")
+    expected = run(world, "watermark")
     for method in METHODS:
         done = run(world, method)
         assert done.out == expected.out
@@ -164,23 +164,23 @@ def test_all_methods_give_the_same_output_as_long_as_no_stream_fails(world: Worl
 
 
 @given(world=worlds(in_order=False))
-def test_the_balanced_tree_and_frontier_agree_step_by_step_whatever_happens(world: World) -> None:
-    balanced, frontier = run(world, "balanced"), run(world, "frontier")
-    assert (balanced.out, balanced.marks, balanced.late) == (frontier.out, frontier.marks, frontier.late)
-    assert balanced.sync.stats() == frontier.sync.stats()
+def test_the_balanced_tree_and_watermark_agree_step_by_step_whatever_happens(world: World) -> None:
+    balanced, watermark = run(world, "balanced"), run(world, "watermark")
+    assert (balanced.out, balanced.marks, balanced.late) == (watermark.out, watermark.marks, watermark.late)
+    assert balanced.sync.stats() == watermark.sync.stats()
 
 
 @given(world=worlds(patience=False))
-def test_no_method_lets_an_event_go_before_frontier_does(world: World) -> None:
-    expected = run(world, "frontier").marks
+def test_no_method_lets_an_event_go_before_watermark_does(world: World) -> None:
+    expected = run(world, "watermark").marks
     for method in METHODS:
         assert all(mark <= most for mark, most in zip(run(world, method).marks, expected, strict=True))
 
 
 @given(world=worlds(patience=False, changes=False))
-def test_frontier_lets_an_event_go_as_soon_as_every_stream_has_reached_it(world: World) -> None:
+def test_watermark_lets_an_event_go_as_soon_as_every_stream_has_reached_it(world: World) -> None:
     heard: dict[str, list[int]] = {name: [-1] for name in world.streams}
-    done = run(world, "frontier")
+    done = run(world, "watermark")
     for (_, _, thing), mark in zip(world.steps, done.marks, strict=True):
         if isinstance(thing, Event):
             heard[thing.source].append(thing.ts)  # type: ignore[index]
@@ -200,7 +200,7 @@ def test_the_order_does_not_depend_on_how_the_streams_interleave(world: World, d
     order = data.draw(st.permutations([event.source for event in events]))
     queues = {name: [event for event in events if event.source == name] for name in world.streams}
     other = World([("push", 0, queues[source].pop(0)) for source in order], world.streams, {})  # type: ignore[index]
-    assert run(other, "frontier").out == run(world, "frontier").out
+    assert run(other, "watermark").out == run(world, "watermark").out
 
 
 @pytest.mark.parametrize("method", METHODS)

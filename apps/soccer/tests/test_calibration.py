@@ -58,7 +58,7 @@ def test_a_calibration_takes_the_place_of_the_warm_up_under_auto(known: Calibrat
 
 
 def test_a_calibrated_match_is_not_waited_through_at_the_start(known: Calibration) -> None:
-    """Slack alone gives the frontier until it is known who is there."""
+    """Slack alone gives the input watermark until it is known who is there."""
     match = simulate(SECONDS, OTHER)
     tables = list(match.tables())
     warmed, started = (run(tables, match.match, queries=False, **options) for options in ({}, {"calibration": known}))

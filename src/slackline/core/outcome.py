@@ -93,10 +93,10 @@ class ProgressUpdate(NamedTuple):
 
     Of a type that it publishes: ``events`` were published since the last news, and ``warnings`` are time stamps of
     pseudo events: the type's delays are about to grow so far. The publisher has processed everything up to its
-    ``horizon`` and sets events ``back`` by so much at most.
+    ``watermark`` and sets events ``back`` by so much at most.
 
     Of a sensor type that enters there: ``events`` are a batch in the order of arrival, of what was let in and is not
-    late, and ``horizon`` is the type's frontier. A horizon beyond all time stamps is the end of either.
+    late, and ``watermark`` is the type's input watermark. A watermark beyond all time stamps is the end of either.
 
     ``clk`` is stream time there, ``K`` how long the publisher, or the type, waits. ``far`` is how long a sensor type of
     which nothing is known is waited for there, after all that was heard; -1: too little was.
@@ -105,7 +105,7 @@ class ProgressUpdate(NamedTuple):
     type: str
     events: Sequence[Event] | Batch
     warnings: tuple[int, ...]
-    horizon: int
+    watermark: int
     back: int
     clk: int
     K: int = 0

@@ -31,7 +31,7 @@ class Chunk:
     heard: tuple[Ints, Ints] | None = None
     #: What may be released after each position because wall time has passed, where that is known.
     elapsed: Ints | None = None
-    frontiers: dict[str, Ints] = field(default_factory=dict)
+    input_watermarks: dict[str, Ints] = field(default_factory=dict)
     slacks: dict[str, Ints] = field(default_factory=dict)
     published: dict[str, list[tuple[int, Event]]] = field(default_factory=dict)
     #: By type, how far back its events were set, as far as was known since which position.
@@ -39,8 +39,8 @@ class Chunk:
 
 
 def run_in_pieces(channel: SensorInput, lot: Lot, anew: Ints, chunk: Chunk) -> tuple[Ints, Ints]:
-    """The frontier and K after each position, where the time stamps of sources become others on the way."""
-    frontiers, slacks = [], []
+    """The input watermark and K after each position, where the time stamps of sources become others on the way."""
+    input_watermarks, slacks = [], []
     cuts = [0, *lot.rows[anew].tolist(), len(chunk.clk)]
     for nth, (start, stop) in enumerate(pairwise(cuts)):
         if nth:
@@ -49,30 +49,30 @@ def run_in_pieces(channel: SensorInput, lot: Lot, anew: Ints, chunk: Chunk) -> t
             mine = slice(*np.searchsorted(lot.rows, (start, stop)).tolist())
             before = int(chunk.clk[start - 1]) if start else chunk.before
             heard = None if chunk.heard is None else (chunk.heard[0][start:stop], chunk.heard[1][start:stop])
-            frontier, slack = channel.run(
+            input_watermark, slack = channel.run(
                 lot.rows[mine] - start, lot.slots[mine], lot.ts[mine], chunk.first + start, before,
                 chunk.clk[start:stop], heard, None if chunk.elapsed is None else chunk.elapsed[start:stop],
             )  # fmt: skip
-            frontiers.append(frontier)
+            input_watermarks.append(input_watermark)
             slacks.append(slack)
-    return np.concatenate(frontiers), np.concatenate(slacks)
+    return np.concatenate(input_watermarks), np.concatenate(slacks)
 
 
 # Which of the events that wait for a detector are due in a chunk, and where.
 
 
-def take_waiting(unit: ReorderBuffer, horizon: Ints, chunk: Chunk, segments: list[Segment]) -> None:
-    """Events that the horizon covers, each at the first position at or after its arrival that does."""
-    released = unit.release(int(horizon[-1]))
+def take_waiting(unit: ReorderBuffer, watermark: Ints, chunk: Chunk, segments: list[Segment]) -> None:
+    """Events that the watermark covers, each at the first position at or after its arrival that does."""
+    released = unit.release(int(watermark[-1]))
     if released:
         ts = np.array([entry.ts for entry in released], dtype=np.int64)
         arrived = np.array([entry.position for entry in released], dtype=np.int64) - chunk.first
         ranks = np.array(unit.ranks_of(released), dtype=np.int64)
-        at = release_positions(ts, arrived, horizon)
+        at = release_positions(ts, arrived, watermark)
         segments.append(Segment(IN_ORDER, [entry.event for entry in released], ts, at, ranks, ts))
 
 
-def take_overdue(unit: ReorderBuffer, horizon: Ints, chunk: Chunk, segments: list[Segment]) -> None:
+def take_overdue(unit: ReorderBuffer, watermark: Ints, chunk: Chunk, segments: list[Segment]) -> None:
     """Late events that the detector wants all the same are due when the clock moves next, or at the end."""
     due: list[tuple[int, Entry]] = []
     kept: list[Entry] = []
@@ -80,8 +80,8 @@ def take_overdue(unit: ReorderBuffer, horizon: Ints, chunk: Chunk, segments: lis
         k = int(np.searchsorted(chunk.advances, entry.position - chunk.first))
         if k < len(chunk.advances):
             due.append((int(chunk.advances[k]), entry))
-        elif horizon[-1] == FOREVER:
-            due.append((len(horizon) - 1, entry))
+        elif watermark[-1] == FOREVER:
+            due.append((len(watermark) - 1, entry))
         else:
             kept.append(entry)
     unit.overdue = kept
@@ -96,7 +96,7 @@ def take_overdue(unit: ReorderBuffer, horizon: Ints, chunk: Chunk, segments: lis
 def hold(part: Operator, segments: list[Segment], previous: Ints, chunk: Chunk) -> None:
     """Let the rows that are due wait in the detector's backlog."""
     for segment, start, stop in merged(segments):
-        step = stop - start if segment.kind == IN_ORDER else 1  # for others the horizon of their moment counts
+        step = stop - start if segment.kind == IN_ORDER else 1  # for others the watermark of their moment counts
         for first in range(start, stop, step):
             at = int(segment.at[first])
             least = NEVER if segment.kind == IN_ORDER else int(previous[at]) + 1

@@ -1,8 +1,8 @@
 """Whole chunks at once: the fast way, for many events (docs/concepts/how-a-chunk-runs.md).
 
-For a chunk of arrivals the frontier of each type and the horizon of each unit *after each position* are computed as
-arrays. As a horizon never moves back, an event is released at the first position, at or after its arrival, whose
-horizon covers it; and the order of release is just the total order. So one pass gives what event-at-a-time gives (law
+For a chunk of arrivals the input watermark of each type and the watermark of each unit *after each position* are computed as
+arrays. As a watermark never moves back, an event is released at the first position, at or after its arrival, whose
+watermark covers it; and the order of release is just the total order. So one pass gives what event-at-a-time gives (law
 3): detectors get their rows in order, in runs of one type, and what they publish carries the position of the row that
 caused it, where the next level takes it up.
 """
@@ -91,7 +91,7 @@ class ChunkedDriver:
         chunk = Chunk(first, before, clk, lots, rises(clk, before), said, elapsed)
         for item in heard.items:
             if item.type in topology.sensors:
-                topology.sensors[item.type].tell(item.horizon, item.K)
+                topology.sensors[item.type].tell(item.watermark, item.K)
             else:
                 self._elsewhere(topology.derived[item.type], chunk, item)
         self._through(chunk)
@@ -106,7 +106,7 @@ class ChunkedDriver:
             part.tell(int(clk[-1]))
         for channel in topology.sensors.values():
             units = [part.unit for part in topology.readers[channel.name]]
-            channel.store.drop_through(min((u.horizon for u in units if u.sorts(channel)), default=FOREVER))
+            channel.store.drop_through(min((u.watermark for u in units if u.sorts(channel)), default=FOREVER))
 
     def flush(self) -> None:
         """The end of the stream: everything that waits goes, level by level."""
@@ -114,7 +114,7 @@ class ChunkedDriver:
         start = np.zeros(1, dtype=np.int64)
         chunk = Chunk(self.intake.position, clk, np.array([clk], dtype=np.int64), {}, start)
         for part in topology.parts:
-            previous = np.array([part.unit.horizon], dtype=np.int64)
+            previous = np.array([part.unit.watermark], dtype=np.int64)
             self._run(part, np.array([FOREVER], dtype=np.int64), previous, chunk)
         for channel in topology.sensors.values():
             channel.store.clear()
@@ -123,18 +123,18 @@ class ChunkedDriver:
         lot = chunk.lots.get(channel.name)
         empty = np.empty(0, dtype=np.int64)
         rows, slots, ts = (lot.rows, lot.slots, lot.ts) if lot else (empty, empty, empty)
-        before = channel.frontier
+        before = channel.watermark
         if lot and lot.anew is not None:
-            frontier, slack = run_in_pieces(channel, lot, lot.anew, chunk)
+            input_watermark, slack = run_in_pieces(channel, lot, lot.anew, chunk)
         else:
-            frontier, slack = channel.run(
+            input_watermark, slack = channel.run(
                 rows, slots, ts, chunk.first, chunk.before, chunk.clk, chunk.heard, chunk.elapsed
             )
-        chunk.frontiers[channel.name], chunk.slacks[channel.name] = frontier, slack
+        chunk.input_watermarks[channel.name], chunk.slacks[channel.name] = input_watermark, slack
         if lot:
             channel.events += len(rows)
             if self.topology.named is not None and channel.name in self.topology.entering:
-                self._enter(channel, lot, np.concatenate(([before], frontier[:-1])), chunk)
+                self._enter(channel, lot, np.concatenate(([before], input_watermark[:-1])), chunk)
             if any(part.unit.sorts(channel) for part in self.topology.readers[channel.name]):
                 ranks_of, at = channel.senders.ranks_of, lot.rows + chunk.first
                 channel.store.add(lot.ts, lot.slots, lot.seq, at, lot.columns, ranks_of, lot.fields)
@@ -145,8 +145,10 @@ class ChunkedDriver:
         late = lot.ts <= reached
         if channel.decides and not self.deliver_late and late.any():
             events = lot.batch().take(np.flatnonzero(late))
-            for event, row, frontier in zip(events, lot.rows[late].tolist(), reached[late].tolist(), strict=True):
-                self.outbox.divert(None, event, frontier, chunk.first + row)
+            for event, row, input_watermark in zip(
+                events, lot.rows[late].tolist(), reached[late].tolist(), strict=True
+            ):
+                self.outbox.divert(None, event, input_watermark, chunk.first + row)
             channel.late += len(events)
             lot.keep(~late)
         if len(lot.rows):
@@ -159,50 +161,50 @@ class ChunkedDriver:
         stamps = [*item.warnings, *(event.ts for event in item.events)] if item else []
         at, ts = np.full(len(stamps), last, dtype=np.int64), np.array(stamps, dtype=np.int64)
         slack = chunk.slacks[channel.name] = channel.run(at, ts, chunk.before, chunk.clk)
-        frontier = np.full(len(chunk.clk), channel.frontier, dtype=np.int64)
-        if channel.uses_slack and channel.frontier != NEVER and not channel.ended:
-            frontier = chunk.clk - slack
+        input_watermark = np.full(len(chunk.clk), channel.watermark, dtype=np.int64)
+        if channel.uses_slack and channel.watermark != NEVER and not channel.ended:
+            input_watermark = chunk.clk - slack
         if item:
             chunk.published[channel.name] = [(last, event) for event in item.events]
             channel.hear(item, int(chunk.clk[-1]))
-            frontier[-1] = channel.frontier
-        chunk.frontiers[channel.name] = frontier
-        channel.frontier, channel.as_of = int(frontier[-1]), int(chunk.clk[-1])
+            input_watermark[-1] = channel.watermark
+        chunk.input_watermarks[channel.name] = input_watermark
+        channel.watermark, channel.as_of = int(input_watermark[-1]), int(chunk.clk[-1])
 
     def _part(self, part: Operator, chunk: Chunk) -> None:
-        """One detector through the chunk: its horizon, its rows, what it publishes."""
+        """One detector through the chunk: its watermark, its rows, what it publishes."""
         unit = part.unit
         for channel in part.follows:
-            if isinstance(channel, DerivedInput) and channel.name not in chunk.frontiers:
+            if isinstance(channel, DerivedInput) and channel.name not in chunk.input_watermarks:
                 self._elsewhere(channel, chunk)
-        horizon = reduce(np.minimum, [chunk.frontiers[channel.name] for channel in unit.awaited])
-        if unit.unsorted and horizon[-1] == FOREVER:
-            horizon = self._until_all_ended(unit, horizon, chunk)
+        watermark = reduce(np.minimum, [chunk.input_watermarks[channel.name] for channel in unit.awaited])
+        if unit.unsorted and watermark[-1] == FOREVER:
+            watermark = self._until_all_ended(unit, watermark, chunk)
         slacks = [chunk.slacks[channel.name] for channel in unit.slacking]
-        slack = reduce(np.maximum, slacks) if slacks else np.zeros_like(horizon)
-        horizon = np.maximum.accumulate(horizon)
-        np.maximum(horizon, unit.horizon, out=horizon)
-        previous = np.concatenate(([unit.horizon], horizon[:-1]))
-        reached, holds = part.horizon, part.holds
-        self._run(part, horizon, previous, chunk)
+        slack = reduce(np.maximum, slacks) if slacks else np.zeros_like(watermark)
+        watermark = np.maximum.accumulate(watermark)
+        np.maximum(watermark, unit.watermark, out=watermark)
+        previous = np.concatenate(([unit.watermark], watermark[:-1]))
+        reached, holds = part.watermark, part.holds
+        self._run(part, watermark, previous, chunk)
         if holds:  # what it has processed is known at the chunk's end
-            horizon = np.full(len(horizon), reached)
-            horizon[-1] = part.horizon
+            watermark = np.full(len(watermark), reached)
+            watermark[-1] = part.watermark
         for derived in part.publishes:
-            self._derive(derived, horizon, slack, rises(slack, unit.K), chunk)
+            self._derive(derived, watermark, slack, rises(slack, unit.K), chunk)
         unit.K = int(slack[-1])
 
-    def _until_all_ended(self, unit: ReorderBuffer, horizon: Ints, chunk: Chunk) -> Ints:
-        """The horizon where all that is sorted has ended, but something else may not have."""
+    def _until_all_ended(self, unit: ReorderBuffer, watermark: Ints, chunk: Chunk) -> Ints:
+        """The watermark where all that is sorted has ended, but something else may not have."""
         for channel in unit.inputs:
-            if isinstance(channel, DerivedInput) and channel.name not in chunk.frontiers:
+            if isinstance(channel, DerivedInput) and channel.name not in chunk.input_watermarks:
                 self._elsewhere(channel, chunk)
-        least = reduce(np.minimum, [chunk.frontiers[channel.name] for channel in unit.inputs])
-        return np.where(horizon == FOREVER, least, horizon)
+        least = reduce(np.minimum, [chunk.input_watermarks[channel.name] for channel in unit.inputs])
+        return np.where(watermark == FOREVER, least, watermark)
 
-    def _run(self, part: Operator, horizon: Ints, previous: Ints, chunk: Chunk) -> None:
+    def _run(self, part: Operator, watermark: Ints, previous: Ints, chunk: Chunk) -> None:
         """Feed the detector what is due, or what it may work on of its backlog."""
-        segments = self._due(part, horizon, previous, chunk)
+        segments = self._due(part, watermark, previous, chunk)
         chunk.backs.update({channel.name: [(-1, channel.back)] for channel in part.publishes})
         for segment in segments:
             self._count(part.unit, segment, chunk)
@@ -216,7 +218,7 @@ class ChunkedDriver:
 
     # Which rows are due.
 
-    def _due(self, part: Operator, horizon: Ints, previous: Ints, chunk: Chunk) -> list[Segment]:
+    def _due(self, part: Operator, watermark: Ints, previous: Ints, chunk: Chunk) -> list[Segment]:
         unit = part.unit
         segments: list[Segment] = []
         for channel in unit.inputs:
@@ -229,27 +231,27 @@ class ChunkedDriver:
                 if lot and len(lot.rows):
                     segments.append(segment_of(UNSORTED, lot.batch(), channel.rank, lot.ts, lot.rows))
             elif len(channel.store):
-                self._take_stored(part, channel, horizon, chunk, segments)
-        take_waiting(unit, horizon, chunk, segments)
-        take_overdue(unit, horizon, chunk, segments)
+                self._take_stored(part, channel, watermark, chunk, segments)
+        take_waiting(unit, watermark, chunk, segments)
+        take_overdue(unit, watermark, chunk, segments)
         return segments
 
     def _take_stored(
-        self, part: Operator, channel: SensorInput, horizon: Ints, chunk: Chunk, segments: list[Segment]
+        self, part: Operator, channel: SensorInput, watermark: Ints, chunk: Chunk, segments: list[Segment]
     ) -> None:
-        """Rows of a store between the old and the new horizon, less those that came too late."""
+        """Rows of a store between the old and the new watermark, less those that came too late."""
         unit, store = part.unit, channel.store
         some_late = False
         if channel.name in chunk.lots:  # else none of these rows has come with this chunk
-            late = late_rows(store.ts, store.positions, chunk.first, unit.horizon, horizon)
+            late = late_rows(store.ts, store.positions, chunk.first, unit.watermark, watermark)
             some_late = bool(late.any())
         if some_late:
             rows = np.flatnonzero(late)
             arrived = (store.positions[rows] - chunk.first).tolist()
             for position, event in zip(arrived, channel.batch(0, len(store)).take(rows), strict=True):
-                reached = unit.horizon if position == 0 else int(horizon[position - 1])
+                reached = unit.watermark if position == 0 else int(watermark[position - 1])
                 self._late(part, event, reached, position, chunk)
-        start, stop = np.searchsorted(store.ts, (unit.horizon, horizon[-1]), side="right").tolist()
+        start, stop = np.searchsorted(store.ts, (unit.watermark, watermark[-1]), side="right").tolist()
         batch, positions = channel.batch(start, stop), store.positions[start:stop]
         if some_late and late[start:stop].any():
             kept = np.flatnonzero(~late[start:stop])
@@ -261,7 +263,7 @@ class ChunkedDriver:
             for event, position in zip(batch, positions.tolist(), strict=True):
                 unit.wait(unit.entry(event, position))
             return
-        at = release_positions(batch.ts, positions - chunk.first, horizon)
+        at = release_positions(batch.ts, positions - chunk.first, watermark)
         segments.append(segment_of(IN_ORDER, batch, channel.rank, batch.ts, at, positions))
 
     def _offer(
@@ -333,8 +335,8 @@ class ChunkedDriver:
         waits = np.maximum(chunk.clk.take(segment.at) - segment.ts, 0)
         unit.count_wait(int(waits.sum()), int(waits.max()), len(waits))
 
-    def _derive(self, channel: DerivedInput, horizon: Ints, slack: Ints, warnings: Ints, chunk: Chunk) -> None:
-        """Delays and frontier of a type this detector publishes, for those who listen to it."""
+    def _derive(self, channel: DerivedInput, watermark: Ints, slack: Ints, warnings: Ints, chunk: Chunk) -> None:
+        """Delays and input watermark of a type this detector publishes, for those who listen to it."""
         backs = chunk.backs[channel.name]
         # The pseudo event of a growing K knows only what was set back before its position.
         growths = np.array([position for position, _ in backs], dtype=np.int64)
@@ -354,13 +356,13 @@ class ChunkedDriver:
         delays = channel.run(positions, ts, chunk.before, chunk.clk)
         chunk.slacks[channel.name] = delays
         if channel.evidence.policy == SLACK:
-            frontier = chunk.clk - delays
+            input_watermark = chunk.clk - delays
         else:
-            frontier = horizon - backs[0][1]
+            input_watermark = watermark - backs[0][1]
             for position, back in backs[1:]:
-                frontier[position:] = horizon[position:] - back
-        if horizon[0] == NEVER:  # the publisher has not begun
-            frontier[horizon == NEVER] = NEVER
-        if horizon[-1] == FOREVER:  # it has ended
-            frontier[horizon == FOREVER] = FOREVER
-        chunk.frontiers[channel.name] = frontier
+                input_watermark[position:] = watermark[position:] - back
+        if watermark[0] == NEVER:  # the publisher has not begun
+            input_watermark[watermark == NEVER] = NEVER
+        if watermark[-1] == FOREVER:  # it has ended
+            input_watermark[watermark == FOREVER] = FOREVER
+        chunk.input_watermarks[channel.name] = input_watermark

@@ -1,6 +1,6 @@
 """Detectors that leave an engine and join another.
 
-A detector travels with everything that it needs elsewhere: its state, the events that wait for it, its horizon, what is
+A detector travels with everything that it needs elsewhere: its state, the events that wait for it, its watermark, what is
 known of the delays and the publishers of its inputs, how far it sets events back, and the early answers that are not
 settled. Who takes it over knows at least as much of its inputs as the one who gave it away: of each type, the knowledge
 that rests on more experience is kept. Where sensor types enter at several engines, all knowledge comes by news, and
@@ -114,11 +114,11 @@ def unpack(
     topology.add(part)
     if early is not None:
         lookahead.early[part.name], lookahead.accounts[part.name] = early
-    horizon, back = part.horizon, {kind: topology.derived[kind].back for kind in unsent}
-    updates = [ProgressUpdate(kind, tuple(e), tuple(w), horizon, back[kind], clk) for kind, (e, w) in unsent.items()]
+    watermark, back = part.watermark, {kind: topology.derived[kind].back for kind in unsent}
+    updates = [ProgressUpdate(kind, tuple(e), tuple(w), watermark, back[kind], clk) for kind, (e, w) in unsent.items()]
     if topology.named is None and not events:
         return updates, clk, None
-    part.as_of = intake.clk  # its horizon moves when it is looked at, not before
+    part.as_of = intake.clk  # its watermark moves when it is looked at, not before
     return updates, clk, Joining(part, events)
 
 

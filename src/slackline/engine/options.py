@@ -157,7 +157,7 @@ class Options:
 
     @property
     def evidence(self) -> Evidence:
-        """How frontiers are found."""
+        """How input watermarks are found."""
         warmup, target = self.warmup, self.target
         if warmup is None and target is None:
             warmup = 0 if self.policy in ("slack", "ordered") else WARMUP

@@ -31,7 +31,7 @@ class Outbox:
         self.keeps_duplicates = keeps_duplicates
         #: What has entered here and other engines were not told yet, where sensor types enter at several.
         self.entered = Entered({}, {})
-        self._told: dict[str, tuple[int, int, int]] = {}  # by type: horizon, back and stream time of the last news
+        self._told: dict[str, tuple[int, int, int]] = {}  # by type: watermark, back and stream time of the last news
         self._found: list[tuple[int, int, Output]] = []  # with position and rank of the detector, to sort by
         self._late: list[tuple[int, int, Late]] = []
         self._quarantined: list[tuple[int, Quarantined]] = []
@@ -65,10 +65,10 @@ class Outbox:
         self._unsent = {kind: self._unsent.get(kind, ([], [])) for kind in kinds}
         self._told = {}
 
-    def divert(self, part: Operator | None, event: Event, horizon: int, position: int) -> None:
+    def divert(self, part: Operator | None, event: Event, watermark: int, position: int) -> None:
         """An event came too late for a detector; None: for its type."""
         rank, name = (-1, None) if part is None else (part.rank, part.name)
-        self._late.append((position, rank, Late(event, horizon - event.ts, name, position)))
+        self._late.append((position, rank, Late(event, watermark - event.ts, name, position)))
 
     def quarantine(self, event: Event, reason: str, detail: str, position: int, detector: str | None = None) -> None:
         """An event cannot be taken."""
@@ -129,7 +129,7 @@ class Outbox:
 
     def is_new(self, item: ProgressUpdate) -> bool:
         """Whether news is other than the last of its type; it is the last now."""
-        said = item.horizon, item.back, item.clk
+        said = item.watermark, item.back, item.clk
         before, self._told[item.type] = self._told.get(item.type), said
         return bool(len(item.events) or item.warnings or said != before)
 

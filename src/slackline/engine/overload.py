@@ -211,7 +211,7 @@ class OverloadController:
     def _waits_above(self, part: Operator) -> int:
         """How far those who listen to a part are behind it, for want of something else: for so long it can wait."""
         behind = [
-            channel.frontier - reader.unit.horizon
+            channel.watermark - reader.unit.watermark
             for channel in part.publishes
             for reader in self.topology.readers[channel.name]
         ]

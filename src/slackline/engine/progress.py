@@ -1,6 +1,6 @@
 """What engines tell each other: news as it goes out, and as it comes in.
 
-The frontier of a type is found once: of a sensor type where it enters, of a derived type by its publisher. It travels
+The input watermark of a type is found once: of a sensor type where it enters, of a derived type by its publisher. It travels
 with the type's events. Who is told waits for nobody else, and measures nothing; so of one stream all see the same, and
 a slow link costs time, but makes nothing late. (By slack alone, everybody measures for himself [Order, II-E].)
 
@@ -31,7 +31,7 @@ from slackline.ordering.constants import FOREVER, NEVER, SLACK
 from slackline.ordering.startup import SILENT
 
 _NUMBERS = (
-    ("horizon", NEVER, FOREVER), ("back", 0, FOREVER + 1), ("clk", NEVER, MAX_TS), ("K", 0, FOREVER),
+    ("watermark", NEVER, FOREVER), ("back", 0, FOREVER + 1), ("clk", NEVER, MAX_TS), ("K", 0, FOREVER),
     ("far", SILENT, FOREVER),
 )  # fmt: skip
 
@@ -45,14 +45,14 @@ def updates(topology: Topology, outbox: Outbox, clk: int) -> list[ProgressUpdate
     far = topology.hearing.sure
     for name, sensor in topology.entering.items() if topology.tells else ():
         told.append(
-            ProgressUpdate(name, outbox.entered.take(name), (), max(sensor.frontier, NEVER), 0, clk, sensor.K, far)
+            ProgressUpdate(name, outbox.entered.take(name), (), max(sensor.watermark, NEVER), 0, clk, sensor.K, far)
         )
     for part in topology.parts:
         for channel in part.publishes:
             if channel.name in outbox.exported:
                 events, warnings = outbox.take_news(channel.name)
                 told.append(
-                    ProgressUpdate(channel.name, events, warnings, part.horizon, channel.back, clk, part.unit.K)
+                    ProgressUpdate(channel.name, events, warnings, part.watermark, channel.back, clk, part.unit.K)
                 )
     return told if not topology.tells else [item for item in told if outbox.is_new(item)]
 
@@ -141,9 +141,9 @@ def _check_fields(events: Batch, declared: Mapping[str, np.dtype[Any]]) -> None:
 
 def _both(first: ProgressUpdate, then: ProgressUpdate) -> ProgressUpdate:
     """News of one type that came in two pieces."""
-    horizon, back, clk = (max(getattr(item, what) for item in (first, then)) for what in ("horizon", "back", "clk"))
+    watermark, back, clk = (max(getattr(item, what) for item in (first, then)) for what in ("watermark", "back", "clk"))
     events, warnings = (*first.events, *then.events), (*first.warnings, *then.warnings)
-    return ProgressUpdate(first.type, events, warnings, horizon, back, clk, then.K, max(first.far, then.far))
+    return ProgressUpdate(first.type, events, warnings, watermark, back, clk, then.K, max(first.far, then.far))
 
 
 def checked_entering(topology: Topology, types: Iterable[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """Events one by one: the plain way, for few events.
 
-At each position: the event joins the units that listen to its type, the clock moves or not, frontiers follow, and
-then part after part, from the lowest level up, moves its horizon, releases, runs its detector and passes on what it
+At each position: the event joins the units that listen to its type, the clock moves or not, input watermarks follow, and
+then part after part, from the lowest level up, moves its watermark, releases, runs its detector and passes on what it
 published. A part looks at the clock once per position, after everything that arrives there.
 
 **Whom it concerns.** An arrival concerns the parts that listen to its type, and those above them. A move of the clock
@@ -145,7 +145,7 @@ class ScalarDriver:
             if channel.tracks:
                 self.topology.hearing.hear(event.ts, before, clk)
             channel.follow(position - 1, before)
-            reached = channel.frontier
+            reached = channel.watermark
             if intake.anew:
                 channel.begin_anew(slot)
             channel.step(slot, event.ts, position, before, clk)
@@ -201,7 +201,7 @@ class ScalarDriver:
             sensor = topology.sensors.get(item.type)
             if sensor is not None:
                 sensor.follow(position, before)
-                sensor.tell(item.horizon, item.K)
+                sensor.tell(item.watermark, item.K)
                 sensor.step(-1, 0, position, clk, clk)
                 continue
             channel = topology.derived[item.type]
@@ -249,14 +249,14 @@ class ScalarDriver:
             unit = part.unit
             if unit.unsorted and not unit.sorts(channel):
                 self._extras.setdefault(unit.name, []).append((channel.rank, event))
-            elif event.ts > unit.horizon:
+            elif event.ts > unit.watermark:
                 unit.wait(unit.entry(event, position))
             else:
                 unit.late += 1
                 if self.deliver_late:
                     unit.overdue.append(unit.entry(event, position))
                 else:
-                    self.outbox.divert(part, event, unit.horizon, position)
+                    self.outbox.divert(part, event, unit.watermark, position)
 
     # Parts.
 
@@ -268,7 +268,7 @@ class ScalarDriver:
             if K > unit.K:
                 self._warn(part, K, clk)
             unit.K = K
-            self._run(part, unit.next_horizon(), position, clk, moved)
+            self._run(part, unit.next_watermark(), position, clk, moved)
             part.tell(clk)
             if not part.always:
                 self._set_alarm(part, clk)
@@ -286,18 +286,18 @@ class ScalarDriver:
                 channel.note(ts, clk)
                 self._unmeasured[channel.name] = channel
 
-    def _run(self, part: Operator, horizon: int, position: int, clk: int, moved: bool) -> None:
-        """Release up to the horizon and run the detector: first what is unsorted, then what is late, then in order."""
+    def _run(self, part: Operator, watermark: int, position: int, clk: int, moved: bool) -> None:
+        """Release up to the watermark and run the detector: first what is unsorted, then what is late, then in order."""
         unit = part.unit
-        reached = unit.horizon
+        reached = unit.watermark
         if unit.name in self._extras:
             extras = sorted(self._extras.pop(unit.name), key=operator.itemgetter(0))
             self._feed(part, [event for _, event in extras], reached + 1, position, clk)
-        if unit.overdue and (moved or horizon == FOREVER):
+        if unit.overdue and (moved or watermark == FOREVER):
             overdue = [entry.event for entry in sorted(unit.overdue)]
             unit.overdue = []
             self._feed(part, overdue, reached + 1, position, clk)
-        released = unit.release(horizon)
+        released = unit.release(watermark)
         if released:
             self._feed(part, [entry.event for entry in released], NEVER, position, clk)
         if part.may_wait and part.backlog:
@@ -344,13 +344,13 @@ class ScalarDriver:
         self._ended = True
         for part in self.topology.parts:
             derived = [channel for channel in part.unit.inputs if isinstance(channel, DerivedInput)]
-            if part.unit.horizon < FOREVER and all(channel.ended for channel in derived):
+            if part.unit.watermark < FOREVER and all(channel.ended for channel in derived):
                 self._run(part, FOREVER, self.intake.position, self.intake.clk, True)
                 for channel in part.publishes:
                     channel.ended = True
 
     def release_all(self, reason: str) -> None:
-        """Everything that waits goes, level by level, and the stream goes on: horizons move to what went."""
+        """Everything that waits goes, level by level, and the stream goes on: watermarks move to what went."""
         self._catch_up()
         intake, outbox = self.intake, self.outbox
         outbox.flushing = reason
@@ -358,7 +358,7 @@ class ScalarDriver:
             for part in self.topology.parts:
                 unit = part.unit
                 latest, delivered = max([entry.ts for entry in unit.heap], default=NEVER), unit.delivered
-                self._run(part, max(unit.next_horizon(), latest), intake.position, intake.clk, True)
+                self._run(part, max(unit.next_watermark(), latest), intake.position, intake.clk, True)
                 part.tell(intake.clk)
                 outbox.flushed[reason] += unit.delivered - delivered
         finally:
@@ -366,7 +366,7 @@ class ScalarDriver:
             self._in_step = False
 
     def release_oldest(self, keep: int) -> None:
-        """Let the oldest events go until at most ``keep`` wait for each detector: horizons move without evidence."""
+        """Let the oldest events go until at most ``keep`` wait for each detector: watermarks move without evidence."""
         self._catch_up()
         for part in self.topology.parts:
             heap = part.unit.heap

@@ -78,10 +78,10 @@ class Topology:
                 if self.alone:
                     self.named = sorted({*(self.named or ()), name})
                 if self.named is not None:
-                    self._find_frontier_once(sensor, name in self.named)
+                    self._find_watermark_once(sensor, name in self.named)
 
-    def _find_frontier_once(self, sensor: SensorInput, enters: bool) -> None:
-        """Where types enter at several engines, each finds the frontiers of its own; by slack alone, everybody does."""
+    def _find_watermark_once(self, sensor: SensorInput, enters: bool) -> None:
+        """Where types enter at several engines, each finds the input watermarks of its own; by slack alone, everybody does."""
         if enters:
             self.entering[sensor.name] = sensor
         if self.evidence.policy != SLACK:
@@ -113,7 +113,7 @@ class Topology:
         return self.named is not None and {*self.hierarchy.clock, *self.hierarchy.clock_aids} <= {*self.named}
 
     def _evidence(self, name: str) -> Evidence:
-        """How the frontier of a type is found: so that everybody who hears of it has no more late than it accepts."""
+        """How the input watermark of a type is found: so that everybody who hears of it has no more late than it accepts."""
         if not self.targets:
             return self.evidence
         listeners = {detector for detector, listens in self.hierarchy.listens.items() if name in listens}
@@ -225,7 +225,7 @@ class Topology:
                 sensor.store.clear()
 
     def settle(self, position: int, clk: int) -> None:
-        """Let all horizons follow the clock."""
+        """Let all watermarks follow the clock."""
         for part in self.parts:
             part.settle(position, clk)
         for sensor in self.sensors.values():

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from slackline.core.time import MAX_TS
 
-#: Below every time stamp: no clock yet, a frontier without evidence. Its distance to any time stamp still fits 64 bits.
+#: Below every time stamp: no clock yet, a input watermark without evidence. Its distance to any time stamp still fits 64 bits.
 NEVER = -(2**61)
-#: Above every time stamp: a source that holds nobody up, the horizon after the end of the stream, the largest K.
+#: Above every time stamp: a source that holds nobody up, the watermark after the end of the stream, the largest K.
 FOREVER = MAX_TS + 1
 
-#: Frontier evidence, as the compiled loops know the policies.
+#: Input watermark evidence, as the compiled loops know the policies.
 SLACK, READY, AUTO, ORDERED = 0, 1, 2, 3
 #: Arrivals during which ``ready`` and ``auto`` only listen, unless told otherwise.
 WARMUP = 32

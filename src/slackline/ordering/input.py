@@ -1,6 +1,6 @@
 """Channels: all that a node knows of one event type, whoever listens to it.
 
-Clock, delays and sources are the same for all units, so they are kept once; a unit takes the least frontier.
+Clock, delays and sources are the same for all units, so they are kept once; a unit takes the least input watermark.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from slackline.ordering.store import ColumnStore
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """How frontiers are found: the policy and its numbers."""
+    """How input watermarks are found: the policy and its numbers."""
 
     policy: int = POLICIES["auto"]
     margin: float = 0.5
     window: int = 2048
     timeout: int = watermark.NO_TIMEOUT
-    #: Arrivals at the start of the stream during which nothing is released (see ``frontier``); with a target it may be
+    #: Arrivals at the start of the stream during which nothing is released (see ``input_watermark``); with a target it may be
     #: None: as many as it takes (see ``hearing``).
     warmup: int | None = 0
     #: The share of events that may be late, which K is to keep (see ``lateness``); None: K is that of [Order].
@@ -63,13 +63,13 @@ class Input(ABC):
         self.rank = rank  # place among all types, by name: part of the total order; moves when types are added
         self.evidence = evidence
         self.ints, self.floats = delays.empty_window()
-        self.frontier = NEVER  # never used below a unit's horizon, which does not move back
-        self.as_of = NEVER  # the clock that the frontier has followed
+        self.watermark = NEVER  # never used below a unit's watermark, which does not move back
+        self.as_of = NEVER  # the clock that the input watermark has followed
         self.events = 0
 
     @property
     def uses_slack(self) -> bool:
-        """Whether K is among the evidence for this type's frontier."""
+        """Whether K is among the evidence for this type's input watermark."""
         return True
 
     @property
@@ -83,16 +83,16 @@ class Input(ABC):
 
     def suppose(self, delay: int) -> None:
         """K is that until a delay is measured here, if none was, and the type has not ended."""
-        if self.frontier != FOREVER and delays.suppose(self.ints, delay):
-            self.frontier, self.as_of = min(self.frontier, max(self.as_of - delay, NEVER)), NEVER
+        if self.watermark != FOREVER and delays.suppose(self.ints, delay):
+            self.watermark, self.as_of = min(self.watermark, max(self.as_of - delay, NEVER)), NEVER
 
     @abstractmethod
     def follow(self, position: int, clk: int) -> None:
-        """Let the frontier follow the clock, where nothing else has happened."""
+        """Let the input watermark follow the clock, where nothing else has happened."""
 
     @abstractmethod
     def due(self, ts: int, clk: int) -> int:
-        """The clock at which the frontier, now below ``ts``, may reach it if nothing arrives; never too late."""
+        """The clock at which the input watermark, now below ``ts``, may reach it if nothing arrives; never too late."""
 
     @property
     def experience(self) -> int:
@@ -109,13 +109,13 @@ class Input(ABC):
         return {"events": self.events, "K": self.K}
 
     def state(self) -> dict[str, Any]:
-        return {"ints": self.ints, "floats": self.floats, "frontier": self.frontier, "events": self.events}
+        return {"ints": self.ints, "floats": self.floats, "watermark": self.watermark, "events": self.events}
 
     def restore(self, state: dict[str, Any], arrivals: int) -> None:
         """Go on from what ``state`` gave, after so many arrivals."""
         what = f"type {self.name!r}"
         self._restore_delays(state, what)
-        self.frontier = checked.number(state, what, "frontier", -(2**63), FOREVER)
+        self.watermark = checked.number(state, what, "watermark", -(2**63), FOREVER)
         self.events = checked.number(state, what, "events")
         self.as_of = NEVER
 
@@ -145,9 +145,9 @@ class SensorInput(Input):
         if self.tracks:
             self.ints, self.floats = lateness.empty_books()
         self._rules = evidence.rules(is_clock)
-        #: The frontier as it was found where the type enters, or FOREVER as it has ended; None: it is found here.
+        #: The input watermark as it was found where the type enters, or FOREVER as it has ended; None: it is found here.
         self.told: int | None = None
-        #: Whether it is decided here, once for everybody, what of this type is late. Its frontier never moves back
+        #: Whether it is decided here, once for everybody, what of this type is late. Its input watermark never moves back
         #: then, since others rely on it. And how many were late.
         self.decides = False
         self.late = 0
@@ -156,12 +156,12 @@ class SensorInput(Input):
     def uses_slack(self) -> bool:
         return self.told is None
 
-    def tell(self, frontier: int, K: int) -> None:
-        """Where the type enters, its frontier is this now, FOREVER at the end. It counts from the next step on."""
+    def tell(self, input_watermark: int, K: int) -> None:
+        """Where the type enters, its input watermark is this now, FOREVER at the end. It counts from the next step on."""
         if self.told is not None:
-            self.told = max(self.told, frontier)
+            self.told = max(self.told, input_watermark)
             self.ints[delays.K] = K
-        elif frontier == FOREVER:
+        elif input_watermark == FOREVER:
             self.told = FOREVER
 
     @property
@@ -195,20 +195,20 @@ class SensorInput(Input):
     def step(self, slot: int, ts: int, position: int, before: int, clk: int) -> None:
         """One position: an arrival (``slot >= 0``), a move of the clock, or both."""
         if self.told is not None:
-            self.frontier, self.as_of = self.told, clk
+            self.watermark, self.as_of = self.told, clk
             return
-        before_it = self.frontier
+        before_it = self.watermark
         if slot >= self._sources:
             self._make_room()
         hearing = self.hearing
-        self.frontier = watermark.step(
+        self.watermark = watermark.step(
             self.ints, self.floats, self.sources, self.tree, self._rules, slot, ts, position, before, clk,
             hearing.far, hearing.since,
         )  # fmt: skip
-        if hearing.reached > self.frontier > NEVER:
-            self.frontier = hearing.reached
-        if self.decides and before_it > self.frontier:
-            self.frontier = before_it
+        if hearing.reached > self.watermark > NEVER:
+            self.watermark = hearing.reached
+        if self.decides and before_it > self.watermark:
+            self.watermark = before_it
         self.as_of = clk
 
     def follow(self, position: int, clk: int) -> None:
@@ -218,7 +218,7 @@ class SensorInput(Input):
     def due(self, ts: int, clk: int) -> int:
         if clk == NEVER:
             return NEVER + 1  # when the clock begins
-        if self.frontier == NEVER:
+        if self.watermark == NEVER:
             return FOREVER  # the beginning ends by an arrival or at a known position
         if self.told is not None:
             return FOREVER  # news comes by itself
@@ -248,16 +248,16 @@ class SensorInput(Input):
         heard: tuple[Ints, Ints] | None = None,
         elapsed: Ints | None = None,
     ) -> tuple[Ints, Ints]:
-        """All positions of a chunk that starts at position ``first``: the frontier and K after each.
+        """All positions of a chunk that starts at position ``first``: the input watermark and K after each.
 
         With a target, ``heard`` is what the node has heard after each (:meth:`StartupEstimator.run`), and ``elapsed`` what may
-        be released because wall time has passed (:meth:`Elapsed.run`). A frontier that was told counts from the last
+        be released because wall time has passed (:meth:`Elapsed.run`). A input watermark that was told counts from the last
         position on.
         """
         if self.told is not None:
-            reached, slack = np.full(len(clk), self.frontier), np.full(len(clk), self.K)
+            reached, slack = np.full(len(clk), self.watermark), np.full(len(clk), self.K)
             reached[-1] = self.told
-            self.frontier, self.as_of = self.told, int(clk[-1])
+            self.watermark, self.as_of = self.told, int(clk[-1])
             return reached, slack
         if self._sources < len(self.senders):
             self._make_room()
@@ -270,9 +270,9 @@ class SensorInput(Input):
         if elapsed is not None:
             np.maximum(reached, elapsed, out=reached, where=reached > NEVER)
         if self.decides:
-            reached[0] = max(int(reached[0]), self.frontier)
+            reached[0] = max(int(reached[0]), self.watermark)
             np.maximum.accumulate(reached, out=reached)
-        self.frontier, self.as_of = int(reached[-1]), int(clk[-1])
+        self.watermark, self.as_of = int(reached[-1]), int(clk[-1])
         return reached, slack
 
     def stats(self) -> dict[str, Any]:
@@ -325,7 +325,7 @@ class SensorInput(Input):
 class DerivedInput(Input):
     """A type that a detector of this node publishes: what its publisher has processed is known (progress).
 
-    Under ``ready`` and ``auto`` the frontier is the publisher's horizon less the largest back-setting seen. Slack
+    Under ``ready`` and ``auto`` the input watermark is the publisher's watermark less the largest back-setting seen. Slack
     is not asked then: the publisher may be waiting for somebody longer than usual, and knows so.
     """
 
@@ -352,34 +352,34 @@ class DerivedInput(Input):
         e = self.evidence
         watermark.derived_step(self.ints, self.floats, before, clk, e.margin, e.block)
 
-    def progress(self, horizon: int, clk: int) -> None:
-        """The publisher has processed everything up to its horizon; before it has begun nothing is known.
+    def progress(self, watermark: int, clk: int) -> None:
+        """The publisher has processed everything up to its watermark; before it has begun nothing is known.
 
         After it has ended nothing comes, however far it has set events back.
         """
         self.as_of = clk
-        self.ended = horizon == FOREVER
-        if horizon in (NEVER, FOREVER):
-            self.frontier = horizon
+        self.ended = watermark == FOREVER
+        if watermark in (NEVER, FOREVER):
+            self.watermark = watermark
         else:
-            self.frontier = clk - self.K if self.evidence.policy == SLACK else horizon - self.back
+            self.watermark = clk - self.K if self.evidence.policy == SLACK else watermark - self.back
 
     def hear(self, item: ProgressUpdate, clk: int) -> None:
         """The publisher, which runs elsewhere, has told of events and of how far it is."""
         self.back = max(self.back, item.back)
         self.events += len(item.events)
-        self.progress(item.horizon, clk)
+        self.progress(item.watermark, clk)
 
     def follow(self, position: int, clk: int) -> None:
         """As the publisher is elsewhere: by slack alone, if that counts."""
         if self.as_of != clk:
             self.as_of = clk
-            if self.uses_slack and self.frontier != NEVER and not self.ended:
-                self.frontier = clk - self.K
+            if self.uses_slack and self.watermark != NEVER and not self.ended:
+                self.watermark = clk - self.K
 
     def due(self, ts: int, clk: int) -> int:
         """By slack, if that counts; progress comes by itself."""
-        return ts + self.K if self.uses_slack and self.frontier != NEVER else FOREVER
+        return ts + self.K if self.uses_slack and self.watermark != NEVER else FOREVER
 
     def run(self, positions: Ints, ts: Ints, before: int, clk: Ints) -> Ints:
         """All positions of a chunk: K after each."""

@@ -1,21 +1,21 @@
 """Which sources still owe an event [Sync, IV].
 
 A source that delivers in order has nothing older than its last event to come, and if its gaps are regular, nothing
-until the smallest plausible gap has passed: its frontier is ``last + gap - 1``. The frontier of a type is the least
+until the smallest plausible gap has passed: its input watermark is ``last + gap - 1``. The input watermark of a type is the least
 over its live sources, kept at the root of a tournament tree, so that an arrival costs O(log sources).
 
 **Gap.** The least of the last 64 to 80 gaps (as blocks of 16), shaved by 4 %, as the next one may be a little
 smaller still. One block whose least gap is under half of all others' is a glitch and is passed over.
 
 **Leaps.** When a regular source leaps over some of its own events, they are lost or have been overtaken by later
-ones. It stays at the frontier it had until as many have come as it leapt over, or the time-out strikes. A source that
+ones. It stays at the input watermark it had until as many have come as it leapt over, or the time-out strikes. A source that
 leaps without ever filling in just loses events; after ``LOSSES`` such leaps it is believed at once.
 
-**Disorder.** A source that often steps back (about 1 event in 20 or more) does not deliver in order; its frontier lies
+**Disorder.** A source that often steps back (about 1 event in 20 or more) does not deliver in order; its input watermark lies
 as far behind its last event as it stepped back lately, and half as far again. Rare steps back cost a late event each,
 no more. Either way it is handled by itself and changes nothing for the others.
 
-**Owing.** A source whose frontier the time-out overtakes is skipped, which is counted when it returns. When it stays
+**Owing.** A source whose input watermark the time-out overtakes is skipped, which is counted when it returns. When it stays
 away for another ``FAILURES`` of its longest usual gaps, it is disabled and holds up nobody. Its next event takes it
 back.
 """
@@ -73,7 +73,7 @@ FEWEST = 4
 
 
 def empty_sources(capacity: int) -> tuple[Ints, Ints]:
-    """Sources of which nothing is known, and the tree over their frontiers; capacity is a power of two."""
+    """Sources of which nothing is known, and the tree over their input watermarks; capacity is a power of two."""
     return np.tile(UNKNOWN, (capacity, 1)), np.full(2 * capacity, FOREVER, dtype=np.int64)
 
 
@@ -142,7 +142,7 @@ def arrive(sources, tree, slot, ts, overdue):  # type: ignore[no-untyped-def]
             if row[MISSING] == 0:
                 row[LOST] = max(0, row[LOST] - 1)
     row[PREVIOUS] = ts
-    _set(tree, leaf, _frontier(row))
+    _set(tree, leaf, _watermark(row))
 
 
 @njit(cache=True)
@@ -168,7 +168,7 @@ def _reach(row):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="always")
-def _frontier(row):  # type: ignore[no-untyped-def]
+def _watermark(row):  # type: ignore[no-untyped-def]
     if row[DISORDER] >= DISORDERLY:
         return row[LAST] - row[BACK]
     if row[MISSING] > 0:
@@ -178,13 +178,13 @@ def _frontier(row):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def tree_over(sources, known):  # type: ignore[no-untyped-def]
-    """The tree over the frontiers of the first ``known`` sources."""
+    """The tree over the input watermarks of the first ``known`` sources."""
     capacity = len(sources)
     tree = np.full(2 * capacity, FOREVER, dtype=np.int64)
     for slot in range(known):
         row = sources[slot]
         if row[LAST] != NEVER and row[DISABLED] == 0:
-            tree[capacity + slot] = _frontier(row)
+            tree[capacity + slot] = _watermark(row)
     for node in range(capacity - 1, 0, -1):
         tree[node] = min(tree[2 * node], tree[2 * node + 1])
     return tree
@@ -258,7 +258,7 @@ def _set(tree, node, value):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _slowest(tree):  # type: ignore[no-untyped-def]
-    """The leaf of the source with the least frontier."""
+    """The leaf of the source with the least input watermark."""
     node = 1
     while node < len(tree) // 2:
         node = 2 * node if tree[2 * node] == tree[node] else 2 * node + 1
@@ -273,8 +273,8 @@ def _leave(row):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="always")
-def least_frontier(sources, tree, clk, patience):  # type: ignore[no-untyped-def]
-    """The frontier of the type: the least over the live sources, FOREVER when there is none."""
+def least_watermark(sources, tree, clk, patience):  # type: ignore[no-untyped-def]
+    """The input watermark of the type: the least over the live sources, FOREVER when there is none."""
     if clk == NEVER:
         return tree[1]
     while tree[1] < clk - patience:
@@ -283,7 +283,7 @@ def least_frontier(sources, tree, clk, patience):  # type: ignore[no-untyped-def
         if row[MISSING] > 0 and row[DISORDER] < DISORDERLY:
             row[MISSING] = 0
             row[LOST] += 1
-            _set(tree, node, _frontier(row))
+            _set(tree, node, _watermark(row))
             continue
         if clk - row[LAST] - patience <= _leave(row):
             break
@@ -294,7 +294,7 @@ def least_frontier(sources, tree, clk, patience):  # type: ignore[no-untyped-def
 
 
 def next_change(sources: Ints, tree: Ints, clk: int, patience: int) -> int:
-    """The clock at which ``least_frontier`` may give more than it does at ``clk``, if nothing arrives meanwhile."""
+    """The clock at which ``least_watermark`` may give more than it does at ``clk``, if nothing arrives meanwhile."""
     least = int(tree[1])
     if least == FOREVER:
         return FOREVER

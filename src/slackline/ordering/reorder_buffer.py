@@ -1,10 +1,10 @@
 """Ordering units: what stands in front of one detector [Order, II-E.3; Thesis, 3.3.4 and 3.3.7].
 
-A unit releases every waiting event with ``ts <= horizon`` in the total order ``(ts, type, source, seq)``. Its horizon
-is the least frontier of its channels and never moves back. An event that arrives at or below the horizon is late.
+A unit releases every waiting event with ``ts <= watermark`` in the total order ``(ts, type, source, seq)``. Its watermark
+is the least input watermark of its channels and never moves back. An event that arrives at or below the watermark is late.
 
 Events that came as objects wait in a heap here; rows of columns wait in their channel's store, where this unit only
-has its horizon as a pointer.
+has its watermark as a pointer.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _entry(position: int, nth: int, event: Event) -> Entry:
 
 
 class ReorderBuffer:
-    """The waiting room of one detector: inputs, horizon, what waits."""
+    """The waiting room of one detector: inputs, watermark, what waits."""
 
     def __init__(self, name: str, inputs: list[Input], unsorted: frozenset[str]) -> None:
         self.name = name
@@ -55,7 +55,7 @@ class ReorderBuffer:
         self.awaited = [channel for channel in inputs if self.sorts(channel)] or inputs
         #: Those of them for which K counts: not derived ones whose publisher's progress is known.
         self.slacking = [channel for channel in self.awaited if channel.uses_slack]
-        self.horizon = NEVER
+        self.watermark = NEVER
         self.K = 0
         self.heap: list[Entry] = []
         self.overdue: list[Entry] = []  # late events that are delivered when the clock moves next
@@ -75,7 +75,7 @@ class ReorderBuffer:
         return _entry(position, self._offered, event)
 
     def wait(self, entry: Entry) -> None:
-        """Let an event wait for the horizon."""
+        """Let an event wait for the watermark."""
         heapq.heappush(self.heap, entry)
 
     def ranks_of(self, entries: list[Entry]) -> list[int]:
@@ -83,26 +83,26 @@ class ReorderBuffer:
         rank_of = {channel.name: channel.rank for channel in self.inputs}
         return [rank_of[entry.type] for entry in entries]
 
-    def next_horizon(self) -> int:
-        """Where the horizon may move: the least frontier of the inputs, but never back.
+    def next_watermark(self) -> int:
+        """Where the watermark may move: the least input watermark of the inputs, but never back.
 
         Once all that is sorted has ended, what is not says how far everything has come.
         """
-        least = min([channel.frontier for channel in self.awaited])
+        least = min([channel.watermark for channel in self.awaited])
         if least == FOREVER and self.unsorted:
-            least = min([channel.frontier for channel in self.inputs])
-        return max(self.horizon, least)
+            least = min([channel.watermark for channel in self.inputs])
+        return max(self.watermark, least)
 
     def largest_slack(self) -> int:
         """K of the detector: the largest K of its inputs."""
         return max([channel.K for channel in self.slacking], default=0)
 
-    def release(self, horizon: int) -> list[Entry]:
-        """Move the horizon and take out what it covers, in order."""
-        self.horizon = horizon
+    def release(self, watermark: int) -> list[Entry]:
+        """Move the watermark and take out what it covers, in order."""
+        self.watermark = watermark
         released = []
         heap = self.heap
-        while heap and heap[0].ts <= horizon:
+        while heap and heap[0].ts <= watermark:
             released.append(heapq.heappop(heap))
         return released
 
@@ -117,7 +117,7 @@ class ReorderBuffer:
         rows = []
         for channel in self.inputs:
             if isinstance(channel, SensorInput) and self.sorts(channel) and len(channel.store):
-                rows.append((channel, len(channel.store) - _covered(channel, self.horizon)))
+                rows.append((channel, len(channel.store) - _covered(channel, self.watermark)))
         return rows
 
     def row_entries(self) -> list[Entry]:
@@ -145,13 +145,13 @@ class ReorderBuffer:
         """The input that holds up what waits here: how much came of it, and if too little is known of it to begin."""
         if not self.buffered:
             return None
-        slowest = min(self.awaited, key=lambda channel: channel.frontier)
-        return {"type": slowest.name, "events": slowest.events, "learning": slowest.frontier == NEVER}
+        slowest = min(self.awaited, key=lambda channel: channel.watermark)
+        return {"type": slowest.name, "events": slowest.events, "learning": slowest.watermark == NEVER}
 
     def check_invariants(self) -> None:
         """What must hold between any two pushes; tests call it."""
-        assert all(entry.ts > self.horizon for entry in self.heap), f"{self.name}: waiting below the horizon"
-        assert NEVER <= self.horizon <= FOREVER
+        assert all(entry.ts > self.watermark for entry in self.heap), f"{self.name}: waiting below the watermark"
+        assert NEVER <= self.watermark <= FOREVER
         for channel, _ in self.stored():
             ts = channel.store.ts
             assert (ts[1:] >= ts[:-1]).all(), f"{self.name}: store of {channel.name} is not sorted"
@@ -159,7 +159,7 @@ class ReorderBuffer:
     def stats(self) -> dict[str, Any]:
         return {
             "K": self.K,
-            "horizon": None if self.horizon in (NEVER, FOREVER) else self.horizon,
+            "watermark": None if self.watermark in (NEVER, FOREVER) else self.watermark,
             "buffered": self.buffered,
             "waits_for": self.waits_for(),
             "delivered": self.delivered,
@@ -169,7 +169,7 @@ class ReorderBuffer:
         }
 
     _COUNTERS = ("_offered", "delivered", "late", "wait_max")
-    _SAVED = ("horizon", "K", "wait_sum", *_COUNTERS)
+    _SAVED = ("watermark", "K", "wait_sum", *_COUNTERS)
 
     def state(self, rows: Sequence[Entry] = ()) -> dict[str, Any]:
         """What a checkpoint holds; ``rows`` wait too."""
@@ -182,7 +182,7 @@ class ReorderBuffer:
     def restore(self, state: dict[str, Any], arrivals: int) -> None:
         """Go on from what ``state`` gave, after so many arrivals."""
         what = f"unit {self.name!r}"
-        self.horizon = checked.number(state, what, "horizon", NEVER, FOREVER)
+        self.watermark = checked.number(state, what, "watermark", NEVER, FOREVER)
         self.K = checked.number(state, what, "K", 0, FOREVER)
         for field in self._COUNTERS:
             setattr(self, field, checked.number(state, what, field))
@@ -194,8 +194,8 @@ class ReorderBuffer:
         )
         if len({entry.nth for entry in (*heap, *overdue)}) < len(heap) + len(overdue):
             raise checked.wrong(what, "holds two events of the same number")
-        if any(entry.ts <= self.horizon for entry in heap):
-            raise checked.wrong(f"{what}.heap", "holds an event that the horizon has passed")
+        if any(entry.ts <= self.watermark for entry in heap):
+            raise checked.wrong(f"{what}.heap", "holds an event that the watermark has passed")
         heap.sort()  # a sorted list is a heap
         self.heap, self.overdue = heap, overdue
 
@@ -214,5 +214,5 @@ class ReorderBuffer:
         return _entry(position, nth, event)
 
 
-def _covered(channel: SensorInput, horizon: int) -> int:
-    return int(channel.store.ts.searchsorted(horizon, side="right"))
+def _covered(channel: SensorInput, watermark: int) -> int:
+    return int(channel.store.ts.searchsorted(watermark, side="right"))

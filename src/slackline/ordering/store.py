@@ -2,7 +2,7 @@
 [Thesis, 3.3.7].
 
 Rows are kept in the total order of the type: time stamp, source, sequence number, arrival. A unit that releases up to
-its horizon takes a contiguous slice; rows below the least horizon of all its readers are dropped.
+its watermark takes a contiguous slice; rows below the least watermark of all its readers are dropped.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ class ColumnStore:
         self.columns = merged
         self.ts, self.slots, self.seq, self.positions = ts, slots.take(order), seq.take(order), positions.take(order)
 
-    def drop_through(self, horizon: int) -> None:
-        """Forget the rows at or below the horizon."""
-        first = int(np.searchsorted(self.ts, horizon, side="right"))
+    def drop_through(self, watermark: int) -> None:
+        """Forget the rows at or below the watermark."""
+        first = int(np.searchsorted(self.ts, watermark, side="right"))
         if first == 0:
             return
         # Copies, so that the chunk these rows came from can be freed.
@@ -238,13 +238,13 @@ def _after(a, b, ranks, seq, positions):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def late_rows(ts, positions, first, before, horizon):  # type: ignore[no-untyped-def]
-    """Which rows of this chunk (arrived at ``first`` or later) arrived at or below the horizon of the moment."""
+def late_rows(ts, positions, first, before, watermark):  # type: ignore[no-untyped-def]
+    """Which rows of this chunk (arrived at ``first`` or later) arrived at or below the watermark of the moment."""
     late = np.zeros(len(ts), dtype=np.bool_)
     for i in range(len(ts)):
         p = positions[i] - first
         if p == 0:
             late[i] = ts[i] <= before
         elif p > 0:
-            late[i] = ts[i] <= horizon[p - 1]
+            late[i] = ts[i] <= watermark[p - 1]
     return late

@@ -1,7 +1,7 @@
-"""The frontier of one sensor type from position to position: slack, readiness, or both
-(``docs/concepts/frontiers.md``).
+"""The input watermark of one sensor type from position to position: slack, readiness, or both
+(``docs/concepts/watermarks.md``).
 
-Slack says ``clk - K``. Readiness says what the slowest live source has reached. Either suffices, so the frontier is
+Slack says ``clk - K``. Readiness says what the slowest live source has reached. Either suffices, so the input watermark is
 the greater, but never greater than ``clk``: an event that is newer than all before it is not late. Under ``ready`` the
 time-out is ``READY_PATIENCE`` times K, so that it acts only on sources that are all but gone. A given ``timeout`` takes
 the place of K as the time-out under ``ready`` and ``auto``.
@@ -10,13 +10,13 @@ the place of K as the time-out under ``ready`` and ``auto``.
 ``timeout``, or ``margin`` and ``window`` are given.
 
 **Warm-up.** At the start nobody knows who is there and how late they are. With a target, see
-:mod:`slackline.ordering.startup`. Without, a type gives no frontier for the first
+:mod:`slackline.ordering.startup`. Without, a type gives no input watermark for the first
 ``warmup`` arrivals of the stream, nor until ``KNOWN`` delays of its own were measured, but at most for ``RARE`` times
 as many arrivals: a type that is seldom must not hold up the rest for ever. Where the delay of a type was known from the
-start (a calibration), slack gives its frontier from the first clock event on, and only readiness waits.
+start (a calibration), slack gives its input watermark from the first clock event on, and only readiness waits.
 
 **Ordered.** Where the input is in order already, everything before ``clk`` is there, and only events of the very time
-stamp ``clk`` may follow: the frontier is ``clk - 1``, and nothing is measured.
+stamp ``clk`` may follow: the input watermark is ``clk - 1``, and nothing is measured.
 
 ``step`` is one position; ``run`` is many, made of the same steps. There is no other code for it, so cutting a stream
 into chunks cannot make a difference (law 3).
@@ -46,7 +46,7 @@ from slackline.ordering.lateness import (
     clock_moved,
     learn,
 )
-from slackline.ordering.readiness import arrive, is_established, least_frontier
+from slackline.ordering.readiness import arrive, is_established, least_watermark
 from slackline.ordering.startup import SILENT, UNSURE
 
 READY_PATIENCE = 4
@@ -56,7 +56,7 @@ NO_TARGET = -1.0
 RARE = 32
 
 
-#: How frontiers are found, as it gets into the compiled code: an array of one record. To pass each number by itself
+#: How input watermarks are found, as it gets into the compiled code: an array of one record. To pass each number by itself
 #: would cost more at every step; to pass a tuple, twice as much.
 RULES = np.dtype(
     [
@@ -170,13 +170,13 @@ def _ready_step(ints, floats, sources, tree, at, rules):  # type: ignore[no-unty
         arrive(sources, tree, at.slot, at.ts, overdue)
     _measure_arrival(ints, floats, at, rules)
     patience = patience_of(ints, rules)
-    frontier = NEVER if at.clk == NEVER else at.clk - patience
-    ready = least_frontier(sources, tree, at.clk, patience)
+    input_watermark = NEVER if at.clk == NEVER else at.clk - patience
+    ready = least_watermark(sources, tree, at.clk, patience)
     if _is_cold(ints, at.position, rules.warmup):
-        return NEVER if ints[CALIBRATED] == 0 else frontier
+        return NEVER if ints[CALIBRATED] == 0 else input_watermark
     if ready != FOREVER:
-        frontier = max(frontier, min(ready, at.clk))
-    return frontier
+        input_watermark = max(input_watermark, min(ready, at.clk))
+    return input_watermark
 
 
 @njit(cache=True, inline="always")
@@ -214,7 +214,7 @@ def _target_step(ints, floats, sources, tree, at, rules):  # type: ignore[no-unt
     elif ints[STARTED] == 0 or at.far == UNSURE:
         slack = max(slack, at.far)
     if ints[STARTED] == 1 and at.far != SILENT:  # else who is there is not known yet
-        ready = least_frontier(sources, tree, clk, ints[K])
+        ready = least_watermark(sources, tree, clk, ints[K])
         if ready != FOREVER and ints[SUSPENDED] == 0:
             latest = clk - 1 if ints[MEASURED] < EVERY else clk  # equal time stamps may follow
             ints[READY_REACH] = max(ints[READY_REACH], min(ready, latest))
@@ -239,24 +239,38 @@ def step(  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def run(  # type: ignore[no-untyped-def]
-    ints, floats, sources, tree, rules, positions, slots, ts, first, before, clk, far, since, frontier, slack
+    ints, floats, sources, tree, rules, positions, slots, ts, first, before, clk, far, since, input_watermark, slack
 ):
-    """All positions of a chunk that starts at ``first``: fills ``frontier`` and ``slack`` (K)."""
+    """All positions of a chunk that starts at ``first``: fills ``input_watermark`` and ``slack`` (K)."""
     policy = rules[0]["policy"]
     if policy == ORDERED:
         for p in range(len(clk)):
-            frontier[p] = _before(clk[p])
+            input_watermark[p] = _before(clk[p])
             slack[p] = 0
         return
     # Three loops, since the one for slack is twice as fast without the others' code in it.
     if policy == SLACK:
-        _run_slack(ints, floats, rules, positions, slots, ts, first, before, clk, frontier, slack)
+        _run_slack(ints, floats, rules, positions, slots, ts, first, before, clk, input_watermark, slack)
     elif rules[0]["target"] >= 0.0:
         _run_target(
-            ints, floats, sources, tree, rules, positions, slots, ts, first, before, clk, far, since, frontier, slack
+            ints,
+            floats,
+            sources,
+            tree,
+            rules,
+            positions,
+            slots,
+            ts,
+            first,
+            before,
+            clk,
+            far,
+            since,
+            input_watermark,
+            slack,
         )
     else:
-        _run_ready(ints, floats, sources, tree, rules, positions, slots, ts, first, before, clk, frontier, slack)
+        _run_ready(ints, floats, sources, tree, rules, positions, slots, ts, first, before, clk, input_watermark, slack)
 
 
 @njit(cache=True, inline="always")
@@ -269,21 +283,21 @@ def _arriving(positions, slots, ts, arrival, p):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _run_slack(  # type: ignore[no-untyped-def]
-    ints, floats, rules, positions, slots, ts, first, before, clk, frontier, slack
+    ints, floats, rules, positions, slots, ts, first, before, clk, input_watermark, slack
 ):
     r = _unpacked(rules)
     arrival = 0
     for p in range(len(clk)):
         slot, stamp = _arriving(positions, slots, ts, arrival, p)
         arrival += slot >= 0
-        frontier[p] = _slack_step(ints, floats, AtPosition(slot, stamp, first + p, before, clk[p], 0, 0), r)
+        input_watermark[p] = _slack_step(ints, floats, AtPosition(slot, stamp, first + p, before, clk[p], 0, 0), r)
         before = clk[p]
         slack[p] = ints[K]
 
 
 @njit(cache=True)
 def _run_ready(  # type: ignore[no-untyped-def]
-    ints, floats, sources, tree, rules, positions, slots, ts, first, before, clk, frontier, slack
+    ints, floats, sources, tree, rules, positions, slots, ts, first, before, clk, input_watermark, slack
 ):
     r = _unpacked(rules)
     arrival = 0
@@ -297,13 +311,13 @@ def _run_ready(  # type: ignore[no-untyped-def]
             at = AtPosition(slot, stamp, position, before, clk[p], 0, 0)
             reached = _ready_step(ints, floats, sources, tree, at, r)
         before = clk[p]
-        frontier[p] = reached
+        input_watermark[p] = reached
         slack[p] = ints[K]
 
 
 @njit(cache=True)
 def _run_target(  # type: ignore[no-untyped-def]
-    ints, floats, sources, tree, rules, positions, slots, ts, first, before, clk, far, since, frontier, slack
+    ints, floats, sources, tree, rules, positions, slots, ts, first, before, clk, far, since, input_watermark, slack
 ):
     r = _unpacked(rules)
     arrival = 0
@@ -315,7 +329,7 @@ def _run_target(  # type: ignore[no-untyped-def]
             at = AtPosition(slot, stamp, first + p, before, clk[p], far[p], since[p])
             reached = _target_step(ints, floats, sources, tree, at, r)
         before = clk[p]
-        frontier[p] = reached
+        input_watermark[p] = reached
         slack[p] = ints[K]
 
 
@@ -363,12 +377,12 @@ def rises(values, before):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def release_positions(ts, arrived, horizon):  # type: ignore[no-untyped-def]
+def release_positions(ts, arrived, watermark):  # type: ignore[no-untyped-def]
     """Where events sorted by time stamp are released: the first position, at or after arrival, that covers them."""
     positions = np.empty(len(ts), dtype=np.int64)
     p = 0
     for i in range(len(ts)):
-        while p < len(horizon) and horizon[p] < ts[i]:
+        while p < len(watermark) and watermark[p] < ts[i]:
             p += 1
         positions[i] = max(p, arrived[i])
     return positions

@@ -35,7 +35,7 @@ _LOGGER = logging.getLogger("slackline")
 class Due(Piece):
     """Rows that were due at stream time ``clk``.
 
-    For rows that are not in order, unsorted or late ones, ``least`` is the first time stamp beyond the horizon then.
+    For rows that are not in order, unsorted or late ones, ``least`` is the first time stamp beyond the watermark then.
     """
 
     least: int

@@ -23,7 +23,7 @@ T = TypeVar("T")
 class Operator:
     """One detector at work.
 
-    Its horizon follows the clock only when somebody asks (:meth:`settle`): while nothing waits, and nothing arrives for
+    Its watermark follows the clock only when somebody asks (:meth:`settle`): while nothing waits, and nothing arrives for
     it, that makes no difference to anybody, and so many detectors cost no more than few.
     """
 
@@ -50,7 +50,7 @@ class Operator:
         #: Of the awaited inputs: the parts that publish them, and the channels that follow the clock by themselves.
         self.below: list[Operator] = []
         self.follows: list[Input] = []
-        #: The clock up to which the horizon was brought; whether each move of the clock finds us anyway; and if not,
+        #: The clock up to which the watermark was brought; whether each move of the clock finds us anyway; and if not,
         #: the clock at which something may be due.
         self.as_of = NEVER
         self.always = False
@@ -64,9 +64,9 @@ class Operator:
         return self.runner.name
 
     @property
-    def horizon(self) -> int:
-        """Up to where the detector has processed everything: behind the unit's horizon while it is held up."""
-        return self.backlog.reached(self.unit.horizon) if self.may_wait else self.unit.horizon
+    def watermark(self) -> int:
+        """Up to where the detector has processed everything: behind the unit's watermark while it is held up."""
+        return self.backlog.reached(self.unit.watermark) if self.may_wait else self.unit.watermark
 
     @property
     def holds(self) -> bool:
@@ -95,14 +95,14 @@ class Operator:
         self.follows = [c for c in awaited if isinstance(c, SensorInput) or c.name not in publisher]
 
     def settle(self, position: int, clk: int) -> None:
-        """Let the horizon follow the clock, where nothing else has happened: so nothing that waits is due."""
+        """Let the watermark follow the clock, where nothing else has happened: so nothing that waits is due."""
         if self.as_of != clk:
             self.look(position, clk)
-            self.unit.horizon = self.unit.next_horizon()
+            self.unit.watermark = self.unit.next_watermark()
             self.tell(clk)
 
     def look(self, position: int, clk: int) -> None:
-        """Let everything that the horizon rests on follow the clock."""
+        """Let everything that the watermark rests on follow the clock."""
         for part in self.below:
             part.settle(position, clk)
         for channel in self.follows:
@@ -122,16 +122,16 @@ class Operator:
         return done
 
     def tell(self, clk: int) -> None:
-        """Announce to those who listen that everything up to the horizon was processed."""
+        """Announce to those who listen that everything up to the watermark was processed."""
         self.as_of = clk
         for channel in self.publishes:
-            channel.progress(self.horizon, clk)
+            channel.progress(self.watermark, clk)
 
     def due(self, ts: int, clk: int) -> int:
-        """The clock at which the horizon may reach ``ts``, if nothing arrives meanwhile; never too late."""
+        """The clock at which the watermark may reach ``ts``, if nothing arrives meanwhile; never too late."""
         latest = NEVER
         for channel in self.unit.awaited:
-            if channel.frontier < ts:
+            if channel.watermark < ts:
                 at = channel.due(ts, clk)
                 if isinstance(channel, DerivedInput) and not channel.uses_slack:
                     publisher = next((part for part in self.below if channel in part.publishes), None)

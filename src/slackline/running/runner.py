@@ -193,10 +193,10 @@ class Runner:
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint holds; reading it changes nothing."""
-        published, detector = self._at_horizon()
+        published, detector = self._at_watermark()
         return {"published": published, "failed": self.failed, "detector": detector, "born": sorted(self._born)}
 
-    def _at_horizon(self) -> tuple[int, bytes]:
+    def _at_watermark(self) -> tuple[int, bytes]:
         """How much the detector has published for what is certain, and its state then."""
         return self.published, self._encoded(self.detector)
 

@@ -41,7 +41,7 @@ class SpeculativeRunner(Runner):
         self._spared: list[Step] = []  # of what broke, what need not be done again
         self._pause = 0  # looks ahead to be left out after a failure
         self._stumbled = 0  # failures in a row
-        self.processed = 0  # rows seen ahead of the horizon, those seen again included
+        self.processed = 0  # rows seen ahead of the watermark, those seen again included
         self.replays = 0
         self.replayed = 0
         self.snapshots = 0
@@ -69,7 +69,7 @@ class SpeculativeRunner(Runner):
     # Running ahead.
 
     def ahead(self, pieces: Sequence[Piece], retracted: frozenset[str]) -> None:
-        """Process ``pieces``, all that waits up to the early horizon, beyond what the tail has of them already.
+        """Process ``pieces``, all that waits up to the early watermark, beyond what the tail has of them already.
 
         Events in ``retracted`` were taken back by their detector: what rests on them is done again.
         """
@@ -188,7 +188,7 @@ class SpeculativeRunner(Runner):
     # What others ask.
 
     def tentative(self) -> list[Event]:
-        """What was published ahead of the horizon, in order."""
+        """What was published ahead of the watermark, in order."""
         return list(self.tail.published())
 
     def settle(self, final: Sequence[Event]) -> frozenset[str]:
@@ -221,13 +221,13 @@ class SpeculativeRunner(Runner):
 
     # Checkpoints: the tail is not part of them; what was done ahead is done again afterwards.
 
-    def _at_horizon(self) -> tuple[int, bytes]:
+    def _at_watermark(self) -> tuple[int, bytes]:
         if not self.tail.steps:
-            return super()._at_horizon()
-        snapshot, steps = self.tail.horizon()
+            return super()._at_watermark()
+        snapshot, steps = self.tail.watermark()
         if not steps:
             return snapshot.published, snapshot.state
-        # Between two snapshots: a copy of the detector goes the way from the one to the horizon again.
+        # Between two snapshots: a copy of the detector goes the way from the one to the watermark again.
         other = Runner(copy.deepcopy(self.detector), self.name, guarded=False)
         other.detector.restore(self._decoded(snapshot.state))
         found = [other._found(step.piece.rows) for step in steps]

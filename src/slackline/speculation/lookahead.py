@@ -1,10 +1,10 @@
 """Looking ahead: after each push, let the detectors run on what is probably complete [Speculation, 4].
 
-The early horizon of a unit is ``clk - α·(clk - horizon)``: under slack, where the horizon is ``clk - K``, the
-published ``ts + α·K <= clk``; under frontiers, α of the wait for sources that are behind. Part after part, from the
+The early watermark of a unit is ``clk - α·(clk - watermark)``: under slack, where the watermark is ``clk - K``, the
+published ``ts + α·K <= clk``; under input watermarks, α of the wait for sources that are behind. Part after part, from the
 lowest level up, what waits up to there is handed to the detector, together with what the levels below have published
 ahead. What comes out is compared with what was announced before, and the difference comes out: *retract* and *insert*.
-When the horizon itself gets there, it is announced again as *final*.
+When the watermark itself gets there, it is announced again as *final*.
 
 This happens at the end of a push, so nothing is announced that the same push already contradicts.
 """
@@ -41,7 +41,7 @@ class Early(NamedTuple):
 
 
 class LookAhead:
-    """What has been announced ahead of the horizons, and how far to look."""
+    """What has been announced ahead of the watermarks, and how far to look."""
 
     def __init__(self, hierarchy: Hierarchy) -> None:
         self.hierarchy = hierarchy
@@ -95,14 +95,14 @@ class LookAhead:
                 found[part.name]["alpha"] = self.alpha(part)
         return found
 
-    def early_horizon(self, part: Operator, clk: int) -> int:
+    def early_watermark(self, part: Operator, clk: int) -> int:
         """Up to where the detector may look."""
         unit, alpha = part.unit, self.alpha(part)
         if clk == NEVER or alpha >= 1:
-            return unit.horizon
-        # While plain buffering does not dare to begin, its horizon is where K would put it.
-        plain = clk - unit.largest_slack() if unit.horizon == NEVER else unit.horizon
-        return max(unit.horizon, clk - math.ceil(alpha * max(clk - plain, 0)))
+            return unit.watermark
+        # While plain buffering does not dare to begin, its watermark is where K would put it.
+        plain = clk - unit.largest_slack() if unit.watermark == NEVER else unit.watermark
+        return max(unit.watermark, clk - math.ceil(alpha * max(clk - plain, 0)))
 
     def run(self, parts: Sequence[Operator], finals: list[Output], clk: int, position: int) -> list[Output]:
         """Look ahead after a push that made ``finals`` certain; returns everything that comes out of the push."""
@@ -121,8 +121,8 @@ class LookAhead:
             ahead: list[Event] = []
             gone: frozenset[str] = frozenset()
             if isinstance(runner, SpeculativeRunner):  # else it did once, and what it announced then is settled
-                if not part.holds:  # else it is not even where its horizon is
-                    pieces = _pending(part.unit, self.early_horizon(part, clk), tentative, position)
+                if not part.holds:  # else it is not even where its watermark is
+                    pieces = _pending(part.unit, self.early_watermark(part, clk), tentative, position)
                     part.timed(partial(runner.ahead, pieces, taken_back))
                 gone = runner.settle([output.event for output in mine])
                 ahead = runner.tentative()
@@ -230,8 +230,8 @@ class _Changes:
 
 
 def _pending(unit: ReorderBuffer, limit: int, tentative: Mapping[str, Sequence[Event]], position: int) -> list[Piece]:
-    """All that waits up to the early horizon, in order."""
-    if limit <= unit.horizon:
+    """All that waits up to the early watermark, in order."""
+    if limit <= unit.watermark:
         return []
     entries: list[Entry] = [entry for entry in unit.heap if entry.ts <= limit]
     segments: list[Segment] = []
@@ -239,7 +239,7 @@ def _pending(unit: ReorderBuffer, limit: int, tentative: Mapping[str, Sequence[E
         if not unit.sorts(channel):
             continue
         for event in tentative.get(channel.name, ()):
-            if unit.horizon < event.ts <= limit:
+            if unit.watermark < event.ts <= limit:
                 entries.append(unit.entry(event, position))
         if isinstance(channel, SensorInput) and len(channel.store):
             _stored(unit, channel, limit, entries, segments)
@@ -258,7 +258,7 @@ def _stored(
     unit: ReorderBuffer, channel: SensorInput, limit: int, entries: list[Entry], segments: list[Segment]
 ) -> None:
     store = channel.store
-    start, stop = np.searchsorted(store.ts, (unit.horizon, limit), side="right").tolist()
+    start, stop = np.searchsorted(store.ts, (unit.watermark, limit), side="right").tolist()
     if start == stop:
         return
     batch, positions = channel.batch(start, stop), store.positions[start:stop]

@@ -1,7 +1,7 @@
 """Who should speculate how much: more where a row of CPU buys more time (beyond [Speculation]; its future work).
 
 What a detector gains is the stream time by which its events were known earlier, summed over those that stayed. What it
-costs is the rows that it processed ahead of its horizon. Whoever costs next to nothing speculates as far as α says:
+costs is the rows that it processed ahead of its watermark. Whoever costs next to nothing speculates as far as α says:
 there is nothing to save. Of the costly ones the one that gains most per row does so too, and the others less, but
 never less than a detector above them: an early event needs early events.
 
@@ -38,7 +38,7 @@ class Account:
         self.gained += max(time, 0)
 
     def spend(self, rows: int) -> None:
-        """The detector has processed so many rows ahead of its horizon, all in all."""
+        """The detector has processed so many rows ahead of its watermark, all in all."""
         self.spent += rows - self.counted
         self.counted = rows
 

@@ -1,6 +1,6 @@
-"""What a detector has processed ahead of its horizon: rows, what they caused, and snapshots to go back to.
+"""What a detector has processed ahead of its watermark: rows, what they caused, and snapshots to go back to.
 
-The tail is the part of the buffer of [Speculation, 4.1 and 4.2] from the horizon to the *already emitted pointer*:
+The tail is the part of the buffer of [Speculation, 4.1 and 4.2] from the watermark to the *already emitted pointer*:
 every step is a run of rows that the detector has seen, with the events it published for them and, before it, maybe a
 snapshot of its state. Rows that become certain are *committed*: they leave the tail together with what they caused.
 An earlier row that turns up *breaks* the tail: the steps behind it have to be done again.
@@ -47,7 +47,7 @@ class Step:
 
 @dataclass(slots=True)
 class Tail:
-    """Steps ahead of the horizon, and behind it those that lead from the last snapshot to it."""
+    """Steps ahead of the watermark, and behind it those that lead from the last snapshot to it."""
 
     steps: list[Step] = field(default_factory=list)
     behind: list[Step] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Tail:
         return sum({id(step.before.state): len(step.before.state) for step in self.snapshots if step.before}.values())
 
     def published(self) -> Iterator[Event]:
-        """What was published ahead of the horizon."""
+        """What was published ahead of the watermark."""
         for step in self.steps:
             for _, event in step.found:
                 yield event
@@ -90,7 +90,7 @@ class Tail:
                 self.behind.clear()
             self.behind.append(step)
         if not self.steps:
-            self.behind.clear()  # the detector is where the horizon is: nothing to go back from
+            self.behind.clear()  # the detector is where the watermark is: nothing to go back from
         return found
 
     def cut(self, rows: int) -> list[Step]:
@@ -112,8 +112,8 @@ class Tail:
         """The last snapshot at or before the tail's end, and the steps from there to the end."""
         return _last_snapshot([*self.behind, *self.steps])
 
-    def horizon(self) -> tuple[Snapshot, list[Step]]:
-        """The last snapshot at or before the horizon, and the steps from there to it."""
+    def watermark(self) -> tuple[Snapshot, list[Step]]:
+        """The last snapshot at or before the watermark, and the steps from there to it."""
         first = self.steps[0].before
         return (first, []) if first is not None else _last_snapshot(self.behind)
 

@@ -1,4 +1,4 @@
-"""One recorded stream under every policy, side by side (docs/concepts/frontiers.md)."""
+"""One recorded stream under every policy, side by side (docs/concepts/watermarks.md)."""
 
 from __future__ import annotations
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from slackline.study.outcome import Ints, Outcome, under_horizon
+from slackline.study.outcome import Ints, Outcome, under_watermark
 
 
 def fixed(ts: Ints, bound: int) -> Outcome:
-    """The horizon is the largest time stamp so far minus ``bound``."""
-    return under_horizon(ts, np.maximum.accumulate(ts) - bound)
+    """The watermark is the largest time stamp so far minus ``bound``."""
+    return under_watermark(ts, np.maximum.accumulate(ts) - bound)
 
 
 def lateness(ts: Ints) -> Ints:

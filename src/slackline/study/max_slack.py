@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from slackline.study.outcome import Ints, Outcome, under_horizon
+from slackline.study.outcome import Ints, Outcome, under_watermark
 
 
 def max_slack(ts: Ints) -> Outcome:
-    """The horizon is the clock minus the largest delay so far; every event is a clock event."""
+    """The watermark is the clock minus the largest delay so far; every event is a clock event."""
     clock = np.maximum.accumulate(ts)
     slack = np.maximum.accumulate(clock - ts)
-    return under_horizon(ts, clock - slack)
+    return under_watermark(ts, clock - slack)

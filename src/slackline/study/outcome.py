@@ -1,11 +1,11 @@
 """When a policy released each event of a recorded stream, and how long that took.
 
-All policies are judged alike (docs/concepts/ordering.md): the **horizon** after each arrival never moves back; an
-event is **late** if it arrives below the horizon of the arrival before it; any other event is released at the first
-position, its own or a later one, whose horizon covers it. Its **wait** is the time of that release minus its own
+All policies are judged alike (docs/concepts/ordering.md): the **watermark** after each arrival never moves back; an
+event is **late** if it arrives below the watermark of the arrival before it; any other event is released at the first
+position, its own or a later one, whose watermark covers it. Its **wait** is the time of that release minus its own
 arrival. Late events have no wait. What only the end of the stream releases waits until the last arrival.
 
-There are two rules for an event that arrives exactly **at** the horizon, where others of its time stamp have been
+There are two rules for an event that arrives exactly **at** the watermark, where others of its time stamp have been
 released. A watermark lets it pass: it is on time, and released at once. An ordering unit promises a total order, also
 among equal time stamps, so for it such an event is late.
 """
@@ -52,21 +52,21 @@ class PolicyFigures:
     steady_mean_wait: float | None
 
 
-def under_horizon(ts: Ints, horizon: Ints, *, ties_late: bool = False) -> Outcome:
-    """The outcome of a policy that is given by its horizon after each position.
+def under_watermark(ts: Ints, watermark: Ints, *, ties_late: bool = False) -> Outcome:
+    """The outcome of a policy that is given by its watermark after each position.
 
-    ``ties_late`` chooses between the two rules above: late is what arrives below the horizon, or at or below it.
+    ``ties_late`` chooses between the two rules above: late is what arrives below the watermark, or at or below it.
 
     >>> ts = np.array([1, 5, 3, 9, 5])
-    >>> under_horizon(ts, np.maximum.accumulate(ts) - 4).release    # a fixed bound of 4
+    >>> under_watermark(ts, np.maximum.accumulate(ts) - 4).release    # a fixed bound of 4
     array([1, 3, 3, 5, 4])
-    >>> under_horizon(ts, np.maximum.accumulate(ts) - 4, ties_late=True).release
+    >>> under_watermark(ts, np.maximum.accumulate(ts) - 4, ties_late=True).release
     array([ 1,  3,  3,  5, -1])
     """
-    horizon = np.maximum.accumulate(horizon)
+    watermark = np.maximum.accumulate(watermark)
     late = np.zeros(len(ts), np.bool_)
-    late[1:] = ts[1:] <= horizon[:-1] if ties_late else ts[1:] < horizon[:-1]
-    release = np.maximum(np.searchsorted(horizon, ts, side="left"), np.arange(len(ts)))
+    late[1:] = ts[1:] <= watermark[:-1] if ties_late else ts[1:] < watermark[:-1]
+    release = np.maximum(np.searchsorted(watermark, ts, side="left"), np.arange(len(ts)))
     release[late] = -1
     return Outcome(release, late)
 

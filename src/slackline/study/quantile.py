@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from slackline.study.outcome import Ints, Outcome, under_horizon
+from slackline.study.outcome import Ints, Outcome, under_watermark
 
 
 def quantile(ts: Ints, q: float, window: int = 2000) -> Outcome:
-    """The horizon is the clock minus the ``q``-quantile of the last ``window`` delays, its own included.
+    """The watermark is the clock minus the ``q``-quantile of the last ``window`` delays, its own included.
 
     As in NumPy the quantile lies between two delays where the share does; it is rounded up.
     """
     clock = np.maximum.accumulate(ts)
-    return under_horizon(ts, clock - _sliding_quantile(clock - ts, q, window))
+    return under_watermark(ts, clock - _sliding_quantile(clock - ts, q, window))
 
 
 @njit(cache=True)

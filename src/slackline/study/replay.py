@@ -65,12 +65,12 @@ def replay(
     if arrival is not None and evidence.late_target is not None:
         timed = Elapsed(evidence.late_target).run(Wall(), ts, arrival, NEVER, clk, heard[1])
     reached, slack = channel.run(positions, source, ts, 0, NEVER, clk, heard)
-    at_once = horizon = np.maximum.accumulate(reached)
+    at_once = watermark = np.maximum.accumulate(reached)
     if timed is not None:
-        horizon = np.maximum.accumulate(np.maximum(reached, timed[1], out=reached.copy(), where=reached > NEVER))
+        watermark = np.maximum.accumulate(np.maximum(reached, timed[1], out=reached.copy(), where=reached > NEVER))
     late = np.zeros(n, dtype=np.bool_)
-    late[1:] = ts[1:] <= horizon[:-1]
-    release = np.maximum(np.searchsorted(horizon, ts), positions)
+    late[1:] = ts[1:] <= watermark[:-1]
+    release = np.maximum(np.searchsorted(watermark, ts), positions)
     at = None
     if arrival is not None:
         at = arrival[np.minimum(release, n - 1)]

@@ -28,7 +28,7 @@ _WAITS, _LATE = -1, -2
 def synchronise_recording(
     recording: SyncRecording,
     *,
-    method: str = "frontier",
+    method: str = "watermark",
     max_delay: int | None = None,
     max_failures: int = 3,
     progress: Progress | None = None,

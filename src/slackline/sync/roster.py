@@ -40,14 +40,14 @@ class Roster:
                 f"source; add({name!r}) makes it known."
             ) from None
 
-    def join(self, name: Any, frontier: Point) -> Stream:
-        """A stream joins; nobody up to ``frontier`` waits for it."""
+    def join(self, name: Any, watermark: Point) -> Stream:
+        """A stream joins; nobody up to ``watermark`` waits for it."""
         if not isinstance(name, str) or not name:
             raise ConfigError(f"a stream is named by a string that is not empty; got {name!r}.")
         if name in self._here:
             raise ConfigError(f"there is a stream {name!r} already; streams need different names.")
         stream = self._gone.pop(name, None) or Stream(name)
-        stream.join(self._free_bit(), frontier)
+        stream.join(self._free_bit(), watermark)
         self._here[name] = stream
         return stream
 
@@ -64,7 +64,7 @@ class Roster:
 
     def owing(self, point: Point) -> list[Stream]:
         """The streams that have not reached a point and are waited for."""
-        return [stream for stream in self if stream.live and stream.frontier < point]
+        return [stream for stream in self if stream.live and stream.watermark < point]
 
     def stats(self) -> dict[str, StreamStats]:
         """What was counted of all, those who left too."""

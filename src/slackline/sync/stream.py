@@ -28,7 +28,6 @@ class Stream:
         "bit",
         "entry",
         "failures",
-        "frontier",
         "heard",
         "held_up",
         "held_up_total",
@@ -46,16 +45,17 @@ class Stream:
         "wait_max",
         "wait_total",
         "waiting",
+        "watermark",
     )
 
     def __init__(self, name: str) -> None:
         self.name = name
         #: Its bit in readiness tables.
         self.bit = 0
-        #: Its entry in the heap of the frontier method.
+        #: Its entry in the heap of the watermark method.
         self.entry = 0
         #: It will deliver nothing at or before this point. A new object whenever it moves.
-        self.frontier = NEVER
+        self.watermark = NEVER
         #: The greatest time stamp heard of it, late or not, and the greatest point it delivered in time.
         self.heard = -1
         self.last = NEVER
@@ -71,10 +71,10 @@ class Stream:
         self.held_up = 0
         self.held_up_total: float = 0
 
-    def join(self, bit: int, frontier: Point) -> None:
-        """It joins, or joins again: nobody up to ``frontier`` waits for it."""
+    def join(self, bit: int, watermark: Point) -> None:
+        """It joins, or joins again: nobody up to ``watermark`` waits for it."""
         self.bit = bit
-        self.frontier = frontier
+        self.watermark = watermark
         self.heard = -1
         self.last = NEVER
         self.live = True
@@ -101,8 +101,8 @@ class Stream:
         """It has delivered something at a point."""
         if point > self.last:
             self.last = point
-            if point > self.frontier:
-                self.frontier = point
+            if point > self.watermark:
+                self.watermark = point
 
     def stats(self) -> StreamStats:
         """What was counted, as a value."""

@@ -38,7 +38,7 @@ class Synchroniser:
     A stream is named by its events' ``source``, must be known (``streams``, :meth:`add`), and is expected to deliver in
     order. An event goes out as soon as every stream has delivered something at or after its time stamp.
 
-    ``method``       how waiting events are kept: ``"frontier"``, ``"balanced"``, ``"method2"`` or ``"method1"``. All
+    ``method``       how waiting events are kept: ``"watermark"``, ``"balanced"``, ``"method2"`` or ``"method1"``. All
                      give the same order; methods 1 and 2 may hold an event longer than they must.
     ``now``          tells the time of arrival, in any unit; without it no waits are measured.
     ``max_delay``    how long an event may wait, in the unit of ``now``; None is for ever.
@@ -59,7 +59,7 @@ class Synchroniser:
         self,
         streams: Iterable[str] = (),
         *,
-        method: str = "frontier",
+        method: str = "watermark",
         max_delay: float | None = None,
         max_failures: int = 3,
         now: Now | None = None,

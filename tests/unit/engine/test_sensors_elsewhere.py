@@ -84,8 +84,8 @@ def test_who_has_the_clock_does_not_follow_those_who_heard_of_its_former_life(fo
     back.receive([sl.ProgressUpdate("b", (), (), clk, 0, clk), sl.ProgressUpdate("high", (), (), clk, 0, clk)])
     back.push(form(events[30:]))
     assert [late.event for late in back.late] == lates
-    assert (of("a", back.progress_updates()).horizon, back.stats()["clk"]) == (
-        of("a", here.progress_updates()).horizon,
+    assert (of("a", back.progress_updates()).watermark, back.stats()["clk"]) == (
+        of("a", here.progress_updates()).watermark,
         clk,
     )
 
@@ -150,13 +150,13 @@ def test_late_events_that_are_wanted_are_told_and_delivered() -> None:
         assert sorted(each.seen) == [("a", 10), ("a", 15), ("a", 20), ("b", 1)]  # type: ignore[attr-defined]
 
 
-def test_a_frontier_that_others_rely_on_does_not_move_back() -> None:
+def test_a_watermark_that_others_rely_on_does_not_move_back() -> None:
     here = engine(["a"], policy="auto", timeout=10)
     here.push([a(ts) for ts in range(0, 200, 10)])
-    told = of("a", here.progress_updates()).horizon
+    told = of("a", here.progress_updates()).watermark
     here.push([a(told + 1, "new"), a(told, "new")])  # a source that is far behind
     assert [late.event.ts for late in here.late] == [told]
-    assert of("a", here.progress_updates()).horizon >= told
+    assert of("a", here.progress_updates()).watermark >= told
 
 
 def test_what_is_in_order_where_it_enters_is_not_late_whatever_comes_elsewhere() -> None:
@@ -189,12 +189,12 @@ def test_the_end_goes_through_all_levels_and_engines(policy: str, form: Any) -> 
     assert third.stats()["detectors"]["Top"]["delivered"] < 10
     found += second.end(["b"])
     updates = second.progress_updates()
-    assert [(item.type, item.horizon) for item in updates] == [("b", FOREVER), ("high", FOREVER)]
+    assert [(item.type, item.watermark) for item in updates] == [("b", FOREVER), ("high", FOREVER)]
     found += third.receive(updates)
     assert {name: sum(o.detector == name for o in found) for name in ("Low", "High", "Top")} == {
         "Low": 9, "High": 10, "Top": 10,
     }  # fmt: skip
-    assert third.progress_updates()[-1].horizon == FOREVER
+    assert third.progress_updates()[-1].watermark == FOREVER
 
 
 def test_what_has_ended_cannot_be_pushed() -> None:
@@ -235,10 +235,10 @@ def test_a_detector_waits_for_the_end_of_what_it_takes_unsorted_too() -> None:
     here = sl.Engine(sl.Hierarchy([Eager()], clock="a"), sensors=["a", "b"], warmup=0)
     here.push([a(10), b(5)])
     here.end("a")
-    assert of("eager", here.progress_updates()).horizon < FOREVER
+    assert of("eager", here.progress_updates()).watermark < FOREVER
     here.push(b(20))
     here.end("b")
-    assert of("eager", here.progress_updates()).horizon == FOREVER
+    assert of("eager", here.progress_updates()).watermark == FOREVER
 
 
 # Detectors that move.
@@ -301,7 +301,7 @@ def batch(events: list[sl.Event], **columns: Any) -> sl.Batch:
         (sl.ProgressUpdate("a", batch([a(3)], slots=np.array([1])), (), 0, 0, 0), "not among those named"),
         (sl.ProgressUpdate("a", sl.Batch("a", *3 * [np.zeros(1, int)], {}, [2.5]), (), 0, 0, 0), "2.5 is neither"),  # type: ignore[arg-type, list-item]
         (sl.ProgressUpdate("a", None, (), 0, 0, 0), "cannot be its events"),  # type: ignore[arg-type]
-        (sl.ProgressUpdate("a", (), (), FOREVER + 1, 0, 0), "horizon="),
+        (sl.ProgressUpdate("a", (), (), FOREVER + 1, 0, 0), "watermark="),
         (sl.ProgressUpdate("a", (), (), 0, 0, 1.5), "clk=1.5"),  # type: ignore[arg-type]
         (sl.ProgressUpdate("low", (), ("x",), 0, 0, 0), "warnings='x'"),  # type: ignore[arg-type]
         (sl.ProgressUpdate("low", (sl.Event("low", -4),), (), 0, 0, 0), "go from 0 to"),

@@ -1,4 +1,4 @@
-"""Streams whose time stamps are as large as they may be, through clock, channels and frontiers.
+"""Streams whose time stamps are as large as they may be, through clock, channels and input watermarks.
 
 Run as a program it does so without compilation, where NumPy notices every overflow, and prints what it found: the
 compiled code must find the same.
@@ -53,7 +53,7 @@ def evidence(rng: np.random.Generator) -> Evidence:
 
 
 def world(seed: int) -> list[Any]:
-    """What one random stream gives at each position: the clock, frontiers, K."""
+    """What one random stream gives at each position: the clock, input watermarks, K."""
     rng = np.random.default_rng(seed)
     e = evidence(rng)
     clock = Clock(int(rng.choice([JUMP_OFF, JUMP_AUTO, 2**61])))
@@ -80,16 +80,16 @@ def world(seed: int) -> list[Any]:
             derived.note(clk - K - derived.back, clk)
         if rng.random() < 0.3:
             derived.note(ts, clk)
-        derived.progress(max(NEVER, min(one.frontier, other.frontier)), clk)
-        found.append([clk, int(one.frontier), int(other.frontier), int(derived.frontier), one.K, other.K, derived.K])
+        derived.progress(max(NEVER, min(one.watermark, other.watermark)), clk)
+        found.append([clk, int(one.watermark), int(other.watermark), int(derived.watermark), one.K, other.K, derived.K])
     return found
 
 
 def check(found: list[Any]) -> None:
     """What must hold at each position, however large the time stamps."""
-    for clk, *frontiers, a, b, d in found:
+    for clk, *input_watermarks, a, b, d in found:
         assert clk == NEVER or 0 <= clk <= MAX_TS
-        assert all(frontier <= MAX_TS for frontier in frontiers), frontiers
+        assert all(input_watermark <= MAX_TS for input_watermark in input_watermarks), input_watermarks
         assert all(0 <= K <= FOREVER for K in (a, b, d))
 
 

@@ -57,13 +57,13 @@ class World:
         sensor.step(slot, ts, self.position, before, clk)
         derived.tick(before, clk)
         for event in (Event("a", ts, source, None if seq < 0 else seq, x=1.5), Event("d", ts, "u", seq)):
-            if event.ts > unit.horizon:
+            if event.ts > unit.watermark:
                 unit.wait(unit.entry(event, self.position))
             else:
                 unit.overdue = [*unit.overdue[-3:], unit.entry(event, self.position)]
         derived.note(clk - unit.largest_slack() - derived.back, clk)
-        derived.progress(sensor.frontier, clk)
-        unit.ranks_of(unit.release(unit.next_horizon()))
+        derived.progress(sensor.watermark, clk)
+        unit.ranks_of(unit.release(unit.next_watermark()))
         sorted(unit.overdue)
         self.position += 1
 
@@ -76,18 +76,18 @@ class World:
         clk = np.empty(n, dtype=np.int64)
         before = int(self.clock.ints[CLK])
         self.clock.run(ts, np.ones(n, dtype=np.bool_), slots, clk)
-        frontiers, _ = sensor.run(np.arange(n), slots, ts, first, before, clk)
+        input_watermarks, _ = sensor.run(np.arange(n), slots, ts, first, before, clk)
         self.derived.run(np.arange(0, n, 9), ts[::9].copy(), before, clk)
-        self.derived.progress(int(frontiers[-1]), int(clk[-1]))
+        self.derived.progress(int(input_watermarks[-1]), int(clk[-1]))
         store = sensor.store
         store.add(ts, slots, seq, first + np.arange(n), {"x": ts / 2}, sensor.senders.ranks_of)
-        horizon = np.maximum(np.maximum.accumulate(frontiers), self.unit.horizon)
-        late_rows(store.ts, store.positions, first, self.unit.horizon, horizon)
-        release_positions(store.ts, store.positions - first, horizon)
+        watermark = np.maximum(np.maximum.accumulate(input_watermarks), self.unit.watermark)
+        late_rows(store.ts, store.positions, first, self.unit.watermark, watermark)
+        release_positions(store.ts, store.positions - first, watermark)
         list(sensor.batch(0, len(store)))
         store.drop_through(int(np.median(store.ts)))
         self.position += n
-        self.unit.ranks_of(self.unit.release(self.unit.next_horizon()))
+        self.unit.ranks_of(self.unit.release(self.unit.next_watermark()))
 
     def state(self) -> dict[str, Any]:
         return {name: getattr(self, name).state() for name in ("clock", "sensor", "derived", "unit")}
@@ -100,7 +100,7 @@ class World:
         self.unit.restore(state["unit"], arrivals)
 
     def check(self) -> None:
-        assert NEVER <= self.unit.horizon <= FOREVER
+        assert NEVER <= self.unit.watermark <= FOREVER
         for part in (self.sensor, self.derived, self.unit):
             part.stats()
         self.unit.check_invariants()
@@ -251,7 +251,7 @@ def saved() -> World:
     world = World()
     world.live()
     for ts in (2_300, 2_400, 2_350):
-        world.unit.wait(world.unit.entry(Event("d", world.unit.horizon + ts, "u", ts), world.position - 1))
+        world.unit.wait(world.unit.entry(Event("d", world.unit.watermark + ts, "u", ts), world.position - 1))
     world.unit.overdue.append(world.unit.entry(Event("a", 5, "s1", x=1), world.position - 1))
     world.check()
     assert world.unit.heap and world.unit.overdue and len(world.sensor.store)

@@ -60,19 +60,19 @@ def test_a_chunk_gives_what_its_positions_give_also_at_the_end_of_time(
     for channel in (whole, steps, cuts):
         for source in range(3):
             channel.senders.slot(source)
-    frontiers, slacks = whole.run(np.arange(len(ts)), slots, ts, 0, NEVER, clk)
+    input_watermarks, slacks = whole.run(np.arange(len(ts)), slots, ts, 0, NEVER, clk)
     one_by_one = []
     for p in range(len(ts)):
         steps.step(int(slots[p]), int(ts[p]), p, int(before[p]), int(clk[p]))
-        one_by_one.append((int(steps.frontier), steps.K))
+        one_by_one.append((int(steps.watermark), steps.K))
     if policy != "ordered":
-        assert one_by_one == list(zip(frontiers.tolist(), slacks.tolist(), strict=True))
+        assert one_by_one == list(zip(input_watermarks.tolist(), slacks.tolist(), strict=True))
     cut = min(cut, len(ts))
     for part in (slice(0, cut), slice(cut, len(ts))):
         if len(ts[part]):
             n = len(ts[part])
             cuts.run(np.arange(n), slots[part], ts[part], part.start, int(before[part.start]), clk[part])
-    assert cuts.frontier == whole.frontier and cuts.sources[:3].tolist() == whole.sources[:3].tolist()
+    assert cuts.watermark == whole.watermark and cuts.sources[:3].tolist() == whole.sources[:3].tolist()
 
 
 @given(st.lists(st.tuples(huge, huge), min_size=1, max_size=20), st.sampled_from([0.0, 3.7, 1e300]))

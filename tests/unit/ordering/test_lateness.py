@@ -99,7 +99,7 @@ def test_it_recovers_within_the_stated_number_of_events(disturbance) -> None:
     st.lists(st.tuples(st.integers(1, 60), st.sampled_from([0, 30, 500, 9_000, 10**5])), min_size=1, max_size=12),
     st.sampled_from([0.05, 0.2]),
 )
-def test_on_any_stream_no_more_is_late_than_the_target_and_what_one_horizon_can_lose(
+def test_on_any_stream_no_more_is_late_than_the_target_and_what_one_watermark_can_lose(
     pieces: list[tuple[int, int]], late_target: float
 ) -> None:
     """Pieces of a stream with a delay each, again and again: the bound of docs/concepts/ordering.md."""
@@ -108,7 +108,7 @@ def test_on_any_stream_no_more_is_late_than_the_target_and_what_one_horizon_can_
     ts = np.arange(len(delay)) * 10
     late = ordered(ts, delay, late_target).late
     largest = max(longest for _, longest in pieces)
-    in_flight = largest // 10 + 1  # events that one horizon can have passed at most
+    in_flight = largest // 10 + 1  # events that one watermark can have passed at most
     records = math.log(largest + 1, 9 / 8) + 1
     owed = lateness.HELD * (1 + math.log2(1 + late_target * len(ts))) + lateness.MOST_CAREFUL
     assert late.sum() <= late_target * len(ts) + owed + records * in_flight

@@ -21,36 +21,36 @@ class Sources:
         for t in ts:
             r.arrive(self.rows, self.tree, source, t, overdue)
 
-    def frontier(self, clk: int = NEVER, patience: int = 10**9) -> int:
-        return int(r.least_frontier(self.rows, self.tree, clk, patience))
+    def watermark(self, clk: int = NEVER, patience: int = 10**9) -> int:
+        return int(r.least_watermark(self.rows, self.tree, clk, patience))
 
     def __getitem__(self, key: tuple[int, int]) -> int:
         return int(self.rows[key])
 
 
 def test_nobody_known_gives_no_evidence() -> None:
-    assert Sources().frontier() == FOREVER
+    assert Sources().watermark() == FOREVER
 
 
 def test_a_new_source_may_send_its_last_time_stamp_again() -> None:
     sources = Sources()
     sources.send(0, 50)
-    assert sources.frontier() == 49
+    assert sources.watermark() == 49
 
 
 def test_a_regular_source_owes_nothing_until_its_smallest_gap_has_passed() -> None:
     sources = Sources()
     sources.send(0, *range(0, 10_000, 100))
-    assert sources.frontier() == 9_900 + 96 - 1  # the gap of 100, shaved by 4 %
+    assert sources.watermark() == 9_900 + 96 - 1  # the gap of 100, shaved by 4 %
 
 
-def test_the_frontier_is_the_least_over_the_sources() -> None:
+def test_the_watermark_is_the_least_over_the_sources() -> None:
     sources = Sources()
     sources.send(0, *range(0, 1_000, 100))
     sources.send(1, *range(0, 500, 100))
-    assert sources.frontier() == 400 + 95
+    assert sources.watermark() == 400 + 95
     sources.send(1, 500, 600, 700, 800, 900, 1000)
-    assert sources.frontier() == 900 + 95
+    assert sources.watermark() == 900 + 95
 
 
 def test_one_glitch_does_not_spoil_the_gap() -> None:
@@ -58,7 +58,7 @@ def test_one_glitch_does_not_spoil_the_gap() -> None:
     sources.send(0, *range(0, 10_000, 100))
     sources.send(0, 9_901)
     sources.send(0, *range(10_000, 12_000, 100))
-    assert sources.frontier() == 11_900 + 95
+    assert sources.watermark() == 11_900 + 95
 
 
 def test_an_irregular_source_is_trusted_for_its_smallest_recent_gap_only() -> None:
@@ -66,21 +66,21 @@ def test_an_irregular_source_is_trusted_for_its_smallest_recent_gap_only() -> No
     sources = Sources()
     gaps = rng.integers(1, 100, 200)
     sources.send(0, *np.cumsum(gaps).tolist())
-    assert sources.frontier() - int(gaps.sum()) < 10
+    assert sources.watermark() - int(gaps.sum()) < 10
 
 
 def test_a_source_that_owes_too_long_is_disabled_and_taken_back_when_it_returns() -> None:
     sources = Sources()
     sources.send(0, *range(0, 1_000, 100))
     sources.send(1, *range(0, 2_000, 100))
-    assert sources.frontier(clk=1_900, patience=950) == 995  # within the time-out: it holds everybody up
-    assert sources.frontier(clk=1_900, patience=750) == 995  # skipped, but not given up yet
+    assert sources.watermark(clk=1_900, patience=950) == 995  # within the time-out: it holds everybody up
+    assert sources.watermark(clk=1_900, patience=750) == 995  # skipped, but not given up yet
     assert sources[0, r.DISABLED] == 0
-    assert sources.frontier(clk=1_900, patience=500) == 1_995  # the time-out and three usual gaps: given up
+    assert sources.watermark(clk=1_900, patience=500) == 1_995  # the time-out and three usual gaps: given up
     assert (sources[0, r.DISABLED], sources[0, r.TIMES_DISABLED]) == (1, 1)
     sources.send(0, 2_000, overdue=1_400)
     assert (sources[0, r.DISABLED], sources[0, r.SKIPPED]) == (0, 1)
-    assert sources.frontier(clk=2_000, patience=500) == 1_995
+    assert sources.watermark(clk=2_000, patience=500) == 1_995
 
 
 def test_a_source_that_comes_after_the_time_out_is_counted_as_skipped() -> None:
@@ -95,19 +95,19 @@ def test_a_source_that_comes_after_the_time_out_is_counted_as_skipped() -> None:
 def test_when_all_are_given_up_there_is_no_evidence_left() -> None:
     sources = Sources()
     sources.send(0, *range(0, 1_000, 100))
-    assert sources.frontier(clk=50_000, patience=10) == FOREVER
+    assert sources.watermark(clk=50_000, patience=10) == FOREVER
 
 
 def test_a_leap_holds_the_source_back_until_what_it_leapt_over_has_come() -> None:
     sources = Sources()
     sources.send(0, *range(0, 1_000, 100))
-    before = sources.frontier()
+    before = sources.watermark()
     sources.send(0, 1_300)  # 1000, 1100 and 1200 are missing
-    assert sources.frontier() == before
+    assert sources.watermark() == before
     sources.send(0, 1_100, 1_000)
-    assert sources.frontier() == before
+    assert sources.watermark() == before
     sources.send(0, 1_200)
-    assert sources.frontier() == 1_300 + 95
+    assert sources.watermark() == 1_300 + 95
 
 
 def test_a_leap_that_is_not_filled_in_ends_with_the_time_out_and_is_remembered() -> None:
@@ -116,7 +116,7 @@ def test_a_leap_that_is_not_filled_in_ends_with_the_time_out_and_is_remembered()
     for n in range(r.LOSSES):
         sources.send(0, 1_300 + 1_000 * n)
         assert sources[0, r.MISSING] > 0
-        sources.frontier(clk=3_000 + 1_000 * n, patience=100)
+        sources.watermark(clk=3_000 + 1_000 * n, patience=100)
         sources.send(0, *range(1_400 + 1_000 * n, 2_000 + 1_000 * n, 100))
     assert sources[0, r.LOST] == r.LOSSES
     sources.send(0, 20_000)  # it just loses events: believed at once
@@ -127,9 +127,9 @@ def test_a_source_that_keeps_stepping_back_is_as_far_behind_as_it_stepped() -> N
     sources = Sources()
     for start in range(0, 1_000, 100):
         sources.send(0, start + 50, start)
-    assert sources.frontier() == 950 - 76
+    assert sources.watermark() == 950 - 76
     sources.send(0, *range(2_000, 30_000, 100))  # it behaves again
-    assert sources.frontier(clk=29_900, patience=100) == 29_900 + 95
+    assert sources.watermark(clk=29_900, patience=100) == 29_900 + 95
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 50)), max_size=60), st.booleans())
@@ -143,11 +143,11 @@ def test_the_tree_gives_the_least_of_its_leaves_also_after_growing(arrivals: lis
         sources.send(source, now)
     if not grow:
         sources.rows, sources.tree = r.with_room(sources.rows, len(sources.rows), 2 * len(sources.rows))
-    assert sources.frontier() == min(sources.tree[len(sources.rows) :], default=FOREVER)
+    assert sources.watermark() == min(sources.tree[len(sources.rows) :], default=FOREVER)
 
 
 @pytest.mark.parametrize("clk", [NEVER, 0])
 def test_without_a_clock_nobody_is_given_up(clk: int) -> None:
     sources = Sources()
     sources.send(0, *range(0, 1_000, 100))
-    assert sources.frontier(clk=clk, patience=1) == 995
+    assert sources.watermark(clk=clk, patience=1) == 995

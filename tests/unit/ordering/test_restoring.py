@@ -70,7 +70,7 @@ def test_a_state_that_is_right_goes_on_as_if_nothing_had_been() -> None:
         ("sensor", "names", [1.5] * 7, r"names holds what cannot be a source"),
         ("sensor", "duplicates", -1, r"type 'a'\.duplicates is -1 and must be a whole number from 0"),
         ("derived", "back", None, r"type 'd'\.back is a NoneType and must be"),
-        ("unit", "horizon", 2**80, r"unit 'u'\.horizon is a int and must be"),
+        ("unit", "watermark", 2**80, r"unit 'u'\.watermark is a int and must be"),
         ("unit", "heap", [None], r"unit 'u'\.heap holds what is no waiting event"),
     ],
 )

@@ -4,12 +4,12 @@ from slackline.ordering.constants import FOREVER, SLACK
 from slackline.ordering.input import DerivedInput, Evidence
 
 
-def test_a_supposed_delay_holds_the_frontier_back_at_once() -> None:
+def test_a_supposed_delay_holds_the_watermark_back_at_once() -> None:
     channel = DerivedInput("hit", 0, Evidence(policy=SLACK, margin=0))
     channel.progress(90, 100)
-    assert channel.frontier == 100  # nothing is known of its delays
+    assert channel.watermark == 100  # nothing is known of its delays
     channel.suppose(30)
-    assert (channel.K, channel.frontier) == (30, 70)
+    assert (channel.K, channel.watermark) == (30, 70)
 
 
 def test_the_first_measured_delay_takes_its_place_and_is_not_replaced() -> None:
@@ -26,4 +26,4 @@ def test_a_type_that_has_ended_holds_nobody_up_again() -> None:
     channel = DerivedInput("hit", 0, Evidence(policy=SLACK, margin=0))
     channel.progress(FOREVER, 100)
     channel.suppose(30)
-    assert channel.frontier == FOREVER
+    assert channel.watermark == FOREVER

@@ -95,7 +95,7 @@ def test_a_disk_that_is_full_in_the_middle_loses_nothing(monkeypatch) -> None:
     assert backlog.state() and stamps(backlog.take(UNLIMITED)) == list(range(30))
 
 
-def test_progress_stops_at_the_horizon_of_rows_that_are_not_in_order() -> None:
+def test_progress_stops_at_the_watermark_of_rows_that_are_not_in_order() -> None:
     backlog = Backlog()
     backlog.put(due(3, least=51))
     backlog.put(due(60))

@@ -10,21 +10,21 @@ from hypothesis import strategies as st
 from slackline.study.clairvoyant import clairvoyant
 from slackline.study.fixed import fixed, lateness, smallest_bound
 from slackline.study.max_slack import max_slack
-from slackline.study.outcome import STEADY, Outcome, measure, under_horizon
+from slackline.study.outcome import STEADY, Outcome, measure, under_watermark
 from slackline.study.quantile import quantile
 
 STREAMS = st.lists(st.integers(0, 60), min_size=1, max_size=80)
 
 
-def simulate(ts, horizon_of, ties_late=False):
-    """Release positions when ``horizon_of(seen)`` gives the horizon after each arrival."""
-    horizon, buffered = -math.inf, []
+def simulate(ts, watermark_of, ties_late=False):
+    """Release positions when ``watermark_of(seen)`` gives the watermark after each arrival."""
+    watermark, buffered = -math.inf, []
     release = [-1] * len(ts)
     for position, t in enumerate(ts):
-        if t > horizon or (t == horizon and not ties_late):
+        if t > watermark or (t == watermark and not ties_late):
             buffered.append(position)
-        horizon = max(horizon, horizon_of(ts[: position + 1]))
-        for waiting in [b for b in buffered if ts[b] <= horizon]:
+        watermark = max(watermark, watermark_of(ts[: position + 1]))
+        for waiting in [b for b in buffered if ts[b] <= watermark]:
             release[waiting] = position
             buffered.remove(waiting)
     for waiting in buffered:
@@ -54,10 +54,10 @@ def test_maximal_slack_is_exact(ts):
 @settings(deadline=None)  # the first example compiles
 @given(STREAMS, st.sampled_from([0.5, 0.9, 0.99, 0.999, 1.0]), st.integers(1, 12))
 def test_a_sliding_quantile_is_exact(ts, q, window):
-    def horizon(seen):
+    def watermark(seen):
         return max(seen) - math.ceil(np.quantile(delays(seen)[-window:], q) - 1e-9)
 
-    assert_same(quantile(np.array(ts), q, window), simulate(ts, horizon))
+    assert_same(quantile(np.array(ts), q, window), simulate(ts, watermark))
 
 
 @settings(deadline=None)
@@ -94,11 +94,11 @@ def test_an_event_is_late_under_every_bound_below_its_lateness(ts, bound):
 
 
 @given(STREAMS, st.booleans())
-def test_both_rules_for_events_at_the_horizon_are_exact(ts, ties_late):
-    """Horizons as they come, also some that move back and some ahead of the stream."""
-    horizons = [(7 * t + 3 * i) % 61 for i, t in enumerate(ts)]
-    outcome = under_horizon(np.array(ts), np.array(horizons), ties_late=ties_late)
-    assert_same(outcome, simulate(ts, lambda seen: horizons[len(seen) - 1], ties_late))
+def test_both_rules_for_events_at_the_watermark_are_exact(ts, ties_late):
+    """Watermarks as they come, also some that move back and some ahead of the stream."""
+    watermarks = [(7 * t + 3 * i) % 61 for i, t in enumerate(ts)]
+    outcome = under_watermark(np.array(ts), np.array(watermarks), ties_late=ties_late)
+    assert_same(outcome, simulate(ts, lambda seen: watermarks[len(seen) - 1], ties_late))
 
 
 @settings(deadline=None)
@@ -110,8 +110,8 @@ def test_in_a_stream_in_order_nothing_is_late_and_nothing_waits_without_a_bound(
         assert outcome.release.tolist() == list(range(len(ts)))
 
 
-def test_a_horizon_that_moves_back_is_held():
-    outcome = under_horizon(np.array([5, 2, 4]), np.array([3, 0, 4]))
+def test_a_watermark_that_moves_back_is_held():
+    outcome = under_watermark(np.array([5, 2, 4]), np.array([3, 0, 4]))
     assert outcome.release.tolist() == [3, -1, 2]
 
 

@@ -172,7 +172,7 @@ def test_options_given_to_load_override_those_saved() -> None:
     now = WallTime()
     sync = Synchroniser(list("ab"), method="method1", max_waiting=1)
     sync.push(e("a", 1))
-    again = Synchroniser.load(sync.save(), now=now, method="frontier", max_waiting=9, max_delay=2)
+    again = Synchroniser.load(sync.save(), now=now, method="watermark", max_waiting=9, max_delay=2)
     assert again.push([e("a", 2), e("a", 3)]) == []
     now.time = 3
     assert names(again.step()) == ["a1", "a2", "a3"]

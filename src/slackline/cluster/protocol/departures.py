@@ -61,7 +61,7 @@ class Departures:
         covered = {kind: max(0, body.covered.get(kind, 0)) for kind in kinds}
         stats = self.engine.stats()
         delays = {kind: int(stats["types"][kind]["K"]) for kind in kinds}
-        clk, horizon = stats["clk"], stats["detectors"][name]["horizon"]
+        clk, watermark = stats["clk"], stats["detectors"][name]["watermark"]
         positions = {kind: exchange.number(kind) - 1 for kind in kinds}
         try:
             state = self.engine.detach(name)
@@ -78,7 +78,7 @@ class Departures:
                 feed.asked, feed.confirmed, feed.direct = self._publisher(target), True, outlet.next
                 feed.paused = True  # until the detector is safe there: it might come back
         term = self.directory.term(name) + 1
-        message = State(name, term, NEVER if horizon is None else horizon, state, positions, outlets)
+        message = State(name, term, NEVER if watermark is None else watermark, state, positions, outlets)
         self.membership.send(target, InputDelays(name, delays, NEVER if clk is None else clk))
         self.membership.send(target, message)
         self.leaving[name] = Leaving(target, message, covered)

@@ -84,7 +84,7 @@ class Exchange:
     @property
     def is_through(self) -> bool:
         """Whether all types that leave have ended, and everybody has all of them."""
-        return all(outgoing.horizon == FOREVER and not outgoing.kept for outgoing in self.outgoing.values())
+        return all(outgoing.watermark == FOREVER and not outgoing.kept for outgoing in self.outgoing.values())
 
     # Types that come.
 

@@ -65,13 +65,13 @@ class Portion(NamedTuple):
             return None
         events, n = self.updates.events, number - self.first
         rest = events.slice(0, n) if isinstance(events, Batch) else events[:n]
-        return Portion(self.first, self.updates._replace(events=rest, horizon=NEVER), self.item)
+        return Portion(self.first, self.updates._replace(events=rest, watermark=NEVER), self.item)
 
 
 def portion_of(item: Item, derived: bool) -> Portion:
     """An item, read and checked."""
     sound = item.first >= 1 and item.count >= 0 and 0 <= item.back <= FOREVER and 0 <= item.K <= FOREVER
-    told = all(NEVER <= ts <= FOREVER for ts in (item.horizon, item.clk)) and -1 <= item.far <= FOREVER
+    told = all(NEVER <= ts <= FOREVER for ts in (item.watermark, item.clk)) and -1 <= item.far <= FOREVER
     if not sound or not told:
         raise ProtocolError(f"an item of type {item.type!r} whose numbers cannot be.")
     if any(not 2 * NEVER <= ts <= FOREVER for ts in item.warnings):
@@ -79,7 +79,7 @@ def portion_of(item: Item, derived: bool) -> Portion:
     read = wire.unpacked_events if derived else wire.unpacked
     events = read(item.type, item.events, item.count)
     updates = ProgressUpdate(
-        item.type, events, tuple(item.warnings), item.horizon, item.back, item.clk, item.K, item.far
+        item.type, events, tuple(item.warnings), item.watermark, item.back, item.clk, item.K, item.far
     )
     return Portion(item.first, updates, item)
 
@@ -115,7 +115,7 @@ class Feed:
     #: What came before its turn, by its first number.
     held: dict[int, Portion] = field(default_factory=dict)
     #: How far the type has come, as was handed on.
-    horizon: int = NEVER
+    watermark: int = NEVER
     clk: int = NEVER
 
     def offer(self, portion: Portion, now: float, most: int) -> None:
@@ -147,19 +147,19 @@ class Feed:
                 continue
             if not len(cut.updates.events) and not self._is_new(cut.updates):
                 continue
-            self.horizon, self.clk = (
-                max(self.horizon, cut.updates.horizon),
+            self.watermark, self.clk = (
+                max(self.watermark, cut.updates.watermark),
                 max(self.clk, cut.updates.clk),
             )
             # Without the events, how far the type has come means nothing.
-            horizon = NEVER if self.ticks else self.horizon
-            taken.append(cut._replace(updates=cut.updates._replace(horizon=horizon)))
+            watermark = NEVER if self.ticks else self.watermark
+            taken.append(cut._replace(updates=cut.updates._replace(watermark=watermark)))
             self.next = cut.next
         self.gap_since = None if not self.held else self.gap_since if self.gap_since is not None else now
         return taken
 
     def _is_new(self, updates: ProgressUpdate) -> bool:
-        return bool(updates.horizon > self.horizon or updates.clk > self.clk or updates.warnings)
+        return bool(updates.watermark > self.watermark or updates.clk > self.clk or updates.warnings)
 
     @property
     def gap(self) -> tuple[int, int] | None:
@@ -183,8 +183,8 @@ class Feed:
 
 def _further(portion: Portion, known: Portion) -> bool:
     """Whether one of two portions that begin alike says more."""
-    return (portion.next, portion.updates.horizon, portion.updates.clk) > (
+    return (portion.next, portion.updates.watermark, portion.updates.clk) > (
         known.next,
-        known.updates.horizon,
+        known.updates.watermark,
         known.updates.clk,
     )

@@ -2,7 +2,7 @@
 
 The **target** subscribes to what the detector listens to, and asks for it when it knows from which numbers on it gets
 that directly. The **source** answers with the delays of the inputs, then with the detector: its state, what waits for
-it, its horizon, the numbers of the last inputs in it, and all that is needed to go on publishing. From then on it runs
+it, its watermark, the numbers of the last inputs in it, and all that is needed to go on publishing. From then on it runs
 there no longer; inputs that the target does not get directly are forwarded, type by type, until it does. The target
 lets the detector run when it has everything that came after the state. Echoes have the same numbers, and are dropped.
 

@@ -99,7 +99,7 @@ class Unsubscribe(_Body, frozen=True):
 class Item(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Events of one type, ``count`` of them from number ``first`` on, and how far its publisher is.
 
-    Who has all events up to this item knows that nothing at or below ``horizon - back`` comes any more (FOREVER:
+    Who has all events up to this item knows that nothing at or below ``watermark - back`` comes any more (FOREVER:
     nothing at all). ``clk`` is stream time there, ``K`` the publisher's slack, ``warnings`` are pseudo events
     [Order, II-E.2], ``far`` is how long a sensor type that is not known is waited for there (-1: not known).
     """
@@ -107,7 +107,7 @@ class Item(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     type: str
     first: int
     count: int
-    horizon: int
+    watermark: int
     back: int
     clk: int
     K: int
@@ -177,11 +177,11 @@ class Outlet(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     """A published type that moves with its detector: the next number, what is kept, and who gets it from which on.
 
     ``subscribers`` has by node: next number to send, the last that survives its crash, whether it is reliable, and
-    whether it gets ticks only. ``horizon`` and ``back`` were told last.
+    whether it gets ticks only. ``watermark`` and ``back`` were told last.
     """
 
     next: int
-    horizon: int
+    watermark: int
     back: int
     kept: list[Item]
     subscribers: dict[str, tuple[int, int, bool, bool]]

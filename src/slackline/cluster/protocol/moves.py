@@ -89,7 +89,7 @@ def unsound(state: State, inputs: Iterable[str], published: Iterable[str]) -> st
             except ProtocolError as error:
                 return f"events that cannot be read: {error}"
             numbers.append(item.first + item.count)
-        told = NEVER <= outlet.horizon <= FOREVER and 0 <= outlet.back <= FOREVER
+        told = NEVER <= outlet.watermark <= FOREVER and 0 <= outlet.back <= FOREVER
         if numbers[-1] != outlet.next or outlet.next < 1 or not told:
             return f"numbers of type {kind!r} that cannot be"
         if any(first < 1 or durable < 0 for first, durable, _, _ in outlet.subscribers.values()):

@@ -28,7 +28,7 @@ class Subscriber:
     received: int = 0
     durable: int = 0
     is_lost: bool = False
-    #: Horizon, back and clock that it was told last.
+    #: Watermark, back and clock that it was told last.
     told: tuple[int, int, int] = (NEVER, 0, NEVER)
     #: Pseudo events that it was not told yet.
     warnings: list[int] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Outgoing:
         #: The number of the next event.
         self.next = 1
         self.kept: list[Item] = []
-        self.horizon, self.back, self.clk, self.K, self.far = NEVER, 0, NEVER, 0, -1
+        self.watermark, self.back, self.clk, self.K, self.far = NEVER, 0, NEVER, 0, -1
         self.subscribers: dict[str, Subscriber] = {}
         #: Nodes that will subscribe from the start: everything is kept for them. None: nobody has said yet who.
         self.expected: set[str] | None = None
@@ -65,7 +65,7 @@ class Outgoing:
 
     def publish(self, updates: ProgressUpdate) -> Item:
         """Number events, and keep them for those who get them."""
-        self.horizon, self.back, self.clk, self.K, self.far = updates[3:]
+        self.watermark, self.back, self.clk, self.K, self.far = updates[3:]
         count = len(updates.events)
         wanted = count and (self.subscribers or self.expected is None or self.expected)
         item = self._item(self.next, count, list(updates.warnings), wire.packed(updates.events) if wanted else b"")
@@ -83,7 +83,7 @@ class Outgoing:
         return self._item(self.next, 0, warnings or [], b"")
 
     def _item(self, first: int, count: int, warnings: list[int], events: bytes) -> Item:
-        told = self.horizon, self.back, self.clk, self.K, self.far
+        told = self.watermark, self.back, self.clk, self.K, self.far
         return Item(self.kind, first, count, *told, warnings, events)
 
     def subscribe(self, node: str, since: int, reliable: bool, ticks: bool) -> int:
@@ -148,9 +148,9 @@ class Outgoing:
                     break
                 sent.append(item)
                 subscriber.next = item.first + item.count
-                subscriber.told = (item.horizon, item.back, item.clk)
+                subscriber.told = (item.watermark, item.back, item.clk)
         if subscriber.ticks or subscriber.next == self.next:
-            updates = (self.horizon, self.back, self.clk)
+            updates = (self.watermark, self.back, self.clk)
             clock = (subscriber.ticks or self.always_clock) and updates[2] != subscriber.told[2]
             if clock or updates[:2] != subscriber.told[:2] or subscriber.warnings:
                 sent.append(self.standing(subscriber.warnings))
@@ -208,11 +208,11 @@ class Outgoing:
     def outlet(self) -> Outlet:
         """All of it, for the node to which the publisher goes."""
         subscribers = {node: (s.next, s.durable, s.reliable, s.ticks) for node, s in self.subscribers.items()}
-        return Outlet(self.next, self.horizon, self.back, list(self.kept), subscribers)
+        return Outlet(self.next, self.watermark, self.back, list(self.kept), subscribers)
 
     def take_over(self, outlet: Outlet) -> None:
         """Go on where another node was."""
-        self.next, self.horizon, self.back = outlet.next, outlet.horizon, outlet.back
+        self.next, self.watermark, self.back = outlet.next, outlet.watermark, outlet.back
         self.kept = list(outlet.kept)
         self._held = sum(item.count for item in self.kept)
         self.subscribers = {

@@ -13,7 +13,7 @@ from slackline.cluster.protocol.membership import Membership
 from slackline.cluster.settings import NodeSettings
 from slackline.engine import Engine
 
-_SHOWN = ("K", "horizon", "buffered", "delivered", "late", "published", "wait_mean", "cpu")
+_SHOWN = ("K", "watermark", "buffered", "delivered", "late", "published", "wait_mean", "cpu")
 
 
 def figures_of(

@@ -143,11 +143,11 @@ class ClassicHandovers(Handovers):
 
     def _is_met(self, detector: str, kind: str) -> bool:
         feed, outgoing = self.exchange.feeds.get(kind), self.exchange.outgoing.get(kind)
-        if any(each is not None and each.horizon == FOREVER for each in (feed, outgoing)):
+        if any(each is not None and each.watermark == FOREVER for each in (feed, outgoing)):
             self._met[detector].add(kind)
         if kind not in self._met[detector] and feed is not None and feed.direct:
             direct = [p for p in feed.held.values() if p.next >= feed.direct and (kind, p.first) not in self._forwarded]
-            if any(len(portion.updates.events) or portion.updates.horizon == FOREVER for portion in direct):
+            if any(len(portion.updates.events) or portion.updates.watermark == FOREVER for portion in direct):
                 self._met[detector].add(kind)
         return kind in self._met[detector]
 
@@ -181,9 +181,9 @@ class ClassicHandovers(Handovers):
         """Send on what the ordering unit has let go."""
         super().tidy()
         for name, relay in self.relays.items():
-            horizon = self.engine.stats()["detectors"][name]["horizon"]
+            watermark = self.engine.stats()["detectors"][name]["watermark"]
             relay.waiting.sort()
-            while relay.waiting and horizon is not None and relay.waiting[0].ts <= horizon:
+            while relay.waiting and watermark is not None and relay.waiting[0].ts <= watermark:
                 ready = relay.waiting.pop(0)
                 item = Item(ready.type, ready.number, 1, NEVER, 0, NEVER, 0, events=wire.packed([ready.event]))
                 self.membership.send(relay.target, Data([item], name))

@@ -1,7 +1,7 @@
 """How events that wait are kept, and which of them may go: the one interface of all methods.
 
 An event may go when every live stream has delivered something at or after its point. The synchroniser knows the
-streams (``Stream.frontier``, ``Stream.live``) and tells a method what happens; a method keeps the events, and gives
+streams (``Stream.watermark``, ``Stream.live``) and tells a method what happens; a method keeps the events, and gives
 back those that may go, in order. A method may keep an event longer than it must (methods 1 and 2 do), but never
 gives one away too early, and never one before an older one.
 """
@@ -51,7 +51,7 @@ class Method(ABC):
 
     @abstractmethod
     def insert(self, waiting: Waiting) -> list[Waiting]:
-        """An event arrived, and its stream's frontier has moved; what may go now."""
+        """An event arrived, and its stream's watermark has moved; what may go now."""
 
     @abstractmethod
     def mask(self, stream: Stream) -> list[Waiting]:

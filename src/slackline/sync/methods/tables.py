@@ -85,4 +85,4 @@ def join(node: Tabled, waiting: Waiting) -> None:
 
 def owed_by(streams: list[Stream], point: Point) -> int:
     """The bits of the streams that have not reached a point."""
-    return sum(stream.bit for stream in streams if stream.frontier < point)
+    return sum(stream.bit for stream in streams if stream.watermark < point)

@@ -32,12 +32,12 @@ _POSITIONS = Batch(
 )
 _HITS = [Event("hit", ts=103, source="Hits", seq=0, player=7), Event("hit", ts=104, source="Hits", seq=1, force=None)]
 
-_PLACE = {"horizon": 104, "back": 3, "clk": 107, "K": 12}
+_PLACE = {"watermark": 104, "back": 3, "clk": 107, "K": 12}
 
 ITEMS = [
     say.Item(type="position", first=1, count=8, events=packed(_POSITIONS), **_PLACE),
     say.Item(type="hit", first=41, count=2, warnings=[99, 101], events=packed(_HITS), **_PLACE),
-    say.Item(type="hit", first=43, count=0, **_PLACE | {"horizon": 2**62}),
+    say.Item(type="hit", first=43, count=0, **_PLACE | {"watermark": 2**62}),
 ]
 
 BODIES: list[say.Body] = [
@@ -64,7 +64,7 @@ BODIES: list[say.Body] = [
         state=codec.dump("detector", 1, {"close": {7, 3}, "last": _HITS[0]}),
         positions={"position": 8},
         outlets={
-            "hit": say.Outlet(next=43, horizon=104, back=3, kept=ITEMS[1:], subscribers={"n2": (43, 40, True, False)})
+            "hit": say.Outlet(next=43, watermark=104, back=3, kept=ITEMS[1:], subscribers={"n2": (43, 40, True, False)})
         },
     ),
     say.StopForwarding("Hits", "position", 9),

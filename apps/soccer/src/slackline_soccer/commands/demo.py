@@ -80,7 +80,7 @@ class Findings:
     @property
     def final_until(self) -> int:
         """Up to where the answer is final: a stream that has not ended owes the rest."""
-        return min(unit["horizon"] or 0 for unit in self.stats[-1]["detectors"].values()) if self.stats else 0
+        return min(unit["watermark"] or 0 for unit in self.stats[-1]["detectors"].values()) if self.stats else 0
 
 
 @reports_errors
