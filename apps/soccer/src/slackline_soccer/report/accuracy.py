@@ -8,7 +8,7 @@ from html import escape
 import plotly.graph_objects as go
 
 from slackline.report import ACCENT, LEGEND, share_text, table_card
-from slackline_soccer.report.looks import NOBODY, counted, team_color, words
+from slackline_soccer.report.looks import NOBODY, counted, judged_words, team_color, words
 from slackline_soccer.report.model import MatchReport, PossessionShare, Sameness, Verdict, mistakes
 
 
@@ -18,7 +18,7 @@ def accuracy_table(verdicts: Sequence[Verdict]) -> str:
     rows = []
     for v in verdicts:
         score = v.ordered
-        row = [words(v.type), f"{score.true:,}", f"{score.found:,}", f"{score.matched:,}"]
+        row = [judged_words(v.type), f"{score.true:,}", f"{score.found:,}", f"{score.matched:,}"]
         row += [
             f"{figure:.3f}" if of else "-"
             for figure, of in (
@@ -60,10 +60,10 @@ def sameness_figure(sameness: Sequence[Sameness]) -> go.Figure:
             hovertemplate="%{customdata[0]:,} in the ordered stream, %{customdata[1]:,} found,<br>"
             "%{customdata[2]:,} the same<extra>" + look + "</extra>",
         )  # fmt: skip
-    figure.update_xaxes(range=[0, 100], ticksuffix=" %", title="the same as in the perfectly ordered stream", dtick=20)
+    figure.update_xaxes(range=[0, 100], ticksuffix=" %", title="the same as in the perfectly ordered stream", dtick=25)
     figure.update_xaxes(fixedrange=True)
     figure.update_yaxes(fixedrange=True, range=[-0.6, len(shown) - 0.4])
-    figure.update_layout(margin={"l": 160, "r": 40, "t": 44, "b": 56}, legend=LEGEND)
+    figure.update_layout(margin={"l": 150, "r": 24, "t": 44, "b": 56}, legend=LEGEND)
     return figure
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from html import escape
 
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from slackline.report import LEGEND
 from slackline_soccer.queries.running import INTENSITIES, LIMITS
@@ -24,30 +23,24 @@ def running_figure(report: MatchReport) -> go.Figure:
     rows = list(range(len(runners)))
     colors = [team_color(match, runner.team) for runner in runners]
     names = [f"<span style='color:{c}'>{escape(r.player)}</span>" for r, c in zip(runners, colors, strict=True)]
-    figure = make_subplots(rows=1, cols=3, shared_yaxes=True, column_widths=[0.54, 0.23, 0.23], horizontal_spacing=0.03)
+    figure = go.Figure()
     for intensity, name, color in zip(INTENSITIES, _NAMES, RUNNING, strict=True):
         spent = [runner.seconds.get(intensity, 0.0) for runner in runners]
         totals = [sum(runner.seconds.values()) or 1.0 for runner in runners]
         figure.add_bar(
-            x=[100 * s / t for s, t in zip(spent, totals, strict=True)], y=rows, orientation="h", row=1, col=1,
+            x=[100 * s / t for s, t in zip(spent, totals, strict=True)], y=rows, orientation="h",
             name=name, marker={"color": color}, customdata=spent, width=0.78,
             hovertemplate=f"{intensity}: %{{customdata:.1f}} s, %{{x:.0f}} %<extra></extra>",
         )  # fmt: skip
-    figure.add_bar(
-        x=[runner.distance for runner in runners], y=rows, orientation="h", row=1, col=2, showlegend=False, width=0.78,
-        marker={"color": colors}, hovertemplate="%{x:,.0f} m<extra></extra>",
-    )  # fmt: skip
     figure.add_scatter(
-        x=[3.6 * runner.top_speed for runner in runners], y=rows, row=1, col=3, mode="markers", showlegend=False,
-        marker={"color": colors, "size": 10}, hovertemplate="%{x:.1f} km/h<extra></extra>",
+        x=[101.0] * len(runners), y=rows, mode="text", textposition="middle right", cliponaxis=False, showlegend=False,
+        text=[f"{runner.distance:,.0f} m, {3.6 * runner.top_speed:.0f} km/h" for runner in runners], hoverinfo="skip",
+        textfont={"size": 13, "color": colors},
     )  # fmt: skip
-    figure.update_xaxes(fixedrange=True, rangemode="tozero")
-    figure.update_xaxes(title="share of time (%)", range=[0, 100], row=1, col=1)
-    figure.update_xaxes(title="distance (m)", row=1, col=2)
-    figure.update_xaxes(title="top speed (km/h)", row=1, col=3)
+    figure.update_xaxes(title="share of time (%)", range=[0, 100], fixedrange=True)
     figure.update_yaxes(tickvals=rows, ticktext=names, range=[-0.6, len(rows) - 0.4], fixedrange=True, ticks="")
     figure.update_layout(
-        barmode="stack", margin={"l": 76, "r": 24, "t": 44, "b": 56},
+        barmode="stack", margin={"l": 44, "r": 124, "t": 44, "b": 56},
         legend={**LEGEND, "traceorder": "normal"},
     )  # fmt: skip
     return figure
