@@ -63,9 +63,9 @@ COLUMNS = ("arrival", "sid", "ts", "x", "y", "z", "v", "a", "vx", "vy", "vz")
 #: Fixed watermarks to compare with, in ms. Those with a reason are in the page's sentences.
 WATERMARKS = {
     50: "",
-    150: "the largest delay that was measured at 70 % load, 145 ms, rounded up",
+    150: "just above the largest delay at 70 % load",
     300: "",
-    500: "what an expert would choose for a receiver that may be fully loaded",
+    500: "an expert's choice, for a full load",
 }
 #: [Order, IV-A; Thesis, 3.4.1]; simulator/transport.py has the model.
 DELAYS_FROM = (
@@ -75,9 +75,9 @@ DELAYS_FROM = (
     "balls have priority and a jitter below 5 ms; all others have 5 ms and more, rarely 100 ms, and travel in packets "
     "of ten, which makes up to 145 ms. For a fully loaded installation an expert would provide 500 ms. So the receiver "
     "simulated here is fully loaded from time to time, and falls behind by 200 to 500 ms with all transmitters but the "
-    "balls'. Assumed, since the sources have no figures: how often that happens (5 s after the last time on average) "
-    "and for how long (about 2 s); stalls of the network (100 to 300 ms, every 20 s on average); the loss of one packet in "
-    "a thousand."
+    "balls'. Assumed, since the sources have no figures: how often that happens (5 s after the last time on "
+    "average) and for how long (about 2 s); stalls of the network (100 to 300 ms, every 20 s on average); the loss of "
+    "one packet in a thousand."
 )
 
 
@@ -345,8 +345,8 @@ def _report(simulation: Simulation, table: pa.Table, findings: Findings, others:
         ordered=others.bound.events,
         until=until,
         text=f"{simulation.seconds:g} s of simulated soccer (seed {simulation.seed}): {len(match.sids)} transmitters, "
-        f"and a receiver that is fully loaded at times. On Spark Structured Streaming, with Slackline's default options: "
-        f"no watermark delay is configured.",
+        f"and a receiver that is fully loaded at times. On Spark Structured Streaming, with Slackline's default "
+        f"options: no watermark delay is configured.",
         facts=[
             (f"{positions:,}", "positions"),
             (f"{100 * behind:.0f} %", "of them out of order"),

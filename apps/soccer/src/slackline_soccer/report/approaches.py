@@ -23,15 +23,15 @@ LOOKS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def approach_table(approaches: Sequence[Approach], positions: int | None) -> str:
-    """One row each, Slackline's marked; the bound, which no approach can reach, comes last."""
-    header = ["approach", "right", "missed", "invented", "positions late", "mean wait for a hit"]
+    """One row each, Slackline's marked; the bound comes last."""
+    header = ["approach", "right", "missed", "invented", "late positions", "mean wait for a hit"]
     rows = [
         [
             one.name,
             f"{one.right:,} of {one.true:,}",
             f"{one.missed:,}",
             f"{one.invented:,}",
-            f"{one.late:,} ({share_text(one.late / positions)})" if positions and one.late else f"{one.late:,}",
+            share_text(one.late / positions) if positions and one.late else f"{one.late:,}",
             f"{number_text(ms(one.wait))} ms",
         ]
         for one in approaches
@@ -58,9 +58,14 @@ def approach_figure(approaches: Sequence[Approach]) -> go.Figure:
     for bound in (one for one in approaches if one.kind == "bound"):
         figure.add_vline(x=ms(bound.wait), line={"color": NOBODY, "width": 1.5})
         figure.add_annotation(
-            x=ms(bound.wait), y=1, yref="paper", yanchor="top", xanchor="left", showarrow=False, text=" bound",
+            x=ms(bound.wait),
+            y=0.5,
+            yref="paper",
+            xanchor="left",
+            showarrow=False,
+            text=" bound",
             font={"color": NOBODY},
-        )  # fmt: skip
+        )
     figure.update_xaxes(title="mean wait for a hit (ms)", rangemode="tozero", fixedrange=True)
     figure.update_yaxes(title="events missed or invented", rangemode="tozero", fixedrange=True)
     figure.update_layout(margin={"l": 64, "r": 24, "t": 44, "b": 56}, legend=LEGEND, showlegend=True)

@@ -96,8 +96,8 @@ def approach(
     """What an approach found up to ``until``, against the truth, over all types that are compared."""
     found, true = _judged(_within(events, until)), _judged(_within(truth, until))
     scores = [accuracy(kind, found, true) for kind in COMPARED]
-    counts = (sum(getattr(score, field) for score in scores) for field in ("true", "found", "matched"))
-    return Approach(name, kind, *counts, wait, late, why)
+    true_count, found_count, right = (sum(getattr(s, what) for s in scores) for what in ("true", "found", "matched"))
+    return Approach(name, kind, true_count, found_count, right, wait, late, why)
 
 
 def mistakes(found: Sequence[Event], true: Sequence[Event]) -> Mistakes:

@@ -62,7 +62,7 @@ def hierarchy_figure(nodes: Sequence[DetectorNode]) -> go.Figure:
 def _counts(node: DetectorNode) -> str:
     """How many of what, in small letters."""
     lines = [f"{count:,} × {escape(kind.replace('_', ' '))}" for kind, count in node.published.items() if count]
-    return f"<br><span style='font-size:11px;color:{FAINT}'>{'<br>'.join(lines)}</span>" if lines else ""
+    return f"<br><span style='font-size:10px;color:{FAINT}'>{'<br>'.join(lines)}</span>" if lines else ""
 
 
 def _places(nodes: Sequence[DetectorNode], below: dict[str, list[str]]) -> Places:
@@ -106,5 +106,5 @@ def _add_edges(figure: go.Figure, places: Places, edges: Sequence[tuple[str, str
 def _add_box(figure: go.Figure, place: tuple[float, int], text: str, color: str) -> None:
     figure.add_annotation(
         x=place[0], y=place[1], text=text, showarrow=False, bgcolor=color, bordercolor="#cfd6dd", borderpad=3,
-        font={"size": 12, "color": INK}, align="center",
+        font={"size": 11, "color": INK}, align="center",
     )  # fmt: skip

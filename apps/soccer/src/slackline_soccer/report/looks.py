@@ -27,8 +27,8 @@ WORDS = {
     "goal": "goals",
     "offside": "offsides",
     "possession": "possession",
-    "ball_left": "ball left an area",
-    "ball_entered": "ball entered an area",
+    "ball_left": "ball out of an area",
+    "ball_entered": "ball into an area",
     "ball_turned": "ball turned",
     "active_ball": "ball in play",
     "near": "near the ball",
@@ -58,9 +58,9 @@ def judged_words(kind: str) -> str:
     """The same for events that are compared with the truth: of the areas a ball may leave it knows the field alone.
 
     >>> judged_words("ball_left"), judged_words("hit")
-    ('ball out of the field', 'hits')
+    ('ball out of field', 'hits')
     """
-    return "ball out of the field" if kind == "ball_left" else words(kind)
+    return "ball out of field" if kind == "ball_left" else words(kind)
 
 
 def team_color(match: Match, team: str | None) -> str:

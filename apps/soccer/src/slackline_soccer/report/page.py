@@ -224,8 +224,8 @@ def _waits(report: MatchReport) -> list[str]:
             heading("From occurrence to publication, per event type", 3),
             paragraph(
                 "Stream time between the moment an event carries and the moment it is published. Some events are known "
-                "only later (a shot, when the ball has gone a metre) and are set back to when they began; that part no "
-                "ordering can save. The bold number is the level."
+                "only later (a shot, when the ball has gone a metre) and are back-dated to when they began (the mark); "
+                "no ordering can avoid that. The bold number is the level."
             ),
             _card(waits.event_figure(policies), 120 + (12 + 13 * len(policies)) * waits.event_rows(policies)),
         ]

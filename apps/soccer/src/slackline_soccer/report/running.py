@@ -33,7 +33,7 @@ def running_figure(report: MatchReport) -> go.Figure:
             hovertemplate=f"{intensity}: %{{customdata:.1f}} s, %{{x:.0f}} %<extra></extra>",
         )  # fmt: skip
     figure.add_scatter(
-        x=[101.0] * len(runners), y=rows, mode="text", textposition="middle right", cliponaxis=False, showlegend=False,
+        x=[100.0] * len(runners), y=rows, mode="text", textposition="middle right", cliponaxis=False, showlegend=False,
         text=[f"{runner.distance:,.0f} m, {3.6 * runner.top_speed:.0f} km/h" for runner in runners], hoverinfo="skip",
         textfont={"size": 13, "color": colors},
     )  # fmt: skip

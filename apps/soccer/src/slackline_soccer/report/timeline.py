@@ -55,7 +55,7 @@ def timeline_figure(report: MatchReport) -> go.Figure:
     )  # fmt: skip
     figure.update_xaxes(title=f"match time ({axis.unit})", range=axis.range)
     figure.update_layout(
-        margin={"l": 124, "r": 66, "t": 48, "b": 56}, barmode="overlay", bargap=0, hovermode="closest",
+        margin={"l": 128, "r": 66, "t": 48, "b": 56}, barmode="overlay", bargap=0, hovermode="closest",
         legend=LEGEND,
     )  # fmt: skip
     return figure

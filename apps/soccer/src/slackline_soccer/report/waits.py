@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from slackline_soccer.model.match import Match
 from slackline_soccer.report.looks import NOBODY, POLICIES, ms, seconds, words
 from slackline_soccer.report.model import EventWait, PolicyWaits
 
-#: The bound this project set itself: what a level-2 event waits, times this, plus the back-settings along the path.
+#: The target for policy auto: the wait of a level-2 event, times this, plus the back-dating along the path.
 ALLOWED = 1.3
 
 
@@ -118,7 +119,7 @@ def event_rows(waits: Sequence[PolicyWaits]) -> int:
 
 
 def event_figure(waits: Sequence[PolicyWaits]) -> go.Figure:
-    """Per event type and policy, from occurrence to publication; the back-setting along its path as a mark."""
+    """Per event type and policy, from occurrence to publication; the largest back-dating along its path as a mark."""
     types = list(reversed(_ordered(waits)))
     names = [f"{words(event.type).replace(' (', '<br>(')}  <b>{event.level}</b>" for event in types]
     figure = go.Figure()
@@ -137,11 +138,11 @@ def event_figure(waits: Sequence[PolicyWaits]) -> go.Figure:
     if back:
         figure.add_scatter(
             x=[value for _, value in back], y=[name for name, _ in back], mode="markers",
-            name="largest back-setting on the path",
+            name="back-dating",
             marker={"symbol": "line-ns", "size": 22, "line": {"color": "#1f2933", "width": 2}},
-            hovertemplate="set back by up to %{x:,.0f} ms on the way<extra></extra>",
+            hovertemplate="back-dated by up to %{x:,.0f} ms on the path<extra></extra>",
         )  # fmt: skip
-    figure.update_xaxes(title="mean time from occurrence to publication (ms)", rangemode="tozero", fixedrange=True)
+    figure.update_xaxes(title="mean wait (ms)", rangemode="tozero", fixedrange=True)
     figure.update_yaxes(fixedrange=True, range=[-0.6, len(types) - 0.4], tickfont={"size": 12})
     figure.update_layout(
         barmode="group", bargap=0.3, margin={"l": 170, "r": 16, "t": 44, "b": 56}, legend=LEGEND,
@@ -196,7 +197,7 @@ def detector_table(waits: Sequence[PolicyWaits]) -> str:
         header += [f"{policy.policy}: K", "mean", "max", "late"]
     rows = []
     for name, level in sorted(levels.items(), key=lambda item: (item[1], item[0])):
-        row = [name, str(level)]
+        row = [re.sub("(?<=[a-z])(?=[A-Z])", "\u00ad", name), str(level)]  # names may break between their words
         for policy in waits:
             unit = next((d for d in policy.detectors if d.detector == name), None)
             row += (
