@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -221,6 +222,8 @@ def _through_spark(session: Future[Any], match: Match, folder: Path, positions: 
     from slackline import spark as sls
 
     spark = session.result()
+    # The session ignores it, too; but it was started in a thread, and the simulation may have restored the filters since.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     bar.update(starting, completed=1.0)
     hierarchy = match_hierarchy(match)
     findings = Findings(Summary.of(match, hierarchy))
