@@ -222,7 +222,7 @@ def _through_spark(session: Future[Any], match: Match, folder: Path, positions: 
     from slackline import spark as sls
 
     spark = session.result()
-    # The session ignores it, too; but it was started in a thread, and the simulation may have restored the filters since.
+    # So does the session; but it starts in a thread, and the simulation may have restored the filters since.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     bar.update(starting, completed=1.0)
     hierarchy = match_hierarchy(match)
