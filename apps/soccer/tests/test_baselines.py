@@ -7,7 +7,7 @@ import pytest
 from slackline_soccer import load_truth, run, simulate
 from slackline_soccer.baselines import arrival_order, clairvoyant, fixed_watermark, in_order
 from slackline_soccer.report import approach
-from slackline_soccer.tracking.time import MILLISECOND, SECOND
+from slackline_soccer.tracking.positions import MILLISECOND, SECOND
 
 
 @pytest.fixture(scope="module")

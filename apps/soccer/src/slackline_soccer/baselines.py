@@ -17,7 +17,7 @@ import pyarrow as pa
 from slackline import Event, Output
 from slackline_soccer.model.match import Match
 from slackline_soccer.run import MatchResult, Progress, run
-from slackline_soccer.tracking.time import MILLISECOND
+from slackline_soccer.tracking.positions import MILLISECOND
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from slackline_soccer import data
 from slackline_soccer.model.field import FULL_SIZE
 from slackline_soccer.model.match import Match
 from slackline_soccer.tracking.game import Limb
-from slackline_soccer.tracking.time import SECOND
+from slackline_soccer.tracking.positions import SECOND
 
 Floats = NDArray[np.float64]
 

@@ -53,7 +53,7 @@ from slackline_soccer.report import (
 )
 from slackline_soccer.simulator import saved
 from slackline_soccer.simulator.simulation import SCHEMA
-from slackline_soccer.tracking.time import MILLISECOND, SECOND
+from slackline_soccer.tracking.positions import MILLISECOND, SECOND
 
 SEED = 7
 SECONDS = 65.0

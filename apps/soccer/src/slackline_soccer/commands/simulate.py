@@ -15,7 +15,7 @@ from rich.table import Table
 
 from slackline.cli import reports_errors
 from slackline_soccer.simulator import Simulation, saved, simulate
-from slackline_soccer.tracking.time import SECOND
+from slackline_soccer.tracking.positions import SECOND
 
 #: Rows per file: about ten seconds of match.
 _PART = 360_000

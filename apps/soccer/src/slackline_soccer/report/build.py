@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from slackline import Event
-from slackline_soccer.accuracy import KEYS, accuracy, pair, possession_time
+from slackline_soccer.accuracy import COMPARED, KEYS, accuracy, pair, possession_time
 from slackline_soccer.model.events import ALL
 from slackline_soccer.model.match import Match
 from slackline_soccer.queries.running import INTENSITIES
@@ -38,7 +38,6 @@ from slackline_soccer.report.model import (
 )
 from slackline_soccer.report.timeline import ROWS
 from slackline_soccer.run import match_hierarchy
-from slackline_soccer.truth import COMPARED
 
 #: Cells across and along of the heat maps on the page.
 GRID = (32, 50)

@@ -9,11 +9,10 @@ from slackline_soccer.report import (
     accuracy,
     approaches,
     delays,
-    heat,
     hierarchy,
     plausibility,
     play,
-    running,
+    players,
     timeline,
     waits,
 )
@@ -107,7 +106,7 @@ def _pitch_height(report: MatchReport, more: int = 100) -> str:
 
 
 def _heat(report: MatchReport) -> list[str]:
-    if not heat.has_heat(report):
+    if not players.has_heat(report):
         return []
     return [
         heading("Where they were", 3),
@@ -115,7 +114,7 @@ def _heat(report: MatchReport) -> list[str]:
             "The share of the time spent in each cell of the field: the darker, the longer. Choose a team or a player "
             "from the list."
         ),
-        _card(heat.heat_figure(report), _pitch_height(report, 40)),
+        _card(players.heat_figure(report), _pitch_height(report, 40)),
     ]
 
 
@@ -186,7 +185,7 @@ def _running(report: MatchReport) -> list[str]:
             "How each player spent the time, from standing to sprinting; to the right the distance and the top speed. "
             "From the transmitters on both legs, averaged over a second. Within a team, those who ran most come first."
         ),
-        _card(running.running_figure(report), 120 + 24 * len(report.runners)),
+        _card(players.running_figure(report), 120 + 24 * len(report.runners)),
     ]
 
 

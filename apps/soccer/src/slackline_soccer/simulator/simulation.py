@@ -30,7 +30,7 @@ from slackline_soccer.simulator.roster import (
     worn_sid,
 )
 from slackline_soccer.simulator.transport import Times
-from slackline_soccer.tracking.time import MILLISECOND, SECOND
+from slackline_soccer.tracking.positions import MILLISECOND, SECOND
 
 #: The columns of a table of positions: times in ps, places in mm, v in µm/s, a in µm/s², directions times 10,000.
 SCHEMA = pa.schema(

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from slackline import ConfigError
 from slackline_soccer.simulator.delays import ball_jitter, other_jitter
-from slackline_soccer.tracking.time import MILLISECOND, SECOND
+from slackline_soccer.tracking.positions import MILLISECOND, SECOND
 from slackline_soccer.tracking.units import TIMES
 
 PACKET = 10
