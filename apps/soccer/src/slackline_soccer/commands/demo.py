@@ -71,8 +71,8 @@ WATERMARKS = {
 #: [Order, IV-A; Thesis, 3.4.1]; simulator/transport.py has the model.
 DELAYS_FROM = (
     "The delays are those of the RedFIR installation in the Nuremberg stadium (Mutschler and Philippsen, Distributed "
-    "Low-Latency Out-of-Order Event Processing for High Data Rate Sensor Streams, 2013, section IV-A; Mutschler's "
-    "dissertation, 2014, section 3.4.1). Measured at 70 % of its capacity, with 36,000 positions per second as here: "
+    "Low-Latency Out-of-Order Event Processing for High Data Rate Sensor Streams, 2013, section IV-A; Mutschler, "
+    "Latency Minimization of Order-Preserving Distributed Event-Based Systems, 2014, section 3.4.1). Measured at 70 % of its capacity, with 36,000 positions per second as here: "
     "balls have priority and a jitter below 5 ms; all others have 5 ms and more, rarely 100 ms, and travel in packets "
     "of ten, which makes up to 145 ms. For a fully loaded installation an expert would provide 500 ms. So the receiver "
     "simulated here is fully loaded from time to time, and falls behind by 200 to 500 ms with all transmitters but the "
