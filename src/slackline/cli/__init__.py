@@ -41,7 +41,6 @@ app = typer.Typer(
 )
 
 
-
 def _print_version(asked: bool) -> None:
     if asked:
         typer.echo(f"slackline {version('slackline-streams')}")
