@@ -72,13 +72,13 @@ WATERMARKS = {
 DELAYS_FROM = (
     "The delays are those of the RedFIR installation in the Nuremberg stadium (Mutschler and Philippsen, Distributed "
     "Low-Latency Out-of-Order Event Processing for High Data Rate Sensor Streams, 2013, section IV-A; Mutschler, "
-    "Latency Minimization of Order-Preserving Distributed Event-Based Systems, 2014, section 3.4.1). Measured at 70 % of its capacity, with 36,000 positions per second as here: "
-    "balls have priority and a jitter below 5 ms; all others have 5 ms and more, rarely 100 ms, and travel in packets "
-    "of ten, which makes up to 145 ms. For a fully loaded installation an expert would provide 500 ms. So the receiver "
-    "simulated here is fully loaded from time to time, and falls behind by 200 to 500 ms with all transmitters but the "
-    "balls'. Assumed, since the sources have no figures: how often that happens (5 s after the last time on "
-    "average) and for how long (about 2 s); stalls of the network (100 to 300 ms, every 20 s on average); the loss of "
-    "one packet in a thousand."
+    "Latency Minimization of Order-Preserving Distributed Event-Based Systems, 2014, section 3.4.1). Measured at 70 % "
+    "of its capacity, with 36,000 positions per second as here: balls have priority and a jitter below 5 ms; all "
+    "others have 5 ms and more, rarely 100 ms, and travel in packets of ten, which makes up to 145 ms. For a fully "
+    "loaded installation an expert would provide 500 ms. So the receiver simulated here is fully loaded from time to "
+    "time, and falls behind by 200 to 500 ms with all transmitters but the balls'. Assumed, since the sources have no "
+    "figures: how often that happens (5 s after the last time on average) and for how long (about 2 s); stalls of the "
+    "network (100 to 300 ms, every 20 s on average); the loss of one packet in a thousand."
 )
 
 
