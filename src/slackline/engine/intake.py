@@ -254,14 +254,14 @@ class Intake:
         """It is ``now`` (NEVER: nobody says), and nothing has arrived yet; whether that lets anything go."""
         if self.arrival_history is None:
             self.arrival_history = ArrivalHistory()
-        reached = NEVER if self.arrival_watermark is None else self.arrival_watermark.wait(self.arrival_history, now)
+        reached = NEVER if self.arrival_watermark is None else self.arrival_watermark.pass_time(self.arrival_history, now)
         return self._reached(reached)
 
     def pass_time(self, now: int, ts: int, before: int) -> None:
         """It is ``now``, and an event has arrived (NEVER: none was let in), before which stream time was ``before``."""
         assert self.arrival_history is not None
         if self.arrival_watermark is None:
-            self.arrival_history.take(now, self.clk)
+            self.arrival_history.record(now, self.clk)
         else:
             since = self.topology.startup.since
             self._reached(self.arrival_watermark.arrive(self.arrival_history, ts, now, before, self.clk, since))
@@ -382,7 +382,7 @@ class Intake:
             before = checked.entry(state, "intake", "arrival_watermark")
             if self.arrival_watermark is not None and before is not None:
                 self.arrival_watermark.restore(before)
-                self._reached(min(self.arrival_watermark.reached, self.clk))
+                self._reached(min(self.arrival_watermark.watermark, self.clk))
         if self.skews is not None and checked.entry(state, "intake", "skew") is not None:
             self.skews.restore(state["skew"])
 
