@@ -12,8 +12,8 @@ from typing import Any
 class SlacklineError(Exception):
     """Base of all errors that Slackline raises on purpose.
 
-    ``outputs`` is what a push produced before it raised, so that no output is lost; ``refused`` are the events of a push
-    that were not admitted, where known.
+    ``outputs`` is what a push produced before it raised, so that no output is lost; ``refused`` are the events of a
+    push that were not admitted, where known.
     """
 
     outputs: list[Any] = []  # noqa: RUF012

@@ -26,8 +26,8 @@ class Output(NamedTuple):
 
     ``op`` is ``insert``; with speculation also ``retract`` (an early output is withdrawn) and ``final`` (an early
     output is confirmed). ``detected_at`` is stream time. ``flushed`` is the reason given to
-    :meth:`~slackline.Engine.flush` if a flush caused the output, None otherwise. ``delayed`` is how much later it is, in
-    stream time, because detectors were deferred (:class:`~slackline.Pause`).
+    :meth:`~slackline.Engine.flush` if a flush caused the output, None otherwise. ``delayed`` is how much later it is,
+    in stream time, because detectors were deferred (:class:`~slackline.Pause`).
     """
 
     op: str
@@ -91,15 +91,15 @@ class Drained(NamedTuple):
 class ProgressUpdate(NamedTuple):
     """The progress of one type, for detectors that listen to it in other engines.
 
-    Of a derived type: ``events`` were published since the last update, and ``warnings`` are time stamps of pseudo events,
-    which announce that delays are about to grow that far. The publisher has processed everything up to its
+    Of a derived type: ``events`` were published since the last update, and ``warnings`` are time stamps of pseudo
+    events, which announce that delays are about to grow that far. The publisher has processed everything up to its
     ``watermark`` and back-dates events by at most ``back``.
 
     Of a sensor type that enters the sending engine: ``events`` are a batch in arrival order, without late and refused
     ones, and ``watermark`` is the type's input watermark. A watermark beyond all time stamps marks the end of the type.
 
-    ``clk`` is stream time there, ``K`` the slack of the publisher or of the type. ``default_slack`` is the slack there of
-    sensor types whose delays are not known yet; -1 if there is none.
+    ``clk`` is stream time there, ``K`` the slack of the publisher or of the type. ``default_slack`` is the slack there
+    of sensor types whose delays are not known yet; -1 if there is none.
     """
 
     type: str
