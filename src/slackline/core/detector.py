@@ -29,14 +29,14 @@ class Detector:
     arrival order, no buffers, only events in order.
 
     ``unsorted`` names those of ``listens`` that are delivered at once, in arrival order. ``reliable`` names those of
-    which no event may be lost on the way from another node, even if a node crashes. ``fixed`` names attributes that never
-    change after ``__init__`` (tables, thresholds): they are not state, and are neither copied nor saved.
-    ``state_types`` declares the dataclasses, enums and named tuples of which the state holds instances, including nested ones. It is
-    needed for classes that a process cannot import by name: those defined in a function, or in a script whose code is
-    sent to Spark's workers. ``max_backdate`` is by how much the detector may back-date its events, if that is known:
-    detectors above wait so much longer from the start. Otherwise it is measured, and the first back-dated event may be
-    late above. ``urgency`` decides which detectors are deferred first under overload (:class:`~slackline.Pause`): the
-    higher, the later; all detectors upstream of an urgent one are as urgent.
+    which no event may be lost on the way from another node, even if a node crashes. ``fixed`` names attributes that
+    never change after ``__init__`` (tables, thresholds): they are not state, and are neither copied nor saved.
+    ``state_types`` declares the dataclasses, enums and named tuples of which the state holds instances, including
+    nested ones. It is needed for classes that a process cannot import by name: those defined in a function, or in a
+    script whose code is sent to Spark's workers. ``max_backdate`` is by how much the detector may back-date its events,
+    if that is known: detectors above wait so much longer from the start. Otherwise it is measured, and the first
+    back-dated event may be late above. ``urgency`` decides which detectors are deferred first under overload
+    (:class:`~slackline.Pause`): the higher, the later; all detectors upstream of an urgent one are as urgent.
 
     >>> class Twice(Detector):
     ...     listens, publishes = ("a",), ("b",)
