@@ -58,7 +58,6 @@ Source = Annotated[str | None, typer.Option(help=help_of("source"))]
 Seq = Annotated[str | None, typer.Option(help=help_of("seq"))]
 Key = Annotated[str | None, typer.Option(help=help_of("key"))]
 Unit = Annotated[Literal["s", "ms", "us", "ns"] | None, typer.Option(help=help_of("unit"))]
-Arrival = Annotated[str | None, typer.Option(help="Field of arrival times.")]
 MetricsPort = Annotated[int | None, typer.Option(help=help_of("metrics"), min=0, max=65535)]
 Log = Annotated[Literal["text", "json"], typer.Option(help=help_of("log"))]
 

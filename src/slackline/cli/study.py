@@ -107,7 +107,7 @@ def _print(result: StudyResult, name: str) -> None:
 def _chosen(result: StudyResult) -> list[PolicyResult]:
     """The default first, then by policy, each from many late events to few.
 
-    A watermark that loses as many events as a smaller one, as far as the table tells, says nothing more.
+    A fixed watermark with the same late share as a smaller one, as the table rounds it, is left out.
     """
     order = ["auto", "ready", "slack", "quantile", "max_slack", "fixed"]
     shown = sorted(

@@ -85,7 +85,8 @@ class Calibration:
         theirs = _wiring(hierarchy)
         for name in sorted({*self.detectors, *theirs}):
             if self.detectors.get(name) != theirs.get(name):
-                differs = f"detector {name!r} {_text_of(self.detectors.get(name))} there, and {_text_of(theirs.get(name))} here"
+                there, here = _text_of(self.detectors.get(name)), _text_of(theirs.get(name))
+                differs = f"detector {name!r} {there} there, and {here} here"
                 break
         for what in ("clock", "clock_aids"):
             if differs is None and getattr(self, what) != getattr(hierarchy, what):

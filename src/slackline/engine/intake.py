@@ -12,6 +12,7 @@ nothing.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ import numpy as np
 from slackline.core.batch import Ints
 from slackline.core.event import Event, Source
 from slackline.core.hierarchy import Hierarchy
-from slackline.core.time import A_TIME_STAMP, MAX_TS, NEVER, time_stamp, whole
+from slackline.core.time import A_TIME_STAMP, MAX_TS, NEVER, is_date, time_stamp, whole
 from slackline.core.types import EventType
 from slackline.engine.outbox import Outbox
 from slackline.engine.topology import Topology
@@ -52,7 +53,14 @@ class Check(NamedTuple):
 
 
 def _time_stamp(event: Event, kind: EventType) -> str | None:
-    return None if time_stamp(event.ts) is not None else f"ts={event.ts!r} is not {A_TIME_STAMP}"
+    if time_stamp(event.ts) is not None:
+        return None
+    detail = f"ts={event.ts!r} is not {A_TIME_STAMP}"
+    if not is_date(event.ts):
+        return detail
+    detail += "; convert dates to whole numbers of one unit, e.g. int(ts.timestamp() * 1000) for milliseconds"
+    warnings.warn(f"an event goes to the quarantine: {detail}", stacklevel=2)
+    return detail
 
 
 def _sequence_number(event: Event, kind: EventType) -> str | None:
@@ -254,7 +262,9 @@ class Intake:
         """It is ``now`` (NEVER: nobody says), and nothing has arrived yet; whether that lets anything go."""
         if self.arrival_history is None:
             self.arrival_history = ArrivalHistory()
-        reached = NEVER if self.arrival_watermark is None else self.arrival_watermark.pass_time(self.arrival_history, now)
+        reached = (
+            NEVER if self.arrival_watermark is None else self.arrival_watermark.pass_time(self.arrival_history, now)
+        )
         return self._reached(reached)
 
     def pass_time(self, now: int, ts: int, before: int) -> None:
