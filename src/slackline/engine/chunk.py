@@ -52,8 +52,7 @@ def run_in_pieces(input: SensorInput, lot: Lot, anew: Ints, chunk: Chunk) -> tup
             startup = None if chunk.startup is None else (chunk.startup[0][start:stop], chunk.startup[1][start:stop])
             input_watermark, slack = input.run(
                 lot.rows[mine] - start, lot.slots[mine], lot.ts[mine], chunk.first + start, before,
-                chunk.clk[start:stop], startup,
-                None if chunk.arrival_watermark is None else chunk.arrival_watermark[start:stop],
+                chunk.clk[start:stop], startup, None if chunk.arrival_watermark is None else chunk.arrival_watermark[start:stop],
             )  # fmt: skip
             input_watermarks.append(input_watermark)
             slacks.append(slack)
