@@ -41,7 +41,7 @@ class Hierarchy:
     >>> hierarchy.levels, hierarchy.sensor_types
     ({'Low': 1, 'High': 2}, ('a',))
     >>> hierarchy
-    Hierarchy([Low: a -> b, High: a, b -> c], clock=('a',))
+    Hierarchy([<Low: a -> b>, <High: a, b -> c>], clock=('a',))
     """
 
     def __init__(self, detectors: Iterable[Detector], clock: TypeNames, clock_aids: TypeNames = ()) -> None:
@@ -136,9 +136,8 @@ class Hierarchy:
         return {**vars(self), "_given": None}
 
     def __repr__(self) -> str:
-        detectors = ", ".join(_wiring(name, self.listens[name], self.published(name)) for name in self.names)
         aids = f", clock_aids={self.clock_aids}" if self.clock_aids else ""
-        return f"Hierarchy([{detectors}], clock={self.clock}{aids})"
+        return f"Hierarchy({self._pristine}, clock={self.clock}{aids})"
 
     def _note_types(self, detectors: list[Detector]) -> None:
         for detector in detectors:
@@ -254,7 +253,3 @@ def _several(kinds: TypeNames) -> tuple[str | EventType, ...]:
 def detector_name(detector: Detector) -> str:
     """The name of a detector: its ``name``, or that of its class."""
     return detector.name or type(detector).__name__
-
-
-def _wiring(name: str, listens: Iterable[str], publishes: Iterable[str]) -> str:
-    return f"{name}: {', '.join(listens)} -> {', '.join(publishes) or 'nothing'}"

@@ -23,7 +23,7 @@ those after its clock was set right are left alone from the first one on.
 **Reporting** must cost next to nothing: after the first ``ALL`` arrivals of the stream one in ``ONE_IN`` is sampled, by
 a hash of its position, so that no rhythm of the sources escapes it and chunks make no difference.
 
-**Limit.** A source that is always late by the same time cannot be told from one whose clock is behind by it.
+**Limit.** A source that is always late by the same time cannot be distinguished from one whose clock is behind.
 """
 
 from __future__ import annotations

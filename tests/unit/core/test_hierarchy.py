@@ -21,7 +21,7 @@ def test_a_hierarchy_and_a_detector_show_what_is_connected() -> None:
     assert repr(Hot()) == "<Hot: reading, threshold -> hot>"
     hierarchy = sl.Hierarchy([Hot()], clock="reading", clock_aids="threshold")
     assert repr(hierarchy) == (
-        "Hierarchy([Hot: reading, threshold -> hot], clock=('reading',), clock_aids=('threshold',))"
+        "Hierarchy([<Hot: reading, threshold -> hot>], clock=('reading',), clock_aids=('threshold',))"
     )
 
 
