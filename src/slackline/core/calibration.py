@@ -77,7 +77,7 @@ class Calibration:
             return _read(Path(given))
         if isinstance(given, Mapping):
             return _parsed(given, "the calibration")
-        raise ConfigError(f"calibration={given!r} is not valid; pass the file that `slackline calibrate` wrote.")
+        raise ConfigError(f"calibration={given!r} is not valid; give the file that `slackline calibrate` wrote.")
 
     def check(self, hierarchy: Hierarchy) -> None:
         """Raise a ConfigError if this is the calibration of another hierarchy."""
