@@ -140,7 +140,10 @@ class Low2(Low):
     ("other", "word"),
     [
         (hierarchy(Third()), r"detector 'Third' does not exist there, and listens to \['a'\] and publishes \[\] here"),
-        (sl.Hierarchy([Low()], clock="a"), r"detector 'High' listens to \['a', 'low'\] .* there, and does not exist here"),
+        (
+            sl.Hierarchy([Low()], clock="a"),
+            r"detector 'High' listens to \['a', 'low'\] .* there, and does not exist here",
+        ),
         (
             sl.Hierarchy([Low2(), High()], clock="a"),
             r"'Low' listens to \['a', 'b'\] .* there, and listens to \['a', 'b', 'c'\]",
