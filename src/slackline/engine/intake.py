@@ -258,14 +258,16 @@ class Intake:
         """Arrival time has advanced to ``now`` (NEVER: unknown) without an arrival; whether a watermark may advance."""
         if self.arrival_history is None:
             self.arrival_history = ArrivalHistory()
-        reached = NEVER if self.arrival_watermark is None else self.arrival_watermark.wait(self.arrival_history, now)
+        reached = (
+            NEVER if self.arrival_watermark is None else self.arrival_watermark.pass_time(self.arrival_history, now)
+        )
         return self._reached(reached)
 
     def pass_time(self, now: int, ts: int, before: int) -> None:
         """An event with time stamp ``ts`` (NEVER: none admitted) arrived at ``now``; stream time was ``before``."""
         assert self.arrival_history is not None
         if self.arrival_watermark is None:
-            self.arrival_history.take(now, self.clk)
+            self.arrival_history.record(now, self.clk)
         else:
             since = self.topology.startup.since
             self._reached(self.arrival_watermark.arrive(self.arrival_history, ts, now, before, self.clk, since))
@@ -383,7 +385,7 @@ class Intake:
             before = checked.entry(state, "intake", "arrival_watermark")
             if self.arrival_watermark is not None and before is not None:
                 self.arrival_watermark.restore(before)
-                self._reached(min(self.arrival_watermark.reached, self.clk))
+                self._reached(min(self.arrival_watermark.watermark, self.clk))
         if self.skews is not None and checked.entry(state, "intake", "skew") is not None:
             self.skews.restore(state["skew"])
 

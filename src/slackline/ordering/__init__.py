@@ -1,9 +1,9 @@
 """Event-time order: stream time, delays, readiness, and the watermarks that follow from them.
 
 The kernels are compiled by Numba on first use in an environment and cached on disk (beside the source where that is
-writable, else in the user's cache, or in ``NUMBA_CACHE_DIR``). Compiling takes from ten seconds to half a minute, loading
-the cache a fraction of a second. So that the first push is not silent, importing this package registers a listener
-that logs one line when a kernel of ours is compiled.
+writable, else in the user's cache, or in ``NUMBA_CACHE_DIR``). Compiling takes from ten seconds to half a minute,
+loading the cache a fraction of a second. So that the first push is not silent, importing this package registers a
+listener that logs one line when a kernel of ours is compiled.
 """
 
 from __future__ import annotations

@@ -1,17 +1,24 @@
-"""Wall time, where arrivals carry it: when was stream time where?
+"""Arrival times as evidence: what stream time reached long enough ago is complete.
 
-The wall time of an arrival is a whole number in the unit of the time stamps, from any origin. It cannot run back: one
-that does is taken as the latest before it, and counted. A row without one has that of the row before it.
+The arrival time of an event is a whole number in the unit of the time stamps, from any origin. It never moves back: an
+earlier one counts as the latest before it, and is counted. A row without one has that of the row before it.
 
-**History.** ``clk_at(w)`` is stream time as of wall time w, ``first_arrival_time(ts)`` the wall time at which stream time
-reached ts. Both come from *marks*, one for each wall time at which the clock had moved. All of them would be too many,
-so what is older is kept more coarsely, as in an exponential histogram [Windows]: when a level is full, its older half
-goes to the next level, two marks made one. A mark of level j stands for 2**j moves of the clock, and there are at
-least ``SIZE // 2`` marks in each level below it: so what is n moves ago is known to within about ``2 * n / SIZE`` of
-them.
+**History.** ``clk_at(t)`` is stream time as of arrival time t, ``first_arrival_time(ts)`` the arrival time at which
+stream time reached ts. Both are found in *marks*, one for each arrival time at which stream time moved. To bound their
+number, older ones are merged, as in an exponential histogram [Windows]: when a level is full, its older half moves to
+the next level, two marks merged into one. A mark of level j stands for 2**j moves of stream time, and each level below
+it has at least ``SIZE // 2`` marks: so what is n moves ago is known to within about ``2 * n / SIZE`` moves. A merged
+mark is conservative: it has the later arrival time for ``clk_at``, which may return an older stream time, never a
+newer; and the earlier one for ``first_arrival_time``, which may return an earlier time, never a later.
 
-**On the safe side.** A mark made of two has the wall time of the later one for ``clk_at``, which so may answer with an
-older clock, never with a newer; and that of the earlier one for ``first_arrival_time``, which may answer earlier, never later.
+**Watermark.** An event that arrives out of order delays those that arrived before it and happened after it. How long,
+in arrival time, is its **lag**: from when stream time reached its time stamp to its arrival. If W is the lag that all
+but a share of the arrivals stay below, then what stream time had reached ``SAFETY`` W ago is complete, even if nothing
+arrives meanwhile. So in a sparse stream an event need not wait for the next arrival. Where the whole stream stops and
+resumes later, lags stay small: they are measured from arrival to arrival, not from time stamps.
+
+W is found as K is (:mod:`slackline.ordering.target_slack`), from the lags of all types. Its share of late events is
+held to ``TARGET_SHARE`` of ``late_target``, in addition to that of the types.
 """
 
 from __future__ import annotations
@@ -30,14 +37,14 @@ from slackline.ordering.target_slack import KNOWN, SLACK_REACH, learn
 LEVELS, SIZE = 32, 32
 HALF, QUARTER = SIZE // 2, SIZE // 4
 
-#: The numbers: the latest wall time, how many ran back, and how many marks there are in each level.
+#: The numbers: the latest arrival time, how many were earlier than one before, and the number of marks per level.
 LATEST, BACKWARDS, COUNT = 0, 1, 2
-#: A mark: the clock reached CLK at the wall time WALL, and passed the CLK of the mark before at SINCE.
+#: A mark: stream time reached CLK at arrival time UNTIL, and passed the CLK of the mark before at SINCE.
 SINCE, UNTIL, CLK = range(3)
 
 
 class ArrivalHistory:
-    """What is known of wall time; ``take`` is one arrival (or none), ``run`` the same for a chunk."""
+    """Stream time by arrival time."""
 
     __slots__ = ("ints", "marks")
 
@@ -48,27 +55,26 @@ class ArrivalHistory:
 
     @property
     def now(self) -> int:
-        """The latest wall time; NEVER before the first."""
+        """The latest arrival time; NEVER before the first."""
         return int(self.ints[LATEST])
 
-    def take(self, now: int, clk: int) -> None:
-        """It is ``now`` (NEVER: nobody knows), and stream time is ``clk``."""
-        pass_time(self.ints, self.marks, now, clk)
+    def record(self, now: int, clk: int) -> None:
+        """Stream time is ``clk`` at arrival time ``now`` (NEVER: not known)."""
+        _record(self.ints, self.marks, now, clk)
 
     def run(self, now: Ints, clk: Ints) -> None:
-        """The same for each position of a chunk; ``now`` becomes the wall times that count."""
-        run_time(self.ints, self.marks, now, clk)
+        """The same for each position of a chunk; ``now`` becomes the arrival times in force."""
+        _record_all(self.ints, self.marks, now, clk)
 
-    def clk_at(self, wall: int) -> int:
-        """Stream time as of a wall time, or an older one; NEVER if that is not known."""
-        return int(clk_at(self.ints, self.marks, wall))
+    def clk_at(self, time: int) -> int:
+        """Stream time as of an arrival time, or an older one; NEVER if that is not known."""
+        return int(clk_at(self.ints, self.marks, time))
 
     def first_arrival_time(self, ts: int) -> int:
-        """The wall time at which stream time reached ``ts``, or an earlier one; FOREVER if it did not yet."""
+        """The arrival time at which stream time reached ``ts``, or an earlier one; FOREVER if it has not yet."""
         return int(first_arrival_time(self.ints, self.marks, ts))
 
     def stats(self) -> dict[str, Any]:
-        """What users may want to know."""
         now = self.now
         return {"now": None if now == NEVER else now, "backwards": int(self.ints[BACKWARDS])}
 
@@ -77,14 +83,13 @@ class ArrivalHistory:
         return {"ints": self.ints, "marks": self.marks[filled]}
 
     def restore(self, state: Any) -> None:
-        """Go on from what ``state`` gave."""
         ints = checked.ints(state, "arrival_time", "ints", (COUNT + LEVELS,), _LEAST, _MOST)
         counts = ints[COUNT:]
         marks = checked.ints(state, "arrival_time", "marks", (int(counts.sum()), 3), 0, MAX_TS)
         self.ints, self.marks = ints, np.zeros((LEVELS, SIZE, 3), dtype=np.int64)
         self.marks[np.arange(SIZE) < counts[:, np.newaxis]] = marks
-        if NEVER < ints[LATEST] < 0 or not are_possible(self.ints, self.marks):
-            raise checked.wrong("arrival_time.marks", "do not follow each other in time")
+        if NEVER < ints[LATEST] < 0 or not are_valid(self.ints, self.marks):
+            raise checked.wrong("arrival_time.marks", "are not in order of time")
 
 
 _LEAST: Ints = np.zeros(COUNT + LEVELS, dtype=np.int64)
@@ -93,8 +98,7 @@ _LEAST[LATEST], _MOST[LATEST], _MOST[BACKWARDS] = NEVER, MAX_TS, checked.MANY
 
 
 @njit(cache=True)
-def pass_time(ints, marks, now, clk):  # type: ignore[no-untyped-def]
-    """It is ``now``, and stream time is ``clk`` (after what arrived at this position)."""
+def _record(ints, marks, now, clk):  # type: ignore[no-untyped-def]
     if now > ints[LATEST]:
         ints[LATEST] = now
     elif now != NEVER and now < ints[LATEST]:
@@ -119,15 +123,15 @@ def pass_time(ints, marks, now, clk):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def run_time(ints, marks, now, clk):  # type: ignore[no-untyped-def]
+def _record_all(ints, marks, now, clk):  # type: ignore[no-untyped-def]
     for p in range(len(now)):
-        pass_time(ints, marks, now[p], clk[p])
+        _record(ints, marks, now[p], clk[p])
         now[p] = ints[LATEST]
 
 
 @njit(cache=True)
 def _make_room(ints, marks):  # type: ignore[no-untyped-def]
-    """Make half a level's room at the lowest, and whatever that takes above."""
+    """Free half of the lowest level, and as much in the levels above as that takes."""
     top = 0
     while top < LEVELS - 1 and ints[COUNT + top + 1] == SIZE:
         top += 1
@@ -138,7 +142,7 @@ def _make_room(ints, marks):  # type: ignore[no-untyped-def]
             since = marks[level, 2 * k, SINCE]
             marks[above, to + k] = marks[level, 2 * k + 1]
             marks[above, to + k, SINCE] = since
-        kept = QUARTER if above == level else 0  # the last level folds in itself
+        kept = QUARTER if above == level else 0  # the last level merges into itself
         for k in range(HALF):
             marks[level, kept + k] = marks[level, HALF + k]
         ints[COUNT + level] = kept + HALF
@@ -147,17 +151,16 @@ def _make_room(ints, marks):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def clk_at(ints, marks, wall):  # type: ignore[no-untyped-def]
-    """Stream time as of a wall time."""
+def clk_at(ints, marks, time):  # type: ignore[no-untyped-def]
     for level in range(LEVELS):
         n = ints[COUNT + level]
         if n == 0:
             break
-        if marks[level, 0, UNTIL] <= wall:
+        if marks[level, 0, UNTIL] <= time:
             low, high = 0, n - 1  # the last mark that is not after
             while low < high:
                 middle = (low + high + 1) // 2
-                if marks[level, middle, UNTIL] <= wall:
+                if marks[level, middle, UNTIL] <= time:
                     low = middle
                 else:
                     high = middle - 1
@@ -167,7 +170,6 @@ def clk_at(ints, marks, wall):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def first_arrival_time(ints, marks, ts):  # type: ignore[no-untyped-def]
-    """The wall time at which stream time reached a time stamp."""
     found = FOREVER
     for level in range(LEVELS):
         n = ints[COUNT + level]
@@ -187,55 +189,54 @@ def first_arrival_time(ints, marks, ts):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def are_possible(ints, marks):  # type: ignore[no-untyped-def]
-    """Whether marks grow from the oldest to the newest, and levels are filled from below, a quarter at a time."""
-    wall = clk = -1
+def are_valid(ints, marks):  # type: ignore[no-untyped-def]
+    """Whether marks ascend from the oldest to the newest, and levels are filled from below, a quarter at a time."""
+    latest = clk = -1
     for level in range(LEVELS - 1, -1, -1):
         if level > 0 and (ints[COUNT + level] % QUARTER or (ints[COUNT + level] and not ints[COUNT + level - 1])):
             return False
         for k in range(ints[COUNT + level]):
             mark = marks[level, k]
-            if not wall < mark[SINCE] <= mark[UNTIL] or mark[CLK] <= clk:
+            if not latest < mark[SINCE] <= mark[UNTIL] or mark[CLK] <= clk:
                 return False
-            wall, clk = mark[UNTIL], mark[CLK]
-    return wall < 0 or wall <= ints[LATEST]
+            latest, clk = mark[UNTIL], mark[CLK]
+    return latest < 0 or latest <= ints[LATEST]
 
 
-PART = 0.1
-#: Where events are many, slack says sooner what is complete; where they are few, safety costs little.
-TIMES = 4
+TARGET_SHARE = 0.1
+#: Dense streams are released by slack before this matters; in sparse ones safety costs little.
+SAFETY = 4
 
 
 class ArrivalWatermark:
-    """What may be released because enough wall time has passed."""
+    """The watermark that follows from the arrival times of all types."""
 
     __slots__ = ("_floats", "_ints", "_target")
 
     def __init__(self, late_target: float) -> None:
-        self._target = PART * late_target
-        self._ints, self._floats = target_slack.empty_books()
+        self._target = TARGET_SHARE * late_target
+        self._ints, self._floats = target_slack.empty_state()
 
     @property
-    def reached(self) -> int:
-        """What may be released."""
+    def watermark(self) -> int:
         return int(self._ints[SLACK_REACH])
 
-    def wait(self, history: ArrivalHistory, now: int) -> int:
-        """It is ``now``, and nothing else has happened: what may be released."""
-        return int(_wait(self._ints, history.ints, history.marks, now))
+    def pass_time(self, history: ArrivalHistory, now: int) -> int:
+        """The watermark at ``now``, where nothing has arrived."""
+        return int(_pass_time(self._ints, history.ints, history.marks, now))
 
     def arrive(self, history: ArrivalHistory, ts: int, now: int, before: int, clk: int, since: int) -> int:
-        """Something arrived (NEVER: nothing that counts), and the clock went from ``before`` to ``clk``."""
-        books = self._ints, self._floats, self._target
-        return int(_arrive(*books, history.ints, history.marks, ts, now, before, clk, since))
+        """The watermark after an arrival (NEVER: one that was not admitted) that moved stream time to ``clk``."""
+        lags = self._ints, self._floats, self._target
+        return int(_arrive(*lags, history.ints, history.marks, ts, now, before, clk, since))
 
     def run(
         self, history: ArrivalHistory, ts: Ints, now: Ints, before: int, clk: Ints, since: Ints
     ) -> tuple[Ints, Ints, Ints]:
-        """The same for each position of a chunk: what may be released just after it, until the next, and W then."""
+        """For each position of a chunk: the watermark after it, that just before the next one, and the wait."""
         first, last, longest = (np.empty(len(ts), dtype=np.int64) for _ in range(3))
-        books = self._ints, self._floats, self._target
-        _run(*books, history.ints, history.marks, ts, now, before, clk, since, first, last, longest)
+        lags = self._ints, self._floats, self._target
+        _run(*lags, history.ints, history.marks, ts, now, before, clk, since, first, last, longest)
         return first, last, longest
 
     def state(self) -> dict[str, Any]:
@@ -249,15 +250,15 @@ class ArrivalWatermark:
 
 
 @njit(cache=True, inline="always")
-def patience(ints):  # type: ignore[no-untyped-def]
-    return min(ints[K], FOREVER // TIMES) * TIMES
+def _waiting_time(ints):  # type: ignore[no-untyped-def]
+    return min(ints[K], FOREVER // SAFETY) * SAFETY
 
 
 @njit(cache=True, inline="always")
-def _wait(ints, history, marks, now):  # type: ignore[no-untyped-def]
+def _pass_time(ints, history, marks, now):  # type: ignore[no-untyped-def]
     now = max(now, history[LATEST])
     if now != NEVER and ints[MEASURED] >= KNOWN:
-        ints[SLACK_REACH] = max(ints[SLACK_REACH], clk_at(history, marks, now - patience(ints)))
+        ints[SLACK_REACH] = max(ints[SLACK_REACH], clk_at(history, marks, now - _waiting_time(ints)))
     return ints[SLACK_REACH]
 
 
@@ -267,8 +268,8 @@ def _arrive(ints, floats, target, history, marks, ts, now, before, clk, since): 
     if at != NEVER and ts > since:
         lag = 0 if ts > before else at + 1 - min(first_arrival_time(history, marks, ts), at)
         learn(ints, floats, ts, lag, target, False)
-    pass_time(history, marks, now, clk)
-    return _wait(ints, history, marks, now)
+    _record(history, marks, now, clk)
+    return _pass_time(ints, history, marks, now)
 
 
 @njit(cache=True)
@@ -277,7 +278,7 @@ def _run(  # type: ignore[no-untyped-def]
 ):
     for p in range(len(ts)):
         if p > 0:
-            last[p - 1] = _wait(ints, history, marks, now[p])
+            last[p - 1] = _pass_time(ints, history, marks, now[p])
         first[p] = last[p] = _arrive(ints, floats, target, history, marks, ts[p], now[p], before, clk[p], since[p])
-        longest[p] = patience(ints)
+        longest[p] = _waiting_time(ints)
         before = clk[p]

@@ -40,7 +40,7 @@ def test_a_wall_time_that_runs_back_or_is_missing_is_that_of_the_row_before() ->
 
 def test_there_is_no_history_before_the_clock() -> None:
     wall = ArrivalHistory()
-    wall.take(5, NEVER)
+    wall.record(5, NEVER)
     assert (wall.now, wall.clk_at(5), wall.first_arrival_time(0)) == (5, NEVER, FOREVER)
 
 
@@ -74,7 +74,7 @@ def test_the_last_level_folds_in_itself() -> None:
     wall.ints[COUNT:], wall.ints[LATEST] = SIZE, LEVELS * SIZE
     oldest_first = np.arange(LEVELS * SIZE).reshape(LEVELS, SIZE)[::-1]
     wall.marks[:] = oldest_first[:, :, np.newaxis]
-    wall.take(LEVELS * SIZE, LEVELS * SIZE)
+    wall.record(LEVELS * SIZE, LEVELS * SIZE)
     assert wall.ints[COUNT:].max() <= SIZE
     for at in (0, 5, SIZE, 3 * SIZE + 7, LEVELS * SIZE):
         assert wall.first_arrival_time(at) <= at
@@ -98,7 +98,7 @@ def test_cutting_and_saving_change_nothing(seed: int, cuts: list[int], n: int) -
         piecewise.restore(decode(encode(saved)))
     stepwise = ArrivalHistory()
     for w, c in zip(now.tolist(), clk.tolist(), strict=True):
-        stepwise.take(w, c)
+        stepwise.record(w, c)
     for other in (piecewise, stepwise):
         assert encode(other.state()) == encode(whole.state())
 
@@ -111,7 +111,8 @@ def test_the_greatest_times_fit() -> None:
 @pytest.mark.parametrize(
     ("name", "cell", "value"),
     [
-        ("ints", LATEST, 3), ("ints", LATEST, -5), ("ints", BACKWARDS, -1), ("ints", COUNT, 31), ("ints", COUNT + 1, 33),
+        ("ints", LATEST, 3), ("ints", LATEST, -5), ("ints", BACKWARDS, -1), ("ints", COUNT, 31),
+        ("ints", COUNT + 1, 33),
         ("ints", COUNT + 1, -1), ("marks", 0, -1), ("marks", 3, 0), ("marks", 4, MAX_TS), ("marks", 5, 0),
         ("marks", 2, MAX_TS + 1),
     ],
@@ -129,5 +130,5 @@ def test_levels_that_would_overflow_are_refused() -> None:
     counts = state["ints"].copy()
     counts[COUNT + 1] += 1
     counts[COUNT + 2] -= 1
-    with pytest.raises(StateError, match="follow each other"):
+    with pytest.raises(StateError, match="not in order of time"):
         ArrivalHistory().restore({**state, "ints": counts})

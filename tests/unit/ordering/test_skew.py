@@ -12,7 +12,7 @@ from slackline.core.errors import StateError
 from slackline.core.time import MAX_TS, NEVER
 from slackline.ordering.clock import JUMP_OFF, Clock
 from slackline.ordering.input import Evidence, SensorInput
-from slackline.ordering.skew import ALL, BLOCKS, HEARD, KIND, KNOWN, LAG, OFFSET, N, Skews
+from slackline.ordering.skew import ALL, BLOCKS, KIND, KNOWN, LAG, OFFSET, SOURCES, N, Skews
 
 
 class Room:
@@ -205,7 +205,7 @@ def test_a_state_that_cannot_be_is_refused(name: Any, value: Any) -> None:
     elif name == "kinds":
         state["kinds"][0, KNOWN] = value
     elif name == "heard":
-        state["ints"][HEARD] = value
+        state["ints"][SOURCES] = value
     else:
         state["sources"]["in"][1, name] = value
     with pytest.raises(StateError, match="skew"):
