@@ -46,12 +46,12 @@ class NotingNode:
 
     def __init__(self, name: str = "n1") -> None:
         self.name = name
-        self.busy = self.saving_took = 0.0
+        self.busy = self.checkpoint_seconds = 0.0
         self.failed: str | None = None
         self.is_ready = True
         self.is_full = False
-        self.is_gone = False
-        self.is_through = False
+        self.has_left = False
+        self.has_ended = False
         self.is_idle = False
         self.links: list[str] = []
         #: Everything that was done to it, in order.
@@ -79,7 +79,7 @@ class NotingNode:
 
     def leave(self, now: float) -> None:
         self.calls.append(("leave",))
-        self.is_gone = self.is_through
+        self.has_left = self.has_ended
 
     def run(self, now: float) -> Actions:
         self.calls.append(("run",))

@@ -261,7 +261,7 @@ def test_a_node_leaves_before_it_stops():
             host.stop()
             await asyncio.sleep(0.05)
             assert ("leave",) in node.calls and node.calls[-1] != ("commit", 0)
-            node.is_gone = True
+            node.has_left = True
             host._wake.set()
             await until(lambda: node.calls[-1] == ("commit", 0))
             with pytest.raises(OSError):
@@ -282,7 +282,7 @@ def test_the_last_messages_are_sent_before_a_node_stops(tls, certificates):
             words = [said_by("n1")] * 2000
             node.next.messages += [(node.links[0], word) for word in words]
             host.stop()
-            node.is_gone = True
+            node.has_left = True
             received = 0
             while frames := await peer.read():
                 received += len(frames)
@@ -371,7 +371,7 @@ def test_a_node_may_stop_by_itself_when_all_has_ended():
             await until(lambda: ("end",) in node.calls)
             await asyncio.sleep(0.05)
             assert node.calls[-1] != ("commit", 10)
-            node.is_through = True
+            node.has_ended = True
             host._wake.set()
             await until(lambda: node.calls[-1] == ("commit", 10))
 
