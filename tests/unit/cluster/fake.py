@@ -8,11 +8,10 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from slackline.cluster.actions import Actions, Notice
-from slackline.cluster.connection import Connection, dial
+from slackline.cluster.connection import Connection, Credentials, dial
 from slackline.cluster.links import Listener
 from slackline.cluster.protocol.messages import VERSION, Envelope, Query, decode, encode
 from slackline.cluster.tcp import TcpHost
-from slackline.cluster.tls import Credentials
 from slackline.runtime.address import Address
 from slackline.runtime.checkpoint import Checkpoint
 from slackline.runtime.output import OutputRecord

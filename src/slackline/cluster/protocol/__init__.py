@@ -5,7 +5,7 @@ A :class:`Node` gets messages, arrivals and the time from a host (``slackline.cl
 
 ``node``           the node: drives the engine, makes checkpoints.
 ``peer_protocol``  what a node does on each message of a peer, and when the cluster is complete.
-``messages``       all messages. ``wire``: events in them, as Arrow.
+``messages``       all messages. ``wire``: the events in them.
 ``membership``     sessions with peers: delivery in order and once, heartbeats, timeouts.
 ``directory``      which node runs what; the overview of the cluster.
 ``pubsub``         publications and subscriptions of types: offsets, retention, gaps, back pressure.

@@ -1,8 +1,8 @@
 """The messages of nodes: typed, versioned structs, as MessagePack.
 
-An :class:`Envelope` is what travels. Its body is one of the structs below. Events are Arrow inside a :class:`Segment`
-(see ``wire``), the state of a detector is in the format of checkpoints (``core.codec``): a message is data, and nothing
-in it is ever unpickled or evaluated. Malformed bytes are a :class:`ProtocolError`.
+An :class:`Envelope` is what travels. Its body is one of the structs below. Events (see ``wire``) and the states of
+detectors are bytes in the format of checkpoints (``core.codec``): a message is data, and nothing in it is ever
+unpickled or evaluated. Malformed bytes are a :class:`ProtocolError`.
 
 The events of a type have **offsets** from 1, assigned where the type enters the cluster or is published; they continue
 when the publisher migrates [Thesis, 2.2.2]. A detector's **term** counts its migrations: of two nodes that run it, the
@@ -11,15 +11,24 @@ one with the higher term is right.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from slackline.core.errors import SlacklineError
+from slackline.ordering.constants import FOREVER, NEVER
 
 VERSION = 1
 #: Bytes that an envelope may have.
 MAX_BYTES = 64 * 1024 * 1024
+
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+#: The offset of an event; and one that may be 0: not known, or none.
+Offset = Annotated[int, msgspec.Meta(ge=1)]
+MaybeOffset = Count
+Time = Annotated[int, msgspec.Meta(ge=NEVER, le=FOREVER)]
+Delay = Annotated[int, msgspec.Meta(ge=0, le=FOREVER)]
 
 
 class ProtocolError(SlacklineError):
@@ -95,7 +104,7 @@ class Subscribe(_Body, frozen=True):
     """Send a type from offset ``since`` on; 0: from the next one. ``progress_only``: clock and watermark, no events."""
 
     type: str
-    since: int
+    since: MaybeOffset
     reliable: bool
     progress_only: bool = False
 
@@ -104,7 +113,7 @@ class Subscribed(_Body, frozen=True):
     """The type is sent directly from offset ``next`` on; 0: the sender does not publish it."""
 
     type: str
-    next: int
+    next: MaybeOffset
 
 
 class Unsubscribe(_Body, frozen=True):
@@ -122,14 +131,14 @@ class Segment(_Record, frozen=True):
     """
 
     type: str
-    first: int
-    count: int
-    watermark: int
-    max_backdate: int
-    clk: int
-    K: int
-    default_slack: int = -1
-    warnings: list[int] = []
+    first: Offset
+    count: Count
+    watermark: Time
+    max_backdate: Delay
+    clk: Time
+    K: Delay
+    default_slack: Annotated[int, msgspec.Meta(ge=-1, le=FOREVER)] = -1
+    warnings: list[Annotated[int, msgspec.Meta(ge=2 * NEVER, le=FOREVER)]] = []
     events: bytes = b""
 
 
@@ -143,7 +152,7 @@ class Data(_Body, frozen=True):
 class Ack(_Body, frozen=True):
     """By type: the offset up to which the sender has all events, and the one up to which they survive its crash."""
 
-    received: dict[str, tuple[int, int]]
+    received: dict[str, tuple[Count, Count]]
 
 
 class Resend(_Body, frozen=True):
@@ -179,15 +188,15 @@ class StateRequest(_Body, frozen=True):
     """The target asks for a detector. By input, the offset from which it gets the type directly; 0: not known yet."""
 
     detector: str
-    direct_from: dict[str, int]
+    direct_from: dict[str, MaybeOffset]
 
 
 class InputDelays(_Body, frozen=True):
     """The source's first answer: K of each of the detector's inputs, and its stream time."""
 
     detector: str
-    delays: dict[str, int]
-    clk: int
+    delays: dict[str, Delay]
+    clk: Time
 
 
 class PublicationState(_Record, frozen=True):
@@ -197,11 +206,11 @@ class PublicationState(_Record, frozen=True):
     and whether it gets progress only. ``watermark`` and ``max_backdate`` were published last.
     """
 
-    next: int
-    watermark: int
-    max_backdate: int
+    next: Offset
+    watermark: Time
+    max_backdate: Delay
     retained: list[Segment]
-    subscribers: dict[str, tuple[int, int, bool, bool]]
+    subscribers: dict[str, tuple[Offset, Count, bool, bool]]
 
 
 class DetectorState(_Body, frozen=True):
@@ -211,10 +220,10 @@ class DetectorState(_Body, frozen=True):
     """
 
     detector: str
-    term: int
-    last: int
+    term: Annotated[int, msgspec.Meta(ge=1)]
+    last: Time
     state: bytes
-    positions: dict[str, int]
+    positions: dict[str, Count]
     publications: dict[str, PublicationState]
 
 
@@ -223,7 +232,7 @@ class StopForwarding(_Body, frozen=True):
 
     detector: str
     type: str
-    next: int
+    next: Offset
 
 
 class MigrationDone(_Body, frozen=True):
@@ -288,10 +297,10 @@ class Envelope(_Record, frozen=True):
 
     version: int
     sender: str
-    incarnation: int
-    to: int
-    number: int
-    ack: int
+    incarnation: Count
+    to: Count
+    number: Count
+    ack: Count
     body: Body
 
 
@@ -318,6 +327,4 @@ def decode(data: bytes) -> Envelope:
         raise ProtocolError(
             f"protocol version {envelope.version}; this release uses {VERSION}. Run the same release on all nodes."
         )
-    if min(envelope.incarnation, envelope.to, envelope.number, envelope.ack) < 0:
-        raise ProtocolError("an envelope has a negative number.")
     return envelope

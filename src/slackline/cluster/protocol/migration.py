@@ -68,7 +68,7 @@ from slackline.cluster.protocol.pubsub import DecodedSegment, Publisher, PubSub,
 from slackline.core.errors import BufferLimitError, ConfigError, StateError, UnsupportedStateError
 from slackline.core.outcome import Output, ProgressUpdate
 from slackline.engine import Engine
-from slackline.ordering.constants import FOREVER, NEVER
+from slackline.ordering.constants import NEVER
 
 #: Segments by type.
 Inputs = dict[str, list[DecodedSegment]]
@@ -155,9 +155,9 @@ def missed_inputs(state: DetectorState, inputs: Inputs) -> list[ProgressUpdate]:
 
 def fault_of(state: DetectorState, inputs: Iterable[str], published: Iterable[str]) -> str | None:
     """What is wrong with the state of a detector with these inputs and publications; None if nothing is."""
-    if set(state.positions) != set(inputs) or any(position < 0 for position in state.positions.values()):
+    if set(state.positions) != set(inputs):
         return "positions of other inputs than it has"
-    if set(state.publications) != set(published) or state.term < 1:
+    if set(state.publications) != set(published):
         return "other publications than it has"
     for kind, publication in state.publications.items():
         offset = publication.retained[0].first if publication.retained else publication.next
@@ -169,11 +169,8 @@ def fault_of(state: DetectorState, inputs: Iterable[str], published: Iterable[st
             except ProtocolError as error:
                 return f"events that cannot be read: {error}"
             offset += segment.count
-        times = NEVER <= publication.watermark <= FOREVER and 0 <= publication.max_backdate <= FOREVER
-        if offset != publication.next or offset < 1 or not times:
-            return f"numbers of type {kind!r} that are out of range"
-        if any(first < 1 or durable < 0 for first, durable, _, _ in publication.subscribers.values()):
-            return f"subscribers of type {kind!r} with offsets out of range"
+        if offset != publication.next:
+            return f"events of type {kind!r} that are not in order"
     return None
 
 
@@ -437,7 +434,7 @@ class Migrations:
         last = NEVER if watermark is None else watermark
         message = DetectorState(name, self.directory.term(name) + 1, last, state, positions, publications)
         self.membership.send(target, message)
-        direct_from = {kind: max(0, body.direct_from.get(kind, 0)) for kind in kinds}
+        direct_from = {kind: body.direct_from.get(kind, 0) for kind in kinds}
         self.outgoing[name] = OutgoingMigration(target, message, direct_from)
         self.changed = self.checkpoint_required = True
 
@@ -457,7 +454,7 @@ class Migrations:
         if outgoing is not None and outgoing.target == target:
             known.append(outgoing.direct_from)
         for direct_from in known:
-            if body.type in direct_from and body.next > 0:
+            if body.type in direct_from:
                 direct_from[body.type] = body.next
 
     def on_done(self, target: str, detector: str, term: int) -> None:

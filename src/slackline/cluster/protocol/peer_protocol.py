@@ -278,7 +278,7 @@ class PeerProtocol:
         if publication is None:  # it has migrated
             self.membership.send(peer, m.Subscribed(body.type, 0))
             return
-        first = publication.subscribe(peer, max(0, body.since), body.reliable, body.progress_only)
+        first = publication.subscribe(peer, body.since, body.reliable, body.progress_only)
         self.membership.send(peer, m.Subscribed(body.type, first))
         if 0 < body.since < first:
             self.membership.send(peer, m.Truncated(body.type, first - 1))
@@ -287,7 +287,7 @@ class PeerProtocol:
         subscription = self.pubsub.subscriptions.get(kind)
         if subscription is None or subscription.publisher is None or subscription.publisher.node != peer:
             return
-        if offset < 1:  # it has migrated
+        if not offset:  # it has migrated
             subscription.publisher = None
             return
         subscription.confirmed, subscription.direct_from, subscription.received_at = True, offset, now

@@ -226,7 +226,9 @@ class Wish:
         return Advice()
 
 
-@pytest.mark.parametrize(("to", "error"), [("n3", ""), ("n9", "there is no node 'n9'; there are ['n1', 'n2', 'n3']")])
+@pytest.mark.parametrize(
+    ("to", "error"), [("n3", ""), ("n9", "there is no node 'n9'; the cluster has ['n1', 'n2', 'n3']")]
+)
 def test_an_adviser_has_detectors_moved_and_hears_how_it_went(to: str, error: str) -> None:
     net = three()
     move = Move("High", "n2", to)
