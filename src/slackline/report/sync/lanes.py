@@ -12,6 +12,7 @@ from html import escape
 import numpy as np
 import plotly.graph_objects as go
 
+from slackline.core.arrays import Ints
 from slackline.report.sync.looks import (
     ASLEEP,
     BELOW,
@@ -27,7 +28,6 @@ from slackline.report.sync.looks import (
 )
 from slackline.report.sync.words import SyncWords
 from slackline.study import SyncResult
-from slackline.study.outcome import Ints
 
 #: Height of the rails above the middle of a lane.
 HAPPENED, ARRIVED, WENT_OUT = 0.36, 0.0, -0.36
