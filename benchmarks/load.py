@@ -173,7 +173,7 @@ def live(seed: int = SEED, quiet: float = 8.0, until: float = 33.0) -> dict[str,
             found = engine.push(pq.read_table(recording)) + engine.end(["position"])
         figures[f"peak_load_{way}"] = peaks
         figures[f"moves_{way}"] = re.findall(
-            r"(\S+) n\d: detector '(\w+)' has come from", said.partition("shutting down;")[0]
+            r"(\S+) n\d: detector '(\w+)' migrated from", said.partition("shutting down;")[0]
         )
         figures[f"net_equal_{way}"] = _told(outputs) == _told(
             record.json() for record in RecordBuilder(None).events(found, 0)

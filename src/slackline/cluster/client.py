@@ -39,6 +39,7 @@ async def _ask(
     address: Address, credentials: Credentials, body: m.Query | m.MigrationRequest, timeout: float
 ) -> m.Body:
     """Send a request to a node; returns its answer."""
+    credentials.check(address)
     connection: Connection | None = None
     try:
         connection = await dial(address, credentials)

@@ -30,6 +30,21 @@ def test_a_target_that_is_lost_half_way_gives_the_detector_back() -> None:
     assert net.found() == single(tower(), stream(20))
 
 
+def test_a_detector_that_is_taken_back_with_more_input_than_fits_its_buffer_runs_again() -> None:
+    net = three(policy="ordered", max_buffered=5)
+    net.passes = lambda sender, receiver, data: (
+        not (receiver == "n3" and isinstance(m.decode(data).body, m.DetectorState))
+    )
+    net.nodes["n1"].migrate("High", "n3", net.now)
+    net.settle()
+    assert net.nodes["n2"].runs == []
+    net.push("n1", [event for event in stream(30) if event.type == "a"])  # High waits for b meanwhile
+    net.passes = lambda sender, receiver, data: "n3" not in (sender, receiver)
+    net.settle(6)
+    assert net.nodes["n2"].runs == ["High"]
+    net.check()
+
+
 def test_a_node_that_crashes_comes_back_from_its_checkpoint_and_nothing_is_lost_or_twice() -> None:
     net = three(reliable=True, settings=KEEPING)
     net.push("n1", stream(10))
@@ -140,7 +155,7 @@ def test_what_is_kept_for_a_node_that_is_gone_is_bounded_and_said() -> None:
     lost.check_invariants()
 
 
-def test_messages_of_another_life_or_from_the_future_change_nothing() -> None:
+def test_messages_of_another_incarnation_or_from_the_future_change_nothing() -> None:
     net = three()
     seen: list[bytes] = []
     net.passes = lambda sender, receiver, data: (seen.append(data) if receiver == "n2" else None) is None
@@ -178,10 +193,10 @@ def test_no_message_harms_a_node() -> None:
                     victim.link_up(other, 0.0)
                 victim.run(0.0)
                 for sample in samples[:40]:
-                    victim.receive("n1", _to_life(sample, 2), 0.0)
+                    victim.receive("n1", _to_incarnation(sample, 2), 0.0)
                 now = 0.0
             try:
-                victim.receive("n1", _to_life(data, 2), now)
+                victim.receive("n1", _to_incarnation(data, 2), now)
             except ProtocolError:
                 refused += 1
             now += 0.01
@@ -190,14 +205,14 @@ def test_no_message_harms_a_node() -> None:
     assert 1_000 < refused < 20_000
 
 
-def _to_life(data: bytes, life: int) -> bytes:
-    """The same for a later life of the receiver, where it is a message at all."""
+def _to_incarnation(data: bytes, incarnation: int) -> bytes:
+    """The same for a later incarnation of the receiver, where it is a message at all."""
     try:
         envelope = m.decode(data)
     except ProtocolError:
         return data
     fields = {name: getattr(envelope, name) for name in envelope.__struct_fields__}
-    return m.encode(m.Envelope(**{**fields, "to": life if envelope.to else 0}))
+    return m.encode(m.Envelope(**{**fields, "to": incarnation if envelope.to else 0}))
 
 
 def test_a_node_that_comes_back_without_its_checkpoint_is_told_so() -> None:
