@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import msgspec
 
 from slackline.core.errors import SlacklineError
-from slackline.ordering.constants import FOREVER, NEVER
+from slackline.core.time import FOREVER, NEVER
 
 VERSION = 1
 #: Bytes that an envelope may have.

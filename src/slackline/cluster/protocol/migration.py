@@ -67,8 +67,8 @@ from slackline.cluster.protocol.messages import (
 from slackline.cluster.protocol.pubsub import DecodedSegment, Publisher, PubSub, SubscriptionOptions, decoded
 from slackline.core.errors import BufferLimitError, ConfigError, StateError, UnsupportedStateError
 from slackline.core.outcome import Output, ProgressUpdate
+from slackline.core.time import NEVER
 from slackline.engine import Engine
-from slackline.ordering.constants import NEVER
 
 #: Segments by type.
 Inputs = dict[str, list[DecodedSegment]]

@@ -22,7 +22,7 @@ from slackline.cluster.protocol.membership import (
 from slackline.cluster.protocol.migration import MigrationRequests, Migrations
 from slackline.cluster.protocol.pubsub import Publisher, PubSub, SubscriptionOptions
 from slackline.core.outcome import Output
-from slackline.ordering.constants import NEVER
+from slackline.core.time import NEVER
 
 #: A message with events is sent when it has so many bytes.
 MESSAGE_BYTES = 512 * 1024

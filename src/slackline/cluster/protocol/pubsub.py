@@ -36,7 +36,7 @@ from slackline.cluster.settings import NodeSettings
 from slackline.core.batch import Batch
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import ProgressUpdate
-from slackline.ordering.constants import FOREVER, NEVER
+from slackline.core.time import FOREVER, NEVER
 
 #: Heartbeat intervals without a segment of a type after which the subscription is renewed.
 SILENT = 3

@@ -12,7 +12,7 @@ from html import escape
 import numpy as np
 import plotly.graph_objects as go
 
-from slackline.core.arrays import Ints
+from slackline.core.batch import Ints
 from slackline.report.sync.looks import (
     ASLEEP,
     BELOW,
