@@ -57,8 +57,8 @@ from scenarios.corner_kick import ENTERS, PLACES, QUIET, hierarchy, positions
 from scenarios.corner_play import CornerPlay, alone, play
 from scenarios.peak_play import pausing
 from slackline.cluster import client
+from slackline.cluster.connection import Credentials
 from slackline.cluster.controller.metrics import ClusterMetrics
-from slackline.cluster.tls import Credentials
 from slackline.connectors.files import FILES
 from slackline.runtime.address import Address
 from slackline.runtime.output import RecordBuilder
@@ -173,7 +173,7 @@ def live(seed: int = SEED, quiet: float = 8.0, until: float = 33.0) -> dict[str,
             found = engine.push(pq.read_table(recording)) + engine.end(["position"])
         figures[f"peak_load_{way}"] = peaks
         figures[f"moves_{way}"] = re.findall(
-            r"(\S+) n\d: detector '(\w+)' has come from", said.partition("shutting down;")[0]
+            r"(\S+) n\d: detector '(\w+)' migrated from", said.partition("shutting down;")[0]
         )
         figures[f"net_equal_{way}"] = _told(outputs) == _told(
             record.json() for record in RecordBuilder(None).events(found, 0)

@@ -123,7 +123,7 @@ def played(settings: NodeSettings, phases: int, seed: int, solver: Solver | None
     network.run(until=end)
     moves, taken_back = (
         [noticed.at for noticed in network.notices if words in noticed.notice.text]
-        for words in ("has come from", "goes back")
+        for words in ("migrated from", "goes back")
     )
     return Course(seconds, [searched.at for searched in network.searches], moves, taken_back)
 

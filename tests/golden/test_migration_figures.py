@@ -98,7 +98,7 @@ def test_K_starts_at_the_delays_plus_the_forwarding_delay_and_melts_with_the_fir
         post.deliver()
     assert post.delays("N1") == [30, 10, 20]  # as N1 has measured them: its clock was at 100 then
 
-    post.nodes["N2"].order("Sees", "N2", 0)
+    post.nodes["N2"].migrate("Sees", "N2", 0)
     post.deliver(*("N2>N3", "N3>N2", "N2>N1"))  # N2 subscribes and asks; N1's answers are on their way
     (told,) = post.on_the_way(m.InputDelays)
     assert (told.delays, told.clk) == ({"A": 30, "B": 10, "C": 20}, 100)
@@ -124,7 +124,7 @@ def test_the_target_processes_what_the_state_has_not() -> None:
     post.deliver()
     post.push("A100", "T100")
     post.deliver()
-    post.nodes["N2"].order("Sees", "N2", 0)
+    post.nodes["N2"].migrate("Sees", "N2", 0)
     post.deliver(*("N2>N3", "N3>N2"))  # subscribed; the question is on its way
     for events in (["A150", "T150"], ["B180", "T180"]):
         post.push(*events)
@@ -134,7 +134,7 @@ def test_the_target_processes_what_the_state_has_not() -> None:
     post.deliver("N3>N2", "N2>N3")  # N2 has it first
 
     post.deliver("N2>N1")
-    (state,) = post.on_the_way(m.State)
+    (state,) = post.on_the_way(m.DetectorState)
     assert state.last == 180
     post.deliver("N1>N2")
     assert post.K("N2") == 20  # nothing was late at N1, and the state was on its way from 180 to 200

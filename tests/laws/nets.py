@@ -70,9 +70,12 @@ class Net:
         names = [f"n{number}" for number in range(self.nodes)]
         crashes = any(trouble.kind == "crash" for trouble in self.troubles)
         # Retransmissions alone must not let a peer time out.
-        lost_after = 2.0 if self.troubles else 5.0
+        session_timeout = 2.0 if self.troubles else 5.0
         settings = NodeSettings(
-            checkpoint_every=0.3 if crashes else None, beat=0.5, lost_after=lost_after, reorder=0.02
+            checkpoint_every=0.3 if crashes else None,
+            heartbeat_interval=0.5,
+            session_timeout=session_timeout,
+            gap_timeout=0.02,
         )
 
         def hierarchy() -> sl.Hierarchy:
@@ -151,7 +154,7 @@ def play(network: Network, once: bool = True) -> Outcome:
         for name, detector in station.machine._engine.detectors.items():
             assert name not in seen, f"{name} runs on two nodes"
             seen[name] = detector.seen
-    moved = sum("has come" in each.notice.text for each in network.notices)
+    moved = sum("migrated from" in each.notice.text for each in network.notices)
     in_order = {name: [one for *_, one in sorted(outputs, key=lambda o: o[:2])] for name, outputs in found.items()}
     for name, outputs in in_order.items():
         if not once:

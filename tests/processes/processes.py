@@ -16,7 +16,7 @@ from typing import Any
 
 import slackline
 from slackline.cluster import client
-from slackline.cluster.tls import Credentials
+from slackline.cluster.connection import Credentials
 from slackline.connectors.files import FILES
 from slackline.core.errors import SlacklineError
 from slackline.runtime.address import Address
@@ -156,7 +156,7 @@ class Network:
 
         def moved() -> dict[str, Any] | None:
             try:
-                return asyncio.run(client.move(self.at(), self.credentials, detector, node))
+                return asyncio.run(client.migrate(self.at(), self.credentials, detector, node))
             except SlacklineError as error:
                 assert not any(each.ended() for each in self.nodes.values()), f"too late: {error}"
                 time.sleep(1.0)

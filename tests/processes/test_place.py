@@ -58,7 +58,7 @@ def test_a_master_in_a_node_does_it_by_itself_and_place_stands_by(network, recor
     at = badly_placed(network, recording, "--optimise", "master")
     wait_for(lambda: network.runs()["n1"] == ["High", "Low"], "a better placement")
     code, out, _ = finished("nodes", "--at", at)
-    assert code == 0 and "n1 looks after where detectors run" in out
+    assert code == 0 and "n1 is the master" in out
     said = network.nodes["n1"].said()
     assert "n1 looks after where detectors run" in said
     network.nodes["n1"].wait()

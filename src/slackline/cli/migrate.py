@@ -10,29 +10,29 @@ import typer
 
 from slackline.cli.failure import reports_errors
 from slackline.cli.reaching import At, TlsCa, TlsCert, TlsKey
-from slackline.cluster.client import move
-from slackline.cluster.tls import Credentials
+from slackline.cluster import client
+from slackline.cluster.connection import Credentials
 from slackline.runtime.address import Address
 
 
 @reports_errors
 def migrate(
-    detector: Annotated[str, typer.Argument(help="The detector to move, as `slackline nodes` shows it.")],
-    node: Annotated[str, typer.Argument(help="The node where it is to run.")],
+    detector: Annotated[str, typer.Argument(help="The detector to migrate, as `slackline nodes` shows it.")],
+    node: Annotated[str, typer.Argument(help="The node to which it migrates.")],
     at: At,
-    patience: Annotated[float, typer.Option(help="Seconds to wait for the answer.", min=0.1)] = 30.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for the result.", min=0.1)] = 30.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print duration and costs as JSON.")] = False,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
 ) -> None:
     """Migrate a detector to another node. Its outputs do not change: none is lost, repeated or reordered."""
     credentials = Credentials.of(tls_cert, tls_key, tls_ca)
-    figures = asyncio.run(move(Address.of(at), credentials, detector, node, patience))
+    metrics = asyncio.run(client.migrate(Address.of(at), credentials, detector, node, timeout))
     if as_json:
-        typer.echo(json.dumps(figures, indent=2))
+        typer.echo(json.dumps(metrics, indent=2))
         return
     typer.echo(
-        f"{detector} runs on {node} now; it came from {figures['from']} in {1000 * figures['seconds']:.0f} ms, with "
-        f"{figures['state_bytes']:,} bytes of state and {figures['forwarded']:,} forwarded messages."
+        f"{detector} migrated from {metrics['from']} to {node} in {1000 * metrics['seconds']:.0f} ms: "
+        f"{metrics['state_bytes']:,} bytes of state, {metrics['forwarded']:,} forwarded messages."
     )

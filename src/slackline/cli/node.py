@@ -1,4 +1,4 @@
-"""``slackline node APP``: some detectors of a hierarchy in this process, the others elsewhere."""
+"""``slackline node APP``: run a node of a cluster in this process."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from slackline.cli.logs import log_to_stderr, served_metrics
 from slackline.cli.options import Log, MetricsPort, Seq, Source, Ts, Type, annotation_of, engine_options, help_of
 from slackline.cli.reaching import TlsCa, TlsCert, TlsKey
 from slackline.cli.run import sources_of
-from slackline.cluster.ingress import CompleteRows, Ingress, TablesSource
+from slackline.cluster.connection import Credentials
+from slackline.cluster.ingress import Ingress, TablesSource
 from slackline.cluster.links import Listener
 from slackline.cluster.protocol import Node, NodeSettings
 from slackline.cluster.tcp import CHECKPOINT_KIND, TcpHost
-from slackline.cluster.tls import Credentials
 from slackline.compile import run_everything, run_solver
 from slackline.connectors.addresses import scheme_of
 from slackline.connectors.files import FolderSink
@@ -42,9 +42,9 @@ from slackline.runtime.options import RunOptions
 from slackline.runtime.schema import Decoder
 from slackline.runtime.sink import Sink
 
-#: Options of the engine that nodes give themselves.
+#: Options of the engine that are set by other options of the node.
 _NOT_GIVEN = ("late", "pause")
-#: Event times of some recordings are so fine; dates are not.
+#: Some recordings have event times in picoseconds.
 _PER_SECOND = {**PER_SECOND, "ps": 10**12}
 
 logger = logging.getLogger("slackline.node")
@@ -52,9 +52,9 @@ logger = logging.getLogger("slackline.node")
 
 @dataclass(frozen=True)
 class Plan:
-    """What the command line asks for, checked.
+    """The options of the command, checked.
 
-    ``tables``  the recording, if the application reads it itself; ``inputs`` how other input is read, if there is any.
+    ``tables``  reads the recording, if the application does that itself; ``inputs``: how other input is read.
     """
 
     name: str
@@ -87,30 +87,32 @@ def node(
         list[str] | None,
         typer.Argument(
             metavar="INPUT",
-            help="What enters at this node: a file (CSV, JSON lines, both also .gz, or Parquet), a folder of files, - "
+            help="Input of this node: a file (CSV, JSON lines, both also .gz, or Parquet), a folder of files, - "
             "(standard input, JSON lines), http://…, https://…, mqtt://HOST/TOPIC, kafka://HOST:PORT/TOPIC; or the "
             "recording that the application reads itself, which all nodes of such an application need.",
         ),
     ] = None,
     listen: Annotated[
-        str, typer.Option(help="HOST:PORT by which other nodes reach this one; port 0: any free port.")
+        str, typer.Option(help="HOST:PORT at which other nodes reach this one; port 0: any free port.")
     ] = "127.0.0.1:0",
     join: Annotated[
         list[str] | None,
-        typer.Option(help="HOST:PORT of a node to connect to; it knows the other nodes. Several times."),
+        typer.Option(
+            help="HOST:PORT of a node of the cluster; the addresses of the others are found there. Several times."
+        ),
     ] = None,
     run: Annotated[
         str | None,
         typer.Option(
-            help="Detectors that run here at first, with commas between them. Unless given, all without --join, and "
-            "none with it; '' is none."
+            help="Detectors that run here at first, separated by commas; '' is none. Default: all without --join, none "
+            "with it."
         ),
     ] = None,
     ingress: Annotated[
         str | None,
         typer.Option(
-            help="Sensor types that enter here, from INPUT; rows of the others are left out. Unless given, all without "
-            "--join, if there is an INPUT, and none with it."
+            help="Sensor types that enter here, from INPUT, separated by commas; rows of other types are skipped. "
+            "Default: all without --join, if there is an INPUT; none with it."
         ),
     ] = None,
     folder: Annotated[
@@ -128,7 +130,9 @@ def node(
     follow: Annotated[bool, typer.Option("--follow", help=help_of("follow"))] = False,
     speed: Annotated[
         str,
-        typer.Option(help="How fast a recording is read: 1 as its event times say, 2 twice as fast, 'max' at once."),
+        typer.Option(
+            help="Replay speed of a recording: 1 is real time by its event times, 2 twice as fast, 'max' unpaced."
+        ),
     ] = "max",
     unit: Annotated[
         Literal["s", "ms", "us", "ns", "ps"] | None,
@@ -152,30 +156,29 @@ def node(
     optimise: Annotated[
         Literal["master", "neighbours"] | None,
         typer.Option(
-            help="Improve where detectors run: as the master of all nodes (of several that are willing, the first by "
-            "name), or each node for its own detectors, by what its neighbours say."
+            help="Optimise the placement of detectors: as the master of the cluster (of several such nodes, the first "
+            "by name), or each node for its own detectors, by the metrics of its neighbours."
         ),
     ] = None,
     limit: Annotated[
-        float, typer.Option(help="The share of a core that detectors may use here, when it is decided.", min=0.0)
+        float,
+        typer.Option(help="The share of a core that detectors may use here, for placement and load shedding.", min=0.0),
     ] = NodeSettings().limit,
     shed: Annotated[
         bool,
-        typer.Option("--shed", help="Give detectors to others before those here need more than --limit."),
+        typer.Option("--shed", help="Migrate detectors to other nodes before those here need more than --limit."),
     ] = False,
-    stays: Annotated[
-        str, typer.Option(help="Detectors that are to run here and nowhere else, with commas between them.")
-    ] = "",
+    stays: Annotated[str, typer.Option(help="Detectors that must run on this node, separated by commas.")] = "",
     pause: Annotated[
         float | None,
         typer.Option(
-            help="Hold up detectors that can wait while this node works for more than this share of the time, e.g. "
-            "0.9; what is found is the same, later. Each node by itself."
+            help="Defer detectors while this node is busy for more than this share of the time, e.g. 0.9; their "
+            "results are the same, later. Per node."
         ),
     ] = None,
     until_end: Annotated[
         bool,
-        typer.Option("--until-end", help="Stop when everything that runs here has ended and all subscribers have it."),
+        typer.Option("--until-end", help="Stop when all input has ended, and all subscribers have the results."),
     ] = False,
     metrics: MetricsPort = None,
     log: Log = "text",
@@ -231,7 +234,7 @@ def node(
         metrics=metrics,
     )
     if plan.ingress and not given:
-        raise ConfigError(f"--ingress {','.join(plan.ingress)}: these types enter from an INPUT; give one.")
+        raise ConfigError(f"--ingress {','.join(plan.ingress)}: these sensor types need an INPUT; give one.")
     for address in (plan.listen, *plan.join):
         plan.credentials.check(address)
     run_everything([plan.engine.get("policy", "auto")])  # a node that compiles sends no heartbeats
@@ -276,14 +279,14 @@ def _header(saved: Checkpoint) -> Mapping[str, Any]:
 
 
 def _ingress(plan: Plan, header: Mapping[str, Any] | None) -> Ingress | None:
-    """What enters here, from where the checkpoint is."""
+    """The input of this node, from the position of the checkpoint."""
     if not plan.ingress:
         return None
     elsewhere = [kind for kind in plan.hierarchy.sensor_types if kind not in plan.ingress]
     saved = None if header is None else header["ingress"]
     if plan.tables is not None:
         return Ingress(
-            [TablesSource(plan.tables)], CompleteRows(), elsewhere, speed=plan.speed, saved=saved,
+            [TablesSource(plan.tables)], None, elsewhere, speed=plan.speed, saved=saved,
             ts_per_second=plan.ts_per_second,
         )  # fmt: skip
     assert plan.inputs is not None
@@ -295,11 +298,8 @@ def _ingress(plan: Plan, header: Mapping[str, Any] | None) -> Ingress | None:
 
 
 def _node(plan: Plan, address: str, saved: Checkpoint | None) -> Node:
-    """A new node, or the saved one.
-
-    What detectors need is measured as CPU time of the thread that they run in: others may use the machine, too.
-    """
-    # What a detector costs is the CPU it takes; pausing goes by the time that passes.
+    """A new node, or the one of the checkpoint."""
+    # The cost of detectors is measured as CPU time, as other processes use the machine; deferral needs elapsed time.
     engine = {"now": time.monotonic if "pause" in plan.engine else time.thread_time, **plan.engine}
     if saved is None:
         return Node(
@@ -317,7 +317,7 @@ def _node(plan: Plan, address: str, saved: Checkpoint | None) -> Node:
 
 
 def _chosen(option: str, given: str | None, known: tuple[str, ...], all_of_them: bool) -> list[str]:
-    """The names that are meant."""
+    """The names given by an option, checked."""
     if given is None:
         return list(known) if all_of_them else []
     names = list(dict.fromkeys(name.strip() for name in given.split(",") if name.strip()))
@@ -337,5 +337,5 @@ def _speed(text: str) -> float:
     except ValueError:
         speed = -1.0
     if not 0 <= speed < float("inf"):
-        raise ConfigError(f"--speed {text} is not valid; give 'max', or how many times faster than it happened.")
+        raise ConfigError(f"--speed {text} is not valid; give 'max', or a factor: 1 is real time.")
     return speed

@@ -15,12 +15,12 @@ from rich.table import Table
 from slackline.cli.failure import reports_errors
 from slackline.cli.reaching import At, TlsCa, TlsCert, TlsKey
 from slackline.cluster.client import overview
-from slackline.cluster.tls import Credentials
+from slackline.cluster.connection import Credentials
 from slackline.runtime.address import Address
 
-#: Seconds between two looks, for the rates.
+#: Seconds between two overviews, for the rates.
 BETWEEN = 2.0
-#: Characters of a line that does not go to a terminal.
+#: Width of the table where the output is no terminal.
 WIDE = 110
 
 
@@ -53,20 +53,20 @@ async def _twice(address: Address, credentials: Credentials) -> tuple[dict[str, 
 def _print(before: dict[str, Any], after: dict[str, Any]) -> None:
     console = Console()
     if not console.is_terminal:
-        console.width = WIDE  # no terminal says how wide it is
+        console.width = WIDE
     title = f"The cluster as seen by {escape(after['seen_from'])}"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in ("node", "state", "detector"):
         table.add_column(heading, overflow="fold")
-    for heading in ("events/s", "K", "waiting", "late", "load", "trip", "lost"):
+    for heading in ("events/s", "K", "buffered", "late", "load", "rtt", "lost"):
         table.add_column(heading, justify="right", no_wrap=True)
     for name, node in after["nodes"].items():
         _add(table, name, before["nodes"].get(name, {}), node)
     console.print(table)
-    for detector, way in after["moving"].items():
-        console.print(f"{escape(detector)} is migrating ({way}).", highlight=False)
+    for detector, direction in after["moving"].items():
+        console.print(f"{escape(detector)} is migrating ({direction}).", highlight=False)
     if after["master"] is not None:
-        console.print(f"{escape(after['master'])} looks after where detectors run.", highlight=False)
+        console.print(f"{escape(after['master'])} is the master: it optimises the placement.", highlight=False)
     missing = after["missing"]
     if missing["detectors"] or missing["types"]:
         parts = [f"{what} {', '.join(missing[what])}" for what in ("detectors", "types") if missing[what]]
@@ -74,25 +74,25 @@ def _print(before: dict[str, Any], after: dict[str, Any]) -> None:
 
 
 def _add(table: Table, name: str, before: dict[str, Any], node: dict[str, Any]) -> None:
-    """A node: a line for itself, and one for each detector."""
+    """Add a row for a node, and one for each of its detectors."""
     seconds = node["at"] - before["at"] if "at" in before and "at" in node else 0.0
     trip = node["round_trip"]
-    lost = sum(feed["lost"] for feed in node.get("received", {}).values())
+    lost = sum(received["lost"] for received in node.get("received", {}).values())
     arrivals = _rate(node.get("arrivals", 0) - before.get("arrivals", 0), seconds) if node["enters"] else ""
-    shown = f"{', '.join(node['enters'])} enter" if node["enters"] else ""
+    shown = f"ingress: {', '.join(node['enters'])}" if node["enters"] else ""
     table.add_row(
         escape(name), node["state"], escape(shown), arrivals, "", "", "", f"{node['load']:.0%}",
         "" if trip is None else f"{1000 * trip:,.0f} ms", f"{lost:,}", style=None if node["state"] != "lost" else "red",
     )  # fmt: skip
     for detector in node["runs"]:
-        figures = node.get("detectors", {}).get(detector)
-        if figures is None:
+        metrics = node.get("detectors", {}).get(detector)
+        if metrics is None:
             table.add_row("", "", escape(detector))
             continue
-        then = before.get("detectors", {}).get(detector, figures)
+        then = before.get("detectors", {}).get(detector, metrics)
         table.add_row(
-            "", "", escape(detector), _rate(figures["delivered"] - then["delivered"], seconds),
-            _short(figures["K"]), f"{figures['buffered']:,}", f"{figures['late']:,}",
+            "", "", escape(detector), _rate(metrics["delivered"] - then["delivered"], seconds),
+            _short(metrics["K"]), f"{metrics['buffered']:,}", f"{metrics['late']:,}",
         )  # fmt: skip
 
 

@@ -16,13 +16,13 @@ from rich.table import Table
 
 from slackline.cli.failure import FAILED, reports_errors
 from slackline.cli.reaching import At, TlsCa, TlsCert, TlsKey
+from slackline.cluster.connection import Credentials
 from slackline.cluster.controller.master import Decision, Master
 from slackline.cluster.placement import Problem
 from slackline.cluster.placement.changes import PlacementChange, changes
 from slackline.cluster.placement.report import MoveMade, PlacementReport
 from slackline.cluster.placement.solvers import DEFAULT, SOLVERS, solver_of
 from slackline.cluster.placing import Placing
-from slackline.cluster.tls import Credentials
 from slackline.core.errors import ConfigError, SlacklineError
 from slackline.runtime.address import Address
 

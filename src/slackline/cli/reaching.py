@@ -1,4 +1,4 @@
-"""Options by which commands reach nodes: an address, and TLS."""
+"""Options of commands that connect to nodes: address and TLS."""
 
 from __future__ import annotations
 

@@ -1,6 +1,52 @@
-"""Nodes in real processes: sockets, disks and clocks around :class:`slackline.cluster.protocol.Node`.
+"""A hierarchy spread over several nodes, with detectors that migrate while they run.
 
-``tcp`` runs one node: it listens, connects (``links``), reads local arrivals from any source (``ingress``), and writes
-output records and checkpoints to a sink. ``connection`` is frames over TCP with TLS (``tls``, ``certificates``);
-``client`` asks a node from outside.
+>>> from slackline.cluster import NodeSettings
+>>> NodeSettings(heartbeat_interval=0.5).session_timeout
+5.0
+
+``protocol/``    a node as a machine without I/O: messages, arrivals and the time in, :class:`Actions` out.
+``controller/``  decides where detectors run; ``placement/`` solves the problem.
+``simulation/``  nodes in virtual time, on links with faults.
+``tcp``          runs a node in this process: connections (``links``, ``connection``), input from any source
+                 (``ingress``), output records and checkpoints into a sink.
+``client``       requests to a running node; ``certificates`` makes TLS certificates for nodes.
 """
+
+from typing import TYPE_CHECKING
+
+from slackline.core.extras import lazy
+
+if TYPE_CHECKING:
+    from slackline.cluster.actions import Actions, Notice
+    from slackline.cluster.certificates import make_certificates
+    from slackline.cluster.connection import Credentials
+    from slackline.cluster.ingress import Ingress
+    from slackline.cluster.links import Listener
+    from slackline.cluster.protocol import Node, ProtocolError
+    from slackline.cluster.settings import NodeSettings
+    from slackline.cluster.tcp import TcpHost
+
+__all__ = [
+    "Actions",
+    "Credentials",
+    "Ingress",
+    "Listener",
+    "Node",
+    "NodeSettings",
+    "Notice",
+    "ProtocolError",
+    "TcpHost",
+    "make_certificates",
+]
+
+_MODULES = {
+    "actions": ("Actions", "Notice"),
+    "certificates": ("make_certificates",),
+    "connection": ("Credentials",),
+    "ingress": ("Ingress",),
+    "links": ("Listener",),
+    "protocol": ("Node", "ProtocolError"),
+    "settings": ("NodeSettings",),
+    "tcp": ("TcpHost",),
+}
+__getattr__ = lazy(__name__, {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names})

@@ -1,4 +1,4 @@
-"""What a node wants done by its host."""
+"""What a node asks its host to do."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from slackline.core.outcome import Late, Output, Quarantined
 
 
 class Notice(NamedTuple):
-    """Something that people may want to know; ``level`` as in logging: info, warning, error."""
+    """A log message; ``level`` as in logging: info, warning, error."""
 
     level: str
     text: str
 
 
 class SearchOrder(NamedTuple):
-    """A placement to be looked for, for so many seconds, by a solver (None: by the usual one)."""
+    """A placement problem to solve, for so many seconds, by a solver (None: the default one)."""
 
     problem: Problem
     seconds: float
@@ -27,11 +27,11 @@ class SearchOrder(NamedTuple):
 
 @dataclass(slots=True)
 class Actions:
-    """What came of :meth:`~slackline.cluster.protocol.Node.run`.
+    """The result of :meth:`~slackline.cluster.protocol.Node.run`.
 
-    **The host does it in this order**: keep outputs, late and quarantined events; make the checkpoint durable, if there
-    is one, with how much was kept (coming back, it cuts off what was kept beyond); then send the messages. So nobody
-    hears of anything that a crash could undo.
+    **The host carries them out in this order**: write outputs, late and quarantined events; make the checkpoint
+    durable, if there is one, together with the length of what was written (after a restart it discards what was
+    written beyond); then send the messages. So no peer receives anything that a crash could undo.
     """
 
     outputs: list[Output] = field(default_factory=list)
@@ -41,9 +41,9 @@ class Actions:
     #: Link and envelope.
     messages: list[tuple[str, bytes]] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
-    #: When to call :meth:`~slackline.cluster.protocol.Node.run` again at the latest, if nothing happens before.
+    #: When to call :meth:`~slackline.cluster.protocol.Node.run` again at the latest.
     call_at: float | None = None
     #: Links to close.
-    cut: list[str] = field(default_factory=list)
-    #: To be carried out while everything goes on; then :meth:`~slackline.cluster.protocol.Node.found`.
+    close: list[str] = field(default_factory=list)
+    #: To be carried out in the background; then :meth:`~slackline.cluster.protocol.Node.found`.
     search: SearchOrder | None = None

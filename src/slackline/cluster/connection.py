@@ -1,13 +1,15 @@
-"""Connections between nodes: frames over TCP, with TLS where it is configured."""
+"""Connections between nodes: frames over TCP, with mutual TLS. Without TLS, on loopback addresses only."""
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
 
-from slackline.cluster.protocol.messages import MOST_BYTES, ProtocolError, decode
-from slackline.cluster.tls import Credentials
-from slackline.core.errors import SlacklineError
+from slackline.cluster.protocol.messages import MAX_BYTES, ProtocolError, decode
+from slackline.core.errors import ConfigError, SlacklineError
 from slackline.runtime.address import Address
 from slackline.runtime.frames import FrameError, Frames, framed
 
@@ -19,17 +21,61 @@ LINGER = 0.5
 _CHUNK = 256 * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """The TLS contexts of a node: ``server`` for connections that it accepts, ``client`` for those that it makes.
+
+    Both present the node's certificate and require one that the same authority has signed. Host names are not checked:
+    the authority signs for the nodes of one cluster only, wherever they run. Both are None on a single machine.
+    """
+
+    server: ssl.SSLContext | None = None
+    client: ssl.SSLContext | None = None
+
+    @classmethod
+    def of(cls, cert: Path | None = None, key: Path | None = None, authority: Path | None = None) -> Credentials:
+        """From PEM files: the node's certificate and private key, and the authority's certificate. All, or none."""
+        if cert is None and key is None and authority is None:
+            return cls()
+        if cert is None or key is None or authority is None:
+            raise ConfigError(
+                "TLS needs three files: --tls-cert and --tls-key of this node, and --tls-ca, the certificate of the "
+                "authority that signs the certificates of all nodes. Give all three; `slackline certificates` makes "
+                "them."
+            )
+        contexts = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        try:
+            for context in contexts:
+                context.minimum_version = ssl.TLSVersion.TLSv1_3
+                context.check_hostname = False
+                context.verify_mode = ssl.CERT_REQUIRED
+                context.load_cert_chain(cert, key)
+                context.load_verify_locations(authority)
+        except OSError as error:  # ssl.SSLError, too
+            raise ConfigError(f"cannot use {cert}, {key} and {authority} for TLS: {error}.") from error
+        return cls(*contexts)
+
+    def check(self, address: Address) -> Address:
+        """The address, if it may be used with these credentials; a ConfigError otherwise."""
+        if address.is_loopback or self.server is not None:
+            return address
+        raise ConfigError(
+            f"{address} is not a loopback address, so TLS is required: give --tls-cert, --tls-key and --tls-ca "
+            f"(`slackline certificates` makes them)."
+        )
+
+
 class HandshakeError(SlacklineError):
-    """The peer cannot be reached, has no valid certificate, or does not speak the protocol of nodes."""
+    """The peer cannot be reached, has no valid certificate, or does not use the protocol of nodes."""
 
 
 class Connection:
-    """Frames over a socket. Written frames wait in memory: see :attr:`waiting`."""
+    """Frames over a socket. Written frames are queued in memory: see :attr:`queued`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self._frames = Frames(MOST_BYTES)
+        self._frames = Frames(MAX_BYTES)
 
     async def first(self, timeout: float | None = None) -> list[bytes]:
         """The first frames of the peer; a HandshakeError, and closed, unless they begin with an envelope in time."""
@@ -48,7 +94,7 @@ class Connection:
                     raise HandshakeError(f"the peer sent no message within {timeout:g} s.") from None
                 case FrameError() | ProtocolError():
                     raise HandshakeError(
-                        f"the peer does not speak the protocol of nodes ({str(error).rstrip('.')}). Is it a node of "
+                        f"the peer does not use the protocol of nodes ({str(error).rstrip('.')}). Is it a node of "
                         f"this release, and do both sides use TLS, or neither?"
                     ) from error
                 case OSError():
@@ -70,12 +116,12 @@ class Connection:
         self._writer.write(b"".join(map(framed, frames)))
 
     @property
-    def waiting(self) -> int:
+    def queued(self) -> int:
         """Bytes that were written and are not sent yet."""
         return self._writer.transport.get_write_buffer_size()
 
     def drop(self) -> None:
-        """Close at once; what waits is discarded."""
+        """Close at once; queued frames are discarded."""
         self._writer.transport.abort()
 
     def finish(self) -> None:

@@ -5,7 +5,7 @@ deliver. Reading runs in the background and pauses while ``ROOM`` rows are waiti
 pressure on its sources.
 
 **Pace.** With a speed, a row is due when the greatest event time up to it is; the first one at once. Rows are taken in
-steps of ``STEP`` seconds, and where they are cut depends on their event times alone while the node keeps up.
+steps of ``STEP`` seconds, and where batches end depends on event times alone while the node keeps up.
 
 **Arrival times.** Where all sources are live, arrival time is evidence of delays once the backlog is read, that is
 once nothing has arrived for ``LOOK`` seconds. From then on the passing of time is an arrival without rows.
@@ -17,7 +17,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,9 +32,9 @@ from slackline.runtime.schema import Arrivals, Decoder, RecordSchema
 from slackline.runtime.source import Records, Source
 from slackline.runtime.worker import LOOK, Delivery, Feed, joined, log_schema, merged, pieces, split
 
-#: Seconds between two takes with a speed, and rows of one take at most.
+#: Seconds between two batches with a speed, and rows of one batch at most.
 STEP = 0.02
-MOST_ROWS = 5_000
+MAX_ROWS = 5_000
 #: Rows that may have been read and not been taken.
 ROOM = 65_536
 
@@ -72,27 +72,7 @@ class TablesSource(Source):
             await asyncio.sleep(0)
 
 
-class RowDecoder(Protocol):
-    """Turns records into events: a :class:`~slackline.runtime.schema.Decoder`."""
-
-    @property
-    def schema(self) -> RecordSchema:
-        """The record schema, with the unit of event times as far as it is known."""
-
-    def decode(self, records: Records, source: str | None = None, first: int = 1) -> Arrivals:
-        """The records as arrivals."""
-
-
-class CompleteRows:
-    """Decodes rows of a :class:`TablesSource`: they are as an engine takes them."""
-
-    schema = RecordSchema()
-
-    def decode(self, records: Records, source: str | None = None, first: int = 1) -> Arrivals:
-        return Arrivals(records, None, [])
-
-
-class Taken(NamedTuple):
+class InputBatch(NamedTuple):
     """Arrivals for a node.
 
     ``rows``        events or a table; none where only time has passed.
@@ -111,7 +91,7 @@ class Ingress:
     """Reads sources for a node.
 
     ``sources``        each with a name of its own.
-    ``decoder``        turns their records into events.
+    ``decoder``        turns their records into events; None: they are events already.
     ``elsewhere``      sensor types that enter at other nodes: rows of these are left out. Their positions count.
     ``speed``          1: bounded input is paced by its event times; 2: twice as fast; 0: as fast as the node takes it.
     ``ts_per_second``  units of event time in a second, where the record schema does not know them.
@@ -121,7 +101,7 @@ class Ingress:
     def __init__(
         self,
         sources: Sequence[Source],
-        decoder: RowDecoder,
+        decoder: Decoder | None,
         elsewhere: Collection[str] = (),
         *,
         speed: float = 0.0,
@@ -170,7 +150,7 @@ class Ingress:
 
     def _streams(self) -> list[AsyncIterator[Delivery]]:
         bounded = [feed for feed in self._feeds if feed.source.bounded]
-        decode = self._decoder.decode
+        decode = _as_they_are if self._decoder is None else self._decoder.decode
         if len(bounded) < 2:
             return [pieces(feed, decode) for feed in self._feeds]
         return [merged(bounded, decode), *(pieces(feed, decode) for feed in self._feeds if not feed.source.bounded)]
@@ -212,11 +192,11 @@ class Ingress:
                 task.result()
         return all(task.done() for task in self._tasks)
 
-    def take(self, now: float) -> Taken | None:
+    def take(self, now: float) -> InputBatch | None:
         """What has arrived by ``now`` and was not taken; None: nothing."""
         if not self._arrived:
             return self._passed(now)
-        count = MOST_ROWS
+        count = MAX_ROWS
         if self._speed:
             count = self._count_due(now)
             if not count and len(self._arrived[0].rows):
@@ -224,14 +204,14 @@ class Ingress:
         self._quiet_since = now
         return self._take(count)
 
-    def drain(self) -> Taken | None:
+    def drain(self) -> InputBatch | None:
         """What has arrived and cannot be read again; everything else is dropped. The node shuts down."""
         kept = [one for one in self._arrived if not all(mark.feed.resumes for mark in one.marks)]
         self._arrived, self._due = deque(kept), deque(np.empty(0, np.int64) for _ in kept)
         self.waiting = sum(len(one.rows) for one in kept)
         return self._take(self.waiting) if kept else None
 
-    def _take(self, most: int) -> Taken:
+    def _take(self, most: int) -> InputBatch:
         """So many rows at most, and the records between them that are no events."""
         found: list[Delivery] = []
         rows = 0
@@ -247,7 +227,7 @@ class Ingress:
         if self.waiting < ROOM // 2:
             self._room.set()
         whole = joined(found)
-        if not self._shown and isinstance(self._decoder, Decoder) and whole.marks:
+        if not self._shown and self._decoder is not None and whole.marks:
             self._shown = True
             log_schema(self._decoder, whole.marks[0].feed, all(feed.source.bounded for feed in self._feeds))
         self.taken += rows + len(whole.bad)
@@ -255,7 +235,7 @@ class Ingress:
         for mark in whole.marks:
             mark.feed.processed(mark)
         wall = self._arrival_time() if self._timed and self._caught_up else None
-        return Taken(self._entering(whole.rows), whole.bad, wall, repeatable)
+        return InputBatch(self._entering(whole.rows), whole.bad, wall, repeatable)
 
     def _count_due(self, now: float) -> int:
         """How many rows are due."""
@@ -274,13 +254,13 @@ class Ingress:
         for due in self._due:
             here = int(np.searchsorted(due, limit, "right"))
             count += here
-            if here < len(due) or count > MOST_ROWS:
+            if here < len(due) or count > MAX_ROWS:
                 break
-        if count > MOST_ROWS or count == self.waiting:
+        if count > MAX_ROWS or count == self.waiting:
             self._next_at = now  # more may be due
-        return min(count, MOST_ROWS)
+        return min(count, MAX_ROWS)
 
-    def _passed(self, now: float) -> Taken | None:
+    def _passed(self, now: float) -> InputBatch | None:
         """Arrival time that has passed without arrivals, where it is evidence."""
         if self._quiet_since is None:
             self._quiet_since = now
@@ -288,7 +268,7 @@ class Ingress:
             return None
         self._quiet_since = now
         self._caught_up = True
-        return Taken([], [], self._arrival_time(), True)
+        return InputBatch([], [], self._arrival_time(), True)
 
     def next_at(self, now: float) -> float | None:
         """When to take again at the latest; None: when something has arrived."""
@@ -306,7 +286,7 @@ class Ingress:
     @property
     def schema(self) -> RecordSchema:
         """The record schema, with the unit of event times as far as it is known."""
-        return self._decoder.schema
+        return RecordSchema() if self._decoder is None else self._decoder.schema
 
     @property
     def ts_per_second(self) -> int:
@@ -346,6 +326,10 @@ class Ingress:
         for feed in self._feeds:
             if feed.source.name in sources:
                 feed.resume(sources[feed.source.name])
+
+
+def _as_they_are(records: Records, *_: Any) -> Arrivals:
+    return Arrivals(records, None, [])
 
 
 def _times(rows: list[Event] | pa.Table) -> npt.NDArray[np.int64]:

@@ -9,20 +9,19 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from slackline.cluster.connection import Connection, HandshakeError, accept, dial
+from slackline.cluster.connection import Connection, Credentials, HandshakeError, accept, dial
 from slackline.cluster.protocol.messages import decode
-from slackline.cluster.tls import Credentials
 from slackline.core.errors import ConfigError
 from slackline.runtime.address import Address
 from slackline.runtime.backoff import Backoff
 from slackline.runtime.frames import FrameError
 
-#: Bytes that may wait for a peer that does not read, before its link is closed; and bytes that may wait for the node,
-#: before reading is suspended. One frame more in both cases.
-MOST_WAITING = 32 * 1024 * 1024
-MOST_HEARD = 2 * 1024 * 1024
+#: Bytes that may be queued for a peer that does not read, before its link is closed; and received bytes that may be
+#: queued for the node, before reading is suspended. One frame more in both cases.
+MAX_QUEUED = 32 * 1024 * 1024
+MAX_RECEIVED = 2 * 1024 * 1024
 #: Bytes that the node gets per turn: during a turn it sends no heartbeats.
-MOST_TAKEN = 512 * 1024
+MAX_TURN = 512 * 1024
 #: Seconds before the next attempt to connect, at first and at most; and between two checks whether one is needed.
 FIRST, CAP, LOOK = 0.25, 30.0, 0.25
 #: Of two nodes the one of the greater name connects. The other waits so many seconds.
@@ -33,7 +32,7 @@ logger = logging.getLogger("slackline.cluster")
 Accept = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
 
 
-class Stimulus(NamedTuple):
+class LinkEvent(NamedTuple):
     """An input of the node: a frame of a link, or, without a frame, that the link is up or down."""
 
     link: str
@@ -41,8 +40,8 @@ class Stimulus(NamedTuple):
     is_up: bool = True
 
 
-class NamedConnection:
-    """One connection, as the node knows it by name."""
+class Link:
+    """A connection of the node."""
 
     def __init__(self, name: str, connection: Connection, dialled: Address | None) -> None:
         self.name = name
@@ -56,7 +55,7 @@ class NamedConnection:
 
 
 class Listener:
-    """A listening port. Connections wait until :meth:`start`."""
+    """A listening port. Connections are accepted from :meth:`start` on."""
 
     def __init__(self, address: Address, credentials: Credentials) -> None:
         self.address = address
@@ -82,7 +81,7 @@ class Listener:
         return listener
 
     def start(self, accept: Accept) -> None:
-        """Pass connections on from now on."""
+        """Accept connections from now on."""
         self._accept.set_result(accept)
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -96,22 +95,22 @@ class Listener:
 
 
 class Links:
-    """The links of the node ``name``. Their frames wait in order for :meth:`take`; ``news`` is set while some wait.
+    """The links of the node ``name``. Their events are queued for :meth:`take`; ``wake`` is set while there are any.
 
     **A peer that violates the protocol or does not read loses its connection; other links are not affected.**
     """
 
-    def __init__(self, name: str, listener: Listener, updates: asyncio.Event) -> None:
+    def __init__(self, name: str, listener: Listener, wake: asyncio.Event) -> None:
         self._name = name
         self._listener = listener
         self._credentials = listener.credentials
-        self._news = updates
+        self._wake = wake
         self._numbers = itertools.count(1)
-        self._links: dict[str, NamedConnection] = {}
+        self._links: dict[str, Link] = {}
         self._connecting: set[asyncio.Task[None]] = set()
         self._reading: set[asyncio.Task[None]] = set()
-        self._heard: deque[Stimulus] = deque()
-        self._heard_bytes = 0
+        self._received: deque[LinkEvent] = deque()
+        self._received_bytes = 0
         self._room = asyncio.Event()
         self._room.set()
         #: By address to join: the name of the last node there.
@@ -127,10 +126,10 @@ class Links:
             self._credentials.check(address)
             if address != self._listener.address:
                 self._joined[address] = name
-                self._start(self._join(address), self._connecting)
+                self._start(self._stay_joined(address), self._connecting)
         self._listener.start(self._accept)
 
-    def know(self, addresses: Mapping[str, str]) -> None:
+    def stay_connected(self, addresses: Mapping[str, str]) -> None:
         """Stay connected to these nodes, by name, besides those to join, and to no others."""
         for name in self._known.keys() - addresses.keys():
             del self._known[name]
@@ -144,21 +143,21 @@ class Links:
                     logger.warning("node %r cannot be reached: %s", name, error)
                 address = self._listener.address  # which is never dialled
             if name not in self._known:
-                self._start(self._meet(name), self._connecting)
+                self._start(self._stay_connected(name), self._connecting)
             self._known[name] = address
 
-    def take(self) -> list[Stimulus]:
-        """The next inputs of the node, in order; ``news`` stays set while more wait."""
-        taken: list[Stimulus] = []
+    def take(self) -> list[LinkEvent]:
+        """The next inputs of the node, in order; ``wake`` stays set while there are more."""
+        taken: list[LinkEvent] = []
         size = 0
-        while self._heard and size < MOST_TAKEN:
-            taken.append(self._heard.popleft())
+        while self._received and size < MAX_TURN:
+            taken.append(self._received.popleft())
             size += len(taken[-1].frame or b"")
-        self._heard_bytes -= size
-        if self._heard_bytes <= MOST_HEARD:
+        self._received_bytes -= size
+        if self._received_bytes <= MAX_RECEIVED:
             self._room.set()
-        if not self._heard:
-            self._news.clear()
+        if not self._received:
+            self._wake.clear()
         return taken
 
     def has(self, link: str) -> bool:
@@ -174,13 +173,13 @@ class Links:
             link = self._links.get(name)
             if link is None:
                 continue
-            waiting = link.connection.waiting
-            if waiting > MOST_WAITING:
-                self.cut(name, f"the peer does not read, {waiting:,} bytes wait for it")
+            queued = link.connection.queued
+            if queued > MAX_QUEUED:
+                self.abort(name, f"the peer does not read, {queued:,} bytes are queued for it")
             else:
                 link.connection.write(frames)
 
-    def cut(self, name: str, why: str = "") -> None:
+    def abort(self, name: str, why: str = "") -> None:
         """Close a link at once; the node gets a link-down as for any other end."""
         if (link := self._links.get(name)) is not None:
             if why:
@@ -188,15 +187,15 @@ class Links:
             link.connection.drop()
             self._remove(link)
 
-    def hang_up(self, name: str) -> None:
+    def close_link(self, name: str) -> None:
         """Close a link when everything written was received."""
         if (link := self._links.get(name)) is not None:
             self._remove(link)
             link.connection.finish()
 
-    def _remove(self, link: NamedConnection) -> None:
+    def _remove(self, link: Link) -> None:
         del self._links[link.name]
-        self._put(Stimulus(link.name, None, is_up=False))
+        self._enqueue(LinkEvent(link.name, None, is_up=False))
 
     async def close(self) -> None:
         """Close all links when everything written was received."""
@@ -204,7 +203,7 @@ class Links:
         for task in self._connecting:
             task.cancel()
         for name in list(self._links):
-            self.hang_up(name)
+            self.close_link(name)
         while self._connecting or self._reading:
             await asyncio.wait([*self._connecting, *self._reading])
 
@@ -234,13 +233,13 @@ class Links:
             frames = await connection.first()
         except HandshakeError as error:
             if link is not None:
-                self.cut(link.name)
+                self.abort(link.name)
             await backoff.wait(error)
             return
         backoff.succeeded()
         await asyncio.wait([self._start(self._read(link, frames), self._reading)])
 
-    async def _join(self, address: Address) -> None:
+    async def _stay_joined(self, address: Address) -> None:
         backoff = Backoff(str(address), first=FIRST, cap=CAP, what="node at")
         while True:
             if self._joined[address] and self._is_linked(self._joined[address]):
@@ -248,7 +247,7 @@ class Links:
             else:
                 await self._dial(address, backoff)
 
-    async def _meet(self, name: str) -> None:
+    async def _stay_connected(self, name: str) -> None:
         backoff = Backoff(name, first=FIRST, cap=CAP, what="node")
         alone = 0.0
         while name in self._known:
@@ -264,13 +263,13 @@ class Links:
     def _is_linked(self, name: str) -> bool:
         return any(link.peer == name for link in self._links.values())
 
-    def _add(self, connection: Connection, name: str, dialled: Address | None) -> NamedConnection:
-        link = NamedConnection(f"{name}-{next(self._numbers)}", connection, dialled)
+    def _add(self, connection: Connection, name: str, dialled: Address | None) -> Link:
+        link = Link(f"{name}-{next(self._numbers)}", connection, dialled)
         self._links[link.name] = link
-        self._put(Stimulus(link.name, None))
+        self._enqueue(LinkEvent(link.name, None))
         return link
 
-    async def _read(self, link: NamedConnection, frames: list[bytes]) -> None:
+    async def _read(self, link: Link, frames: list[bytes]) -> None:
         """Pass frames on to the node until the link ends; frames after we have closed it are dropped."""
         link.peer = decode(frames[0]).sender
         if link.dialled in self._joined:
@@ -280,22 +279,22 @@ class Links:
             while frames:
                 if link.name in self._links:
                     for frame in frames:
-                        self._put(Stimulus(link.name, frame))
+                        self._enqueue(LinkEvent(link.name, frame))
                     await self._room.wait()
                 frames = await link.connection.read()
         except FrameError as error:
             why = str(error)
         except OSError:
             pass
-        self.cut(link.name, why)
+        self.abort(link.name, why)
         link.connection.drop()
 
-    def _put(self, heard: Stimulus) -> None:
-        self._heard.append(heard)
-        self._heard_bytes += len(heard.frame or b"")
-        if self._heard_bytes > MOST_HEARD:
+    def _enqueue(self, event: LinkEvent) -> None:
+        self._received.append(event)
+        self._received_bytes += len(event.frame or b"")
+        if self._received_bytes > MAX_RECEIVED:
             self._room.clear()
-        self._news.set()
+        self._wake.set()
 
     def _start(self, work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

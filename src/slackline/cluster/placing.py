@@ -11,7 +11,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from slackline.cluster.actions import SearchOrder
-from slackline.cluster.client import NoAnswerError, move, overview
+from slackline.cluster.client import NoAnswerError, migrate, overview
+from slackline.cluster.connection import Credentials
 from slackline.cluster.controller.master import Decision, Master
 from slackline.cluster.controller.metrics import ClusterMetrics
 from slackline.cluster.controller.mover import PATIENCE
@@ -20,7 +21,6 @@ from slackline.cluster.controller.searching import solved
 from slackline.cluster.controller.statistics import Statistics
 from slackline.cluster.placement import Solution
 from slackline.cluster.placement.report import LoadSample, MoveMade
-from slackline.cluster.tls import Credentials
 from slackline.core.errors import SlacklineError
 from slackline.core.time import Now
 from slackline.runtime.address import Address
@@ -142,7 +142,7 @@ class Placing:
         figures: dict[str, Any] = {}
         error = ""
         try:
-            figures = await move(self._address, self._credentials, wanted.detector, wanted.to, PATIENCE)
+            figures = await migrate(self._address, self._credentials, wanted.detector, wanted.to, PATIENCE)
             self._survey.moved(wanted.detector, float(figures["stopped_seconds"]))
             self._say(f"{wanted.detector} runs on {wanted.to} now; it took {1000 * figures['seconds']:.0f} ms")
         except SlacklineError as refused:

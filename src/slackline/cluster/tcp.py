@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from slackline.cluster.actions import SearchOrder
+from slackline.cluster.actions import Actions, SearchOrder
 from slackline.cluster.controller.searching import solved
-from slackline.cluster.ingress import Ingress, Taken
+from slackline.cluster.ingress import Ingress, InputBatch
 from slackline.cluster.links import LOOK, Links, Listener, logger
 from slackline.cluster.placement import Solution
-from slackline.cluster.protocol import Actions, Node, ProtocolError
+from slackline.cluster.protocol import Node, ProtocolError
 from slackline.core.errors import SlacklineError
 from slackline.core.time import Now
 from slackline.runtime.address import Address
@@ -134,11 +134,11 @@ class TcpHost:
         if node.failed is not None:
             raise SlacklineError(node.failed)
         if self._leave_until is None:
-            if self._until_end and node.is_ready and node.is_through and not node.is_idle:
+            if self._until_end and node.is_ready and node.has_ended and not node.is_idle:
                 logger.info("shutting down; all input has ended")
                 self._leave()
             return False
-        if node.is_gone or self._stops:
+        if node.has_left or self._stops:
             return True
         if self._now() > self._leave_until:
             logger.warning("stopping with its detectors in the checkpoint: no node took them within %g s", LEAVING)
@@ -175,10 +175,10 @@ class TcpHost:
         actions = node.run(start)
         await self._act(actions)
         if actions.checkpoint is not None:
-            node.saving_took = self._now() - start
+            node.checkpoint_seconds = self._now() - start
         if start >= self._look_at:
             self._look_at = start + LOOK
-            self._links.know(node.addresses())
+            self._links.stay_connected(node.addresses())
         stop = self._now()
         self._worked += stop - start
         if stop - self._since >= INTERVAL:
@@ -219,7 +219,7 @@ class TcpHost:
         try:
             self.node.receive(link, frame, now)
         except ProtocolError as error:
-            self._links.cut(link, str(error))
+            self._links.abort(link, str(error))
 
     # Local arrivals.
 
@@ -243,15 +243,15 @@ class TcpHost:
             self.node.end(now)
             logger.info("input ended after %s records", f"{ingress.taken:,}")
 
-    def _push(self, taken: Taken | None, now: float) -> None:
-        if taken is None:
+    def _push(self, batch: InputBatch | None, now: float) -> None:
+        if batch is None:
             return
-        if taken.bad:
-            self._records += [bad_record(one, source) for source, one in taken.bad]
-            self._collector.count_aside(0, 0, [NOT_AN_EVENT] * len(taken.bad))
-        if len(taken.rows) or taken.wall is not None:
-            self._collector.count_events(len(taken.rows))
-            self.node.push(taken.rows, now, wall=taken.wall, repeatable=taken.repeatable)
+        if batch.bad:
+            self._records += [bad_record(one, source) for source, one in batch.bad]
+            self._collector.count_aside(0, 0, [NOT_AN_EVENT] * len(batch.bad))
+        if len(batch.rows) or batch.wall is not None:
+            self._collector.count_events(len(batch.rows))
+            self.node.push(batch.rows, now, wall=batch.wall, repeatable=batch.repeatable)
 
     def _warn_behind(self, ingress: Ingress, now: float) -> None:
         lag = ingress.lag(now)
@@ -280,8 +280,8 @@ class TcpHost:
             task.add_done_callback(self._searches.discard)
         for notice in actions.notices:
             logger.log(_LEVELS.get(notice.level, logging.INFO), "%s", notice.text)
-        for link in actions.cut:
-            self._links.hang_up(link)
+        for link in actions.close:
+            self._links.close_link(link)
         self._call_at = actions.call_at
 
     async def _search(self, search: SearchOrder) -> None:

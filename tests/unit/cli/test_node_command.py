@@ -15,7 +15,7 @@ SMALL = "match_app:small"
         ([SMALL, "--join", "10.1.2.3:7000"], "--tls-cert"),
         ([SMALL, "--run", "Hihg"], "--run Hihg: not in the application, which has Low, High"),
         ([SMALL, "--ingress", "b"], "--ingress b: not in the application, which has a"),
-        ([SMALL, "--ingress", "a"], "these types enter from an INPUT; give one"),
+        ([SMALL, "--ingress", "a"], "these sensor types need an INPUT; give one"),
         ([SMALL, "nowhere.csv"], "no such file or folder"),
         ([SMALL, "http://127.0.0.1:9/a", "--speed", "1"], "paces recordings"),
         ([SMALL, "ftp://127.0.0.1/a"], "unknown scheme ftp://"),

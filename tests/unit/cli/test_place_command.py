@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from slackline.cli import app
 from slackline.cluster import placing
+from slackline.cluster.connection import Credentials
 from slackline.cluster.controller.master import Master
-from slackline.cluster.tls import Credentials
 from slackline.core.errors import SlacklineError
 from slackline.runtime.address import Address
 
@@ -27,7 +27,7 @@ class Pretended:
         self.refuses: dict[str, str] = {}
         self.now = 0.0
         monkeypatch.setattr(placing, "overview", self.overview)
-        monkeypatch.setattr(placing, "move", self.move)
+        monkeypatch.setattr(placing, "migrate", self.migrate)
         monkeypatch.setattr(placing, "BETWEEN", 0.01)
         monkeypatch.setattr(placing.Placing.__init__, "__kwdefaults__", {"now": self.time})
 
@@ -38,7 +38,9 @@ class Pretended:
         self.told.go_on()
         return self.told.overview()
 
-    async def move(self, address: Address, credentials: Credentials, detector: str, node: str, patience: float) -> dict:
+    async def migrate(
+        self, address: Address, credentials: Credentials, detector: str, node: str, patience: float
+    ) -> dict:
         if detector in self.refuses:
             raise SlacklineError(self.refuses[detector])
         self.told.move(detector, node)

@@ -8,11 +8,10 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from slackline.cluster.actions import Actions, Notice
-from slackline.cluster.connection import Connection, dial
+from slackline.cluster.connection import Connection, Credentials, dial
 from slackline.cluster.links import Listener
 from slackline.cluster.protocol.messages import VERSION, Envelope, Query, decode, encode
 from slackline.cluster.tcp import TcpHost
-from slackline.cluster.tls import Credentials
 from slackline.runtime.address import Address
 from slackline.runtime.checkpoint import Checkpoint
 from slackline.runtime.output import OutputRecord
@@ -46,12 +45,12 @@ class NotingNode:
 
     def __init__(self, name: str = "n1") -> None:
         self.name = name
-        self.busy = self.saving_took = 0.0
+        self.busy = self.checkpoint_seconds = 0.0
         self.failed: str | None = None
         self.is_ready = True
         self.is_full = False
-        self.is_gone = False
-        self.is_through = False
+        self.has_left = False
+        self.has_ended = False
         self.is_idle = False
         self.links: list[str] = []
         #: Everything that was done to it, in order.
@@ -79,7 +78,7 @@ class NotingNode:
 
     def leave(self, now: float) -> None:
         self.calls.append(("leave",))
-        self.is_gone = self.is_through
+        self.has_left = self.has_ended
 
     def run(self, now: float) -> Actions:
         self.calls.append(("run",))

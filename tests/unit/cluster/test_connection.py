@@ -5,10 +5,9 @@ import pytest
 from tests.unit.cluster.fake import LOOPBACK, run, said_by
 
 from slackline.cluster import connection as connection_module
-from slackline.cluster.connection import HandshakeError, accept, dial
+from slackline.cluster.connection import Credentials, HandshakeError, accept, dial
 from slackline.cluster.links import Listener
 from slackline.cluster.protocol.messages import VERSION, Envelope, Query, encode
-from slackline.cluster.tls import Credentials
 from slackline.core.errors import ConfigError
 from slackline.runtime.frames import FrameError, framed
 
@@ -81,7 +80,7 @@ async def greeted(words, credentials=NONE):
 )
 def test_a_peer_that_speaks_something_else_is_refused_and_gets_no_answer(words, why):
     error, answer = run(greeted(words))
-    assert isinstance(error, HandshakeError) and "does not speak the protocol of nodes" in str(error)
+    assert isinstance(error, HandshakeError) and "does not use the protocol of nodes" in str(error)
     assert why in str(error) and answer == b""
 
 
@@ -141,7 +140,7 @@ def test_one_with_tls_and_one_without_do_not_connect(certificates):
     assert isinstance(error, HandshakeError) and "TLS handshake failed" in str(error)
     why, error = run(attempted(ours, NONE))
     assert "Does the peer use TLS, too?" in why
-    assert isinstance(error, HandshakeError) and "does not speak the protocol of nodes" in str(error)
+    assert isinstance(error, HandshakeError) and "does not use the protocol of nodes" in str(error)
 
 
 def test_tls_needs_three_files(certificates, tmp_path):

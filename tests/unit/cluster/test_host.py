@@ -9,11 +9,11 @@ from tests.unit.cluster.fake import LOOPBACK, NO_TLS, NotingNode, NotingSink, ho
 
 import slackline as sl
 from slackline.cluster import links as links_module
-from slackline.cluster.ingress import CompleteRows, Ingress, TablesSource
+from slackline.cluster.connection import Credentials
+from slackline.cluster.ingress import Ingress, TablesSource
 from slackline.cluster.links import Listener
 from slackline.cluster.protocol import Node
 from slackline.cluster.tcp import TcpHost
-from slackline.cluster.tls import Credentials
 from slackline.connectors.files import FileSource, FolderSink
 from slackline.core.errors import ConfigError, SlacklineError
 from slackline.core.event import Event
@@ -84,7 +84,7 @@ def test_a_connection_that_breaks_is_made_again(monkeypatch):
             for _ in range(3):
                 await until(lambda: len(one.links) == 1 and two.peers() == ["n1"])
                 link = one.links[0]
-                host._links.cut(link)
+                host._links.abort(link)
                 await until(lambda link=link: link not in one.links)
 
     run(meeting())
@@ -121,7 +121,7 @@ def test_a_link_with_garbage_is_closed_and_logged_and_the_node_continues(garbage
 
 
 @pytest.mark.parametrize(
-    ("tls", "why"), [(False, "does not speak the protocol of nodes"), (True, "TLS handshake failed")]
+    ("tls", "why"), [(False, "does not use the protocol of nodes"), (True, "TLS handshake failed")]
 )
 def test_a_client_that_is_no_node_is_refused_and_logged_and_the_node_does_not_notice(tls, why, certificates, caplog):
     credentials = Credentials.of(**certificates["ours"]) if tls else NO_TLS
@@ -164,11 +164,11 @@ def test_a_node_that_dials_something_else_logs_it_and_tries_again(monkeypatch, c
 
     with caplog.at_level(logging.WARNING):
         assert run(meeting()) == []
-    assert "does not speak the protocol of nodes" in caplog.text and "attempt 3 " in caplog.text
+    assert "does not use the protocol of nodes" in caplog.text and "attempt 3 " in caplog.text
 
 
 def test_a_peer_that_does_not_read_is_disconnected_when_too_much_waits_for_it(monkeypatch, caplog):
-    monkeypatch.setattr(links_module, "MOST_WAITING", 1_000_000)
+    monkeypatch.setattr(links_module, "MAX_QUEUED", 1_000_000)
 
     async def meeting():
         node = NotingNode()
@@ -184,7 +184,7 @@ def test_a_peer_that_does_not_read_is_disconnected_when_too_much_waits_for_it(mo
                 sent += 1
                 await asyncio.sleep(0)
                 if host._links.has(link):
-                    most = max(most, host._links._links[link].connection.waiting)
+                    most = max(most, host._links._links[link].connection.queued)
             await until(lambda: not node.links)
             slow.drop()
             return most, sent
@@ -261,7 +261,7 @@ def test_a_node_leaves_before_it_stops():
             host.stop()
             await asyncio.sleep(0.05)
             assert ("leave",) in node.calls and node.calls[-1] != ("commit", 0)
-            node.is_gone = True
+            node.has_left = True
             host._wake.set()
             await until(lambda: node.calls[-1] == ("commit", 0))
             with pytest.raises(OSError):
@@ -282,7 +282,7 @@ def test_the_last_messages_are_sent_before_a_node_stops(tls, certificates):
             words = [said_by("n1")] * 2000
             node.next.messages += [(node.links[0], word) for word in words]
             host.stop()
-            node.is_gone = True
+            node.has_left = True
             received = 0
             while frames := await peer.read():
                 received += len(frames)
@@ -331,7 +331,7 @@ def rows(*sizes):
             yield pa.table({"ts": range(at, at + size)})
             at += size
 
-    return Ingress([TablesSource(made)], CompleteRows())
+    return Ingress([TablesSource(made)], None)
 
 
 def pushes(node):
@@ -371,7 +371,7 @@ def test_a_node_may_stop_by_itself_when_all_has_ended():
             await until(lambda: ("end",) in node.calls)
             await asyncio.sleep(0.05)
             assert node.calls[-1] != ("commit", 10)
-            node.is_through = True
+            node.has_ended = True
             host._wake.set()
             await until(lambda: node.calls[-1] == ("commit", 10))
 

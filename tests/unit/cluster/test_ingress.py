@@ -6,7 +6,7 @@ import pytest
 from tests.unit.cluster.fake import run, until
 
 from slackline.cluster import ingress as ingress_module
-from slackline.cluster.ingress import MOST_ROWS, STEP, CompleteRows, Ingress, TablesSource
+from slackline.cluster.ingress import MAX_ROWS, STEP, Ingress, TablesSource
 from slackline.connectors.files import FileSource
 from slackline.core.detector import Detector
 from slackline.core.errors import ConfigError, StateError
@@ -31,7 +31,7 @@ def table(ts, **columns):
 
 
 def of_tables(*tables, **options):
-    return Ingress([TablesSource(lambda: tables)], CompleteRows(), **options)
+    return Ingress([TablesSource(lambda: tables)], None, **options)
 
 
 def of_sources(sources, **options):
@@ -130,9 +130,9 @@ def test_where_rows_are_cut_depends_on_event_times_alone(sizes):
 def test_an_ingress_that_is_behind_catches_up_and_knows_its_lag():
     async def work():
         ingress = await read(of_tables(table(range(20_000)), speed=1, ts_per_second=10_000))
-        assert taken(ingress, 0.0, 1.0) == [1, MOST_ROWS]
+        assert taken(ingress, 0.0, 1.0) == [1, MAX_ROWS]
         assert ingress.next_at(1.0) == 1.0 and ingress.lag(1.0) == pytest.approx(0.5, abs=0.001)
-        assert taken(ingress, 1.0) == [MOST_ROWS]
+        assert taken(ingress, 1.0) == [MAX_ROWS]
         assert ingress.lag(1.0) == pytest.approx(0.0, abs=0.001)
 
     run(work())
@@ -140,8 +140,8 @@ def test_an_ingress_that_is_behind_catches_up_and_knows_its_lag():
 
 def test_without_a_speed_rows_come_as_they_are_asked_for():
     async def work():
-        ingress = await read(of_tables(table([]), table(range(MOST_ROWS + 1)), table([5])))
-        assert taken(ingress, 0.0, 0.0, 0.0) == [MOST_ROWS, 2, 0]
+        ingress = await read(of_tables(table([]), table(range(MAX_ROWS + 1)), table([5])))
+        assert taken(ingress, 0.0, 0.0, 0.0) == [MAX_ROWS, 2, 0]
         assert ingress.has_ended
 
     run(work())
@@ -182,7 +182,7 @@ def write(path, times):
 
 @pytest.mark.parametrize("stop", [1, 3, 77, 400, 599])
 def test_files_are_merged_by_event_time_and_resume_at_any_row(tmp_path, stop, monkeypatch):
-    monkeypatch.setattr(ingress_module, "MOST_ROWS", stop)
+    monkeypatch.setattr(ingress_module, "MAX_ROWS", stop)
 
     def sources():
         return [

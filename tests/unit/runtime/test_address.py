@@ -3,8 +3,8 @@ import ssl
 import pytest
 from tests.unit.cluster.fake import run
 
+from slackline.cluster.connection import Credentials
 from slackline.cluster.links import Listener
-from slackline.cluster.tls import Credentials
 from slackline.core.errors import ConfigError
 from slackline.runtime.address import Address
 

@@ -29,7 +29,7 @@ class PlacementController:
 
     def __init__(self, name: str, settings: NodeSettings, order: Order, note: Callable[[str, str], None]) -> None:
         self.name = name
-        self.survey = ClusterMetrics(settings.lost_after)
+        self.survey = ClusterMetrics(settings.session_timeout)
         self._master: Master | None = None
         if settings.optimise == "master":
             self._master = Master(
@@ -37,7 +37,7 @@ class PlacementController:
                 together=settings.together,
             )  # fmt: skip
         self._neighbours = Neighbours(name, settings.search_every) if settings.optimise == "neighbours" else None
-        self._shedding = Shedding(name, settings.beat) if settings.sheds else None
+        self._shedding = Shedding(name, settings.heartbeat_interval) if settings.sheds else None
         self.advisers: list[PlacementPolicy] = [] if self._shedding is None else [self._shedding]
         self._order = order
         self._note = note

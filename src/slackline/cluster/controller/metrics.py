@@ -20,7 +20,7 @@ import msgspec
 from slackline.cluster.controller.statistics import NodeState, Ports, Statistics
 
 #: States of a node that is connected.
-PRESENT = ("here", "there")
+PRESENT = ("self", "up")
 #: Seconds over which rates are measured, at least.
 WINDOW = 2.0
 

@@ -1,34 +1,37 @@
-"""Who runs what, and where sensor types enter, as far as is known here."""
+"""The directory: which node runs which detectors, where sensor types enter; and the overview of the cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
+from slackline.cluster.controller.metrics import PRESENT
+from slackline.cluster.protocol.membership import Membership
 from slackline.core.hierarchy import Hierarchy
 
 
 class Directory:
     """By node: the detectors that it runs, with their terms, and the sensor types that enter there.
 
-    Where two nodes say that they run a detector, the higher term is right.
+    Where two nodes claim a detector, the higher term is right.
     """
 
     def __init__(self, hierarchy: Hierarchy) -> None:
         self.hierarchy = hierarchy
         self.runs: dict[str, dict[str, int]] = {}
-        self.enters: dict[str, tuple[str, ...]] = {}
-        self._seen: set[str] = set()  # detectors that somebody has said to run, ever
+        self.ingress: dict[str, tuple[str, ...]] = {}
+        self._seen: set[str] = set()  # detectors that any node has ever claimed
 
-    def learn(self, node: str, runs: Mapping[str, int], enters: Iterable[str]) -> None:
-        """What a node says of itself."""
+    def update(self, node: str, runs: Mapping[str, int], ingress: Iterable[str]) -> None:
+        """A node has announced what it runs."""
         self.runs[node] = {detector: term for detector, term in runs.items() if detector in self.hierarchy.names}
         self._seen.update(self.runs[node])
-        self.enters[node] = tuple(kind for kind in enters if kind in self.hierarchy.sensor_types)
+        self.ingress[node] = tuple(kind for kind in ingress if kind in self.hierarchy.sensor_types)
 
-    def forget(self, node: str) -> None:
-        """A node has left."""
+    def remove(self, node: str) -> None:
+        """A node has left the cluster."""
         self.runs.pop(node, None)
-        self.enters.pop(node, None)
+        self.ingress.pop(node, None)
 
     def host(self, detector: str) -> str | None:
         """The node that runs a detector, if one does."""
@@ -36,52 +39,99 @@ class Directory:
         return max(claims)[1] if claims else None
 
     def term(self, detector: str) -> int:
-        """The highest term of a detector that is known."""
+        """The highest known term of a detector."""
         return max([runs[detector] for runs in self.runs.values() if detector in runs], default=0)
 
     def publisher(self, kind: str) -> str | None:
-        """The node from which a type comes."""
+        """The node that publishes a type, or at which it enters."""
         detector = self.hierarchy.publisher.get(kind)
         if detector is not None:
             return self.host(detector)
-        return next((node for node, kinds in sorted(self.enters.items()) if kind in kinds), None)
+        return next((node for node, kinds in sorted(self.ingress.items()) if kind in kinds), None)
 
     def listeners(self, kind: str) -> set[str]:
         """The nodes that run detectors which listen to a type."""
         hosts = {self.host(name) for name, kinds in self.hierarchy.listens.items() if kind in kinds}
         return {host for host in hosts if host is not None}
 
-    def is_awaited(self, kind: str) -> bool:
-        """Whether somebody will listen to a type of whom we have not heard yet."""
+    def has_unseen_listener(self, kind: str) -> bool:
+        """Whether a detector listens to a type that no node has claimed yet."""
         return any(kind in kinds and name not in self._seen for name, kinds in self.hierarchy.listens.items())
 
     def missing(self) -> tuple[list[str], list[str]]:
-        """The detectors that nobody runs, and the sensor types that enter nowhere."""
+        """The detectors that no node runs, and the sensor types that enter nowhere."""
         detectors = [name for name in self.hierarchy.names if self.host(name) is None]
         return detectors, [kind for kind in self.hierarchy.sensor_types if self.publisher(kind) is None]
 
-    def lacks(self) -> list[str]:
-        """What must be there before anything can begin, in words."""
+    def obstacles(self) -> list[str]:
+        """What is missing before processing can start, in words."""
         detectors, kinds = self.missing()
-        lacks = [f"no node runs the detectors {detectors} (--run)"] if detectors else []
-        lacks += [f"the sensor types {kinds} enter nowhere (--ingress)"] if kinds else []
+        obstacles = [f"no node runs the detectors {detectors} (--run)"] if detectors else []
+        obstacles += [f"the sensor types {kinds} enter nowhere (--ingress)"] if kinds else []
         clock = sorted({*self.hierarchy.clock} & {*kinds})
-        return lacks + ([f"without {clock}, stream time does not move"] if clock else [])
+        return obstacles + ([f"without {clock}, stream time does not move"] if clock else [])
 
-    def objection(self, node: str, runs: Mapping[str, int], enters: Iterable[str], there: Iterable[str]) -> str | None:
-        """Why a node cannot be in a network with those who are there, by what it runs and lets in; None if it can.
+    def objection(self, node: str, runs: Mapping[str, int], ingress: Iterable[str], peers: Iterable[str]) -> str | None:
+        """Why a node that claims these detectors and types cannot join these peers; None if it can.
 
-        Another term is no objection: a detector has changed hands, and who was left behind gives way.
+        Another term is no objection: the detector has migrated, and the node with the lower term stops it.
         """
-        for other in there:
+        for other in peers:
+            if other == node:
+                continue
             known = self.runs.get(other, {})
             twice = sorted(detector for detector, term in runs.items() if known.get(detector) == term)
-            if other != node and twice:
+            if twice:
                 return (
                     f"{node!r} claims the detectors {twice}, which run on {other!r}; start it without them, and move "
                     f"them with `slackline migrate`"
                 )
-            both = sorted(set(enters) & set(self.enters.get(other, ())))
-            if other != node and both:
-                return f"{node!r} lets in {both}, which enter at {other!r}; a sensor type has one ingress"
+            both = sorted(set(ingress) & set(self.ingress.get(other, ())))
+            if both:
+                return f"{node!r} claims the ingress of {both}, which enter at {other!r}; a sensor type has one ingress"
         return None
+
+
+def overview_of(
+    name: str,
+    load: float,
+    metrics: dict[str, Any],
+    membership: Membership,
+    directory: Directory,
+    moving: dict[str, str],
+) -> dict[str, Any]:
+    """The cluster, node by node, as plain values; ``moving`` has the detectors that migrate from or to this node."""
+    nodes = {name: {"state": "self", "load": load, "round_trip": None, **metrics}}
+    for peer in membership.peers.values():
+        state = "left" if peer.has_left else "up" if peer.is_up else "lost"
+        nodes[peer.name] = {**peer.metrics, "state": state, "load": peer.load, "round_trip": peer.session.rtt}
+    for node, shown in nodes.items():
+        shown["runs"] = sorted(directory.runs.get(node, {}))
+        shown["enters"] = list(directory.ingress.get(node, ()))
+    hierarchy = directory.hierarchy
+    detectors, kinds = directory.missing()
+    return {
+        "seen_from": name,
+        "nodes": nodes,
+        "moving": moving,
+        "missing": {"detectors": detectors, "types": kinds},
+        "hierarchy": {
+            each: {"listens": list(hierarchy.listens[each]), "publishes": hierarchy.published(each)}
+            for each in hierarchy.names
+        },
+        "master": master_of(nodes),
+    }
+
+
+def master_of(nodes: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """The node that optimises the placement: of the connected nodes that are willing, the first by name.
+
+    All nodes know the metrics of all nodes, so no election is needed; when the master is lost, the next one takes over.
+    While an earlier node has not sent its metrics yet, there is no master.
+    """
+    for name in sorted(name for name, shown in nodes.items() if shown["state"] in PRESENT):
+        if "at" not in nodes[name]:
+            return None
+        if nodes[name].get("master") is True:
+            return name
+    return None

@@ -1,4 +1,4 @@
-"""What tells two versions of an application apart: code is not shipped, so all nodes must have the same."""
+"""Fingerprints tell versions of an application apart: code is not shipped, so all nodes must have the same."""
 
 from __future__ import annotations
 
@@ -24,24 +24,25 @@ def fingerprint(hierarchy: Hierarchy, options: Mapping[str, Any]) -> str:
     (False, 16)
     """
     detectors = {name: type(hierarchy.fresh(name)) for name in hierarchy.names}
-    told = {
+    described = {
         "clock": [hierarchy.clock, hierarchy.clock_aids],
         "types": sorted(repr(kind) for kind in hierarchy.types.values()),
         "detectors": {
             name: [
                 f"{kind.__module__}.{kind.__qualname__}", _source(kind), hierarchy.listens[name],
-                hierarchy.published(name), hierarchy.unsorted[name], hierarchy.reliable[name], hierarchy.max_backdate[name],
+                hierarchy.published(name), hierarchy.unsorted[name], hierarchy.reliable[name],
+                hierarchy.max_backdate[name],
             ]
             for name, kind in detectors.items()
         },
-        # Who is held up is each node's own affair.
+        # Deferral may differ from node to node.
         "options": {name: repr(value) for name, value in sorted(options.items()) if name != "pause"},
     }  # fmt: skip
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _source(kind: type) -> str:
-    """The text of a detector's class and of those it is made of; empty where there is none to read."""
+    """A digest of the source code of a detector's class and its bases, as far as it can be read."""
     texts = []
     for each in kind.__mro__:
         if each.__module__.split(".")[0] not in ("builtins", "slackline"):

@@ -1,28 +1,179 @@
-"""Membership: peers and their links, one session with each peer, heartbeats.
+"""Membership: sessions with peers, their links, heartbeats.
 
-A link leads to another node, which identifies itself by a Hello. A node sends its Hello on every new link, and again
-until it is answered. A peer that has sent nothing for ``lost_after`` seconds is lost. It may reconnect, or, after a
-restart, come back with a new incarnation and a new session. Nodes of the same name or of different applications refuse
-each other.
+**Links.** A link leads to another node, which identifies itself by a Hello. A node sends its Hello on every new link,
+and again until it is answered. A peer from which nothing was received for ``session_timeout`` seconds is lost. It may
+reconnect, or, after a restart, connect with a new incarnation. Nodes of the same name or of different applications
+refuse each other. A session's envelopes go over the peer's first link.
 
-The session's envelopes go over the peer's first link. When another link becomes the first, the session resends what is
-not acknowledged.
+**Sessions.** A link (TCP) delivers in order, without loss or duplicates, until it breaks. Then the sender cannot know
+which messages have arrived. A :class:`Session` closes this gap: it numbers the messages that must arrive, keeps them
+until the peer acknowledges them, and resends the rest over the next link. A session is valid for one *incarnation* of
+each side; every envelope names both, and one that is meant for another incarnation is dropped. ::
+
+            send: queued                send: numbered, transmitted, kept until the ack
+               |                           |
+        +------v------+   start(inc.)   +--v-----------+
+        |   IDLE      |---------------->|   STARTED    |---+  reconnect: resend everything that is not acknowledged
+        | no numbers  |                 | numbers 1... |   |  start(later incarnation): drop everything that is not
+        +-------------+                 +--------------+<--+  acknowledged, start at number 1 again on both sides
+
+Numbers start at 1 per pair of incarnations. At most ``WINDOW`` bodies are unacknowledged, the rest is queued (flow
+control). Over one link numbers come without a gap, from one that the receiver has or expects: a number that it has is a
+duplicate after a reconnect and is dropped, a gap is a ProtocolError. Every envelope acknowledges all numbers up to one.
+If nothing else is to be transmitted, an envelope with an empty :class:`Ack` carries the acknowledgement. It has no
+number, so that both sides become silent. Before the start only bodies without a number are sent and received, addressed
+to incarnation 0; ``receive`` does not start an incarnation: the node checks the peer's Hello first.
 """
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from slackline.cluster.protocol import messages
-from slackline.cluster.protocol.messages import Body, Envelope, Heartbeat, Hello, Order, Query, Rejected
-from slackline.cluster.protocol.session import Session
+from slackline.cluster.protocol.messages import (
+    VERSION,
+    Ack,
+    Body,
+    Envelope,
+    Heartbeat,
+    Hello,
+    MigrationRequest,
+    ProtocolError,
+    Query,
+    Rejected,
+)
 
+#: Bodies of a session that may be unacknowledged; more are queued.
+WINDOW = 64
 #: Seconds between two Hellos on a link where the peer has not answered.
-HELLO_EVERY = 0.2
-LONGEST_NAME = 100
-MOST_PEERS = 1000
+HELLO_INTERVAL = 0.2
+MAX_NAME = 100
+MAX_PEERS = 1000
+
+_BARE_ACK = Ack({})
+
+
+class Session:
+    """What two nodes send each other; see the module's text. It has no timers and reads no clock."""
+
+    def __init__(self, name: str, incarnation: int) -> None:
+        self.name = name
+        self.incarnation = incarnation
+        #: The peer's incarnation, 0 before the first start.
+        self.peer_incarnation = 0
+        #: Smoothed round-trip time in seconds, None before the first measurement.
+        self.rtt: float | None = None
+        # Outgoing. Numbers in _unacked have no gap; those above _transmitted have never been transmitted.
+        self._queue: deque[Body] = deque()
+        self._unacked: dict[int, Body] = {}
+        self._outbox: list[tuple[int, Body]] = []  # to transmit, in the order of sending; number 0: not resent
+        self._last = self._transmitted = 0
+        # Incoming.
+        self._received = 0
+        self._owes_ack = False
+
+    @property
+    def unacknowledged(self) -> int:
+        """How many bodies that must arrive are not acknowledged."""
+        return len(self._unacked) + len(self._queue)
+
+    def start(self, peer_incarnation: int) -> None:
+        """The peer has this incarnation.
+
+        At the first one, queued bodies are transmitted. At a later one everything unacknowledged is dropped, and
+        numbers start at 1 on both sides. The known one changes nothing, an earlier one is a ProtocolError.
+        """
+        known = self.peer_incarnation
+        if peer_incarnation < max(known, 1):
+            raise ProtocolError(f"incarnation {peer_incarnation} of a peer; it must be at least {max(known, 1)}.")
+        if peer_incarnation == known:
+            return
+        if known:
+            self._queue.clear()
+            self._unacked.clear()
+            self._outbox.clear()
+            self._last = self._transmitted = self._received = 0
+            self._owes_ack = False
+            self.rtt = None
+        self.peer_incarnation = peer_incarnation
+        self._fill()
+
+    def reconnect(self) -> None:
+        """Envelopes go over another link from now on: resend everything that is not acknowledged."""
+        resent = [(number, body) for number, body in self._unacked.items() if number <= self._transmitted]
+        fresh = [(number, body) for number, body in self._outbox if not 0 < number <= self._transmitted]
+        self._outbox = resent + fresh
+
+    def send(self, body: Body) -> None:
+        """Send a body that must arrive."""
+        self._queue.append(body)
+        self._fill()
+
+    def send_unreliable(self, body: Body) -> None:
+        """Send a body that is lost if the link breaks."""
+        self._outbox.append((0, body))
+
+    def receive(self, envelope: Envelope) -> list[Body]:
+        """The body of a peer's envelope if it is new: at most one. A stale or duplicate envelope has none.
+
+        A gap in the numbers, or an ack for a number that was not transmitted, is a ProtocolError and changes nothing.
+        """
+        if envelope.to not in (0, self.incarnation) or envelope.incarnation < self.peer_incarnation:
+            return []
+        number = envelope.number
+        if not (self.peer_incarnation and envelope.incarnation == self.peer_incarnation and envelope.to):
+            return [] if number or envelope.body == _BARE_ACK else [envelope.body]
+        if envelope.ack > self._transmitted:
+            raise ProtocolError(f"a peer acknowledges {envelope.ack} messages; {self._transmitted} were sent to it.")
+        if number > self._received + 1:
+            raise ProtocolError(f"a peer sent message {number} after message {self._received}.")
+        for acknowledged in range(self._last - len(self._unacked) + 1, envelope.ack + 1):
+            del self._unacked[acknowledged]
+        self._fill()
+        self._owes_ack = self._owes_ack or number > 0
+        if number == self._received + 1:
+            self._received = number
+        elif number or envelope.body == _BARE_ACK:
+            return []
+        return [envelope.body]
+
+    def due(self) -> list[Envelope]:
+        """The envelopes to transmit now over the current link."""
+        # What was acknowledged after a reconnect need not be resent.
+        envelopes = [self._envelope(*item) for item in self._outbox if not item[0] or item[0] in self._unacked]
+        self._outbox.clear()
+        self._transmitted = self._last
+        if self._owes_ack and not envelopes:
+            envelopes.append(self._envelope(0, _BARE_ACK))
+        self._owes_ack = False
+        return envelopes
+
+    def update_rtt(self, seconds: float) -> None:
+        """A round trip was measured."""
+        self.rtt = seconds if self.rtt is None else self.rtt + (seconds - self.rtt) / 8
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if the state contradicts itself."""
+        first = self._last - len(self._unacked) + 1
+        assert list(self._unacked) == list(range(first, self._last + 1)), "a number is missing among the unacknowledged"
+        assert len(self._unacked) <= WINDOW, "more bodies are unacknowledged than the window allows"
+        assert not self._queue or not self.peer_incarnation or len(self._unacked) == WINDOW, "queued without reason"
+        waiting = [number for number, _ in self._outbox if number > self._transmitted]
+        assert waiting == list(range(self._transmitted + 1, self._last + 1)), "a body is never transmitted"
+        assert self.peer_incarnation or not (self._last or self._received), "numbers before the first start"
+
+    def _fill(self) -> None:
+        while self._queue and self.peer_incarnation and len(self._unacked) < WINDOW:
+            self._last += 1
+            self._unacked[self._last] = body = self._queue.popleft()
+            self._outbox.append((self._last, body))
+
+    def _envelope(self, number: int, body: Body) -> Envelope:
+        return Envelope(VERSION, self.name, self.incarnation, self.peer_incarnation, number, self._received, body)
 
 
 @dataclass(slots=True)
@@ -33,9 +184,8 @@ class Peer:
     session: Session
     identity: int
     address: str
-    heard_at: float
-    #: When it was met last.
-    met_at: float
+    received_at: float
+    connected_at: float
     #: Links to it, the one with its last Hello first.
     links: list[str] = field(default_factory=list)
     #: The link over which the session's last envelopes went; empty: it is down.
@@ -43,179 +193,186 @@ class Peer:
     is_lost: bool = False
     has_left: bool = False
     load: float = 0.0
-    figures: dict[str, Any] = field(default_factory=dict)
-    #: When it said its last beat, by its clock, and when that was heard, by ours.
-    beat: tuple[float, float] | None = None
+    metrics: dict[str, Any] = field(default_factory=dict)
+    #: When its last heartbeat was sent, by its clock, and received, by ours.
+    heartbeat: tuple[float, float] | None = None
 
     @property
-    def is_there(self) -> bool:
+    def is_up(self) -> bool:
         return not self.is_lost and not self.has_left and bool(self.links)
 
 
-class Met(NamedTuple):
-    """A peer is there: for the first time, again, or in a new life (``anew``); its Hello, if it said one."""
+class PeerConnected(NamedTuple):
+    """A peer has connected or reconnected; with its Hello if it sent one. ``restarted``: a new incarnation."""
 
     peer: str
     hello: Hello | None
-    anew: bool
+    restarted: bool
 
 
-class Lost(NamedTuple):
-    """A peer is there no longer."""
+class PeerLost(NamedTuple):
+    """The session with a peer has timed out, or all links to it are down."""
 
     peer: str
 
 
-class Said(NamedTuple):
-    """A peer has said something."""
+class PeerMessage(NamedTuple):
+    """A message of a peer, in the order of its session."""
 
     peer: str
     body: Body
 
 
-class Asked(NamedTuple):
-    """Somebody who is no node asks something over a link."""
+class ClientRequest(NamedTuple):
+    """A request of a client that is no node."""
 
     link: str
     body: Body
 
 
-Happening = Met | Lost | Said | Asked
+PeerEvent = PeerConnected | PeerLost | PeerMessage | ClientRequest
 
 
 class Membership:
     """The peers of a node."""
 
-    def __init__(self, name: str, identity: int, incarnation: int, lost_after: float) -> None:
+    def __init__(self, name: str, identity: int, incarnation: int, session_timeout: float) -> None:
         self.name = name
         self.identity = identity
         self.incarnation = incarnation
-        self.lost_after = lost_after
+        self.session_timeout = session_timeout
         self.peers: dict[str, Peer] = {}
-        #: Since when we are part of a network that works.
+        #: Since when the node is part of a complete cluster.
         self.ready_since: float | None = None
-        #: Where nodes are to be reached, by name, as far as somebody has said.
+        #: Addresses of nodes, by name, as far as they are known.
         self.addresses: dict[str, str] = {}
-        #: Who does not want us, and why.
-        self.turned_away: str | None = None
-        self._strangers: dict[str, float] = {}  # links on which nobody was met yet, and when Hello is said again
-        self._loose: list[tuple[str, bytes]] = []
-        self._cut: list[str] = []
+        #: Why the cluster refuses this node.
+        self.rejected: str | None = None
+        self._hello_at: dict[str, float] = {}  # links whose peer does not know this node, and when to send a Hello
+        self._outbox: list[tuple[str, bytes]] = []
+        self._closing: list[str] = []
 
-    # Links.
+    # In.
 
     def link_up(self, link: str, now: float) -> None:
-        self._strangers[link] = now
+        self._hello_at[link] = now
 
-    def link_down(self, link: str) -> list[Happening]:
-        self._strangers.pop(link, None)
+    def link_down(self, link: str) -> list[PeerEvent]:
+        self._hello_at.pop(link, None)
         for peer in self.peers.values():
             if link in peer.links:
                 peer.links.remove(link)
                 peer.link = "" if peer.link == link else peer.link
                 if not peer.links and not peer.is_lost:
                     peer.is_lost = True
-                    return [] if peer.has_left else [Lost(peer.name)]
+                    return [] if peer.has_left else [PeerLost(peer.name)]
         return []
 
     def receive(
         self, link: str, data: bytes, now: float, objection: Callable[[str, Hello], str | None]
-    ) -> list[Happening]:
-        """Take what came over a link. ``objection`` says why a node cannot be met, None if it can."""
+    ) -> list[PeerEvent]:
+        """A message was received over a link. ``objection`` returns why a node is refused, None if it is not."""
         envelope = messages.decode(data)
         body, sender = envelope.body, envelope.sender
-        if isinstance(body, Query | Order) and not envelope.number:
-            return [Asked(link, body)]
+        if isinstance(body, Query | MigrationRequest) and not envelope.number:
+            return [ClientRequest(link, body)]
         if isinstance(body, Rejected):
             if (body.age, self.name) >= (self.age(now), sender):
-                self.turned_away = self.turned_away or body.reason
+                self.rejected = self.rejected or body.reason
             return []
         if isinstance(body, Hello):
-            return self._meet(link, envelope, body, now, objection)
+            return self._on_hello(link, envelope, body, now, objection)
         peer = self.peers.get(sender)
-        if peer is None or envelope.incarnation != peer.session.peer_incarnation:
-            if peer is None or envelope.incarnation > peer.session.peer_incarnation:
-                self._strangers.setdefault(link, now)  # tell who we are; its Hello will come
+        current = 0 if peer is None else peer.session.peer_incarnation
+        if peer is None or envelope.incarnation != current or link not in peer.links:
+            if envelope.incarnation >= current:
+                self._hello_at.setdefault(link, now)  # its Hello will answer ours
             return []
-        if link not in peer.links:  # it has not said there who it is
-            self._strangers.setdefault(link, now)
-            return []
-        bodies = peer.session.take(envelope)
+        bodies = peer.session.receive(envelope)
         if envelope.to != self.incarnation:
             return []
-        back: list[Happening] = [Met(sender, None, False)] if peer.is_lost else []
-        peer.met_at = now if back else peer.met_at
-        peer.heard_at, peer.is_lost = now, False
-        self._strangers.pop(link, None)
-        return back + [Said(sender, each) for each in bodies]
+        events: list[PeerEvent] = [PeerConnected(sender, None, False)] if peer.is_lost else []
+        peer.connected_at = now if peer.is_lost else peer.connected_at
+        peer.received_at, peer.is_lost = now, False
+        self._hello_at.pop(link, None)
+        return events + [PeerMessage(sender, each) for each in bodies]
 
-    def _meet(
+    def _on_hello(
         self, link: str, envelope: Envelope, hello: Hello, now: float, objection: Callable[[str, Hello], str | None]
-    ) -> list[Happening]:
+    ) -> list[PeerEvent]:
         sender = envelope.sender
-        reason = self._stranger(sender, hello) or objection(sender, hello)
+        reason = self._objection(sender, hello) or objection(sender, hello)
         if reason is not None:
-            self._say(link, Rejected(reason, self.age(now)), envelope.incarnation)
-            self._strangers.pop(link, None)
-            self._cut.append(link)
+            self._send(link, Rejected(reason, self.age(now)), envelope.incarnation)
+            self._hello_at.pop(link, None)
+            self._closing.append(link)
             return []
-        known = self.peers.get(sender)
-        if known is not None and envelope.incarnation < known.session.peer_incarnation:
+        peer = self.peers.get(sender)
+        if peer is not None and envelope.incarnation < peer.session.peer_incarnation:
             return []
-        anew = known is None or envelope.incarnation > known.session.peer_incarnation
-        if known is None:
+        restarted = peer is None or envelope.incarnation > peer.session.peer_incarnation
+        if peer is None:
             session = Session(self.name, self.incarnation)
-            known = self.peers[sender] = Peer(sender, session, hello.identity, hello.address, now, now)
-        was_there = known.is_there
-        if anew:
-            known.session.begin(envelope.incarnation)
-            known.has_left = False
-        known.identity, known.address = hello.identity, hello.address
-        self.addresses |= {name: address for name, address in hello.knows.items() if name != self.name}
+            peer = self.peers[sender] = Peer(sender, session, hello.identity, hello.address, now, now)
+        was_up = peer.is_up
+        if restarted:
+            peer.session.start(envelope.incarnation)
+            peer.has_left = False
+        peer.identity, peer.address = hello.identity, hello.address
+        self.addresses |= {name: address for name, address in hello.known.items() if name != self.name}
         if hello.address:
             self.addresses[sender] = hello.address
-        known.heard_at, known.is_lost = now, False
-        if link in known.links:
-            known.links.remove(link)
-        known.links.insert(0, link)
-        self._strangers.pop(link, None)
+        peer.received_at, peer.is_lost = now, False
+        if link in peer.links:
+            peer.links.remove(link)
+        peer.links.insert(0, link)
+        self._hello_at.pop(link, None)
         if envelope.to != self.incarnation:
-            self._strangers[link] = now  # it does not know us yet
-        if was_there and not anew:
+            self._hello_at[link] = now  # it does not know this node yet
+        if was_up and not restarted:
             return []
-        known.met_at = now
-        return [Met(sender, hello, anew)]
+        peer.connected_at = now
+        return [PeerConnected(sender, hello, restarted)]
 
-    def _stranger(self, sender: str, hello: Hello) -> str | None:
-        if not sender or len(sender) > LONGEST_NAME or not sender.isprintable():
-            return f"a node cannot be called {sender[:LONGEST_NAME]!r}"
-        if len(self.peers) >= MOST_PEERS and sender not in self.peers:
-            return f"there are {MOST_PEERS} nodes already"
+    def _objection(self, sender: str, hello: Hello) -> str | None:
+        if not sender or len(sender) > MAX_NAME or not sender.isprintable():
+            return f"node name {sender[:MAX_NAME]!r} is not valid; a name has 1 to {MAX_NAME} printable characters"
+        if len(self.peers) >= MAX_PEERS and sender not in self.peers:
+            return f"the cluster has {MAX_PEERS} nodes already"
         if sender == self.name:
-            return f"there is a node called {sender!r} already; give each its own --name"
+            return f"a node called {sender!r} exists already; give each its own --name"
         known = self.peers.get(sender)
         if known is None or known.identity == hello.identity:
             return None
-        if known.is_there:
-            return f"there is another node called {sender!r} already; give each its own --name"
+        if known.is_up:
+            return f"another node called {sender!r} exists already; give each its own --name"
         return (
-            f"{sender!r} was here before, and has come without its checkpoint: what it had is gone, and the others "
-            f"cannot go on from there. Start it with its --folder, or all nodes anew"
+            f"node {sender!r} has restarted without its checkpoint: its state is lost, and the cluster cannot continue "
+            f"without it. Start it with its --folder, or restart all nodes with new folders"
         )
 
     def age(self, now: float) -> float:
-        """For how long we have been part of a network that works."""
+        """For how long the node has been part of a complete cluster."""
         return 0.0 if self.ready_since is None else now - self.ready_since
 
-    def tick(self, now: float) -> list[Happening]:
-        """Time has passed: who has said nothing for too long is lost."""
-        lost: list[Happening] = []
+    def expire(self, now: float) -> list[PeerEvent]:
+        """Time has passed: peers whose sessions have timed out are lost."""
+        events: list[PeerEvent] = []
         for peer in self.peers.values():
-            if not peer.is_lost and not peer.has_left and now >= peer.heard_at + self.lost_after:
+            if not peer.is_lost and not peer.has_left and now >= peer.received_at + self.session_timeout:
                 peer.is_lost = True
-                lost.append(Lost(peer.name))
-                self._strangers |= dict.fromkeys(peer.links, now)  # it may come back on a link that was never closed
-        return lost
+                events.append(PeerLost(peer.name))
+                self._hello_at |= dict.fromkeys(peer.links, now)  # it may reconnect on a link that was never closed
+        return events
+
+    def on_heartbeat(self, name: str, heartbeat: Heartbeat, now: float) -> None:
+        """A heartbeat was received: the time since the echoed one, less its time at the peer, is the round trip."""
+        peer = self.peers[name]
+        peer.load, peer.metrics, peer.heartbeat = heartbeat.load, heartbeat.metrics, (heartbeat.at, now)
+        if heartbeat.echo is not None:
+            trip = now - heartbeat.echo[0] - heartbeat.echo[1]
+            if 0 <= trip <= self.session_timeout:
+                peer.session.update_rtt(trip)
 
     # Out.
 
@@ -223,67 +380,58 @@ class Membership:
         """Send a body that must arrive."""
         self.peers[peer].session.send(body)
 
-    def tell(self, peer: str, body: Body) -> None:
+    def send_unreliable(self, peer: str, body: Body) -> None:
         """Send a body that is lost if the link breaks."""
-        self.peers[peer].session.tell(body)
+        self.peers[peer].session.send_unreliable(body)
 
-    def beat(self, peer: str, figures: dict[str, Any], load: float, now: float) -> None:
+    def send_heartbeat(self, peer: str, metrics: dict[str, Any], load: float, now: float) -> None:
         """Send a heartbeat, which echoes the peer's last one and how long ago it was received."""
-        heard = self.peers[peer].beat
-        echo = None if heard is None else (heard[0], now - heard[1])
-        self.tell(peer, Heartbeat(load, figures, now, echo))
+        last = self.peers[peer].heartbeat
+        echo = None if last is None else (last[0], now - last[1])
+        self.send_unreliable(peer, Heartbeat(load, metrics, now, echo))
 
-    def on_beat(self, peer: str, beat: Heartbeat, now: float) -> None:
-        """A heartbeat was received: the time since the echoed one, less its time at the peer, is the round trip."""
-        known = self.peers[peer]
-        known.load, known.figures, known.beat = beat.load, beat.figures, (beat.at, now)
-        if beat.echo is not None and 0 <= (trip := now - beat.echo[0] - beat.echo[1]) <= self.lost_after:
-            known.session.measured(trip)
+    def reply(self, link: str, body: Body) -> None:
+        """Answer a client."""
+        self._send(link, body, 0)
 
-    def round_trips(self) -> dict[str, float]:
-        """Round-trip times to the connected peers in seconds, as far as they were measured."""
-        trips = {name: self.peers[name].session.rtt for name in self.there()}
-        return {name: trip for name, trip in trips.items() if trip is not None}
-
-    def answer(self, link: str, body: Body) -> None:
-        """Answer somebody who is no node."""
-        self._say(link, body, 0)
-
-    def _say(self, link: str, body: Body, to: int) -> None:
-        envelope = Envelope(messages.VERSION, self.name, self.incarnation, to, 0, 0, body)
-        self._loose.append((link, messages.encode(envelope)))
+    def _send(self, link: str, body: Body, to: int) -> None:
+        envelope = Envelope(VERSION, self.name, self.incarnation, to, 0, 0, body)
+        self._outbox.append((link, messages.encode(envelope)))
 
     def due(self, now: float, hello: Callable[[], Hello]) -> list[tuple[str, bytes]]:
         """What to transmit now."""
-        for link, at in self._strangers.items():
+        for link, at in self._hello_at.items():
             if at <= now:
-                known = next((p for p in self.peers.values() if link in p.links), None)
-                self._say(link, hello(), 0 if known is None else known.session.peer_incarnation)
-                self._strangers[link] = now + HELLO_EVERY
+                known = next((peer for peer in self.peers.values() if link in peer.links), None)
+                self._send(link, hello(), 0 if known is None else known.session.peer_incarnation)
+                self._hello_at[link] = now + HELLO_INTERVAL
                 if known is not None and not known.is_lost:
-                    self._strangers[link] = float("inf")  # it knows us as soon as it has this, or says Hello again
-        sent, self._loose = self._loose, []
+                    self._hello_at[link] = math.inf  # it knows this node when it has this, or sends a Hello again
+        due, self._outbox = self._outbox, []
         for peer in self.peers.values():
             if peer.links and not peer.is_lost:
                 if peer.link != peer.links[0]:
                     peer.link = peer.links[0]
                     peer.session.reconnect()
-                sent += [(peer.link, messages.encode(envelope)) for envelope in peer.session.due()]
-        return sent
+                due += [(peer.link, messages.encode(envelope)) for envelope in peer.session.due()]
+        return due
 
-    def cut(self) -> list[str]:
-        """Links to close."""
-        taken, self._cut = self._cut, []
-        return taken
+    def links_to_close(self) -> list[str]:
+        """Links of rejected nodes, each once."""
+        closing, self._closing = self._closing, []
+        return closing
 
-    def next_at(self) -> float | None:
-        """When there is something to do at the latest, if nothing happens."""
-        times = [at for at in self._strangers.values() if at != float("inf")]
-        for peer in self.peers.values():
-            if not peer.is_lost and not peer.has_left:
-                times.append(peer.heard_at + self.lost_after)
-        return min(times, default=None)
+    def next_at(self) -> float:
+        """When the next Hello or timeout is due."""
+        live = [peer for peer in self.peers.values() if not peer.is_lost and not peer.has_left]
+        timeouts = [peer.received_at + self.session_timeout for peer in live]
+        return min([*self._hello_at.values(), *timeouts], default=math.inf)
 
-    def there(self) -> list[str]:
-        """The peers that are there, by name."""
-        return sorted(name for name, peer in self.peers.items() if peer.is_there)
+    def connected(self) -> list[str]:
+        """The names of the connected peers."""
+        return sorted(name for name, peer in self.peers.items() if peer.is_up)
+
+    def round_trips(self) -> dict[str, float]:
+        """Round-trip times to the connected peers in seconds, as far as they were measured."""
+        trips = {name: self.peers[name].session.rtt for name in self.connected()}
+        return {name: trip for name, trip in trips.items() if trip is not None}

@@ -1,46 +1,59 @@
 """The messages of nodes: typed, versioned structs, as MessagePack.
 
-An :class:`Envelope` is what travels. Its body is one of the structs below. Events are Arrow inside an :class:`Item`
-(see ``wire``), the state of a detector is in the format of checkpoints (``core.codec``): a message is data, and nothing
-in it is ever unpickled or evaluated. Whatever is wrong with the bytes of an envelope is a :class:`ProtocolError`.
+An :class:`Envelope` is what travels. Its body is one of the structs below. Events (see ``wire``) and the states of
+detectors are bytes in the format of checkpoints (``core.codec``): a message is data, and nothing in it is ever
+unpickled or evaluated. Malformed bytes are a :class:`ProtocolError`.
 
-A type's events are **numbered** from 1 where they enter or are published, and go on being numbered wherever the
-publisher moves to [Thesis, 2.2.2]. A detector's **term** counts the times it has changed hands: who has the higher term
-runs it.
+The events of a type have **offsets** from 1, assigned where the type enters the cluster or is published; they continue
+when the publisher migrates [Thesis, 2.2.2]. A detector's **term** counts its migrations: of two nodes that run it, the
+one with the higher term is right.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from slackline.core.errors import SlacklineError
+from slackline.core.time import FOREVER, NEVER
 
 VERSION = 1
 #: Bytes that an envelope may have.
-MOST_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
+
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+#: The offset of an event; and one that may be 0: not known, or none.
+Offset = Annotated[int, msgspec.Meta(ge=1)]
+MaybeOffset = Count
+Time = Annotated[int, msgspec.Meta(ge=NEVER, le=FOREVER)]
+Delay = Annotated[int, msgspec.Meta(ge=0, le=FOREVER)]
 
 
 class ProtocolError(SlacklineError):
-    """A peer violated the protocol; what it sent has changed nothing."""
+    """A peer violated the protocol; its message has changed nothing."""
 
 
 class _Body(msgspec.Struct, frozen=True, array_like=True, tag_field="body", tag=True, forbid_unknown_fields=True):
     pass
 
 
-# Meeting.
+class _Record(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    pass
+
+
+# Membership.
 
 
 class Hello(_Body, frozen=True):
-    """Who we are: said first on every link, and again until the other has said it too.
+    """Identifies a node: the first message on every link, repeated until the peer has sent its own.
 
-    ``identity`` is drawn once and kept in checkpoints, so that a node that comes back is told from another of its name.
-    ``age`` is for how long it has been part of a network that works: if two cannot be in one, the younger goes.
-    ``application`` and ``fingerprint`` must be the same for all. ``runs`` has the detectors here with their terms,
-    ``enters`` the sensor types that enter here. ``address`` is where others may reach us, ``knows`` the addresses of
-    others; they mean something to hosts only.
+    ``identity`` is drawn once and stored in checkpoints, so that a node that restarts is told from another one of its
+    name. ``age`` is for how long it has been part of a complete cluster: of two nodes that exclude each other, the
+    younger one stops. ``application`` and ``fingerprint`` must be the same on all nodes. ``runs`` has the node's
+    detectors with their terms, ``ingress`` the sensor types that enter there. ``address`` is where the node listens,
+    ``known`` has the addresses of other nodes; only hosts use them.
     """
 
     identity: int
@@ -48,89 +61,102 @@ class Hello(_Body, frozen=True):
     application: str
     fingerprint: str
     runs: dict[str, int]
-    enters: list[str]
+    ingress: list[str]
     address: str = ""
-    knows: dict[str, str] = {}
+    known: dict[str, str] = {}
 
 
 class Rejected(_Body, frozen=True):
-    """We do not speak to you, and why; ``age`` as in Hello: the younger gives in."""
+    """The sender refuses the connection; ``age`` as in Hello: the younger one stops."""
 
     reason: str
     age: float
 
 
 class Goodbye(_Body, frozen=True):
-    """We leave, in order."""
+    """The sender leaves the cluster."""
 
 
 class Announce(_Body, frozen=True):
-    """What runs and enters here now."""
+    """What the sender runs and which types enter there now."""
 
     runs: dict[str, int]
-    enters: list[str]
+    ingress: list[str]
 
 
-# Publishing.
+class Heartbeat(_Body, frozen=True):
+    """``load`` is the share of time that the sender is busy, ``metrics`` is what `slackline nodes` shows of it.
+
+    ``at`` is the sender's clock. ``echo`` is the ``at`` of the receiver's last heartbeat and the seconds since the
+    sender received it: the rest of the time since then is the round trip.
+    """
+
+    load: float
+    metrics: dict[str, Any] = {}
+    at: float = 0.0
+    echo: tuple[float, float] | None = None
+
+
+# Publish and subscribe.
 
 
 class Subscribe(_Body, frozen=True):
-    """Send us a type from number ``since`` on; 0: from the next one. ``ticks``: only clock and progress, no events."""
+    """Send a type from offset ``since`` on; 0: from the next one. ``progress_only``: clock and watermark, no events."""
 
     type: str
-    since: int
+    since: MaybeOffset
     reliable: bool
-    ticks: bool = False
+    progress_only: bool = False
 
 
 class Subscribed(_Body, frozen=True):
-    """You get the type directly from number ``next`` on; 0: not from here."""
+    """The type is sent directly from offset ``next`` on; 0: the sender does not publish it."""
 
     type: str
-    next: int
+    next: MaybeOffset
 
 
 class Unsubscribe(_Body, frozen=True):
-    """Send us the type no longer."""
+    """Stop sending the type."""
 
     type: str
 
 
-class Item(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Events of one type, ``count`` of them from number ``first`` on, and how far its publisher is.
+class Segment(_Record, frozen=True):
+    """``count`` consecutive events of one type from offset ``first`` on, and the publisher's progress after them.
 
-    Who has all events up to this item knows that nothing at or below ``watermark - back`` comes any more (FOREVER:
-    nothing at all). ``clk`` is stream time there, ``K`` the publisher's slack, ``warnings`` are pseudo events
-    [Order, II-E.2], ``default_slack`` is how long a sensor type that is not known is waited for there (-1: not known).
+    After all events up to here nothing at or below ``watermark - max_backdate`` follows (FOREVER: nothing at all).
+    ``clk`` is the publisher's stream time, ``K`` its slack, ``warnings`` are pseudo events [Order, II-E.2].
+    ``default_slack`` is how long the publisher waits for a sensor type that it has not seen (-1: not known).
     """
 
     type: str
-    first: int
-    count: int
-    watermark: int
-    back: int
-    clk: int
-    K: int
-    default_slack: int = -1
-    warnings: list[int] = []
+    first: Offset
+    count: Count
+    watermark: Time
+    max_backdate: Delay
+    clk: Time
+    K: Delay
+    default_slack: Annotated[int, msgspec.Meta(ge=-1, le=FOREVER)] = -1
+    warnings: list[Annotated[int, msgspec.Meta(ge=2 * NEVER, le=FOREVER)]] = []
     events: bytes = b""
 
 
 class Data(_Body, frozen=True):
-    """Items in the order of their making. Forwarded ones come from who ran the detector ``forwarded`` before."""
+    """Segments in the order of publication. ``forwarded_for``: inputs of this detector, sent by its previous node."""
 
-    items: list[Item]
-    forwarded: str = ""
+    segments: list[Segment]
+    forwarded_for: str = ""
 
 
 class Ack(_Body, frozen=True):
-    """By type: we have all events up to this number; and up to that one they survive our crash."""
+    """By type: the offset up to which the sender has all events, and the one up to which they survive its crash."""
 
-    received: dict[str, tuple[int, int]]
+    received: dict[str, tuple[Count, Count]]
 
 
 class Resend(_Body, frozen=True):
-    """Of a reliable type, these numbers have not come."""
+    """These offsets of a reliable type are missing."""
 
     type: str
     first: int
@@ -138,120 +164,107 @@ class Resend(_Body, frozen=True):
 
 
 class Truncated(_Body, frozen=True):
-    """Numbers up to ``last`` are not kept any more."""
+    """Offsets up to ``last`` are no longer retained."""
 
     type: str
     last: int
 
 
-# Handover [Migration, IV-A].
+# Migration [Migration, IV-A]; see ``migration``.
 
 
 class MigrateTo(_Body, frozen=True):
-    """Take a detector over, please; ``answer_to`` wants to know the outcome (a request's name, empty: nobody).
+    """Migrate a detector to the receiver, which reports the result of ``request`` (empty: to its log only).
 
-    ``if_room``: only if it does not bring you above your limit.
+    ``if_room``: only if the detector does not take the receiver above its limit.
     """
 
     detector: str
-    answer_to: str = ""
+    request: str = ""
     if_room: bool = False
 
 
 class StateRequest(_Body, frozen=True):
-    """Hand a detector over to us. By type, the number from which we get its inputs directly; 0: not known yet."""
+    """The target asks for a detector. By input, the offset from which it gets the type directly; 0: not known yet."""
 
     detector: str
-    covered: dict[str, int]
+    direct_from: dict[str, MaybeOffset]
 
 
 class InputDelays(_Body, frozen=True):
-    """The first answer: by type K of the detector's inputs, and the time there."""
+    """The source's first answer: K of each of the detector's inputs, and its stream time."""
 
     detector: str
-    delays: dict[str, int]
-    clk: int
+    delays: dict[str, Delay]
+    clk: Time
 
 
-class Outlet(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A published type that moves with its detector: the next number, what is kept, and who gets it from which on.
+class PublicationState(_Record, frozen=True):
+    """A published type that migrates with its detector: the next offset, retained segments, and the subscribers.
 
-    ``subscribers`` has by node: next number to send, the last that survives its crash, whether it is reliable, and
-    whether it gets ticks only. ``watermark`` and ``back`` were told last.
+    ``subscribers`` has by node: the next offset to send, the last one that survives its crash, whether it is reliable,
+    and whether it gets progress only. ``watermark`` and ``max_backdate`` were published last.
     """
 
-    next: int
-    watermark: int
-    back: int
-    kept: list[Item]
-    subscribers: dict[str, tuple[int, int, bool, bool]]
+    next: Offset
+    watermark: Time
+    max_backdate: Delay
+    retained: list[Segment]
+    subscribers: dict[str, tuple[Offset, Count, bool, bool]]
 
 
-class State(_Body, frozen=True):
-    """The second answer: the detector itself. ``last`` is the time stamp of the last event it has processed.
+class DetectorState(_Body, frozen=True):
+    """The source's second answer: the detector. ``last`` is its watermark.
 
-    ``positions`` has, by input type, the number of the last event that is in the state, processed or waiting.
+    ``positions`` has, by input, the offset of the last event in the state, processed or buffered.
     """
 
     detector: str
-    term: int
-    last: int
+    term: Annotated[int, msgspec.Meta(ge=1)]
+    last: Time
     state: bytes
-    positions: dict[str, int]
-    outlets: dict[str, Outlet]
+    positions: dict[str, Count]
+    publications: dict[str, PublicationState]
 
 
 class StopForwarding(_Body, frozen=True):
-    """Of this type we have everything from number ``next`` on directly: forward nothing from there."""
+    """The target gets the type directly from offset ``next`` on."""
 
     detector: str
     type: str
-    next: int
+    next: Offset
 
 
 class MigrationDone(_Body, frozen=True):
-    """The detector runs here, and will after a crash."""
+    """The detector runs on the sender, also after a crash."""
 
     detector: str
     term: int
 
 
 class MigrationRejected(_Body, frozen=True):
-    """No handover of this detector, and why. ``term`` is that of a state that was sent, 0 if none was."""
+    """The detector does not migrate. ``term`` is that of a state that was sent, 0 if none was."""
 
     detector: str
     term: int
     reason: str
 
 
-# Life signs, and questions of the command line.
-
-
-class Heartbeat(_Body, frozen=True):
-    """We are there; ``load`` is the share of time that we work, ``figures`` what `slackline nodes` shows of us.
-
-    ``at`` is when it was said, by our clock. ``echo`` is the ``at`` of your last one, and for how many seconds we have
-    had it: what is left of the time since then was spent on the way.
-    """
-
-    load: float
-    figures: dict[str, Any] = {}
-    at: float = 0.0
-    echo: tuple[float, float] | None = None
+# Clients.
 
 
 class Query(_Body, frozen=True):
-    """Tell about the network."""
+    """Asks for an Overview."""
 
 
 class Overview(_Body, frozen=True):
-    """The network as we see it: plain values that JSON can hold."""
+    """The cluster as the sender sees it: plain values that JSON can hold."""
 
     nodes: dict[str, Any]
 
 
-class Order(_Body, frozen=True):
-    """Move a detector to a node (``if_room``: as of Take), and say how it went by an Answer to ``request``."""
+class MigrationRequest(_Body, frozen=True):
+    """Migrate a detector to a node (``if_room`` as in MigrateTo); the MigrationResult has the same ``request``."""
 
     detector: str
     node: str
@@ -259,21 +272,22 @@ class Order(_Body, frozen=True):
     if_room: bool = False
 
 
-class Answer(_Body, frozen=True):
-    """How an order went: empty ``error`` if well; ``figures`` says how long it took and what it cost."""
+class MigrationResult(_Body, frozen=True):
+    """The result of a request: ``error`` is empty on success; ``metrics`` has its duration and costs."""
 
     request: str
     error: str
-    figures: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
 
 
 Body = (
-    Hello | Rejected | Goodbye | Announce | Subscribe | Subscribed | Unsubscribe | Data | Ack | Resend | Truncated | MigrateTo
-    | StateRequest | InputDelays | State | StopForwarding | MigrationDone | MigrationRejected | Heartbeat | Query | Overview | Order | Answer
+    Hello | Rejected | Goodbye | Announce | Heartbeat | Subscribe | Subscribed | Unsubscribe | Data | Ack | Resend
+    | Truncated | MigrateTo | StateRequest | InputDelays | DetectorState | StopForwarding | MigrationDone
+    | MigrationRejected | Query | Overview | MigrationRequest | MigrationResult
 )  # fmt: skip
 
 
-class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Envelope(_Record, frozen=True):
     """What is transmitted over a link.
 
     ``incarnation`` counts the starts of the sender, ``to`` is the incarnation of the receiver (0: not known yet).
@@ -283,24 +297,19 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
     version: int
     sender: str
-    incarnation: int
-    to: int
-    number: int
-    ack: int
+    incarnation: Count
+    to: Count
+    number: Count
+    ack: Count
     body: Body
 
 
-_encoder = msgspec.msgpack.Encoder()
+encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(Envelope)
 
 
-def encode(envelope: Envelope) -> bytes:
-    """The envelope as bytes."""
-    return _encoder.encode(envelope)
-
-
 def decode(data: bytes) -> Envelope:
-    """The envelope, or a ProtocolError that says what is wrong.
+    """The envelope; a ProtocolError says what is wrong with the bytes.
 
     >>> decode(encode(Envelope(VERSION, "n1", 1, 0, 0, 0, Query()))).sender
     'n1'
@@ -308,8 +317,8 @@ def decode(data: bytes) -> Envelope:
     Traceback (most recent call last):
     slackline.cluster.protocol.messages.ProtocolError: not an envelope of this protocol: Expected `array`, got `int`.
     """
-    if len(data) > MOST_BYTES:
-        raise ProtocolError(f"an envelope of {len(data)} bytes exceeds the limit of {MOST_BYTES}.")
+    if len(data) > MAX_BYTES:
+        raise ProtocolError(f"an envelope of {len(data)} bytes exceeds the limit of {MAX_BYTES}.")
     try:
         envelope = _decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -318,6 +327,4 @@ def decode(data: bytes) -> Envelope:
         raise ProtocolError(
             f"protocol version {envelope.version}; this release uses {VERSION}. Run the same release on all nodes."
         )
-    if min(envelope.incarnation, envelope.to, envelope.number, envelope.ack) < 0:
-        raise ProtocolError("an envelope has a negative number.")
     return envelope

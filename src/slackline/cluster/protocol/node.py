@@ -1,14 +1,14 @@
-"""A node: one instance of the middleware, as a machine without I/O.
+"""A node: one member of a cluster, as a machine without I/O.
 
 In come messages, local arrivals and the time; out come :class:`~slackline.cluster.actions.Actions`: messages, outputs,
-and when to be called again. A host brings the two together with sockets and clocks (``hosts``), a simulation with
-virtual ones (``sim.network``).
+and when to be called again. A host connects it to sockets and clocks (``slackline.cluster.tcp``), a simulation to
+virtual ones (``slackline.cluster.simulation``).
 
-What a detector sees does not depend on where it runs. Under ``auto``, ``ready`` and ``ordered`` how far a type has come
-is found once, where it enters or is published, and travels with its events; so the network's delays cost time, and
-never order. Whether a sensor event is late is decided where it enters. Each detector sees the total order of what was
-let in, on whatever node, before and after a move, and again after a crash. Under ``slack`` each node hears events as
-they arrive there, and finds its own K [Migration, IV].
+The input of a detector does not depend on the node that runs it. Under ``auto``, ``ready`` and ``ordered`` the
+watermark of a type is found once, where it enters or is published, and travels with its events; so the network's delays
+cost time, and never order. Whether a sensor event is late is decided where it enters. Each detector sees its input in
+the total order, on any node, before and after a migration, and again after a crash. Under ``slack`` each node measures
+the delays of events as they arrive there, and finds its own K [Migration, IV].
 """
 
 from __future__ import annotations
@@ -17,50 +17,83 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
+import msgspec
 import pyarrow as pa
 
 from slackline.cluster.actions import Actions, Notice, SearchOrder
 from slackline.cluster.controller.controller import PlacementController
 from slackline.cluster.placement import Solution
 from slackline.cluster.protocol import messages as m
-from slackline.cluster.protocol import saving
-from slackline.cluster.protocol.bootstrap import Bootstrap
-from slackline.cluster.protocol.directory import Directory
-from slackline.cluster.protocol.errands import Errands
-from slackline.cluster.protocol.exchange import Exchange
-from slackline.cluster.protocol.feed import Portion
+from slackline.cluster.protocol.directory import Directory, overview_of
 from slackline.cluster.protocol.fingerprint import fingerprint
-from slackline.cluster.protocol.handover import Handovers
-from slackline.cluster.protocol.membership import LONGEST_NAME, Membership
-from slackline.cluster.protocol.overview import awaited, figures_of, overview_of
+from slackline.cluster.protocol.membership import MAX_NAME, Membership
+from slackline.cluster.protocol.migration import MigrationRequests, Migrations, OutgoingMigration
 from slackline.cluster.protocol.peer_protocol import NodeInfo, PeerProtocol
+from slackline.cluster.protocol.pubsub import DecodedSegment, PubSub, SubscriptionOptions, decoded
 from slackline.cluster.settings import NodeSettings
-from slackline.core.errors import BufferLimitError, ConfigError
+from slackline.core import codec
+from slackline.core.errors import BufferLimitError, ConfigError, StateError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import Output, ProgressUpdate
 from slackline.engine import Engine
 
-#: A checkpoint is made at the earliest so many times as long after the last as that took.
-SAVING = 5.0
+#: The time between checkpoints is at least so many times as long as making the last one took.
+CHECKPOINT_SPACING = 5.0
+#: Seconds after which deferred detectors run, if nothing arrives.
+DEFERRAL = 0.001
+#: Metrics of a detector that are sent to other nodes.
+_DETECTOR_METRICS = ("K", "watermark", "buffered", "delivered", "late", "published", "wait_mean", "cpu")
 
-#: So many seconds later those who are behind go on, if nothing comes.
-CATCH_UP = 0.001
+_KIND, _VERSION = "node", 1
+
+
+class _SavedMigration(msgspec.Struct):
+    target: str
+    state: m.DetectorState
+    direct_from: dict[str, int]
+    is_done: bool
+    inputs: list[m.Segment]
+
+
+class _SavedSubscription(msgspec.Struct):
+    next: int
+    reliable: bool
+    progress_only: bool
+    lost: int
+
+
+class _SavedNode(msgspec.Struct):
+    """A checkpoint. Sessions are not in it: a new incarnation starts new ones, and offsets show what got lost."""
+
+    name: str
+    identity: int
+    incarnation: int
+    application: str
+    peers: list[str]
+    engine: bytes
+    ingress: list[str]
+    has_ended: bool
+    runs: dict[str, int]
+    publications: dict[str, m.PublicationState]
+    subscriptions: dict[str, _SavedSubscription]
+    closed_at: dict[str, int]
+    outgoing: list[_SavedMigration]
 
 
 class Node:
-    """Some detectors of a hierarchy, and what it takes to run them together with those of other nodes.
+    """Some detectors of a hierarchy, which run together with those of other nodes.
 
-    ``identity``    a number drawn at random by who makes the node: it tells two nodes of one name apart.
+    ``identity``    a random number: it tells two nodes of the same name apart.
     ``ingress``     the sensor types that enter here, by :meth:`push`.
     ``detectors``   those that run here at first.
-    ``application`` where every node has the application from, such as ``my_app:hierarchy``.
-    ``address``     where others may reach the host, which tells it to them.
-    Whatever else is given goes to the engine. Here ``now`` is seconds of any clock that does not go back.
+    ``application`` where every node loads the application from, such as ``my_app:hierarchy``.
+    ``address``     where other nodes reach the host of this one.
+    Other options are the engine's. ``now`` is in seconds of any monotonic clock.
     """
 
-    #: How detectors change hands; studies have others, to compare with (``sim.baselines``).
-    handover_method: ClassVar[type[Handovers]] = Handovers
+    #: How detectors migrate; ``slackline.cluster.simulation.baselines`` has other methods to compare with.
+    migration_method: ClassVar[type[Migrations]] = Migrations
 
     def __init__(
         self,
@@ -75,16 +108,18 @@ class Node:
         settings: NodeSettings | None = None,
         **engine_options: Any,
     ) -> None:
-        if not name or len(name) > LONGEST_NAME or not name.isprintable():
-            raise ConfigError(f"a node called {name!r}; a name has 1 to {LONGEST_NAME} printable characters.")
+        if not name or len(name) > MAX_NAME or not name.isprintable():
+            raise ConfigError(f"name={name!r} is not valid; a name has 1 to {MAX_NAME} printable characters.")
         if engine_options.get("late") == "deliver":
-            raise ConfigError("late='deliver' would make what is found depend on where it runs; nodes divert.")
+            raise ConfigError(
+                "late='deliver' is not supported on nodes: results would depend on the node. Nodes divert late events."
+            )
         engine = Engine(hierarchy, detectors=list(detectors), sensors=list(ingress), **engine_options)
         self._assemble(name, engine, identity, 1, tuple(ingress), application, address, settings or NodeSettings())
-        self._handovers.runs = dict.fromkeys(engine.detectors, 1)
-        for kind in (*self._enters, *self._published()):
-            self._exchange.open(kind)
-        self._talk.announce()
+        self._migrations.runs = dict.fromkeys(engine.detectors, 1)
+        for kind in (*self._ingress, *self._published()):
+            self._pubsub.open_publication(kind)
+        self._protocol.announce()
 
     def _assemble(
         self,
@@ -100,38 +135,35 @@ class Node:
         settings.check(engine.hierarchy)
         self.name = name
         self.settings = settings
-        #: The share of time that the host works, and the seconds that it took to make and keep the last checkpoint.
-        self.busy = self.saving_took = 0.0
-        #: Whether it has left in order.
-        self.is_gone = False
+        #: The share of time that the host is busy, and the seconds that the last checkpoint took; the host sets both.
+        self.busy = self.checkpoint_seconds = 0.0
+        #: Whether it has left the cluster.
+        self.has_left = False
         self._engine = engine
-        self._enters = ingress
+        self._ingress = ingress
         options = engine.stats()["options"]
         slack = options["policy"] == "slack"
-        self._membership = Membership(name, identity, incarnation, settings.lost_after)
+        self._membership = Membership(name, identity, incarnation, settings.session_timeout)
         self._directory = Directory(engine.hierarchy)
-        self._exchange = Exchange(engine.hierarchy, settings, slack)
-        self._handovers = self.handover_method(name, engine, self._exchange, self._directory, self._membership)
-        self._steering = PlacementController(name, settings, self.order, self._note)
-        self._errands = Errands(
-            name, self._handovers, self._membership, self._directory, self._note, self._steering.has_room
-        )  # fmt: skip
-        card = NodeInfo(name, application, fingerprint(engine.hierarchy, options), address, ingress, slack)
-        self._talk = PeerProtocol(
-            card, self._membership, self._directory, self._exchange, self._handovers, self._errands, self._note,
+        self._pubsub = PubSub(engine.hierarchy, settings, slack)
+        self._migrations = self.migration_method(name, engine, self._pubsub, self._directory, self._membership)
+        self._controller = PlacementController(name, settings, self.migrate, self._log)
+        self._requests = MigrationRequests(self._migrations, self._log, self._controller.has_room)
+        info = NodeInfo(name, application, fingerprint(engine.hierarchy, options), address, ingress, slack)
+        self._protocol = PeerProtocol(
+            info, self._membership, self._directory, self._pubsub, self._migrations, self._requests, self._log,
             self.overview,
         )  # fmt: skip
-        self._beginning = Bootstrap(self._talk, settings.lost_after, self._note)
-        # Whether what enters here is judged by a time that others tell.
-        self._told_time = options["policy"] in ("auto", "ready") and not set(engine.hierarchy.clock) <= set(ingress)
+        # Whether lateness here depends on stream time that other nodes send.
+        self._remote_clock = options["policy"] in ("auto", "ready") and not set(engine.hierarchy.clock) <= set(ingress)
         self._arrivals: list[tuple[list[Event] | pa.Table, Any]] = []
-        self._is_unrepeatable = False  # whether some of them would not come again, or not at the same time
-        self._ends = self._has_ended = False
+        self._is_unrepeatable = False  # whether some of them cannot be pushed again after a crash, at the same time
+        self._input_ended = self._end_pushed = False
         self._actions = Actions()
-        self._is_choked = self._leaves = False
-        self._ran = 0.0  # when it last did
-        self._beat_at = self._acknowledge_at = self._save_at = -math.inf
-        self._requests = 0
+        self._buffer_full = self._leaves = False
+        self._ran_at = 0.0
+        self._heartbeat_at = self._ack_at = self._checkpoint_at = -math.inf
+        self._request_count = 0
 
     # In.
 
@@ -149,233 +181,296 @@ class Node:
         self._arrivals.append((arrivals, wall))
 
     def end(self, now: float) -> None:
-        """There are no more local arrivals after those that were pushed."""
-        self._ends = True
+        """The local input has ended."""
+        self._input_ended = True
 
     def link_up(self, link: str, now: float) -> None:
-        """There is a way to somebody."""
+        """A connection is established."""
         self._membership.link_up(link, now)
 
     def link_down(self, link: str, now: float) -> None:
-        """The way is there no longer."""
-        self._talk.happen(self._membership.link_down(link), now)
+        """A connection is closed."""
+        self._protocol.handle(self._membership.link_down(link), now)
 
     def receive(self, link: str, data: bytes, now: float) -> None:
-        """A message. A ProtocolError says that it is none; it has changed nothing."""
-        self._talk.happen(self._membership.receive(link, data, now, self._talk.objection), now)
+        """A message was received. A ProtocolError if it is malformed; it has changed nothing."""
+        self._protocol.handle(self._membership.receive(link, data, now, self._protocol.objection), now)
 
-    def order(self, detector: str, to: str, now: float, if_room: bool = False) -> str:
-        """Have a detector moved to a node. The name of the request; a notice tells what became of it.
+    def migrate(self, detector: str, to: str, now: float, if_room: bool = False) -> str:
+        """Request the migration of a detector to a node; returns the request's name. A notice reports the result.
 
-        ``if_room``: that node may refuse, if it sheds, and would come above its limit.
+        ``if_room``: a node that sheds load may refuse, if the detector would take it above its limit.
         """
-        self._requests += 1
-        request = f"{self.name}/{self._membership.incarnation}/{self._requests}"
-        self._errands.order(m.Order(detector, to, request, if_room), None, now)
+        self._request_count += 1
+        request = f"{self.name}/{self._membership.incarnation}/{self._request_count}"
+        self._requests.submit(m.MigrationRequest(detector, to, request, if_room), None, now)
         return request
 
     def found(self, search: SearchOrder, solution: Solution | str, now: float) -> None:
-        """What came of a search that was wanted (:class:`Actions`): a solution, or why there is none."""
-        self._steering.found(search, solution)
+        """The result of a search (:class:`Actions`): a solution, or why there is none."""
+        self._controller.found(search, solution)
 
     def leave(self, now: float) -> None:
-        """Leave in order: the detectors go elsewhere first; then :attr:`is_gone`."""
+        """Leave the cluster: the detectors migrate to other nodes first; then :attr:`has_left`."""
         self._leaves = True
 
     # Out.
 
     def run(self, now: float) -> Actions:
-        """Do what there is to do, and say what the host has to do. Call it after each of the above, or several."""
-        self._ran = now
-        self._talk.happen(self._membership.tick(now), now)
-        if self._beginning.has_started(now):
-            self._work(now)
-            self._talk.subscribe(now)
-            self._beginning.look_around(now)
-            for peer, again in self._exchange.gaps(now):
-                self._tell(peer, again)
-        if self._leaves and not self.is_gone:
-            self.is_gone = self._errands.go_elsewhere(now, self.settings.lost_after, self.is_through)
-        self._beat(now)
-        for answer in self._errands.take_answers():
-            self._steering.answered(*answer, now)
-        if self._handovers.changed:
-            self._talk.announce()
-        self._talk.forget_former_lives(now)
-        self._talk.publish()
-        self._actions.late, self._actions.quarantined, _ = self._engine.drain()  # now, or they come again after a crash
-        self._save(now)
+        """Process all input; returns what the host has to do. Call it after each of the above, or after several."""
+        self._ran_at = now
+        self._protocol.handle(self._membership.expire(now), now)
+        if self._protocol.may_process(now):
+            self._process(now)
+            self._protocol.subscribe(now)
+            self._protocol.check_complete(now)
+            for peer, resend in self._pubsub.resend_requests(now):
+                self._send_unreliable(peer, resend)
+        if self._leaves and not self.has_left:
+            self.has_left = self._requests.evacuate(now, self.settings.session_timeout, self.has_ended)
+        self._send_heartbeats(now)
+        for result in self._requests.take_results():
+            self._controller.answered(*result, now)
+        if self._migrations.changed:
+            self._protocol.announce()
+        self._protocol.drop_former_subscribers(now)
+        self._protocol.publish()
+        self._actions.late, self._actions.quarantined, _ = self._engine.drain()  # before the checkpoint
+        self._make_checkpoint(now)
         actions, self._actions = self._actions, Actions()
-        actions.outputs += self._talk.take_outputs()
-        actions.messages += self._membership.due(now, lambda: self._talk.hello(now))
-        actions.cut = self._membership.cut()
-        actions.search = self._steering.take_search()
+        actions.outputs += self._protocol.take_outputs()
+        actions.messages += self._membership.due(now, lambda: self._protocol.hello(now))
+        actions.close = self._membership.links_to_close()
+        actions.search = self._controller.take_search()
         actions.call_at = self._call_at(now)
         return actions
 
-    def _work(self, now: float) -> None:
-        """Let the engine have everything that is there for it, and detectors come and go."""
-        exchange, handovers = self._exchange, self._handovers
-        patience = self.settings.lost_after
-        has_time, busy = not self._arrivals, True
+    def _process(self, now: float) -> None:
+        """Give the engine all its input, publish its progress, and advance migrations, until nothing is left to do."""
+        pubsub, migrations = self._pubsub, self._migrations
+        patience = self.settings.session_timeout
+        idle, busy = not self._arrivals, True
         while busy:
             busy = False
-            if not exchange.is_full:
-                if self._arrivals and (self._told_time or self._is_unrepeatable):
-                    handovers.must_survive = True  # what is late depends on when the time was told: decide once
-                self._is_unrepeatable = False
-                for arrivals, wall in self._arrivals:
-                    self._engines(lambda a=arrivals, w=wall: self._engine.push(a, now=w))  # type: ignore[misc]
-                self._arrivals = []
-                if self._ends and not self._has_ended:
-                    self._has_ended = True
-                    self._engines(lambda: self._engine.end(self._enters))
-                busy = self._hand_on(exchange.take(now, awaited(self._engine) if self._is_choked else None))
-            if has_time and not busy and self._engine.deferred:  # once: what comes goes first
-                self._engines(lambda: self._engine.push([]))
-            has_time = False
-            for updates in self._engine.progress_updates():
-                self._talk.clk = max(self._talk.clk, updates.clk)
-                handovers.record(exchange.publish(updates))
-            for arriving in handovers.complete(now, patience)[:1]:  # what it publishes is news for the next
+            if not pubsub.is_full:
+                self._push_arrivals()
+                segments = pubsub.deliver(now, self._blocking_types() if self._buffer_full else None)
+                busy = bool(segments)
+                self._deliver(segments)
+            if idle and not busy and self._engine.deferred:  # once: new input has priority over deferred detectors
+                self._collect(lambda: self._engine.push([]))
+            idle = False
+            for update in self._engine.progress_updates():
+                self._protocol.clk = max(self._protocol.clk, update.clk)
+                migrations.record(pubsub.publish(update))
+            for incoming in migrations.ready(now, patience)[:1]:  # the next one needs what it publishes
                 busy = True
-                self._actions.outputs += handovers.finish(arriving, now)
-        for request, error, figures in handovers.go_on(now, min(1.0, patience)):
-            self._errands.answer(request, error, figures)
+                self._actions.outputs += migrations.complete(incoming, now)
+        for result in migrations.step(now, min(1.0, patience)):
+            self._requests.report(*result)
 
-    def _hand_on(self, portions: list[Portion]) -> bool:
-        """Give the engine what has come, in the order of numbers; whether there was something."""
-        for portion in portions:
-            self._handovers.record(portion)
-            self._talk.clk = max(self._talk.clk, portion.updates.clk)
-        if portions:
-            self._take([portion.updates for portion in portions])
-        return bool(portions)
+    def _push_arrivals(self) -> None:
+        if self._arrivals and (self._remote_clock or self._is_unrepeatable):
+            self._migrations.checkpoint_required = True  # what is late depends on the moment: decide once
+        self._is_unrepeatable = False
+        for arrivals, wall in self._arrivals:
+            self._collect(lambda a=arrivals, w=wall: self._engine.push(a, now=w))  # type: ignore[misc]
+        self._arrivals = []
+        if self._input_ended and not self._end_pushed:
+            self._end_pushed = True
+            self._collect(lambda: self._engine.end(self._ingress))
 
-    def _take(self, updates: list[ProgressUpdate]) -> None:
-        """Give the engine news. What it cannot take harms nothing else."""
+    def _blocking_types(self) -> set[str]:
+        """The types for which buffered events wait."""
+        waits = [each["waits_for"] for each in self._engine.stats()["detectors"].values()]
+        return {wait["type"] for wait in waits if wait is not None}
+
+    def _deliver(self, segments: list[DecodedSegment]) -> None:
+        """Give segments to the engine."""
+        for segment in segments:
+            self._migrations.record(segment)
+            self._protocol.clk = max(self._protocol.clk, segment.update.clk)
+        updates = [segment.update for segment in segments]
         try:
-            self._engines(lambda: self._engine.receive(updates))
-        except ConfigError as error:
-            if len(updates) == 1:
-                lost = f"{len(updates[0].events)} events of type {updates[0].type!r}"
-                self._note("error", f"{lost} cannot be taken: {error}")
-            for one in updates if len(updates) > 1 else ():
-                self._take([one])
+            self._receive(updates)
+        except ConfigError:  # one by one: the others must not be lost
+            for update in updates:
+                try:
+                    self._receive([update])
+                except ConfigError as error:
+                    lost = f"{len(update.events)} events of type {update.type!r}"
+                    self._log("error", f"{lost} cannot be processed: {error}")
 
-    def _engines(self, call: Callable[[], list[Output]]) -> None:
-        """Collect what the engine finds. Where too much waits, only that is handed on for which it waits."""
+    def _receive(self, updates: list[ProgressUpdate]) -> None:
+        if updates:
+            self._collect(lambda: self._engine.receive(updates))
+
+    def _collect(self, call: Callable[[], list[Output]]) -> None:
+        """Collect the outputs of a call of the engine, and note whether its buffers are full."""
         try:
             self._actions.outputs += call()
-            self._is_choked = False
+            self._buffer_full = False
         except BufferLimitError as full:
             self._actions.outputs += full.outputs
-            if not self._is_choked:
-                self._note("warning", f"{full}")
-            self._is_choked = True
+            if not self._buffer_full:
+                self._log("warning", f"{full}")
+            self._buffer_full = True
 
-    def _beat(self, now: float) -> None:
-        beats = now >= self._beat_at
-        if beats or now >= self._acknowledge_at:
-            self._acknowledge_at = now + self.settings.beat / 4
-            for peer, have in self._exchange.acknowledgements(again=beats).items():
-                self._tell(peer, m.Ack(have))
-        if not beats:
+    def _send_heartbeats(self, now: float) -> None:
+        due = now >= self._heartbeat_at
+        if due or now >= self._ack_at:
+            self._ack_at = now + self.settings.heartbeat_interval / 4
+            for peer, acks in self._pubsub.acks(repeat=due).items():
+                self._send_unreliable(peer, m.Ack(acks))
+        if not due:
             return
-        self._beat_at = now + self.settings.beat
-        figures = self._figures(now)
-        for peer in self._membership.there():
-            self._membership.beat(peer, figures, self.busy, now)
-            standings = self._exchange.standings(peer)
-            if standings:
-                self._membership.tell(peer, m.Data(standings))
+        self._heartbeat_at = now + self.settings.heartbeat_interval
+        metrics = self._metrics()
+        for peer in self._membership.connected():
+            self._membership.send_heartbeat(peer, metrics, self.busy, now)
+            progress = self._pubsub.progress(peer)
+            if progress:
+                self._membership.send_unreliable(peer, m.Data(progress))
         if self.is_ready and not self._leaves:
-            self._steering.beat(self.overview, now)
+            self._controller.beat(self.overview, now)
 
-    def _figures(self, now: float) -> dict[str, Any]:
-        willing = self.settings.optimise == "master" and not self._leaves
-        return figures_of(self._engine, self._exchange, self._membership, self.settings, willing, now)
-
-    def _tell(self, peer: str, body: m.Body) -> None:
+    def _send_unreliable(self, peer: str, body: m.Body) -> None:
         if peer in self._membership.peers:
-            self._membership.tell(peer, body)
+            self._membership.send_unreliable(peer, body)
 
     def _call_at(self, now: float) -> float:
-        times = [self._beat_at, self._membership.next_at(), self._exchange.gap_at()]
-        if self._exchange.feeds:
-            times.append(self._acknowledge_at)
-        if self._handovers.arriving:
-            times.append(now + self.settings.reorder)
+        times = [self._heartbeat_at, self._membership.next_at()]
+        if (resend_at := self._pubsub.resend_at()) is not None:
+            times.append(resend_at)
+        if self._pubsub.subscriptions:
+            times.append(self._ack_at)
+        if self._migrations.incoming:
+            times.append(now + self.settings.gap_timeout)
         if self._engine.deferred:
-            times.append(now + CATCH_UP)
-        return max(now, min(at for at in times if at is not None))
+            times.append(now + DEFERRAL)
+        return max(now, min(times))
 
     def _published(self) -> list[str]:
-        return [kind for name in self._handovers.runs for kind in self._engine.hierarchy.published(name)]
+        return [kind for name in self._migrations.runs for kind in self._engine.hierarchy.published(name)]
 
-    def _note(self, level: str, text: str) -> None:
+    def _log(self, level: str, text: str) -> None:
         self._actions.notices.append(Notice(level, text))
 
-    # What is known.
+    # State.
 
     @property
     def is_ready(self) -> bool:
-        """Whether everybody is there who is needed: before, nothing should be pushed."""
-        return self._beginning.is_ready
+        """Whether the cluster is complete: before that, nothing should be pushed."""
+        return self._protocol.is_ready
 
     @property
     def is_full(self) -> bool:
-        """Whether somebody must catch up before more is pushed."""
-        return self._exchange.is_full or self._is_choked or len(self._arrivals) > 1
+        """Whether subscribers or detectors must catch up before more is pushed."""
+        return self._pubsub.is_full or self._buffer_full or len(self._arrivals) > 1
 
     @property
-    def is_through(self) -> bool:
-        """Whether everything has ended that runs or enters here, and everybody has all of it."""
-        return self._exchange.is_through and not self._handovers.arriving and not self._handovers.leaving
+    def has_ended(self) -> bool:
+        """Whether all types that enter or are published here have ended, and all subscribers have everything."""
+        return self._pubsub.has_ended and not self._migrations.incoming and not self._migrations.outgoing
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing runs or enters here, while others are there, and may send something."""
-        return not self._exchange.outgoing and bool(self._membership.there())
+        """Whether nothing runs or enters here while other nodes are connected: they may migrate something here."""
+        return not self._pubsub.publications and bool(self._membership.connected())
 
     @property
     def failed(self) -> str | None:
-        """Why the network does not want this node; None if it does."""
-        return self._membership.turned_away
+        """Why the cluster refuses this node; None if it does not."""
+        return self._membership.rejected
 
     @property
     def runs(self) -> list[str]:
         """The detectors that run here."""
-        return sorted(self._handovers.runs)
+        return sorted(self._migrations.runs)
 
     def addresses(self) -> dict[str, str]:
-        """Where other nodes are to be reached, by name, as far as they have said."""
+        """Addresses of other nodes, by name, as far as they are known."""
         return dict(self._membership.addresses)
 
     def overview(self) -> dict[str, Any]:
-        """The network as it is seen here: plain values that JSON can hold."""
-        own = self._figures(self._ran)
-        return overview_of(self.name, self.busy, own, self._membership, self._directory, self._handovers)
+        """The cluster as this node sees it: plain values that JSON can hold."""
+        moving = dict.fromkeys(self._migrations.incoming, "incoming")
+        moving |= dict.fromkeys(self._migrations.outgoing, "outgoing")
+        return overview_of(self.name, self.busy, self._metrics(), self._membership, self._directory, moving)
+
+    def _metrics(self) -> dict[str, Any]:
+        """Metrics for other nodes; ``at`` is in seconds of this node's clock."""
+        stats = self._engine.stats()
+        return {
+            "at": self._ran_at,
+            "limit": self.settings.limit,
+            "stays": list(self.settings.stays),
+            "master": self.settings.optimise == "master" and not self._leaves,
+            "round_trips": self._membership.round_trips(),
+            "clk": stats["stream_time"],
+            "arrivals": stats["arrivals"],
+            "duplicates": stats["duplicates"],
+            "detectors": {
+                name: {key: each[key] for key in _DETECTOR_METRICS}
+                | {"waits_for": (each["waits_for"] or {}).get("type")}
+                for name, each in stats["detectors"].items()
+            },
+            "sent": {
+                kind: {
+                    "events": each.next - 1,
+                    "retained": len(each.retained),
+                    "truncated": each.dropped,
+                    "dropped": sum(subscriber.dropped for subscriber in each.subscribers.values()),
+                }
+                for kind, each in self._pubsub.publications.items()
+            },
+            "received": {
+                kind: {"events": max(0, each.next - 1), "lost": each.lost, "duplicates": each.duplicates}
+                for kind, each in self._pubsub.subscriptions.items()
+                if not each.progress_only
+            },
+        }
 
     # Checkpoints.
 
-    def _save(self, now: float) -> None:
+    def _make_checkpoint(self, now: float) -> None:
         every = self.settings.checkpoint_every
         if every is None:
-            self._handovers.must_survive = False
-            return
-        if self._handovers.must_survive or self.is_gone or now >= self._save_at:
-            # Who has much to save saves less often, or would do nothing else.
-            self._save_at, self._handovers.must_survive = now + max(every, SAVING * self.saving_took), False
-            self._exchange.survives()
+            self._migrations.checkpoint_required = False
+        elif self._migrations.checkpoint_required or self.has_left or now >= self._checkpoint_at:
+            self._checkpoint_at = now + max(every, CHECKPOINT_SPACING * self.checkpoint_seconds)
+            self._migrations.checkpoint_required = False
+            self._pubsub.mark_durable()
             self._actions.checkpoint = self.save()
 
     def save(self) -> bytes:
-        """Everything, as bytes; nothing in them is ever unpickled."""
-        membership = self._membership
-        known = sorted({*self._talk.awaits, *(n for n, peer in membership.peers.items() if not peer.has_left)})
-        who = (self.name, membership.identity, membership.incarnation, self._talk.card.application, known)
-        return saving.saved(who, self._engine, self._enters, self._has_ended, self._exchange, self._handovers)
+        """The state as bytes; nothing in them is ever unpickled."""
+        membership, pubsub, migrations = self._membership, self._pubsub, self._migrations
+        peers = {name for name, peer in membership.peers.items() if not peer.has_left}
+        outgoing = []
+        for each in migrations.outgoing.values():
+            inputs = [segment.encoded() for segments in each.inputs.values() for segment in segments]
+            outgoing.append(_SavedMigration(each.target, each.state, dict(each.direct_from), each.is_done, inputs))
+        state = _SavedNode(
+            name=self.name,
+            identity=membership.identity,
+            incarnation=membership.incarnation,
+            application=self._protocol.info.application,
+            peers=sorted(peers | self._protocol.awaited),
+            engine=self._engine.save(),
+            ingress=list(self._ingress),
+            has_ended=self._end_pushed,
+            runs=dict(migrations.runs),
+            publications={kind: each.state() for kind, each in pubsub.publications.items()},
+            subscriptions={
+                kind: _SavedSubscription(each.next, each.reliable, each.progress_only, each.lost)
+                for kind, each in pubsub.subscriptions.items()
+                if each.next
+            },
+            closed_at=dict(pubsub.closed_at),
+            outgoing=outgoing,
+        )
+        return codec.dump(_KIND, _VERSION, msgspec.msgpack.encode(state), where="node")
 
     @classmethod
     def load(
@@ -387,23 +482,50 @@ class Node:
         settings: NodeSettings | None = None,
         **engine_options: Any,
     ) -> Node:
-        """A node that comes back, in a new life, where the saved one was."""
-        state = saving.loaded(data)
-        engine = Engine.load(state.engine, hierarchy, **engine_options)
+        """A node from its checkpoint, as a new incarnation. A StateError if it is damaged, or none of a node."""
+        try:
+            saved = msgspec.msgpack.decode(codec.load(_KIND, _VERSION, data), type=_SavedNode)
+        except (msgspec.MsgspecError, TypeError) as error:
+            raise StateError(f"the checkpoint is damaged ({error}). Restore an older one.") from error
+        engine = Engine.load(saved.engine, hierarchy, **engine_options)
         node = cls.__new__(cls)
         node._assemble(
-            state.name, engine, state.identity, state.incarnation + 1, tuple(state.enters), state.application, address,
-            settings or NodeSettings(),
+            saved.name, engine, saved.identity, saved.incarnation + 1, tuple(saved.ingress), saved.application,
+            address, settings or NodeSettings(),
         )  # fmt: skip
-        node._ends = node._has_ended = state.has_ended
-        saving.restore(state, node._exchange, node._handovers)
-        node._talk.awaits = set(state.peers)
-        node._talk.announce()
+        try:
+            node._restore(saved)
+        except m.ProtocolError as error:
+            raise StateError(f"the checkpoint is damaged ({error}). Restore an older one.") from error
+        node._protocol.announce()
         return node
+
+    def _restore(self, saved: _SavedNode) -> None:
+        pubsub = self._pubsub
+        self._input_ended = self._end_pushed = saved.has_ended
+        self._protocol.awaited = set(saved.peers)
+        self._migrations.runs = dict(saved.runs)
+        pubsub.closed_at = dict(saved.closed_at)
+        for kind, state in saved.publications.items():
+            for subscriber in pubsub.open_publication(kind, state).subscribers.values():
+                subscriber.is_lost = True  # until it connects
+        for kind, each in saved.subscriptions.items():
+            options = SubscriptionOptions(each.reliable, each.progress_only)
+            pubsub.subscribe(kind, options, each.next).lost = each.lost
+        for one in saved.outgoing:
+            outgoing = OutgoingMigration(one.target, one.state, one.direct_from, is_done=one.is_done)
+            for segment in one.inputs:
+                derived = segment.type in pubsub.hierarchy.publisher
+                outgoing.inputs.setdefault(segment.type, []).append(decoded(segment, derived))
+            self._migrations.outgoing[one.state.detector] = outgoing
+            for kind in one.state.publications:
+                if kind in pubsub.subscriptions and not one.is_done:
+                    pubsub.subscriptions[kind].paused = True
 
     def check_invariants(self) -> None:
         """What must hold between any two calls; tests call it."""
         self._engine.check_invariants()
-        self._exchange.check_invariants()
-        assert set(self._handovers.runs) == set(self._engine.detectors), "what runs is not what is said to run"
-        assert set(self._exchange.outgoing) == {*self._enters, *self._published()}, "publishes what does not run here"
+        self._pubsub.check_invariants()
+        assert set(self._migrations.runs) == set(self._engine.detectors), "runs other detectors than it announces"
+        published = {*self._ingress, *self._published()}
+        assert set(self._pubsub.publications) == published, "publishes types of other detectors than it runs"

@@ -1,6 +1,6 @@
-"""What a node makes of what others say: who is there and runs what, who gets what, what is to move.
+"""The peer protocol: what a node does on the messages of its peers, and when the cluster is complete.
 
-It reads messages and keeps the books (directory, exchange, handovers); the engine is not its business.
+It updates membership, directory, publications, subscriptions and migrations; the engine is driven by the node.
 """
 
 from __future__ import annotations
@@ -11,11 +11,16 @@ from typing import Any
 
 from slackline.cluster.protocol import messages as m
 from slackline.cluster.protocol.directory import Directory
-from slackline.cluster.protocol.errands import Errands
-from slackline.cluster.protocol.exchange import Exchange, Want
-from slackline.cluster.protocol.feed import Publisher
-from slackline.cluster.protocol.handover import Handovers
-from slackline.cluster.protocol.membership import Asked, Happening, Lost, Membership, Met, Said
+from slackline.cluster.protocol.membership import (
+    ClientRequest,
+    Membership,
+    PeerConnected,
+    PeerEvent,
+    PeerLost,
+    PeerMessage,
+)
+from slackline.cluster.protocol.migration import MigrationRequests, Migrations
+from slackline.cluster.protocol.pubsub import Publisher, PubSub, SubscriptionOptions
 from slackline.core.outcome import Output
 from slackline.core.time import NEVER
 
@@ -31,295 +36,317 @@ class NodeInfo:
     application: str
     fingerprint: str
     address: str
-    enters: tuple[str, ...]
-    #: Whether K is found here, from delays as they are here.
+    ingress: tuple[str, ...]
+    #: Whether the node measures delays itself (policy slack).
     slack: bool
 
 
 class PeerProtocol:
-    """The talk of a node with its peers."""
+    """Handles the messages of peers, and sends this node's."""
 
     def __init__(
         self,
-        card: NodeInfo,
+        info: NodeInfo,
         membership: Membership,
         directory: Directory,
-        exchange: Exchange,
-        handovers: Handovers,
-        errands: Errands,
-        note: Callable[[str, str], None],
+        pubsub: PubSub,
+        migrations: Migrations,
+        requests: MigrationRequests,
+        log: Callable[[str, str], None],
         overview: Callable[[], dict[str, Any]],
     ) -> None:
-        self.card = card
+        self.info = info
         self.membership = membership
         self.directory = directory
-        self.exchange = exchange
-        self.handovers = handovers
-        self.errands = errands
-        self.note = note
+        self.pubsub = pubsub
+        self.migrations = migrations
+        self.requests = requests
+        self.log = log
         self.overview = overview
         #: Stream time, as far as it is known here.
         self.clk = NEVER
-        #: Peers that were there before a crash and have not said yet what they run.
-        self.awaits: set[str] = set()
-        self._anew: list[str] = []
-        #: What detectors found that came back because somebody was lost.
+        #: After a restart: peers of the last checkpoint that have not announced yet what they run.
+        self.awaited: set[str] = set()
+        #: Outputs of detectors that were taken back.
         self.outputs: list[Output] = []
+        self._restarted: list[str] = []
+        self._started_at: float | None = None
+        self._is_complete = self._has_warned = False
 
     def take_outputs(self) -> list[Output]:
-        """What was found meanwhile."""
-        taken, self.outputs = self.outputs, []
-        return taken
+        """The outputs since the last call."""
+        outputs, self.outputs = self.outputs, []
+        return outputs
 
-    # Who is there.
+    # Start.
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the cluster is complete: every detector runs, and every sensor type enters, somewhere."""
+        return self._is_complete and not self.awaited
+
+    def may_process(self, now: float) -> bool:
+        """Whether processing may start: after a restart, when all peers have announced what they run, or are lost."""
+        if self._has_waited(now):
+            self.awaited = set()
+            self._end_former_migrations()
+        return not self.awaited and self.membership.rejected is None
+
+    def _has_waited(self, now: float) -> bool:
+        """Whether the session timeout has passed since the start."""
+        if self._started_at is None:
+            self._started_at = now
+        return now - self._started_at >= self.membership.session_timeout
+
+    def check_complete(self, now: float) -> None:
+        """Check whether the cluster is complete; if it is not for long, log what is missing."""
+        if self._is_complete:
+            return
+        obstacles = self.directory.obstacles()
+        self._is_complete = self.pubsub.has_started or not obstacles
+        if self._is_complete:
+            self.membership.ready_since = now
+        elif not self._has_warned and self._has_waited(now):
+            self._has_warned = True
+            self.log("warning", f"{self.info.name} is waiting to start: {'; '.join(obstacles)}.")
+
+    # Peers.
 
     def hello(self, now: float) -> m.Hello:
-        card, membership = self.card, self.membership
-        there = (peer for peer in membership.peers.values() if not peer.has_left)
-        knows = {peer.name: peer.address for peer in there if peer.address}
-        runs, enters = dict(self.handovers.runs), list(card.enters)
-        age = membership.age(now)
-        return m.Hello(membership.identity, age, card.application, card.fingerprint, runs, enters, card.address, knows)
+        """How this node identifies itself."""
+        info, membership = self.info, self.membership
+        known = {peer.name: peer.address for peer in membership.peers.values() if peer.address and not peer.has_left}
+        return m.Hello(
+            membership.identity, membership.age(now), info.application, info.fingerprint, dict(self.migrations.runs),
+            list(info.ingress), info.address, known,
+        )  # fmt: skip
 
     def objection(self, sender: str, hello: m.Hello) -> str | None:
-        """Why a node cannot be met; None if it can."""
-        card = self.card
-        if hello.application != card.application:
-            return f"{sender!r} runs {hello.application!r}, {card.name!r} runs {card.application!r}"
-        if hello.fingerprint != card.fingerprint:
+        """Why a node is refused; None if it is not."""
+        info = self.info
+        if hello.application != info.application:
+            return f"{sender!r} runs {hello.application!r}, {info.name!r} runs {info.application!r}"
+        if hello.fingerprint != info.fingerprint:
             return (
-                f"{sender!r} has another version of the application (fingerprint {hello.fingerprint}, on {card.name!r} "
-                f"{card.fingerprint}): install the same code, and give the same options"
+                f"{sender!r} has another version of the application (fingerprint {hello.fingerprint}, on {info.name!r} "
+                f"{info.fingerprint}): install the same code, and give the same options"
             )
-        there = [card.name, *self.membership.there()]
-        return self.directory.objection(sender, hello.runs, hello.enters, there)
+        peers = [info.name, *self.membership.connected()]
+        return self.directory.objection(sender, hello.runs, hello.ingress, peers)
 
-    def happen(self, happenings: list[Happening], now: float) -> None:
-        """Take note of what happened. The first ProtocolError is raised when all have had their turn."""
-        wrong: m.ProtocolError | None = None
-        for happening in happenings:
+    def handle(self, events: list[PeerEvent], now: float) -> None:
+        """Handle events of the membership. The first ProtocolError is raised after all of them."""
+        first: m.ProtocolError | None = None
+        for event in events:
             try:
-                match happening:
-                    case Met(peer, hello, anew):
-                        self._met(peer, hello, anew)
-                    case Lost(peer):
-                        self._lost(peer)
-                    case Asked(link, m.Order() as order):
-                        self.errands.order(order, link, now)
-                    case Asked(link, _):
-                        self.membership.answer(link, m.Overview(self.overview()))
-                    case Said(peer, body):
-                        self._said(peer, body, now)
+                match event:
+                    case PeerConnected(peer, hello, restarted):
+                        self._on_connected(peer, hello, restarted)
+                    case PeerLost(peer):
+                        self._on_lost(peer)
+                    case ClientRequest(link, m.MigrationRequest() as request):
+                        self.requests.submit(request, link, now)
+                    case ClientRequest(link, _):
+                        self.membership.reply(link, m.Overview(self.overview()))
+                    case PeerMessage(peer, body):
+                        self._on_message(peer, body, now)
             except m.ProtocolError as error:
-                wrong = wrong or error
-        if wrong is not None:
-            raise wrong
+                first = first or error
+        if first is not None:
+            raise first
 
-    def _met(self, peer: str, hello: m.Hello | None, anew: bool) -> None:
-        self.awaits.discard(peer)
-        restarted = anew and peer in self.directory.runs
+    def _on_connected(self, peer: str, hello: m.Hello | None, restarted: bool) -> None:
+        self.awaited.discard(peer)
         incarnation = self.membership.peers[peer].session.peer_incarnation
-        how = f"reconnected after restart (incarnation {incarnation})" if restarted else "connected"
-        self.note("info", f"node {peer} {how}")
-        self.membership.send(peer, m.Announce(dict(self.handovers.runs), list(self.card.enters)))
-        if anew:  # what was on its way from or to its former life is not any more
-            for outgoing in self.exchange.outgoing.values():
-                outgoing.lose(peer)
+        is_known = restarted and peer in self.directory.runs
+        how = f"reconnected after restart (incarnation {incarnation})" if is_known else "connected"
+        self.log("info", f"node {peer} {how}")
+        self.membership.send(peer, m.Announce(dict(self.migrations.runs), list(self.info.ingress)))
+        if restarted:
+            for publication in self.pubsub.publications.values():
+                publication.on_peer_lost(peer)
         if hello is not None:
-            self._learn(peer, hello.runs, hello.enters)
-        if anew:
-            self._anew.append(peer)
-            self._lose_former()
+            self._on_announce(peer, hello.runs, hello.ingress)
+        if restarted:
+            self._restarted.append(peer)
+            self._end_former_migrations()
 
-    def await_nobody(self) -> None:
-        """Go on without those who have not said what they run."""
-        self.awaits = set()
-        self._lose_former()
+    def _end_former_migrations(self) -> None:
+        """End migrations with former incarnations; after an own restart, when all peers have announced themselves."""
+        while self._restarted and not self.awaited:
+            self.outputs += self.migrations.on_peer_lost(self._restarted.pop(), restarted=True)
 
-    def _lose_former(self) -> None:
-        """End what was under way with former lives; after our own crash, when all have told what they run."""
-        while self._anew and not self.awaits:
-            self.outputs += self.handovers.lose(self._anew.pop(), anew=True)
+    def _on_lost(self, peer: str) -> None:
+        self.log("warning", f"node {peer} is lost")
+        for publication in self.pubsub.publications.values():
+            publication.on_peer_lost(peer)
+        self.requests.on_peer_lost(peer)
+        self.outputs += self.migrations.on_peer_lost(peer)
 
-    def _lost(self, peer: str) -> None:
-        self.note("warning", f"node {peer} is lost")
-        self.errands.lose(peer)
-        for outgoing in self.exchange.outgoing.values():
-            outgoing.lose(peer)
-        self.outputs += self.handovers.lose(peer)
-
-    def _left(self, peer: str) -> None:
-        self.note("info", f"node {peer} left the cluster")
+    def _on_goodbye(self, peer: str) -> None:
+        self.log("info", f"node {peer} left the cluster")
         self.membership.peers[peer].has_left = True
         self.membership.addresses.pop(peer, None)
-        self.directory.forget(peer)
-        for outgoing in self.exchange.outgoing.values():
-            outgoing.unsubscribe(peer)
-        self.outputs += self.handovers.lose(peer)
-        self.errands.lose(peer)
-        self._expect()
+        self.directory.remove(peer)
+        for publication in self.pubsub.publications.values():
+            publication.unsubscribe(peer)
+        self.outputs += self.migrations.on_peer_lost(peer)
+        self.requests.on_peer_lost(peer)
+        self._update_expected()
 
-    def _learn(self, peer: str, runs: dict[str, int], enters: list[str]) -> None:
-        """A node says what it runs: detectors that have left for it are safe, and some may have left us behind."""
-        self.directory.learn(peer, runs, enters)
+    def _on_announce(self, peer: str, runs: dict[str, int], ingress: list[str]) -> None:
+        """A peer announces what it runs: migrations to it are done, and detectors of a lower term stop here."""
+        self.directory.update(peer, runs, ingress)
         for detector, term in runs.items():
-            self.handovers.on_taken(peer, detector, term)
-        for detector in self.handovers.give_way():
-            self.note(
+            self.migrations.on_done(peer, detector, term)
+        for detector in self.migrations.stop_superseded():
+            self.log(
                 "warning", f"detector {detector!r} runs on {self.directory.host(detector)} now and was stopped here"
             )
-        self._expect()
+        self._update_expected()
 
     def announce(self) -> None:
-        """Tell everybody what runs here now."""
-        self.handovers.changed = False
-        runs, enters = dict(self.handovers.runs), list(self.card.enters)
-        self.directory.learn(self.card.name, runs, enters)
-        self._expect()
-        for name in self.membership.there():  # the others are told when they are met
-            self.membership.send(name, m.Announce(runs, enters))
+        """Announce what runs here now."""
+        self.migrations.changed = False
+        runs, ingress = dict(self.migrations.runs), list(self.info.ingress)
+        self.directory.update(self.info.name, runs, ingress)
+        self._update_expected()
+        for name in self.membership.connected():  # others get it when they connect
+            self.membership.send(name, m.Announce(runs, ingress))
 
-    def _expect(self) -> None:
-        for kind, outgoing in self.exchange.outgoing.items():
-            unknown = {""} if self.directory.is_awaited(kind) else set()  # it may know us before we know it
-            outgoing.expect(self.directory.listeners(kind) - {self.card.name} | unknown)
+    def _update_expected(self) -> None:
+        for kind, publication in self.pubsub.publications.items():
+            unknown = {""} if self.directory.has_unseen_listener(kind) else set()  # it may know us before we know it
+            publication.expect(self.directory.listeners(kind) - {self.info.name} | unknown)
 
-    # What is said.
+    # Messages.
 
-    def _said(self, peer: str, body: m.Body, now: float) -> None:
-        exchange, handovers = self.exchange, self.handovers
+    def _on_message(self, peer: str, body: m.Body, now: float) -> None:
+        pubsub, migrations = self.pubsub, self.migrations
         match body:
-            case m.Data(items, forwarded):
-                portions = exchange.offer(items, now)
-                if forwarded:
-                    handovers.on_forwarded(forwarded, portions)
+            case m.Data(segments, forwarded_for):
+                decoded = pubsub.receive(segments, now)
+                if forwarded_for:
+                    migrations.on_forwarded(forwarded_for, decoded)
                     return
-                for kind in {item.type for item in items} - exchange.feeds.keys():
-                    self.membership.send(peer, m.Unsubscribe(kind))  # a subscription that moved with its publisher
+                for kind in dict.fromkeys(segment.type for segment in segments):
+                    if kind not in pubsub.subscriptions:  # the subscription migrated with its publisher
+                        self.membership.send(peer, m.Unsubscribe(kind))
             case m.Ack(received):
-                for kind, (have, durable) in received.items():
-                    if kind in exchange.outgoing:
-                        exchange.outgoing[kind].acknowledge(peer, have, durable)
+                for kind, (offset, durable) in received.items():
+                    if kind in pubsub.publications:
+                        pubsub.publications[kind].acknowledge(peer, offset, durable)
             case m.Subscribe():
-                self._subscribe(peer, body)
-            case m.Subscribed(kind, number):
-                self._subscribed(peer, kind, number, now)
+                self._on_subscribe(peer, body)
+            case m.Subscribed(kind, offset):
+                self._on_subscribed(peer, kind, offset, now)
             case m.Unsubscribe(kind):
-                if kind in exchange.outgoing:
-                    exchange.outgoing[kind].unsubscribe(peer)
+                if kind in pubsub.publications:
+                    pubsub.publications[kind].unsubscribe(peer)
             case m.Resend(kind, first, last):
-                self._again(peer, kind, first, last)
+                self._on_resend(peer, kind, first, last)
             case m.Truncated(kind, last):
-                if kind in exchange.feeds:
-                    exchange.feeds[kind].skip(last + 1)
-                    self.note(
-                        "warning", f"events of type {kind!r} up to number {last} are lost: {peer} does not keep them"
-                    )
-            case m.Announce(runs, enters):
-                self._learn(peer, runs, enters)
+                if kind in pubsub.subscriptions:
+                    pubsub.subscriptions[kind].skip(last + 1)
+                    lost = f"events of type {kind!r} up to offset {last} are lost"
+                    self.log("warning", f"{lost}: {peer} no longer retains them")
+            case m.Announce(runs, ingress):
+                self._on_announce(peer, runs, ingress)
             case m.Heartbeat():
-                self.membership.on_beat(peer, body, now)
+                self.membership.on_heartbeat(peer, body, now)
             case m.Goodbye():
-                self._left(peer)
+                self._on_goodbye(peer)
             case m.MigrateTo():
-                self.errands.take(body, peer, now)
-            case m.Answer():
-                self.errands.on_answer(body)
+                self.requests.on_migrate_to(body, peer, now)
+            case m.MigrationResult():
+                self.requests.on_result(body)
             case m.StateRequest():
-                handovers.asks.append((peer, body))
+                migrations.state_requests.append((peer, body))
             case m.InputDelays():
-                handovers.on_delays(body, self.clk)
-            case m.State():
-                handovers.on_state(peer, body, now)
+                migrations.on_delays(body, self.clk)
+            case m.DetectorState():
+                migrations.on_state(peer, body, now)
             case m.StopForwarding():
-                handovers.on_enough(peer, body)
+                migrations.on_stop_forwarding(peer, body)
             case m.MigrationDone(detector, term):
-                handovers.on_taken(peer, detector, term)
+                migrations.on_done(peer, detector, term)
             case m.MigrationRejected():
-                self.outputs += handovers.on_declined(peer, body)
+                self.outputs += migrations.on_rejected(peer, body)
 
-    def _subscribe(self, peer: str, body: m.Subscribe) -> None:
-        outgoing = self.exchange.outgoing.get(body.type)
-        if outgoing is None:  # it comes from elsewhere now
+    def _on_subscribe(self, peer: str, body: m.Subscribe) -> None:
+        publication = self.pubsub.publications.get(body.type)
+        if publication is None:  # it has migrated
             self.membership.send(peer, m.Subscribed(body.type, 0))
             return
-        first = outgoing.subscribe(peer, max(0, body.since), body.reliable, body.ticks)
+        first = publication.subscribe(peer, body.since, body.reliable, body.progress_only)
         self.membership.send(peer, m.Subscribed(body.type, first))
         if 0 < body.since < first:
             self.membership.send(peer, m.Truncated(body.type, first - 1))
 
-    def _subscribed(self, peer: str, kind: str, number: int, now: float) -> None:
-        feed = self.exchange.feeds.get(kind)
-        if feed is None or feed.asked is None or feed.asked.node != peer:
+    def _on_subscribed(self, peer: str, kind: str, offset: int, now: float) -> None:
+        subscription = self.pubsub.subscriptions.get(kind)
+        if subscription is None or subscription.publisher is None or subscription.publisher.node != peer:
             return
-        if number < 1:  # not there any more
-            feed.asked = None
+        if not offset:  # it has migrated
+            subscription.publisher = None
             return
-        feed.confirmed, feed.direct, feed.heard_at = True, number, now
-        self.handovers.on_subscribed(kind, number)
+        subscription.confirmed, subscription.direct_from, subscription.received_at = True, offset, now
+        self.migrations.on_subscribed(kind, offset)
 
-    def _again(self, peer: str, kind: str, first: int, last: int) -> None:
-        if kind in self.exchange.outgoing:
-            items, gone = self.exchange.outgoing[kind].again(peer, first, last)
-            if items:
-                self.membership.tell(peer, m.Data(items))
-            if gone:
-                self.membership.send(peer, m.Truncated(kind, gone))
+    def _on_resend(self, peer: str, kind: str, first: int, last: int) -> None:
+        if kind in self.pubsub.publications:
+            segments, truncated = self.pubsub.publications[kind].resend(peer, first, last)
+            if segments:
+                self.membership.send_unreliable(peer, m.Data(segments))
+            if truncated:
+                self.membership.send(peer, m.Truncated(kind, truncated))
 
-    # What is needed here.
+    # Subscriptions and publications.
 
     def subscribe(self, now: float) -> None:
-        """See to it that everything comes that is needed here, from where it comes now."""
-        publishers, wanted = {}, self._wanted()
-        for kind in wanted:
+        """Subscribe to everything that is needed here, at its current publisher."""
+        publishers, needed = {}, self._needed_types()
+        for kind in needed:
             node = self.directory.publisher(kind)
             peer = None if node is None else self.membership.peers.get(node)
-            if node is not None and peer is not None and peer.is_there:
-                publishers[kind] = Publisher(node, peer.session.peer_incarnation)
-        for node, body in self.exchange.subscriptions(wanted, publishers, now):
-            if node in self.membership.peers:
-                self.membership.send(node, body)
+            if peer is not None and peer.is_up:
+                publishers[kind] = Publisher(peer.name, peer.session.peer_incarnation)
+        for name, body in self.pubsub.subscription_requests(needed, publishers, now):
+            if name in self.membership.peers:
+                self.membership.send(name, body)
 
-    def _wanted(self) -> dict[str, Want]:
-        hierarchy, exchange = self.directory.hierarchy, self.exchange
-        wanted: dict[str, Want] = {}
-        needs = [(name, kind) for name in self.handovers.runs for kind in hierarchy.listens[name]]
-        for name, kind in (*needs, *self.handovers.inputs()):
-            if kind not in exchange.outgoing:
-                reliable = kind in hierarchy.reliable[name] or (kind in wanted and wanted[kind].reliable)
-                wanted[kind] = Want(reliable, False)
-        if self.card.enters or self.card.slack:  # whoever measures delays needs to know the time
+    def _needed_types(self) -> dict[str, SubscriptionOptions]:
+        hierarchy, needed = self.directory.hierarchy, self.migrations.needed_inputs()
+        if self.info.ingress or self.info.slack:  # delays are measured here, by stream time
             for kind in (*hierarchy.clock, *hierarchy.clock_aids):
-                if kind not in exchange.outgoing:
-                    wanted.setdefault(kind, Want(False, True))
-        return wanted
+                needed.setdefault(kind, SubscriptionOptions(False, progress_only=True))
+        return {kind: options for kind, options in needed.items() if kind not in self.pubsub.publications}
 
-    def forget_former_lives(self, now: float) -> None:
-        """Keep nothing for who is there again, had time to subscribe, and has not: it listens no longer."""
-        for kind, outgoing in self.exchange.outgoing.items():
-            for node in [node for node, subscriber in outgoing.subscribers.items() if subscriber.is_lost]:
+    def drop_former_subscribers(self, now: float) -> None:
+        """Retain nothing for peers that have reconnected, had time to subscribe again, and have not."""
+        for kind, publication in self.pubsub.publications.items():
+            for node in [node for node, subscriber in publication.subscribers.items() if subscriber.is_lost]:
                 peer = self.membership.peers.get(node)
-                settled = peer is not None and peer.is_there and now >= peer.met_at + self.membership.lost_after
+                settled = peer is not None and peer.is_up and now >= peer.connected_at + self.membership.session_timeout
                 if settled and node not in self.directory.listeners(kind):
-                    outgoing.unsubscribe(node)
+                    publication.unsubscribe(node)
 
     def publish(self) -> None:
-        """Send everybody what is new for them."""
-        keep = self.exchange.settings.keep
-        for kind in self.exchange.trim():
-            self.note(
+        """Send all subscribers what is new for them."""
+        for kind in self.pubsub.trim():
+            self.log(
                 "warning",
-                f"more than {keep} events of type {kind!r} wait for a lost node; the oldest are dropped, and it will "
-                f"miss them.",
+                f"more than {self.pubsub.settings.retention} events of type {kind!r} wait for a lost node; the oldest "
+                f"are dropped, and it will miss them.",
             )
-        for peer in self.membership.there():
-            items: list[m.Item] = []
+        for peer in self.membership.connected():
+            segments: list[m.Segment] = []
             size = 0
-            for item in self.exchange.due(peer):
-                items.append(item)
-                size += len(item.events)
+            for segment in self.pubsub.due(peer):
+                segments.append(segment)
+                size += len(segment.events)
                 if size > MESSAGE_BYTES:
-                    self.membership.tell(peer, m.Data(items))
-                    items, size = [], 0
-            if items:
-                self.membership.tell(peer, m.Data(items))
+                    self.membership.send_unreliable(peer, m.Data(segments))
+                    segments, size = [], 0
+            if segments:
+                self.membership.send_unreliable(peer, m.Data(segments))

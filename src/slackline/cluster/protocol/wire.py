@@ -1,26 +1,22 @@
-"""Events on the wire: one Arrow IPC stream for a run of events of one type.
+"""Events on the wire: consecutive events of one type as columns, in the format of checkpoints (``core.codec``).
 
-The stream has a schema, one record batch and its end, and is never compressed. The batch begins with the columns
-``ts``, ``slot`` (who sent it, a number) and ``seq``; then comes one column per field of the payload. Numbers and truth
-values are Arrow's of the same width. Texts, with None, are Arrow's strings. Whatever else there is goes through
-``core.codec``: the column is binary, its first row holds the values of all rows, the others hold nothing. The schema's
-metadata has, by the same codec, who the senders are and what the fields are called: a field may be called ``ts``.
+The bytes are a list: the names of the senders; the columns ``ts``, ``slot`` (an index of the names) and ``seq``; the
+fields of the payload; and a column for each of them. A column of numbers or truth values is an array. Any other column
+is the bytes of a list of its values.
 
-In a batch a field that is None is one that the event lacks; an event may have the one or the other. So events that
-differ in their fields, or have a None, go as whole payloads, in one binary column.
+In a batch a field that is None is one that the event lacks; an event may have the one or the other. So of events that
+differ in their fields, or have a None, the whole payloads are written, in place of the columns.
 
 Reading trusts nothing. Memory is taken in proportion to the bytes given, nothing is imported or called because of them
-(see ``core.codec``), and whatever is wrong with them is a :class:`ProtocolError`.
+(see ``core.codec``), and malformed bytes are a :class:`ProtocolError`.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from slackline.cluster.protocol.messages import ProtocolError
 from slackline.core import codec
@@ -28,12 +24,7 @@ from slackline.core.batch import Batch, Column, as_column, object_column
 from slackline.core.event import NO_SEQ, Event, Source
 from slackline.core.time import MAX_TS
 
-_HEADER = b"slackline"
-_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
-_FIXED = (pa.field("ts", pa.int64()), pa.field("slot", pa.int32()), pa.field("seq", pa.int64()))
 _NUMBERS = frozenset(map(np.dtype, "?bBhHiIlLqQefd"))
-_KNOWN = frozenset((*map(pa.from_numpy_dtype, _NUMBERS), pa.string(), pa.binary()))
-_TEXTS = frozenset((str, type(None)))
 _SOURCES = frozenset((str, int, type(None)))
 
 
@@ -49,7 +40,7 @@ class _Content(NamedTuple):
 def packed(events: Batch | Sequence[Event]) -> bytes:
     """The events, all of one type, as bytes; none are no bytes.
 
-    A value that ``core.codec`` does not know raises its UnsupportedStateError, which names type and field.
+    A value that ``core.codec`` does not support raises its UnsupportedStateError, which names type and field.
 
     >>> data = packed([Event("hit", ts=7, source="d", seq=0, player=9)])
     >>> unpacked("hit", data, 1).event(0)
@@ -61,7 +52,7 @@ def packed(events: Batch | Sequence[Event]) -> bytes:
         return _written(events, events.fields)
     kind = events[0].type
     fields = list(events[0].payload)
-    if all(_has_just(event.payload, fields) for event in events):
+    if all(_has_exactly(event.payload, fields) for event in events):
         return _written(Batch.of_events(kind, events), fields)
     bare = Batch.of_events(kind, [Event.of(kind, event.ts, event.source, event.seq, {}) for event in events])
     return _written(bare, None, [dict(event.payload) for event in events])
@@ -95,55 +86,35 @@ def unpacked_events(kind: str, data: bytes, count: int, find_class: codec.FindCl
 # Writing.
 
 
-def _has_just(payload: Mapping[str, Any], fields: list[str]) -> bool:
+def _has_exactly(payload: Mapping[str, Any], fields: list[str]) -> bool:
     return list(payload) == fields and all(value is not None for value in payload.values())
 
 
 def _written(batch: Batch, fields: Sequence[str] | None, payloads: list[dict[str, Any]] | None = None) -> bytes:
     slots, names = _used(*batch.sources)
     where = f"event {batch.type!r}"
-    arrays = [_arrow(column, where) for column in (batch.ts, slots, batch.seq)]
     if fields is None:
-        arrays.append(_coded(payloads, len(batch), where))
+        rest: list[Any] = [None, codec.encode(payloads, where)]
     else:
-        arrays += [_arrow(batch[field], f"{where}, field {field!r}") for field in fields]
-    numbered = (pa.field(str(at), array.type) for at, array in enumerate(arrays[len(_FIXED) :]))
-    header = codec.encode([names, None if fields is None else list(fields)], where)
-    schema = pa.schema([*_FIXED, *numbered], metadata={_HEADER: header})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as writer:
-        writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
-    written: bytes = sink.getvalue().to_pybytes()
-    return written
+        rest = [list(fields), [_coded(batch[field], f"{where}, field {field!r}") for field in fields]]
+    return codec.encode([names, batch.ts, slots, batch.seq, *rest], where)
 
 
 def _used(slots: Column, names: Sequence[Source]) -> tuple[Column, list[Source]]:
-    """The senders that these rows have, numbered anew: a channel knows many more than a slice of it shows."""
+    """The senders of these rows, with new numbers: an input knows many more than a slice of it shows."""
     if len(names) <= 4 * len(slots):
-        there = np.zeros(len(names), dtype=np.bool_)
-        there[slots] = True
-        known = np.flatnonzero(there)
-        anew = (np.cumsum(there, dtype=np.int32) - np.int32(1))[slots]
+        used = np.zeros(len(names), dtype=np.bool_)
+        used[slots] = True
+        known = np.flatnonzero(used)
+        numbers = (np.cumsum(used, dtype=np.int32) - np.int32(1))[slots]
     else:
-        known, anew = np.unique(slots, return_inverse=True)
-    return anew.astype(np.int32, copy=False), [names[slot] for slot in known.tolist()]
+        known, numbers = np.unique(slots, return_inverse=True)
+    return numbers.astype(np.int32, copy=False), [names[slot] for slot in known.tolist()]
 
 
-def _arrow(column: Column, where: str) -> pa.Array:
-    dtype = column.dtype.newbyteorder("=")
-    if dtype in _NUMBERS:
-        return pa.array(column.astype(dtype, copy=False))
-    values = column.tolist()
-    if _TEXTS.issuperset(map(type, values)):
-        try:
-            return pa.array(values, pa.string())
-        except UnicodeEncodeError:  # a lone surrogate
-            pass
-    return _coded(values, len(values), where)
-
-
-def _coded(values: Any, rows: int, where: str) -> pa.Array:
-    return pa.array([codec.encode(values, where), *[None] * (rows - 1)], pa.binary())
+def _coded(column: Column, where: str) -> Column | bytes:
+    native = column.dtype.newbyteorder("=")
+    return column.astype(native, copy=False) if native in _NUMBERS else codec.encode(column.tolist(), where)
 
 
 # Reading.
@@ -155,110 +126,50 @@ def _content(kind: str, data: bytes, count: int, find_class: codec.FindClass | N
         return _Content(none, none.copy(), none.copy(), [], {}, None)
     try:
         return _read(data, count, find_class)
-    except Exception as error:  # Arrow and the codec raise of many kinds when bytes are damaged
+    except Exception as error:  # damaged bytes raise errors of many types
         raise ProtocolError(
             f"{len(data)} bytes are not {count} events of type {kind!r}: {str(error).rstrip('.')}."
         ) from None
 
 
 def _read(data: bytes, count: int, find_class: codec.FindClass | None) -> _Content:
-    stream = pa.BufferReader(data)
-    message = pa.ipc.read_message(stream)
-    if message.type != "schema":  # Arrow would not look, and read any other message as one
-        raise ValueError("they do not begin with a schema")
-    schema = pa.ipc.read_schema(message)
-    types = [field.type for field in schema]
-    if types[: len(_FIXED)] != [field.type for field in _FIXED]:
-        raise ValueError("the first columns are not ts, slot and seq")
-    for given in types[len(_FIXED) :]:
-        if given not in _KNOWN:
-            raise ValueError(f"a column of Arrow's type {given}")
-    names, fields = _header(schema, count, types[len(_FIXED) :])
-    message = pa.ipc.read_message(stream)
-    if message.type != "record batch" or _is_compressed(message.metadata.to_pybytes()):
-        raise ValueError("a plain record batch is missing")
-    batch = pa.ipc.read_record_batch(message, schema)
-    if stream.read() != _END:
-        raise ValueError("something follows the record batch")
-    if batch.num_rows != count:
-        raise ValueError(f"they have {batch.num_rows} rows")
-    batch.validate(full=True)
-    ts, slots, seq = (_numbers(batch.column(at)) for at in range(len(_FIXED)))
-    for what, values, low, high in (
-        ("time stamp", ts, 0, MAX_TS),
-        ("sender", slots, 0, len(names) - 1),
-        ("sequence number", seq, NO_SEQ, MAX_TS),
-    ):
-        if values.min() < low or values.max() > high:
-            raise ValueError(f"a {what} is not from {low} to {high}")
-    rest = batch.columns[len(_FIXED) :]
-    if fields is None:
-        return _Content(ts, slots.astype(np.int64), seq, names, {}, _payloads(rest[0], count, find_class))
-    columns = {field: _column(array, count, find_class) for field, array in zip(fields, rest, strict=True)}
-    return _Content(ts, slots.astype(np.int64), seq, names, columns, None)
-
-
-def _header(schema: pa.Schema, count: int, types: list[pa.DataType]) -> tuple[list[Source], list[str] | None]:
-    header = (schema.metadata or {}).get(_HEADER, b"")
-    names, fields = codec.decode(header, lambda module, qualname: None, "header")
+    names, ts, slots, seq, fields, rest = codec.decode(data, lambda module, qualname: None, "events")
     if type(names) is not list or not _SOURCES.issuperset(map(type, names)) or len(set(names)) != len(names):
         raise ValueError("the senders are not all different texts and numbers")
     if len(names) > count:
         raise ValueError(f"they name {len(names)} senders")
+    for what, values, dtype, low, high in (
+        ("time stamp", ts, np.int64, 0, MAX_TS),
+        ("sender", slots, np.int32, 0, len(names) - 1),
+        ("sequence number", seq, np.int64, NO_SEQ, MAX_TS),
+    ):
+        if _numbers(values, count).dtype != dtype or values.min() < low or values.max() > high:
+            raise ValueError(f"a {what} is not from {low} to {high}")
     if fields is None:
-        if types != [pa.binary()]:
-            raise ValueError("whole payloads are one binary column")
-        return names, None
+        payloads = _values(rest, count, find_class)
+        if not all(type(payload) is dict and {str}.issuperset(map(type, payload)) for payload in payloads):
+            raise ValueError("a payload is not a dict of named fields")
+        return _Content(ts, slots.astype(np.int64), seq, names, {}, payloads)
     if type(fields) is not list or not {str}.issuperset(map(type, fields)) or len(set(fields)) != len(fields):
         raise ValueError("the fields are not all different texts")
-    if len(fields) != len(types):
-        raise ValueError(f"{len(types)} columns for {len(fields)} fields")
-    return names, fields
+    columns = {field: _column(column, count, find_class) for field, column in zip(fields, rest, strict=True)}
+    return _Content(ts, slots.astype(np.int64), seq, names, columns, None)
 
 
-def _is_compressed(metadata: bytes) -> bool:
-    """Whether the flatbuffer of a record batch's message names a compression: Arrow would expand it unasked."""
-    (message,) = struct.unpack_from("<I", metadata, 0)
-    at = message + _place(metadata, message, 2)
-    (header,) = struct.unpack_from("<I", metadata, at)
-    return _place(metadata, at + header, 3) != 0
+def _numbers(column: Any, count: int) -> Column:
+    if type(column) is not np.ndarray or column.shape != (count,) or column.dtype not in _NUMBERS:
+        raise ValueError(f"a column does not have {count} numbers")
+    return column
 
 
-def _place(metadata: bytes, table: int, field: int) -> int:
-    """How far behind the beginning of a flatbuffer's table a field is, 0 if it is not there."""
-    (back,) = struct.unpack_from("<i", metadata, table)
-    (size,) = struct.unpack_from("<H", metadata, table - back)
-    where: int = struct.unpack_from("<H", metadata, table - back + 4 + 2 * field)[0] if 4 + 2 * field < size else 0
-    return where
+def _column(column: Any, count: int, find_class: codec.FindClass | None) -> Column:
+    if type(column) is bytes:
+        return object_column(_values(column, count, find_class))
+    return _numbers(column, count)
 
 
-def _numbers(array: pa.Array) -> Column:
-    """As an array of its own: Arrow's are read-only, and would keep the whole message."""
-    if array.null_count:
-        raise ValueError("a number is missing")
-    numbers: Column = array.to_numpy(zero_copy_only=False)
-    return numbers.copy() if not (numbers.flags.owndata and numbers.flags.writeable) else numbers
-
-
-def _column(array: pa.Array, count: int, find_class: codec.FindClass | None) -> Column:
-    if array.type == pa.string():
-        texts: Column = array.to_numpy(zero_copy_only=False)
-        return texts
-    if array.type == pa.binary():
-        return object_column(_values(array, count, find_class))
-    return _numbers(array)
-
-
-def _values(array: pa.Array, count: int, find_class: codec.FindClass | None) -> list[Any]:
-    values = codec.decode(array[0].as_buffer(), find_class, "column")
+def _values(coded: bytes, count: int, find_class: codec.FindClass | None) -> list[Any]:
+    values = codec.decode(coded, find_class, "column")
     if type(values) is not list or len(values) != count:
-        raise ValueError(f"a column without {count} values")
+        raise ValueError(f"a column does not have {count} values")
     return values
-
-
-def _payloads(array: pa.Array, count: int, find_class: codec.FindClass | None) -> list[dict[str, Any]]:
-    payloads = _values(array, count, find_class)
-    for payload in payloads:
-        if type(payload) is not dict or not {str}.issuperset(map(type, payload)):
-            raise ValueError("a payload is not a dict of named fields")
-    return payloads

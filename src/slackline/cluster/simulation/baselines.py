@@ -19,11 +19,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from slackline.cluster.protocol import Node, wire
-from slackline.cluster.protocol.exchange import Want
-from slackline.cluster.protocol.feed import Portion
-from slackline.cluster.protocol.handover import Handovers
-from slackline.cluster.protocol.messages import Data, Item, State, StateRequest
-from slackline.cluster.protocol.moves import Arriving
+from slackline.cluster.protocol.messages import Data, DetectorState, Segment, StateRequest
+from slackline.cluster.protocol.migration import Client, IncomingMigration, Migrations
+from slackline.cluster.protocol.pubsub import DecodedSegment, SubscriptionOptions
 from slackline.core import codec
 from slackline.core.event import Event
 from slackline.core.outcome import Output
@@ -38,58 +36,58 @@ def without_what_waits(state: bytes) -> bytes:
     return codec.dump(migration.KIND, migration.VERSION, content, where=content["name"])
 
 
-class SnapshotHandovers(Handovers):
+class SnapshotMigrations(Migrations):
     """A detector goes with its state and its K."""
 
-    def begin(self, detector: str, request: Any, now: float) -> str | None:
+    def start(self, detector: str, client: Client, now: float) -> str | None:
         """Ask at once; subscribe when the detector has come."""
-        followed = set(self.exchange.feeds)
-        error = super().begin(detector, request, now)
+        followed = set(self.pubsub.subscriptions)
+        error = super().start(detector, client, now)
         if error is None:
-            arriving = self.arriving[detector]
-            for kind in [kind for kind in arriving.covered if kind in self.exchange.feeds.keys() - followed]:
-                self.exchange.drop(kind)
-            arriving.covered = dict.fromkeys(arriving.covered, 1)  # forward nothing
-            self.ask(now, 0.0)
+            incoming = self.incoming[detector]
+            for kind in [kind for kind in incoming.direct_from if kind in self.pubsub.subscriptions.keys() - followed]:
+                self.pubsub.unsubscribe(kind)
+            incoming.direct_from = dict.fromkeys(incoming.direct_from, 1)  # forward nothing
+            self.request_states(now, 0.0)
         return error
 
-    def inputs(self) -> Iterator[tuple[str, str]]:
+    def migrating_inputs(self) -> Iterator[tuple[str, str]]:
         """Nothing has to come for a detector before it is there."""
         return iter(())
 
-    def on_state(self, source: str, body: State, now: float) -> None:
+    def on_state(self, source: str, body: DetectorState, now: float) -> None:
         super().on_state(source, body, now)
-        arriving = self.arriving.get(body.detector)
-        if arriving is not None and arriving.state is not None:
-            arriving.state = State(
-                body.detector, body.term, body.last, without_what_waits(body.state), body.positions, body.outlets
+        incoming = self.incoming.get(body.detector)
+        if incoming is not None and incoming.state is not None:
+            incoming.state = DetectorState(
+                body.detector, body.term, body.last, without_what_waits(body.state), body.positions, body.publications
             )
 
-    def complete(self, now: float, patience: float) -> list[Arriving]:
-        return [arriving for arriving in self.arriving.values() if arriving.state is not None]
+    def ready(self, now: float, patience: float) -> list[IncomingMigration]:
+        return [incoming for incoming in self.incoming.values() if incoming.state is not None]
 
-    def finish(self, arriving: Arriving, now: float) -> list[Output]:
-        arriving.records = {}
-        outputs = super().finish(arriving, now)
-        for kind in arriving.covered:
-            feed = self.exchange.feeds.get(kind)
-            if kind not in self.exchange.outgoing and (feed is None or feed.ticks):
-                self.exchange.follow(kind, Want(False, False), 0)
+    def complete(self, incoming: IncomingMigration, now: float) -> list[Output]:
+        incoming.inputs = {}
+        outputs = super().complete(incoming, now)
+        for kind in incoming.direct_from:
+            subscription = self.pubsub.subscriptions.get(kind)
+            if kind not in self.pubsub.publications and (subscription is None or subscription.progress_only):
+                self.pubsub.subscribe(kind, SubscriptionOptions(False), 0)
         return outputs
 
-    def on_subscribed(self, kind: str, number: int) -> None:
-        feed = self.exchange.feeds[kind]
-        if not feed.next:
-            feed.next = number
+    def on_subscribed(self, kind: str, offset: int) -> None:
+        subscription = self.pubsub.subscriptions[kind]
+        if not subscription.next:
+            subscription.next = offset
 
-    def _delays(self, arriving: Arriving) -> dict[str, int]:
-        return {} if arriving.delays is None else dict(arriving.delays.delays)
+    def initial_slack(self, incoming: IncomingMigration) -> dict[str, int]:
+        return {} if incoming.delays is None else dict(incoming.delays.delays)
 
 
 class SnapshotNode(Node):
     """Moves detectors by snapshot alone."""
 
-    handover_method = SnapshotHandovers
+    migration_method = SnapshotMigrations
 
 
 class ToRelay(NamedTuple):
@@ -111,7 +109,7 @@ class Relay:
     waiting: list[ToRelay] = field(default_factory=list)
 
 
-class ClassicHandovers(Handovers):
+class ClassicMigrations(Migrations):
     """A detector gets the ordered stream from its old host, until all types were met directly."""
 
     def __init__(self, *parts: Any) -> None:
@@ -124,77 +122,83 @@ class ClassicHandovers(Handovers):
 
     # Target.
 
-    def begin(self, detector: str, request: Any, now: float) -> str | None:
-        error = super().begin(detector, request, now)
+    def start(self, detector: str, client: Client, now: float) -> str | None:
+        error = super().start(detector, client, now)
         if error is None:
             self._met[detector] = set()
             self._relayed.discard(detector)
         return error
 
-    def ask(self, now: float, patience: float) -> None:
+    def request_states(self, now: float, patience: float) -> None:
         """Ask for the ordered stream at once, and for the detector when every type was met."""
-        for name, arriving in self.arriving.items():
+        for name, incoming in self.incoming.items():
             if name not in self._relayed:
                 self._relayed.add(name)
-                self.membership.send(arriving.source, StateRequest(name, {}))
-            if arriving.asked is None and all(self._is_met(name, kind) for kind in arriving.covered):
-                arriving.asked = now
-                self.membership.send(arriving.source, StateRequest(name, dict(arriving.covered)))
+                self.membership.send(incoming.source, StateRequest(name, {}))
+            if incoming.requested_at is None and all(self._is_met(name, kind) for kind in incoming.direct_from):
+                incoming.requested_at = now
+                self.membership.send(incoming.source, StateRequest(name, dict(incoming.direct_from)))
 
     def _is_met(self, detector: str, kind: str) -> bool:
-        feed, outgoing = self.exchange.feeds.get(kind), self.exchange.outgoing.get(kind)
-        if any(each is not None and each.watermark == FOREVER for each in (feed, outgoing)):
+        subscription, publication = self.pubsub.subscriptions.get(kind), self.pubsub.publications.get(kind)
+        if (subscription is not None and subscription.watermark == FOREVER) or (
+            publication is not None and publication.progress.watermark == FOREVER
+        ):
             self._met[detector].add(kind)
-        if kind not in self._met[detector] and feed is not None and feed.direct:
-            direct = [p for p in feed.held.values() if p.next >= feed.direct and (kind, p.first) not in self._forwarded]
-            if any(len(portion.updates.events) or portion.updates.watermark == FOREVER for portion in direct):
+        if kind not in self._met[detector] and subscription is not None and subscription.direct_from:
+            direct = [
+                p
+                for p in subscription.pending.values()
+                if p.next >= subscription.direct_from and (kind, p.first) not in self._forwarded
+            ]
+            if any(len(segment.update.events) or segment.update.watermark == FOREVER for segment in direct):
                 self._met[detector].add(kind)
         return kind in self._met[detector]
 
-    def on_forwarded(self, detector: str, portions: Iterable[Portion]) -> None:
-        self._forwarded |= {(portion.item.type, portion.first) for portion in portions}
+    def on_forwarded(self, detector: str, segments: Iterable[DecodedSegment]) -> None:
+        self._forwarded |= {(segment.segment.type, segment.first) for segment in segments}
 
     # Source.
 
-    def give(self, target: str, body: StateRequest) -> None:
+    def hand_over(self, target: str, body: StateRequest) -> None:
         """The first question begins the relay, the second ends it."""
-        if body.detector not in self.runs or body.covered:
+        if body.detector not in self.runs or body.direct_from:
             self.relays.pop(body.detector, None)
-            super().give(target, body)
+            super().hand_over(target, body)
         else:
             self.relays[body.detector] = Relay(target)
 
-    def record(self, portion: Portion) -> None:
-        super().record(portion)
-        kind = portion.item.type
+    def record(self, segment: DecodedSegment) -> None:
+        super().record(segment)
+        kind = segment.segment.type
         for name, met in self._met.items():
-            if name in self.arriving and len(portion.updates.events):
+            if name in self.incoming and len(segment.update.events):
                 met.add(kind)
         for name, relay in self.relays.items():
             if kind in self.engine.hierarchy.listens[name]:
                 relay.waiting += [
-                    ToRelay(event.ts, kind, str(event.source), event.seq or 0, portion.first + i, event)
-                    for i, event in enumerate(portion.updates.events)
+                    ToRelay(event.ts, kind, str(event.source), event.seq or 0, segment.first + i, event)
+                    for i, event in enumerate(segment.update.events)
                 ]
 
-    def tidy(self) -> None:
+    def discard_done(self) -> None:
         """Send on what the ordering unit has let go."""
-        super().tidy()
+        super().discard_done()
         for name, relay in self.relays.items():
             watermark = self.engine.stats()["detectors"][name]["watermark"]
             relay.waiting.sort()
             while relay.waiting and watermark is not None and relay.waiting[0].ts <= watermark:
                 ready = relay.waiting.pop(0)
-                item = Item(ready.type, ready.number, 1, NEVER, 0, NEVER, 0, events=wire.packed([ready.event]))
-                self.membership.send(relay.target, Data([item], name))
+                segment = Segment(ready.type, ready.number, 1, NEVER, 0, NEVER, 0, events=wire.packed([ready.event]))
+                self.membership.send(relay.target, Data([segment], name))
 
 
 class ClassicNode(Node):
     """Moves detectors by sending the ordered stream on until all types were met."""
 
-    handover_method = ClassicHandovers
+    migration_method = ClassicMigrations
 
     @property
     def relayed(self) -> dict[str, str]:
         """The detectors whose ordered input is sent on from here now, and to whom."""
-        return {name: relay.target for name, relay in self._handovers.relays.items()}  # type: ignore[attr-defined]
+        return {name: relay.target for name, relay in self._migrations.relays.items()}  # type: ignore[attr-defined]

@@ -153,7 +153,7 @@ class Network(Wires):
 
         def give() -> None:
             if station.machine is not None:
-                request = station.machine.order(detector, to, self.now)
+                request = station.machine.migrate(detector, to, self.now)
                 self.orders.append(Ordered(self.now, by, detector, to, request))
 
         self.at(at, lambda: self._give(station, give))
@@ -261,11 +261,11 @@ class Network(Wires):
         self.notices += [Noticed(self.now, name, notice) for notice in actions.notices]
         for peer, data in actions.messages:
             self._send(name, peer, data)
-        for peer in actions.cut:
+        for peer in actions.close:
             self._close(name, peer)
         if actions.search is not None:
             self._search(station, actions.search)
-        if machine.failed is not None or machine.is_gone:
+        if machine.failed is not None or machine.has_left:
             if machine.failed is not None:
                 self.notices.append(Noticed(self.now, name, Notice("error", machine.failed)))
             for peer in self._peers(name):

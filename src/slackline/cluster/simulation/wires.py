@@ -61,11 +61,11 @@ class Wires(ABC):
             return
         body = decode(data).body
         kind = type(body).__name__
-        if isinstance(body, Data) and body.forwarded:
+        if isinstance(body, Data) and body.forwarded_for:
             events: Counter[str] = Counter()
-            for item in body.items:
-                events[item.type] += item.count
-            self.forwarded.append(Forwarded(self.now, name, peer, body.forwarded, dict(events), len(data)))
+            for segment in body.segments:
+                events[segment.type] += segment.count
+            self.forwarded.append(Forwarded(self.now, name, peer, body.forwarded_for, dict(events), len(data)))
         way, passes = self._directions[name, peer], lambda at: not self._is_separated(name, peer, at)
         self._under_way[kind] += 1
         at = way.arrival(kind, len(data), self.now, passes)

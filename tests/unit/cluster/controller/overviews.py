@@ -43,7 +43,7 @@ class Told:
         self.trips, self.trip = trips or {}, trip
         self.limits, self.stays = limits or {}, stays or {}
         self.hierarchy = CHAIN if hierarchy is None else hierarchy
-        self.states = dict.fromkeys(runs, "there")
+        self.states = dict.fromkeys(runs, "up")
         self.master: str | None = None
         self.moving: dict[str, str] = {}
         self.at = 100.0
@@ -70,7 +70,7 @@ class Told:
         for name, runs in self.runs.items():
             enters = self.enters.get(name, [])
             kinds = [*enters, *(kind for each in runs for kind in self.hierarchy[each]["publishes"])]
-            others = [other for other in self.runs if other != name and self.states[other] == "there"]
+            others = [other for other in self.runs if other != name and self.states[other] == "up"]
             nodes[name] = {
                 "at": self.at, "state": self.states[name], "load": 0.3, "limit": self.limits.get(name, 0.8),
                 "stays": self.stays.get(name, []), "master": False, "runs": list(runs), "enters": enters,

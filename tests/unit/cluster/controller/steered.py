@@ -20,7 +20,7 @@ PACE = 0.05
 
 
 def settings(optimise: str | None, **given: Any) -> NodeSettings:
-    given = {"beat": 0.5, "lost_after": 2.0, "search_every": 4.0, "search_seconds": 0.5, **given}
+    given = {"heartbeat_interval": 0.5, "session_timeout": 2.0, "search_every": 4.0, "search_seconds": 0.5, **given}
     return NodeSettings(optimise=optimise, **given)
 
 

@@ -17,7 +17,7 @@ def test_a_master_moves_detectors_to_where_their_inputs_are(given: dict) -> None
     network.settle()
     assert runs(network) == {"Low": "n1", "High": "n1", "Top": "n1"}
     assert found(network) == single(tower(), stream(400))
-    assert len(said(network, "has come from")) == 3 and not said(network, "goes back")
+    assert len(said(network, "migrated from")) == 3 and not said(network, "goes back")
 
 
 def test_the_willing_node_with_the_least_name_is_the_master() -> None:
@@ -120,7 +120,7 @@ def test_two_ends_of_a_subscription_do_not_change_places_for_ever() -> None:
     network = steered("neighbours", events=800, places={"n1": ["Low"], "n2": ["High"], "n3": ["Top"]})
     network.settle()
     assert len(set(runs(network).values())) == 1
-    assert len(said(network, "has come from")) <= 3
+    assert len(said(network, "migrated from")) <= 3
 
 
 def test_a_neighbour_decides_by_those_it_is_linked_with() -> None:

@@ -164,7 +164,7 @@ def test_nothing_happens_while_statistics_are_missing_and_it_is_said_once() -> N
     assert not network.searches and not network.moves
     assert network.notices == ["nothing is moved, as too little is known: n3 is gone (Top); detector 'Top' runs "
                                "nowhere at the moment."]  # fmt: skip
-    told.states["n3"] = "there"
+    told.states["n3"] = "up"
     network.run(10)
     assert network.runs()["Top"] == "n1"
 

@@ -13,7 +13,7 @@ from slackline.cluster.controller.policy import Advice, Move
 from slackline.cluster.controller.statistics import LackingError, Statistics
 from slackline.cluster.placement import Subscription
 from slackline.cluster.protocol import Node, NodeSettings
-from slackline.cluster.protocol.overview import master_of
+from slackline.cluster.protocol.directory import master_of
 from slackline.core.errors import ConfigError
 
 
@@ -173,16 +173,16 @@ def test_detectors_stay_where_a_node_wants_them_and_where_they_run_if_two_do() -
 def test_the_master_is_the_willing_node_with_the_least_name_that_is_there() -> None:
     nodes = {
         "n1": {"state": "lost", "master": True, "at": 1.0},
-        "n2": {"state": "there", "master": False, "at": 1.0},
-        "n4": {"state": "here", "master": True, "at": 1.0},
-        "n3": {"state": "there", "master": True, "at": 1.0},
+        "n2": {"state": "up", "master": False, "at": 1.0},
+        "n4": {"state": "self", "master": True, "at": 1.0},
+        "n3": {"state": "up", "master": True, "at": 1.0},
     }
     assert master_of(nodes) == "n3"
     assert master_of({"n2": nodes["n2"]}) is None
 
 
 def test_nobody_is_the_master_while_one_that_comes_before_has_not_said_whether_it_would_be() -> None:
-    silent, willing = {"state": "there"}, {"state": "here", "master": True, "at": 1.0}
+    silent, willing = {"state": "up"}, {"state": "self", "master": True, "at": 1.0}
     assert master_of({"n1": silent, "n2": willing}) is None
     assert master_of({"n3": silent, "n2": willing}) == "n2"
 
@@ -226,16 +226,18 @@ class Wish:
         return Advice()
 
 
-@pytest.mark.parametrize(("to", "error"), [("n3", ""), ("n9", "there is no node 'n9'; there are ['n1', 'n2', 'n3']")])
+@pytest.mark.parametrize(
+    ("to", "error"), [("n3", ""), ("n9", "there is no node 'n9'; the cluster has ['n1', 'n2', 'n3']")]
+)
 def test_an_adviser_has_detectors_moved_and_hears_how_it_went(to: str, error: str) -> None:
     net = three()
     move = Move("High", "n2", to)
     wish = Wish(move)
     steers: Node = net.nodes["n1"]
-    steers._steering.advisers.append(wish)
+    steers._controller.advisers.append(wish)
     for _ in range(5):
         net.push("n1", stream(10, int(100 * net.now)))
         net.settle(1.0)
     assert wish.heard == [(move, error)] and wish.beats >= 4
     assert ("High" in net.nodes["n3"]._engine.detectors) is (not error)
-    assert "High" in steers._steering.survey._handovers or error
+    assert "High" in steers._controller.survey._handovers or error

@@ -243,12 +243,12 @@ def test_a_promise_that_is_not_kept_is_forgotten(beats: int) -> None:
 
 def test_a_node_without_room_refuses_what_is_shed_but_not_what_it_is_told_to_take() -> None:
     net = three(settings=NodeSettings(sheds=True))
-    net.nodes["n3"]._errands.has_room = lambda detector, now: False
-    net.nodes["n2"].order("High", "n3", net.now, if_room=True)
+    net.nodes["n3"]._requests.has_room = lambda detector, now: False
+    net.nodes["n2"].migrate("High", "n3", net.now, if_room=True)
     net.settle(1.0)
     assert net.nodes["n2"].runs == ["High"]
     assert "'n3' has no room for 'High'." in texts(net)
-    net.nodes["n2"].order("High", "n3", net.now)
+    net.nodes["n2"].migrate("High", "n3", net.now)
     net.settle(1.0)
     assert net.nodes["n3"].runs == ["High", "Top"]
     net.check()

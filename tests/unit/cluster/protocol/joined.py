@@ -80,7 +80,7 @@ class Joined:
         for other in self.nodes:
             if other != name:
                 self.nodes[name].link_up(other, self.now)
-                if name not in self.nodes[other]._membership._strangers:
+                if name not in self.nodes[other]._membership._hello_at:
                     self.nodes[other].link_up(name, self.now)
 
     def settle(self, seconds: float = 0.0) -> None:

@@ -32,12 +32,12 @@ _POSITIONS = Batch(
 )
 _HITS = [Event("hit", ts=103, source="Hits", seq=0, player=7), Event("hit", ts=104, source="Hits", seq=1, force=None)]
 
-_PLACE = {"watermark": 104, "back": 3, "clk": 107, "K": 12}
+_PLACE = {"watermark": 104, "max_backdate": 3, "clk": 107, "K": 12}
 
-ITEMS = [
-    say.Item(type="position", first=1, count=8, events=packed(_POSITIONS), **_PLACE),
-    say.Item(type="hit", first=41, count=2, warnings=[99, 101], events=packed(_HITS), **_PLACE),
-    say.Item(type="hit", first=43, count=0, **_PLACE | {"watermark": 2**62}),
+SEGMENTS = [
+    say.Segment(type="position", first=1, count=8, events=packed(_POSITIONS), **_PLACE),
+    say.Segment(type="hit", first=41, count=2, warnings=[99, 101], events=packed(_HITS), **_PLACE),
+    say.Segment(type="hit", first=43, count=0, **_PLACE | {"watermark": 2**62}),
 ]
 
 BODIES: list[say.Body] = [
@@ -50,31 +50,33 @@ BODIES: list[say.Body] = [
     say.Subscribe("position", 0, True),
     say.Subscribed("position", 9),
     say.Unsubscribe("position"),
-    say.Data(ITEMS, "Hits"),
+    say.Data(SEGMENTS, "Hits"),
     say.Ack({"position": (8, 4), "hit": (42, 0)}),
     say.Resend("hit", 41, 42),
     say.Truncated("position", 3),
     say.MigrateTo("Hits", "r1"),
     say.StateRequest("Hits", {"position": 9, "kick": 0}),
     say.InputDelays("Hits", {"position": 12}, 107),
-    say.State(
+    say.DetectorState(
         detector="Hits",
         term=3,
         last=104,
         state=codec.dump("detector", 1, {"close": {7, 3}, "last": _HITS[0]}),
         positions={"position": 8},
-        outlets={
-            "hit": say.Outlet(next=43, watermark=104, back=3, kept=ITEMS[1:], subscribers={"n2": (43, 40, True, False)})
+        publications={
+            "hit": say.PublicationState(
+                next=43, watermark=104, max_backdate=3, retained=SEGMENTS[1:], subscribers={"n2": (43, 40, True, False)}
+            )
         },
     ),
     say.StopForwarding("Hits", "position", 9),
     say.MigrationDone("Hits", 3),
     say.MigrationRejected("Hits", 0, "it runs elsewhere"),
-    say.Heartbeat(load=0.75, figures={"rate": 1000.0, "detectors": {"Hits": [1, None]}}),
+    say.Heartbeat(load=0.75, metrics={"rate": 1000.0, "detectors": {"Hits": [1, None]}}),
     say.Query(),
     say.Overview({"n1": {"runs": ["Hits"], "load": 0.5}}),
-    say.Order("Hits", "n2", "r1"),
-    say.Answer("r1", "", {"seconds": 0.25}),
+    say.MigrationRequest("Hits", "n2", "r1"),
+    say.MigrationResult("r1", "", {"seconds": 0.25}),
 ]
 
 _INTEGERS = [-(2**63), -(2**31), -2, -1, 0, 1, 2, 63, 64, 65, 127, 128, 255, 2**31, 2**32, 2**62, 2**63 - 1, 2**64 - 1]

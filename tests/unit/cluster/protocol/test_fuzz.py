@@ -5,42 +5,42 @@ from __future__ import annotations
 from collections import Counter
 from typing import get_args
 
-from tests.unit.cluster.protocol.mutations import BODIES, ITEMS, mutated
+from tests.unit.cluster.protocol.mutations import BODIES, SEGMENTS, mutated
 
 from slackline.cluster.protocol import messages as say
-from slackline.cluster.protocol.messages import VERSION, Body, Envelope, Item, ProtocolError, decode, encode
-from slackline.cluster.protocol.session import Session
+from slackline.cluster.protocol.membership import Session
+from slackline.cluster.protocol.messages import VERSION, Body, Envelope, ProtocolError, Segment, decode, encode
 from slackline.cluster.protocol.wire import packed, unpacked, unpacked_events
 
 COUNT = 24_000
-OUR_LIFE, PEER_LIFE = 5, 3
+OUR_INCARNATION, PEER_INCARNATION = 5, 3
 
 
 def met() -> Session:
     """A session in use: with unacknowledged messages, and two received ones."""
-    session = Session("here", OUR_LIFE)
-    session.begin(PEER_LIFE)
+    session = Session("here", OUR_INCARNATION)
+    session.start(PEER_INCARNATION)
     for number in range(70):
         session.send(say.Unsubscribe(f"t{number}"))
     session.due()
     for number in (1, 2):
-        session.take(Envelope(VERSION, "there", PEER_LIFE, OUR_LIFE, number, 0, say.Query()))
+        session.receive(Envelope(VERSION, "there", PEER_INCARNATION, OUR_INCARNATION, number, 0, say.Query()))
     return session
 
 
 def samples() -> list[bytes]:
     """All bodies, as next messages and without a number."""
-    numbered = [encode(Envelope(VERSION, "there", PEER_LIFE, OUR_LIFE, 3, 1, body)) for body in BODIES]
-    plain = [encode(Envelope(VERSION, "there", PEER_LIFE, 0, 0, 0, body)) for body in BODIES]
+    numbered = [encode(Envelope(VERSION, "there", PEER_INCARNATION, OUR_INCARNATION, 3, 1, body)) for body in BODIES]
+    plain = [encode(Envelope(VERSION, "there", PEER_INCARNATION, 0, 0, 0, body)) for body in BODIES]
     return numbered + plain
 
 
-def items_in(body: Body) -> list[Item]:
+def segments_in(body: Body) -> list[Segment]:
     match body:
-        case say.Data(items=items):
-            return items
-        case say.State(outlets=outlets):
-            return [item for outlet in outlets.values() for item in outlet.kept]
+        case say.Data(segments=segments):
+            return segments
+        case say.DetectorState(publications=publications):
+            return [segment for publication in publications.values() for segment in publication.retained]
     return []
 
 
@@ -48,8 +48,8 @@ def test_there_is_a_sample_of_every_body() -> None:
     assert {type(body) for body in BODIES} == set(get_args(Body))
     for data in samples():
         assert encode(decode(data)) == data
-    for item in ITEMS:
-        assert len(unpacked(item.type, item.events, item.count)) == item.count
+    for segment in SEGMENTS:
+        assert len(unpacked(segment.type, segment.events, segment.count)) == segment.count
 
 
 def test_no_message_raises_anything_but_a_protocol_error_and_none_harms_a_session() -> None:
@@ -61,19 +61,19 @@ def test_no_message_raises_anything_but_a_protocol_error_and_none_harms_a_sessio
         except ProtocolError:
             seen["no envelope"] += 1
             continue
-        for item in items_in(envelope.body):
+        for segment in segments_in(envelope.body):
             try:
-                batch = unpacked(item.type, item.events, item.count)
+                batch = unpacked(segment.type, segment.events, segment.count)
             except ProtocolError:
                 seen["no events"] += 1
                 continue
-            assert len(batch) == item.count
-            assert packed(list(batch)) or not item.count
-            assert len(unpacked_events(item.type, item.events, item.count)) == item.count
+            assert len(batch) == segment.count
+            assert packed(list(batch)) or not segment.count
+            assert len(unpacked_events(segment.type, segment.events, segment.count)) == segment.count
             seen["events"] += 1
         before = repr(vars(session))
         try:
-            taken = session.take(envelope)
+            taken = session.receive(envelope)
         except ProtocolError:
             seen["not taken"] += 1
             assert repr(vars(session)) == before
@@ -81,7 +81,7 @@ def test_no_message_raises_anything_but_a_protocol_error_and_none_harms_a_sessio
             seen["taken" if taken else "not heard"] += 1
             session.check_invariants()
             if taken and envelope.number:
-                assert (envelope.incarnation, envelope.to) == (PEER_LIFE, OUR_LIFE)
+                assert (envelope.incarnation, envelope.to) == (PEER_INCARNATION, OUR_INCARNATION)
                 session = met()
     assert {what for what, count in seen.items() if count >= 100} == {
         "no envelope", "no events", "events", "not taken", "taken", "not heard"
@@ -92,12 +92,12 @@ def test_after_all_that_a_new_life_of_the_peer_is_heard_whole() -> None:
     session = met()
     for data in mutated(samples(), 2_000, seed=34):
         try:
-            session.take(decode(data))
+            session.receive(decode(data))
         except ProtocolError:
             continue
-    peer = Session("there", PEER_LIFE + 1)
-    session.begin(PEER_LIFE + 1)
-    peer.begin(OUR_LIFE)
+    peer = Session("there", PEER_INCARNATION + 1)
+    session.start(PEER_INCARNATION + 1)
+    peer.start(OUR_INCARNATION)
     said: list[Body] = [say.Unsubscribe(f"t{number}") for number in range(100)]
     for body in said:
         session.send(body)
@@ -106,8 +106,8 @@ def test_after_all_that_a_new_life_of_the_peer_is_heard_whole() -> None:
     there: list[Body] = []
     for _ in range(4):
         for envelope in session.due():
-            there += peer.take(envelope)
+            there += peer.receive(envelope)
         for envelope in peer.due():
-            here += session.take(envelope)
+            here += session.receive(envelope)
     assert here == there == said
     assert session.unacknowledged == peer.unacknowledged == 0

@@ -41,13 +41,13 @@ def test_who_is_met_late_by_some_misses_nothing() -> None:
 def test_a_detector_moves_and_nobody_sees_a_difference() -> None:
     net = three()
     net.push("n1", stream(20))
-    net.nodes["n1"].order("High", "n3", net.now)
+    net.nodes["n1"].migrate("High", "n3", net.now)
     net.push("n1", stream(20, 20))
     assert list(net.nodes["n3"]._engine.detectors) == ["High", "Top"]
     assert list(net.nodes["n2"]._engine.detectors) == []
     end(net)
     assert net.found() == single(tower(), stream(40))
-    assert any("'High' has come from n2" in text for text in texts(net, "info"))
+    assert any("'High' migrated from n2" in text for text in texts(net, "info"))
 
 
 def test_early_answers_move_along_and_net_out() -> None:
@@ -55,7 +55,7 @@ def test_early_answers_move_along_and_net_out() -> None:
     held: dict[str, sl.Event] = {}
     for part in range(4):
         net.push("n1", stream(10, 10 * part))
-        net.nodes["n2"].order("High", f"n{1 + part % 3}", net.now)
+        net.nodes["n2"].migrate("High", f"n{1 + part % 3}", net.now)
     end(net)
     for name in net.nodes:
         for output in net.outputs[name]:
@@ -70,8 +70,8 @@ def test_early_answers_move_along_and_net_out() -> None:
 def test_two_detectors_change_places_at_once() -> None:
     net = three()
     net.push("n1", stream(12))
-    net.nodes["n1"].order("High", "n3", net.now)
-    net.nodes["n1"].order("Top", "n2", net.now)
+    net.nodes["n1"].migrate("High", "n3", net.now)
+    net.nodes["n1"].migrate("Top", "n2", net.now)
     net.push("n1", stream(12, 12))
     assert [list(net.nodes[name]._engine.detectors) for name in ("n2", "n3")] == [["Top"], ["High"]]
     end(net)
@@ -82,7 +82,7 @@ def test_a_cycle_of_moves_ends_where_it_began() -> None:
     net = three()
     for part, target in enumerate(("n3", "n1", "n2")):
         net.push("n1", stream(6, 6 * part))
-        net.nodes["n1"].order("High", target, net.now)
+        net.nodes["n1"].migrate("High", target, net.now)
         net.settle()
     assert list(net.nodes["n2"]._engine.detectors) == ["High"]
     end(net)
@@ -91,11 +91,11 @@ def test_a_cycle_of_moves_ends_where_it_began() -> None:
 
 def test_of_two_who_ask_at_once_one_is_refused() -> None:
     net = three()
-    net.nodes["n1"].order("High", "n1", net.now)
-    net.nodes["n3"].order("High", "n3", net.now)
+    net.nodes["n1"].migrate("High", "n1", net.now)
+    net.nodes["n3"].migrate("High", "n3", net.now)
     net.settle()
     assert sum("High" in net.nodes[name]._engine.detectors for name in net.nodes) == 1
-    assert any("did not move" in text for text in texts(net))
+    assert any("did not migrate" in text for text in texts(net))
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_of_two_who_ask_at_once_one_is_refused() -> None:
 )
 def test_an_order_that_cannot_be_carried_out_says_why(detector: str, to: str, wrong: str) -> None:
     net = three()
-    net.nodes["n1"].order(detector, to, net.now)
+    net.nodes["n1"].migrate(detector, to, net.now)
     net.settle()
     assert any(wrong in text for text in texts(net))
 
@@ -116,13 +116,13 @@ def test_an_order_that_cannot_be_carried_out_says_why(detector: str, to: str, wr
 def test_a_question_over_a_link_is_answered() -> None:
     net = three()
     ask = m.Envelope(m.VERSION, "somebody", 1, 0, 0, 0, m.Query())
-    order = m.Envelope(m.VERSION, "somebody", 1, 0, 0, 0, m.Order("High", "n3", "r7"))
+    order = m.Envelope(m.VERSION, "somebody", 1, 0, 0, 0, m.MigrationRequest("High", "n3", "r7"))
     net.nodes["n1"].receive("terminal", m.encode(ask), net.now)
     net.nodes["n1"].receive("terminal", m.encode(order), net.now)
     net.settle()
     overview, answer = (m.decode(data).body for data in net.answers)
     assert overview.nodes["nodes"]["n2"]["runs"] == ["High"]
-    assert (answer.request, answer.error, answer.figures["from"]) == ("r7", "", "n2")
+    assert (answer.request, answer.error, answer.metrics["from"]) == ("r7", "", "n2")
 
 
 def test_two_nodes_of_one_name_do_not_meet() -> None:
@@ -166,7 +166,7 @@ def test_a_network_without_the_ingress_of_the_clock_says_what_it_waits_for() -> 
 
 
 def test_a_late_delivery_mode_is_refused() -> None:
-    with pytest.raises(sl.ConfigError, match="nodes divert"):
+    with pytest.raises(sl.ConfigError, match="Nodes divert"):
         node("n1", tower(), late="deliver")
 
 

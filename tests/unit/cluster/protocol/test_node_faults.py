@@ -13,8 +13,10 @@ from slackline.cluster.protocol import messages as m
 def test_a_target_that_is_lost_half_way_gives_the_detector_back() -> None:
     net = three(reliable=True)
     net.push("n1", stream(10))
-    net.passes = lambda sender, receiver, data: not (receiver == "n3" and isinstance(m.decode(data).body, m.State))
-    net.nodes["n1"].order("High", "n3", net.now)
+    net.passes = lambda sender, receiver, data: (
+        not (receiver == "n3" and isinstance(m.decode(data).body, m.DetectorState))
+    )
+    net.nodes["n1"].migrate("High", "n3", net.now)
     net.settle()
     assert "High" not in net.nodes["n2"]._engine.detectors
     net.push("n1", stream(10, 10))  # what arrives meanwhile
@@ -26,6 +28,21 @@ def test_a_target_that_is_lost_half_way_gives_the_detector_back() -> None:
     assert list(net.nodes["n3"]._engine.detectors) == ["Top"]
     end(net)
     assert net.found() == single(tower(), stream(20))
+
+
+def test_a_detector_that_is_taken_back_with_more_input_than_fits_its_buffer_runs_again() -> None:
+    net = three(policy="ordered", max_buffered=5)
+    net.passes = lambda sender, receiver, data: (
+        not (receiver == "n3" and isinstance(m.decode(data).body, m.DetectorState))
+    )
+    net.nodes["n1"].migrate("High", "n3", net.now)
+    net.settle()
+    assert net.nodes["n2"].runs == []
+    net.push("n1", [event for event in stream(30) if event.type == "a"])  # High waits for b meanwhile
+    net.passes = lambda sender, receiver, data: "n3" not in (sender, receiver)
+    net.settle(6)
+    assert net.nodes["n2"].runs == ["High"]
+    net.check()
 
 
 def test_a_node_that_crashes_comes_back_from_its_checkpoint_and_nothing_is_lost_or_twice() -> None:
@@ -59,7 +76,7 @@ def back(net: Joined, name: str) -> None:
 def test_a_handover_outlives_the_crash_of_both() -> None:
     net = three(reliable=True, settings=KEEPING)
     net.push("n1", stream(10))
-    net.nodes["n1"].order("High", "n3", net.now)
+    net.nodes["n1"].migrate("High", "n3", net.now)
     net.settle()
     kept = {name: list(net.outputs[name]) for name in net.nodes}
     for name in ("n2", "n3"):
@@ -77,7 +94,7 @@ def test_a_node_that_leaves_hands_over_what_it_runs() -> None:
     net.push("n1", stream(10))
     net.nodes["n2"].leave(net.now)
     net.settle(1)
-    assert net.nodes["n2"].is_gone
+    assert net.nodes["n2"].has_left
     assert sum("High" in net.nodes[name]._engine.detectors for name in ("n1", "n3")) == 1
     gone = net.nodes.pop("n2")
     gone.check_invariants()
@@ -115,7 +132,7 @@ def test_what_is_secure_is_asked_for_again() -> None:
 
 
 def test_a_subscriber_that_acknowledges_nothing_slows_its_publisher_down_if_secure() -> None:
-    settings = NodeSettings(keep=10, window=5)
+    settings = NodeSettings(retention=10, window=5)
     net = three(reliable=True, settings=settings)
     net.passes = lambda sender, receiver, data: not isinstance(m.decode(data).body, m.Ack)
     for event in stream(30):
@@ -128,17 +145,17 @@ def test_a_subscriber_that_acknowledges_nothing_slows_its_publisher_down_if_secu
 
 
 def test_what_is_kept_for_a_node_that_is_gone_is_bounded_and_said() -> None:
-    net = three(reliable=True, settings=NodeSettings(keep=10))
+    net = three(reliable=True, settings=NodeSettings(retention=10))
     lost = net.nodes.pop("n2")
     for other in net.nodes.values():
         other.link_down("n2", net.now)
     net.push("n1", stream(60))
     assert any("more than 10 events of type 'low' wait for a lost node" in text for text in texts(net))
-    assert len(net.nodes["n1"]._exchange.outgoing["low"].kept) <= 10
+    assert len(net.nodes["n1"]._pubsub.publications["low"].retained) <= 10
     lost.check_invariants()
 
 
-def test_messages_of_another_life_or_from_the_future_change_nothing() -> None:
+def test_messages_of_another_incarnation_or_from_the_future_change_nothing() -> None:
     net = three()
     seen: list[bytes] = []
     net.passes = lambda sender, receiver, data: (seen.append(data) if receiver == "n2" else None) is None
@@ -163,8 +180,8 @@ def test_no_message_harms_a_node() -> None:
     net.passes = lambda sender, receiver, data: (said[receiver].append(data) if receiver in said else None) is None
     for part, target in enumerate(("n3", "n2", "n3")):
         net.push("n1", stream(6, 6 * part))
-        net.nodes["n1"].order("High", target, net.now)
-        net.nodes["n1"].order("Top", "n2" if target == "n3" else "n3", net.now)
+        net.nodes["n1"].migrate("High", target, net.now)
+        net.nodes["n1"].migrate("Top", "n2" if target == "n3" else "n3", net.now)
     net.settle(1.5)
     refused = 0
     for name, samples in said.items():
@@ -176,10 +193,10 @@ def test_no_message_harms_a_node() -> None:
                     victim.link_up(other, 0.0)
                 victim.run(0.0)
                 for sample in samples[:40]:
-                    victim.receive("n1", _to_life(sample, 2), 0.0)
+                    victim.receive("n1", _to_incarnation(sample, 2), 0.0)
                 now = 0.0
             try:
-                victim.receive("n1", _to_life(data, 2), now)
+                victim.receive("n1", _to_incarnation(data, 2), now)
             except ProtocolError:
                 refused += 1
             now += 0.01
@@ -188,14 +205,14 @@ def test_no_message_harms_a_node() -> None:
     assert 1_000 < refused < 20_000
 
 
-def _to_life(data: bytes, life: int) -> bytes:
-    """The same for a later life of the receiver, where it is a message at all."""
+def _to_incarnation(data: bytes, incarnation: int) -> bytes:
+    """The same for a later incarnation of the receiver, where it is a message at all."""
     try:
         envelope = m.decode(data)
     except ProtocolError:
         return data
     fields = {name: getattr(envelope, name) for name in envelope.__struct_fields__}
-    return m.encode(m.Envelope(**{**fields, "to": life if envelope.to else 0}))
+    return m.encode(m.Envelope(**{**fields, "to": incarnation if envelope.to else 0}))
 
 
 def test_a_node_that_comes_back_without_its_checkpoint_is_told_so() -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slackline.cluster.protocol.membership import WINDOW, Session
 from slackline.cluster.protocol.messages import VERSION, Body, Envelope, Hello, ProtocolError, Query, Unsubscribe
-from slackline.cluster.protocol.session import WINDOW, Session
 
 
 def body(number: int) -> Unsubscribe:
@@ -24,8 +24,8 @@ def numbered(envelopes: list[Envelope]) -> list[int]:
 def pair() -> tuple[Session, Session]:
     """Two sessions after the Hellos."""
     here, there = Session("here", 3), Session("there", 5)
-    here.begin(5)
-    there.begin(3)
+    here.start(5)
+    there.start(3)
     return here, there
 
 
@@ -53,7 +53,7 @@ class Link:
             self.break_it()
         for name, envelopes in self.in_flight.items():
             for _ in range(self.random.randint(0, len(envelopes))):
-                self.arrived[name] += self.sessions[name].take(envelopes.popleft())
+                self.arrived[name] += self.sessions[name].receive(envelopes.popleft())
         for session in self.sessions.values():
             session.check_invariants()
         return True
@@ -102,8 +102,8 @@ def test_a_new_incarnation_receives_nothing_of_the_old_one(seed: int, cuts: list
         link.sessions["there"] = there = Session("there", life)
         link.arrived["there"] = []
         # What is in flight from the old incarnation still arrives.
-        here.begin(life)
-        there.begin(1)
+        here.start(life)
+        there.start(1)
         for number in range(20):
             here.send(Unsubscribe(f"{life}/{number}"))
             there.send(Unsubscribe(f"{life}/{number}"))
@@ -124,9 +124,9 @@ def test_on_one_link_every_body_is_transmitted_once() -> None:
     carried = 0
     while envelopes := here.due():
         carried += len(envelopes)
-        received += [each for envelope in envelopes for each in there.take(envelope)]
+        received += [each for envelope in envelopes for each in there.receive(envelope)]
         (ack,) = there.due()
-        assert here.take(ack) == []
+        assert here.receive(ack) == []
     assert received == [body(number) for number in range(1000)]
     assert carried == 1000
 
@@ -140,9 +140,9 @@ def test_no_more_than_a_window_is_unacknowledged() -> None:
     assert here.unacknowledged == WINDOW + 10
     assert here.due() == []
     for envelope in first[:3]:
-        there.take(envelope)
+        there.receive(envelope)
     (answer,) = there.due()
-    assert here.take(answer) == []
+    assert here.receive(answer) == []
     assert numbered(here.due()) == [WINDOW + 1, WINDOW + 2, WINDOW + 3]
     here.check_invariants()
 
@@ -152,16 +152,16 @@ def test_after_a_reconnect_what_is_not_acknowledged_is_resent_in_order_before_wh
     for number in range(4):
         here.send(body(number))
     first = here.due()
-    received = [each for envelope in first[:3] for each in there.take(envelope)]
+    received = [each for envelope in first[:3] for each in there.receive(envelope)]
     (ack,) = there.due()
-    here.take(Envelope(VERSION, "there", 5, 3, 0, 2, ack.body))  # the ack for 3 was lost
-    here.tell(Query())
+    here.receive(Envelope(VERSION, "there", 5, 3, 0, 2, ack.body))  # the ack for 3 was lost
+    here.send_unreliable(Query())
     here.send(body(4))
     here.reconnect()
     here.reconnect()
     again = here.due()
     assert numbered(again) == [3, 4, 0, 5]
-    received += [each for envelope in again for each in there.take(envelope)]
+    received += [each for envelope in again for each in there.receive(envelope)]
     assert received == [body(0), body(1), body(2), body(3), Query(), body(4)]
 
 
@@ -170,10 +170,10 @@ def test_what_was_acknowledged_meanwhile_is_not_resent() -> None:
     for number in range(3):
         here.send(body(number))
     for envelope in here.due():
-        there.take(envelope)
+        there.receive(envelope)
     here.reconnect()
     (ack,) = there.due()
-    here.take(ack)
+    here.receive(ack)
     assert here.due() == []
     here.check_invariants()
 
@@ -182,10 +182,10 @@ def test_a_duplicate_is_acknowledged_again_and_dropped() -> None:
     here, there = pair()
     here.send(body(0))
     (envelope,) = here.due()
-    assert there.take(envelope) == [body(0)]
+    assert there.receive(envelope) == [body(0)]
     assert [answer.ack for answer in there.due()] == [1]
     assert there.due() == []
-    assert there.take(envelope) == []
+    assert there.receive(envelope) == []
     assert [answer.ack for answer in there.due()] == [1]
 
 
@@ -195,20 +195,20 @@ def test_a_gap_is_refused_and_changes_nothing(number: int) -> None:
     there.send(body(0))
     there.due()
     with pytest.raises(ProtocolError, match=f"sent message {number} after message 0"):
-        there.take(Envelope(VERSION, "here", 3, 5, number, 1, body(number)))
+        there.receive(Envelope(VERSION, "here", 3, 5, number, 1, body(number)))
     assert there.unacknowledged == 1
     assert there.due() == []
-    assert there.take(Envelope(VERSION, "here", 3, 5, 1, 0, body(1))) == [body(1)]
+    assert there.receive(Envelope(VERSION, "here", 3, 5, 1, 0, body(1))) == [body(1)]
 
 
 def test_the_order_of_what_must_arrive_and_what_may_be_lost_is_kept() -> None:
     here, there = pair()
-    here.tell(Query())
+    here.send_unreliable(Query())
     here.send(body(0))
-    here.tell(Unsubscribe("lost?"))
+    here.send_unreliable(Unsubscribe("lost?"))
     envelopes = here.due()
     assert numbered(envelopes) == [0, 1, 0]
-    assert [said for envelope in envelopes for said in there.take(envelope)] == [
+    assert [said for envelope in envelopes for said in there.receive(envelope)] == [
         Query(),
         body(0),
         Unsubscribe("lost?"),
@@ -217,7 +217,7 @@ def test_the_order_of_what_must_arrive_and_what_may_be_lost_is_kept() -> None:
 
 def test_what_may_be_lost_is_transmitted_once() -> None:
     here, _ = pair()
-    here.tell(Query())
+    here.send_unreliable(Query())
     assert [envelope.body for envelope in here.due()] == [Query()]
     here.reconnect()
     assert here.due() == []
@@ -228,18 +228,18 @@ def test_before_the_first_begin_only_what_has_no_number_is_sent_and_received() -
     here, there = Session("here", 3), Session("there", 5)
     hello = Hello(1, 0.0, "app", "f", {}, [])
     here.send(body(0))
-    here.tell(hello)
+    here.send_unreliable(hello)
     (envelope,) = here.due()
     assert (envelope.to, envelope.number, envelope.incarnation) == (0, 0, 3)
-    assert there.take(envelope) == [hello]
+    assert there.receive(envelope) == [hello]
     assert there.peer_incarnation == 0
-    assert there.take(Envelope(VERSION, "here", 3, 5, 1, 0, body(0))) == []
-    assert there.take(Envelope(VERSION, "here", 0, 0, 1, 0, body(0))) == []
-    here.begin(5)
-    there.begin(3)
+    assert there.receive(Envelope(VERSION, "here", 3, 5, 1, 0, body(0))) == []
+    assert there.receive(Envelope(VERSION, "here", 0, 0, 1, 0, body(0))) == []
+    here.start(5)
+    there.start(3)
     (envelope,) = here.due()
     assert (envelope.to, envelope.number) == (5, 1)
-    assert there.take(envelope) == [body(0)]
+    assert there.receive(envelope) == [body(0)]
 
 
 @pytest.mark.parametrize(
@@ -249,9 +249,9 @@ def test_an_envelope_of_another_incarnation_is_dropped(incarnation: int, to: int
     _, there = pair()
     there.send(body(0))
     there.due()
-    assert there.take(Envelope(VERSION, "here", incarnation, to, number, 1, body(1))) == []
+    assert there.receive(Envelope(VERSION, "here", incarnation, to, number, 1, body(1))) == []
     assert there.unacknowledged == 1
-    assert there.take(Envelope(VERSION, "here", 3, 5, 1, 0, body(1))) == [body(1)]
+    assert there.receive(Envelope(VERSION, "here", 3, 5, 1, 0, body(1))) == [body(1)]
 
 
 def test_a_later_incarnation_resets_the_session_and_the_same_one_does_not() -> None:
@@ -259,9 +259,9 @@ def test_a_later_incarnation_resets_the_session_and_the_same_one_does_not() -> N
     for number in range(WINDOW + 1):
         here.send(body(number))
     here.due()
-    here.begin(5)
+    here.start(5)
     assert here.unacknowledged == WINDOW + 1
-    here.begin(6)
+    here.start(6)
     assert (here.unacknowledged, here.due()) == (0, [])
     here.send(body(7))
     assert [(envelope.to, envelope.number, envelope.ack) for envelope in here.due()] == [(6, 1, 0)]
@@ -272,7 +272,7 @@ def test_a_later_incarnation_resets_the_session_and_the_same_one_does_not() -> N
 def test_an_earlier_incarnation_cannot_begin(life: int) -> None:
     here, _ = pair()
     with pytest.raises(ProtocolError, match="it must be at least 5"):
-        here.begin(life)
+        here.start(life)
     assert here.peer_incarnation == 5
 
 
@@ -283,18 +283,18 @@ def test_an_ack_of_what_was_not_sent_is_refused_and_changes_nothing(ack: int) ->
     here.due()
     here.send(body(1))  # numbered, not transmitted
     with pytest.raises(ProtocolError, match=f"acknowledges {ack} messages"):
-        here.take(Envelope(VERSION, "there", 5, 3, 1, ack, body(0)))
+        here.receive(Envelope(VERSION, "there", 5, 3, 1, ack, body(0)))
     assert here.unacknowledged == 2
     here.check_invariants()
-    assert here.take(Envelope(VERSION, "there", 5, 3, 1, 1, body(0))) == [body(0)]
+    assert here.receive(Envelope(VERSION, "there", 5, 3, 1, 1, body(0))) == [body(0)]
 
 
 def test_the_round_trip_time_is_smoothed() -> None:
     here, _ = pair()
     assert here.rtt is None
-    here.measured(0.5)
+    here.update_rtt(0.5)
     assert here.rtt == 0.5
-    here.measured(1.3)
+    here.update_rtt(1.3)
     assert here.rtt == pytest.approx(0.6)
-    here.begin(6)
+    here.start(6)
     assert here.rtt is None

@@ -12,9 +12,9 @@ from slackline.cluster.protocol.messages import (
     Data,
     Envelope,
     Heartbeat,
-    Item,
     ProtocolError,
     Query,
+    Segment,
     decode,
     encode,
 )
@@ -29,8 +29,8 @@ class Parrot:
 
     def __init__(self, name: str, checkpoint_every: int = 0, forwards: str = "") -> None:
         self.name, self.every, self.forwards = name, checkpoint_every, forwards
-        self.may_start, self.is_full, self.is_gone = True, False, False
-        self.is_through = True
+        self.may_start, self.is_full, self.has_left = True, False, False
+        self.has_ended = True
         self.failed: str | None = None
         self.links: list[str] = []
         self.ups: list[tuple[float, str, str]] = []
@@ -70,18 +70,18 @@ class Parrot:
             raise ProtocolError("the number of the beast.")
         self.heard.append((now, link, envelope.number))
 
-    def order(self, detector: str, to_node: str, now: float) -> str:
-        self._orders.append(f"{detector} to {to_node}")
+    def migrate(self, detector: str, to: str, now: float) -> str:
+        self._orders.append(f"{detector} to {to}")
         return f"r{len(self._orders)}"
 
     def leave(self, now: float) -> None:
-        self.is_gone = True
+        self.has_left = True
 
     def cut(self, link: str) -> None:
         self._cut.append(link)
 
     def say(self, number: int) -> bytes:
-        body: Any = Query() if not self.forwards else Data([Item("x", 1, 3, 0, 0, 0, 0)], self.forwards)
+        body: Any = Query() if not self.forwards else Data([Segment("x", 1, 3, 0, 0, 0, 0)], self.forwards)
         return encode(Envelope(VERSION, self.name, 1, 0, number, 0, body))
 
     def run(self, now: float) -> Actions:
@@ -94,7 +94,7 @@ class Parrot:
                 actions.checkpoint = json.dumps(self.found).encode()
         self._queue, self.is_full = [], False
         actions.notices = [Notice("info", order) for order in self._orders]
-        self._orders, actions.cut, self._cut = [], self._cut, []
+        self._orders, actions.close, self._cut = [], self._cut, []
         if self.beat_every:
             actions.call_at = now + self.beat_every
             beat = encode(Envelope(VERSION, self.name, 1, 0, 0, 0, Heartbeat(0.0)))

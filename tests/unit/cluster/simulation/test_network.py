@@ -218,8 +218,8 @@ def test_forwarded_items_are_collected_by_type() -> None:
 def test_a_network_is_settled_when_all_is_fed_through_and_done() -> None:
     network, a, b = pair(Link(latency=0.1), 3, every=1.0)
     a.beat_every = b.beat_every = 0.5
-    b.is_through = False
-    network.at(4.2, lambda: setattr(b, "is_through", True))
+    b.has_ended = False
+    network.at(4.2, lambda: setattr(b, "has_ended", True))
     network.settle()
     assert network.now == 4.2 and a.ended_at == 2.0
     network.at(7.0, lambda: None)
@@ -233,7 +233,7 @@ def test_what_does_not_settle_says_who_waits_for_what() -> None:
     with pytest.raises(UnsettledError, match="a is not ready, with 3 parts of its feed to come"):
         network.settle(limit=20)
     network, _, b = pair(Link(), 3, every=1.0)
-    b.is_through = False
+    b.has_ended = False
     with pytest.raises(UnsettledError, match=r"not settled at 2\.000 s: b is fed, but not through"):
         network.settle(limit=20)
     network, _, _ = pair(Link(latency=1.0), 300, every=0.1)
