@@ -7,7 +7,8 @@ players and the ball go where a keeper waits for them, into the area that host `
 that is much more than it can do. At 48 s the ball is cleared, and they go back.
 
 Positions come from a generator with a seed: 22 players and the ball, ten times a second each. What detectors cost is
-told to whoever runs them: to a simulated processor (:mod:`slackline.cluster.simulation.cpu`), or to a loop that burns as much.
+told to whoever runs them: to a simulated processor (:mod:`slackline.cluster.simulation`), or to a loop that burns as
+much.
 """
 
 from __future__ import annotations

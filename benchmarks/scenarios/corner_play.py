@@ -13,11 +13,9 @@ import pyarrow as pa
 
 from scenarios.corner_kick import ENTERS, PER_SECOND, PLACES, hierarchy
 from slackline.cluster.protocol import Node, NodeSettings
-from slackline.cluster.simulation.cpu import Cpu
+from slackline.cluster.simulation import Arrivals, Cpu
 from slackline.cluster.simulation.links import Link
-from slackline.cluster.simulation.network import Network
-from slackline.cluster.simulation.records import Noticed
-from slackline.cluster.simulation.station import Arrivals
+from slackline.cluster.simulation.network import LoggedNotice, Network
 from slackline.core.event import Event
 from slackline.core.outcome import Output
 from slackline.engine import Engine
@@ -60,7 +58,7 @@ class CornerPlay:
     late: int
     loads: dict[str, list[float]]
     moves: list[Moved]
-    notices: list[Noticed]
+    notices: list[LoggedNotice]
 
     def found(self) -> dict[str, list[tuple[str, Event]]]:
         """What each detector has found, in the order in which it has."""
@@ -128,10 +126,10 @@ def play(
     answers = {
         found.output.id: Known(found.output.detector, found.output.event, found.at)
         for name in PLACES
-        for found in network.kept(name).outputs
+        for found in network.results(name).outputs
     }
     loads = {name: cpu.loads(math.ceil(network.now)) for name, cpu in cpus.items()}
-    late = sum(len(network.kept(name).late) for name in PLACES)
+    late = sum(len(network.results(name).late) for name in PLACES)
     return CornerPlay(answers, late, loads, moves, network.notices)
 
 
@@ -141,8 +139,8 @@ def _watch(network: Network, until: float) -> list[Moved]:
     moves: list[Moved] = []
 
     def look() -> None:
-        for name, station in network.stations.items():
-            machine = station.machine
+        for name, host in network.hosts.items():
+            machine = host.node
             assert isinstance(machine, Node)
             for detector in machine.runs:
                 if where.get(detector, name) != name:

@@ -2,8 +2,8 @@
 
 Thirty detectors on six nodes, of which each may run five. Every 60 s other subscriptions carry events. Subscriptions of
 a hierarchy do not change, so all detectors listen to both patterns, and in each phase one of them carries nothing. What
-runs are nodes as users have them: they measure, search (:mod:`slackline.cluster.controller.master`) or look around
-(:mod:`slackline.cluster.controller.neighbours`), and hand detectors over while events go through them.
+runs are nodes as users have them: they measure, search (:mod:`slackline.cluster.controller.global_placement`) or look
+around (:mod:`slackline.cluster.controller.neighbour_placement`), and hand detectors over while events go through them.
 
 A detector needs a fifth of a core, and a node's limit is 1.1, not 1.0: what is measured over two seconds is a few
 hundredths off, and five may run on a node.
@@ -21,10 +21,9 @@ from scenarios.hierarchies import FED, PER_NODE, thesis_phases
 from slackline.cluster.controller.metrics import WINDOW
 from slackline.cluster.placement import Solver
 from slackline.cluster.protocol import Node, NodeSettings
-from slackline.cluster.simulation.cpu import Cpu
+from slackline.cluster.simulation import Arrivals, Cpu
 from slackline.cluster.simulation.links import Link
 from slackline.cluster.simulation.network import Network
-from slackline.cluster.simulation.station import Arrivals
 
 #: Events per second that are fed to the root. What a detector needs does not depend on it here.
 RATE = 10
@@ -113,7 +112,7 @@ def played(settings: NodeSettings, phases: int, seed: int, solver: Solver | None
     seconds: list[tuple[float, dict[str, str]]] = []
 
     def look() -> None:
-        machines = {name: station.machine for name, station in network.stations.items()}
+        machines = {name: host.node for name, host in network.hosts.items()}
         runs = {each: name for name, machine in machines.items() if isinstance(machine, Node) for each in machine.runs}
         if len(runs) == len(names):  # else one is on its way
             seconds.append((network.now, runs))

@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from slackline.cluster.placement.costs import CostTables
-from slackline.cluster.placement.kernels import below, shuffle
+from slackline.cluster.placement.kernels import CostTables, below, shuffle
 from slackline.cluster.placement.problem import ROUNDING, InfeasibleError, Ints, Problem
 
 #: How often a placement is drawn before detectors are taken by size, and how many steps mend what is too full then.
@@ -22,7 +21,7 @@ def require_room(problem: Problem) -> None:
 
     >>> require_room(Problem({"a": 2.0}, {"m": 1.0, "n": 1.5}, (), {("m", "n"): 0.01}))
     Traceback (most recent call last):
-    slackline.cluster.placement.problem.InfeasibleError: 'a' needs 2, and no node has that much: the most is 1.5, on 'n'. ...
+    slackline.cluster.placement.problem.InfeasibleError: 'a' needs 2, and no node has that much: ...
     """
     left = dict(problem.nodes)
     for name, node in problem.pinned.items():

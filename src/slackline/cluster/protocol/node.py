@@ -176,7 +176,7 @@ class Node:
 
     def found(self, search: SearchOrder, solution: Solution | str, now: float) -> None:
         """What came of a search that was wanted (:class:`Actions`): a solution, or why there is none."""
-        self._steering.found(search, solution)
+        self._steering.on_search_result(search, solution)
 
     def leave(self, now: float) -> None:
         """Leave in order: the detectors go elsewhere first; then :attr:`is_gone`."""
@@ -198,7 +198,7 @@ class Node:
             self.is_gone = self._errands.go_elsewhere(now, self.settings.lost_after, self.is_through)
         self._beat(now)
         for answer in self._errands.take_answers():
-            self._steering.answered(*answer, now)
+            self._steering.on_move_result(*answer, now)
         if self._handovers.changed:
             self._talk.announce()
         self._talk.forget_former_lives(now)
@@ -209,7 +209,7 @@ class Node:
         actions.outputs += self._talk.take_outputs()
         actions.messages += self._membership.due(now, lambda: self._talk.hello(now))
         actions.cut = self._membership.cut()
-        actions.search = self._steering.take_search()
+        actions.search = self._steering.pop_search()
         actions.call_at = self._call_at(now)
         return actions
 
@@ -290,7 +290,7 @@ class Node:
             if standings:
                 self._membership.tell(peer, m.Data(standings))
         if self.is_ready and not self._leaves:
-            self._steering.beat(self.overview, now)
+            self._steering.on_heartbeat(self.overview, now)
 
     def _figures(self, now: float) -> dict[str, Any]:
         willing = self.settings.optimise == "master" and not self._leaves

@@ -8,8 +8,8 @@ take longer to the new host, K is too small.
 has met every type directly, and knows its delays. Nothing is missed, but much is sent, and everything waits for K there
 and for the way from there.
 
-Both are nodes that differ from :class:`slackline.cluster.protocol.Node` in nothing else, for the simulated network. They know
-nothing of crashes.
+Both are nodes that differ from :class:`slackline.cluster.protocol.Node` in nothing else, for the simulated network.
+They know nothing of crashes.
 """
 
 from __future__ import annotations
