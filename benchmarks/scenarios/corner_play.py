@@ -1,4 +1,4 @@
-"""A corner kick through three simulated hosts, and what comes of it: answers, load, moves."""
+"""A corner kick on three simulated hosts, and its results: outputs, load, migrations."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from slackline.engine import Engine
 BATCH, START = 0.1, 3.0
 #: A local network.
 LINK = Link(latency=0.002, jitter=0.001)
-#: How often it is looked who runs what, in seconds.
+#: Seconds between two samples of the placement.
 LOOK = 0.1
 
 
 class Known(NamedTuple):
-    """An answer: who found what, and when it was known, in virtual time."""
+    """An output: its detector, and the virtual time at which it was emitted."""
 
     detector: str
     event: Event
@@ -78,7 +78,7 @@ class CornerPlay:
         return len(self.answers.keys() | ample.answers.keys()) - right
 
     def delays(self, ample: CornerPlay) -> list[float]:
-        """How much later than with ample CPU each answer is known, where both have it."""
+        """How much later than with ample CPU each output is emitted, where both have it."""
         return [self.answers[id].at - answer.at for id, answer in ample.answers.items() if id in self.answers]
 
 
@@ -134,7 +134,7 @@ def play(
 
 
 def _watch(network: Network, until: float) -> list[Moved]:
-    """Note who runs what, now and then; what moves there are, in the end."""
+    """Sample the placement regularly; returns the migrations."""
     where: dict[str, str] = {}
     moves: list[Moved] = []
 

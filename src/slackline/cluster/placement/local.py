@@ -39,14 +39,13 @@ SHORTEST, BLOCK = 1000, 20_000
 class LocalSearch:
     """Finds good placements fast, of any size.
 
-    It begins with what a multilevel start gives after going downhill. Then it anneals: steps that make a placement
-    worse are taken, too, the less the longer it goes on. How long an annealing should be depends on the problem, so
-    they are short and long in turns: 1, 1, 2, 1, 1, 2, 4, ... times the shortest, which is never much worse than the
-    best fixed length. Every other one begins with the best so far, the others with a new start. When half of the time
-    is over, one last annealing of the best takes the rest. Costs are kept up to date move by move, never summed anew.
+    It starts with a multilevel placement after a descent, then runs simulated annealing. The best length of an
+    annealing depends on the problem, so the lengths follow the Luby sequence: 1, 1, 2, 1, 1, 2, 4, ... times the
+    shortest, which is never much worse than the best fixed length. Every other one starts with the best placement so
+    far, the others with a new one. After half of the time one last annealing of the best takes the rest. Costs are
+    updated move by move, never recomputed.
 
-    How far it gets depends on the readings of the clock, and on nothing else but the seed: with the same readings it
-    does the same.
+    The result depends only on the seed and on the readings of the clock.
 
     >>> problem = Problem({"a": 1, "b": 1}, {"m": 2, "n": 2}, (("a", "b", 10),), {("m", "n"): 0.5}, pinned={"a": "n"})
     >>> LocalSearch().solve(problem, seconds=0.1, seed=1).placement
@@ -108,7 +107,7 @@ class LocalSearch:
 
 
 def luby() -> Iterator[int]:
-    """1, 1, 2, 1, 1, 2, 4, ...: how long to try before one tries anew, if nothing is known.
+    """The Luby sequence 1, 1, 2, 1, 1, 2, 4, ...: lengths of restarts without prior knowledge.
 
     >>> from itertools import islice
     >>> list(islice(luby(), 15))
@@ -198,7 +197,7 @@ WHOLE = 0.01
 
 @njit(cache=True)
 def fits(costs: CostTables, loads: Floats, places: Ints, one: int, another: int, to: int) -> bool:
-    """Whether ``one`` may go to a node, by its limit, if ``another`` (-1: nobody) comes from there in its place."""
+    """Whether ``one`` fits on a node if ``another`` (-1: none) moves from there in exchange."""
     more = costs.cpu[one] - (costs.cpu[another] if another >= 0 else 0.0)
     if loads[to] + more > costs.limits[to] + ROUNDING:
         return False
@@ -207,14 +206,14 @@ def fits(costs: CostTables, loads: Floats, places: Ints, one: int, another: int,
 
 
 def downhill(costs: CostTables, places: Ints) -> None:
-    """Go downhill, by moves and by swaps of two, until neither helps."""
+    """Descend by moves and swaps, until none improves the objective."""
     while not descend(costs, places, 2 * len(places)):
         pass
 
 
 @njit(cache=True)
 def descend(costs: CostTables, places: Ints, most: int) -> bool:
-    """Look at so many detectors for the best move or swap of each; whether none of all has one any more."""
+    """Execute the best move or swap of so many detectors; returns whether none of all has one any more."""
     loads = loads_of(costs, places)
     prices = np.empty(costs.alone.shape)
     fill_prices(costs, places, prices)

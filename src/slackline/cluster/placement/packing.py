@@ -1,7 +1,6 @@
-"""Placements that keep all limits: some at random, and proofs that there is none.
+"""Feasible placements: random ones, and checks that there is none.
 
-To fit detectors of several sizes into nodes is hard by itself, so that none was found does not mean that there is none.
-Messages say which of the two it is.
+Bin packing is hard, so that none was found does not mean that there is none. Messages say which of the two it is.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def require_room(problem: Problem) -> None:
 
 
 def nothing_found(problem: Problem) -> InfeasibleError:
-    """What to raise if no placement was found, and nobody knows whether there is one."""
+    """The error if no placement was found, without a proof that there is none."""
     need, room = sum(problem.detectors.values()), sum(problem.nodes.values())
     return InfeasibleError(
         f"no placement was found that keeps the limits of all nodes: detectors need {need:.4g} of {room:.4g}, and did "
@@ -76,7 +75,7 @@ def draw_placement(costs: CostTables, random: np.ndarray, places: Ints) -> bool:
 
 @njit(cache=True)
 def draw_quickly(costs: CostTables, random: np.ndarray, places: Ints) -> bool:
-    """The first part of :func:`draw_placement`: gives up where it is not easy."""
+    """The first part of :func:`draw_placement`; gives up after :data:`DRAWS` attempts."""
     order = np.arange(len(places))
     for _ in range(DRAWS):
         shuffle(random, order)
@@ -118,7 +117,7 @@ def _put_anywhere(costs: CostTables, random: np.ndarray, places: Ints, order: In
 
 @njit(cache=True)
 def _put_roomiest(costs: CostTables, places: Ints, order: Ints) -> np.ndarray:
-    """Whether there is room or not; returns the room that is left, below 0 where there is too little."""
+    """Place also where there is no room; returns the remaining room, below 0 where there is too little."""
     room = costs.limits + ROUNDING
     for detector in order:
         best = -1
@@ -137,7 +136,7 @@ def _lacks(room: float) -> float:
 
 @njit(cache=True)
 def _mend(costs: CostTables, random: np.ndarray, places: Ints, room: np.ndarray) -> bool:
-    """Moves and swaps at random that lack no more room than before, until none is lacking."""
+    """Random moves and swaps that do not increase the missing room, until none is missing."""
     lacking = 0.0
     for node in range(len(room)):
         lacking += _lacks(room[node])

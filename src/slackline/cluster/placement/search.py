@@ -19,7 +19,7 @@ from slackline.core.time import Now, whole
 
 
 class Improvement(NamedTuple):
-    """After so many seconds, the best objective was this."""
+    """The best objective after so many seconds."""
 
     seconds: float
     objective: float
@@ -37,7 +37,7 @@ class Solution:
 
 
 class Solver(Protocol):
-    """Finds placements. An InfeasibleError says that there is none."""
+    """Finds placements; raises an InfeasibleError if there is none."""
 
     #: How it is called on the command line.
     name: str
@@ -45,7 +45,7 @@ class Solver(Protocol):
     def solve(
         self, problem: Problem, *, seconds: float, seed: int, start: Placement | None = None, now: Now = time.monotonic
     ) -> Solution:
-        """The best placement that was found in so many seconds, the start (if allowed) among those looked at."""
+        """The best placement found in so many seconds; at least as good as ``start``, if that is allowed."""
         ...
 
 
@@ -139,7 +139,7 @@ class Search:
         return Solution(placement, self.problem.objective(placement), self.elapsed(), tuple(self._history), bound)
 
 
-#: So many generations go on, and give the best placements there are.
+#: Runs so many generations, and returns the best placements.
 Step = Callable[[int], tuple[Ints, ...]]
 
 #: The smallest problem there is, to compile with.
@@ -149,7 +149,7 @@ BLOCK = 200_000
 
 
 class PopulationSolver:
-    """Goes on until the time is up, or for so many ``generations`` if they are given."""
+    """Base of the population-based solvers of [Thesis, 5.2.5]: runs until the time is up, or for ``generations``."""
 
     name = ""
     #: How many placements a generation looks at, more or less.

@@ -258,4 +258,4 @@ def test_each_change_has_a_reason() -> None:
 def test_a_limit_that_is_not_kept_is_a_reason() -> None:
     problem = full().from_here({"A1": "n1", "A2": "n1", "B": "n1", "C": "n2"}, 0.0)
     (change,) = changes(problem, {"A1": "n1", "A2": "n1", "B": "n2", "C": "n2"})
-    assert change.why == "n1 has 1.50 to do, its limit is 1.00: 1.00; b → B 10 ms → 0"
+    assert change.why == "load of n1 1.50 → 1.00 (limit 1.00); b → B 10 ms → 0"
