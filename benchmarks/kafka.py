@@ -40,7 +40,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, 
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import slackline as sl
-from slackline.connectors.kafka import KafkaHost, arrow_record
+from slackline.connectors.kafka import KafkaHost, KafkaSettings, arrow_record
 from slackline.connectors.kafka.partition import InputPartition
 from slackline.runtime.keyed import KeyedEngines
 from slackline.runtime.schema import Decoder, RecordSchema
@@ -142,7 +142,8 @@ def direct_seconds(brokers: str, source: str, sink: str, group: str, records: in
 
     InputPartition.process = timed  # type: ignore[method-assign]
     schema = RecordSchema(format="arrow", unit="us")
-    host = KafkaHost(jumps, f"kafka://{brokers}/{source}", f"kafka://{brokers}/{sink}", group=group, schema=schema)
+    addresses = (f"kafka://{brokers}/{source}", f"kafka://{brokers}/{sink}")
+    host = KafkaHost(jumps, KafkaSettings(*addresses, group=group, schema=schema))
     thread = threading.Thread(target=host.run)
     thread.start()
     admin = AdminClient({"bootstrap.servers": brokers})

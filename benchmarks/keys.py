@@ -44,10 +44,9 @@ from rich.progress import Progress
 import slackline as sl
 from slackline.runtime.keyed import EngineFactory
 from slackline.spark import detect, session
-from slackline.spark.metrics import CallMetrics
+from slackline.spark.output import OutputRows
 from slackline.spark.packets import ARRIVAL
-from slackline.spark.processor import KeyedPlan, KeyedRows
-from slackline.spark.rows import OutputRows
+from slackline.spark.processor import KeyedPlan, KeyedTask
 
 KEYS = 10_000
 ROWS = 40
@@ -117,12 +116,12 @@ def _turn(name: str, table: pa.Table, plan: KeyedPlan, states: dict[str, bytes],
         last = now
 
     out = OutputRows()
-    rows = KeyedRows(plan, out, CallMetrics(), states)
-    rows.engines.notes(name)
+    task = KeyedTask(plan, out, states)
+    task.engines.notes(name)
     done("load")
-    rows.push(name, table)
+    task.push(name, table)
     done("push")
-    rows.pushed(name, table, 0.0, 1.0)
+    task.save(name, table, 0.0, 1.0)
     done("save")
     out.take_columns()
     done("emit")

@@ -16,6 +16,7 @@ from slackline.ordering.clock import JUMP_OFF, Clock
 from slackline.ordering.constants import NEVER
 from slackline.ordering.input import SensorInput
 from slackline.ordering.startup import StartupEstimator
+from slackline.runtime import RecordSchema
 from slackline.study import load_stream
 from slackline.study.replay import replay
 
@@ -40,7 +41,7 @@ def write(path: Path, figure: go.Figure, x: str, y: str, **more) -> None:
 
 
 def k_over_time(folder: Path) -> None:
-    stream = load_stream(PHONES, arrival="arrival_ms", ts="ts_ms", source="source", unit="ms")
+    stream = load_stream(PHONES, RecordSchema(arrival="arrival_ms", ts="ts_ms", source="source", unit="ms"))
     result = replay(stream.ts, stream.source, late_target=TARGET)
     delay = np.maximum.accumulate(stream.ts) - stream.ts
     x = np.arange(len(delay))
@@ -54,7 +55,7 @@ def k_over_time(folder: Path) -> None:
 
 
 def watermarks(folder: Path) -> None:
-    stream = load_stream(PHONES, arrival="arrival_ms", ts="ts_ms", source="source", unit="ms")
+    stream = load_stream(PHONES, RecordSchema(arrival="arrival_ms", ts="ts_ms", source="source", unit="ms"))
     n, ts = len(stream), stream.ts
     channel = SensorInput("event", 0, Options(late_target=TARGET).evidence, is_clock=True)
     channel.senders.number(range(stream.sources))

@@ -185,7 +185,7 @@ def test_module_imports_only_what_its_place_allows(path: Path) -> None:
         ("slackline.core.event", "from slackline import Event", "core may not import slackline"),
         ("slackline.ordering.reorder_buffer", "from ..engine import run", "ordering may not import engine"),
         ("slackline.ordering.reorder_buffer", "from .. import engine", "ordering may not import engine"),
-        ("slackline.study.table", "import slackline.spark.codec", "study may not import spark"),
+        ("slackline.study.recording", "import slackline.spark.codec", "study may not import spark"),
         ("slackline.cluster.simulation.world", "from slackline.spark import detect", "simulation may not import spark"),
         ("slackline.report.page", "from slackline.cli import main", "report may not import cli"),
         (
@@ -195,7 +195,7 @@ def test_module_imports_only_what_its_place_allows(path: Path) -> None:
         ),
         ("slackline.cluster.simulation.world", "from slackline.testing import stream", "testing is for users' tests"),
         ("slackline.core.event", "from slackline.misc import thing", "misc has no place in RANKS"),
-        ("slackline.study.table", "import pyspark.sql", "only spark may import pyspark"),
+        ("slackline.study.recording", "import pyspark.sql", "only spark may import pyspark"),
         ("slackline.cli.app", "def f():\n    from pyspark import sql", "only spark may import pyspark"),
         ("slackline.core.event", "import time", "core is a machine without I/O"),
         ("slackline.engine", "from datetime import datetime\ndatetime.now()", "engine is a machine without I/O"),

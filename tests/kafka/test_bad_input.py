@@ -17,7 +17,7 @@ from tests.kafka.broker import LocalBroker, why_not
 from tests.kafka.world import CLIENT, SCHEMA, World, by_key, count_of, readings, undisturbed, wait_for
 
 import slackline as sl
-from slackline.connectors.kafka import BrokerError, KafkaHost, ReplacedError
+from slackline.connectors.kafka import BrokerError, FencedError, KafkaHost, KafkaSettings
 from slackline.core.errors import ConfigError, StateError
 from slackline.runtime.schema import RecordSchema
 
@@ -43,7 +43,7 @@ hoarding = sl.Hierarchy([Hoarder()], clock="reading")
 def failing(world: World, source: str, sink: str, of: sl.Hierarchy = hierarchy, **settings: Any) -> KafkaHost:
     """A host that is to fail, in this thread."""
     settings = {"group": world.name, "schema": RecordSchema(**SCHEMA), "client": CLIENT} | settings
-    host = KafkaHost(of, world.at(source), world.at(sink), **settings)
+    host = KafkaHost(of, KafkaSettings(world.at(source), world.at(sink), **settings))
     threading.Timer(45, host.stop).start()
     return host
 
@@ -121,7 +121,7 @@ def test_a_process_whose_transactional_id_is_taken_again_and_again_gives_up_and_
     thread = threading.Thread(target=take)
     thread.start()
     try:
-        with pytest.raises(ReplacedError, match="Is there another application with the group"):
+        with pytest.raises(FencedError, match="Is there another application with the group"):
             host.run()
     finally:
         ended.set()

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from tests.kafka.app import hierarchy
 from tests.kafka.world import World, arrivals, kill, plain, readings, wait_for
 
-from slackline.connectors.kafka.checkpoints import TIMEOUTS_KIND
+from slackline.connectors.kafka.checkpoint import TIMEOUTS_KIND
 from slackline.runtime.checkpoint import Checkpoint
 from slackline.runtime.keyed import KeyedEngines
 

@@ -23,7 +23,7 @@ from tests.kafka.app import hierarchy
 from tests.kafka.broker import committed
 
 import slackline
-from slackline.connectors.kafka import KafkaHost
+from slackline.connectors.kafka import KafkaHost, KafkaSettings
 from slackline.runtime.keyed import KeyedEngines
 from slackline.runtime.output import OutputRecord
 from slackline.runtime.schema import Decoder, RecordSchema
@@ -141,7 +141,7 @@ class World:
     def host(self, source: str, sink: str, of: slackline.Hierarchy = hierarchy, **settings: Any) -> KafkaHost:
         """A host in a thread."""
         settings = {"group": self.name, "schema": RecordSchema(**SCHEMA), "client": CLIENT} | settings
-        host = KafkaHost(of, self.at(source), self.at(sink), **settings)
+        host = KafkaHost(of, KafkaSettings(self.at(source), self.at(sink), **settings))
         thread = threading.Thread(target=self._run, args=(host,), daemon=True)
         thread.start()
         self._hosts.append((host, thread))

@@ -190,7 +190,7 @@ def test_from_a_server_to_a_folder_what_waits_is_kept_and_belongs_to_that_server
     with giver(records(500)) as source, live("--from", source, "--to", str(out)) as (process, said):
         said.wait_for_events(500)
         ended_in_order(process)
-        assert said.has("buffered events are kept")
+        assert said.has("buffered events are stored in the checkpoint")
     with giver([]) as source, live("--from", source, "--to", str(out), "--at-stop", "flush") as (process, said):
         assert process.wait(LIMIT) == 1  # another address, and what was kept is of the first
 

@@ -77,7 +77,7 @@ def test_a_followed_file_is_stopped_by_a_signal_and_goes_on_where_it_was(tmp_pat
     with running(*line, stderr=subprocess.PIPE) as process:
         wait_for(lambda: (out / "outputs.jsonl").exists() and len(lines_of(out / "outputs.jsonl")) > 800, "outputs")
         ended_in_order(process)
-        assert process.stderr is not None and "buffered events are kept" in process.stderr.read()
+        assert process.stderr is not None and "buffered events are stored in the checkpoint" in process.stderr.read()
     with file.open("a") as more:
         more.writelines(json.dumps(each) + "\n" for each in found[1_000:])
     with running(*line, "--at-stop", "flush", stderr=subprocess.PIPE) as process:

@@ -1,17 +1,15 @@
 """Batch DataFrames give what the stream gives after its end."""
 
-from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 from tests.spark.world import COLUMNS, SITES, comparable, embedded, hierarchy, stream, write_files
 
 from slackline.calibration import Calibration, calibrate
-from slackline.spark import batch, detect
-from slackline.spark.packets import ARRIVAL, by_arrival
+from slackline.spark import detect
 
 pytestmark = pytest.mark.spark
 
@@ -39,25 +37,11 @@ def test_rows_in_memory_go_in_their_order(spark: SparkSession) -> None:
     assert comparable(detect(df, hierarchy(), **COLUMNS).collect()) == embedded(table, close=True)
 
 
-def test_overlapping_packets_are_merged_in_bounded_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "PUSH_ROWS", 50)
-    rng = np.random.default_rng(7)
-    values = rng.integers(0, 900, 1000)
-    packets = []
-    for part in range(5):
-        mine = np.sort(values[part::5])
-        for nr, start in enumerate(range(0, len(mine), 20)):
-            arrival = rng.permutation(mine[start : start + 20])
-            rank = {f"{batch._RANK}{at}": np.full(20, value) for at, value in enumerate((0, 0, part, nr))}
-            table = pa.table({ARRIVAL: arrival, "part": np.full(20, part), "nr": np.full(20, nr), **rank})
-            packets.append(((int(arrival.min()), part, nr), table))
-    packets.sort(key=lambda packet: packet[0])
-    runs = list(batch.arrivals(("s", first[0], table) for first, table in packets))
-    assert len(runs) > 5
-    merged = pa.concat_tables(runs)
-    whole = pa.concat_tables([t for _, t in sorted(packets, key=lambda packet: packet[0][1:])])
-    assert merged.to_pylist() == by_arrival(whole.combine_chunks()).select(merged.column_names).to_pylist()
-    assert all(a <= b for a, b in pairwise(merged[ARRIVAL].to_pylist()))
+def test_rows_of_equal_arrival_are_in_the_order_of_reading(spark: SparkSession, tmp_path: Path) -> None:
+    table = stream(steps=40)
+    coarse = table.set_column(table.column_names.index("arrival"), "arrival", pc.divide(table["arrival"], 50))
+    df = spark.read.parquet(str(write_files(coarse, tmp_path / "in", 4)))
+    assert comparable(detect(df, hierarchy(), arrival="arrival", **COLUMNS).collect()) == embedded(table, close=True)
 
 
 def test_every_key_starts_from_the_calibration_whose_content_travels(spark: SparkSession, tmp_path: Path) -> None:

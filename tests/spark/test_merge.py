@@ -1,5 +1,6 @@
 """The merge, without Spark around it: cutting and saving change nothing, and nothing is lost."""
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slackline.core.errors import BufferLimitError, StateError
-from slackline.spark import merge
-from slackline.spark.merge import Merge, MergeRecipe, side_by_side
 from slackline.spark.packets import ARRIVAL
+from slackline.spark.synchronise import Merge, MergePlan, side_by_side
 
 STREAMS = ("door", "hall", "lift")
 
@@ -41,14 +41,14 @@ def test_cutting_and_saving_change_nothing(
 ) -> None:
     streams, times = map(list, zip(*arrived, strict=True))
     rows = table(streams, times, **{ARRIVAL: range(len(arrived))})
-    recipe = MergeRecipe(STREAMS, {"max_delay": max_delay, "max_failures": 2}, arrival=True)
-    at_once = Merge("v", recipe)
+    plan = MergePlan(STREAMS, {"max_delay": max_delay, "max_failures": 2}, arrival=True)
+    at_once = Merge("v", plan)
     expected = rows_of(at_once.push(rows))
     found: Rows = []
     saved = None
     start, size = 0, iter(sizes)
     while start < len(rows):
-        cut = Merge("v", recipe, saved)
+        cut = Merge("v", plan, saved)
         step = next(size, 7)
         found += rows_of(cut.push(rows.slice(start, step)))
         saved = cut.save()
@@ -60,7 +60,7 @@ def test_cutting_and_saving_change_nothing(
     for kind in ("event", "late", "quarantine"):
         names = ("id", "stream", "ts", "position", "lateness", "reason")
         assert of_kind(found, kind, *names) == of_kind(expected, kind, *names)
-    rest = rows_of(Merge("v", recipe, saved).close())
+    rest = rows_of(Merge("v", plan, saved).close())
     assert rest == rows_of(at_once.close())
     assert sorted(row["id"] for row in (*found, *rest)) == list(range(len(arrived)))
 
@@ -68,11 +68,11 @@ def test_cutting_and_saving_change_nothing(
 def test_streams_read_side_by_side_do_not_seem_silent() -> None:
     times = np.sort(np.random.default_rng(4).integers(0, 10_000, (3, 200)))
     rows = table(list(np.repeat(STREAMS, 200)), times.ravel().tolist())
-    fed = Merge("v", MergeRecipe(STREAMS, {"max_delay": 500}))
+    fed = Merge("v", MergePlan(STREAMS, {"max_delay": 500}))
     found = rows_of(fed.push(rows)) + rows_of(fed.close())
     assert {row["kind"] for row in found} == {"event"}
     assert [row["ts"] for row in found] == sorted(times.ravel().tolist())
-    in_turn = Merge("v", MergeRecipe(STREAMS, {"max_delay": 500}, arrival=True))
+    in_turn = Merge("v", MergePlan(STREAMS, {"max_delay": 500}, arrival=True))
     assert of_kind(rows_of(in_turn.push(rows.append_column(ARRIVAL, rows["id"]))), "late", "id")
 
 
@@ -83,7 +83,7 @@ def test_impossible_time_stamps_do_not_change_the_place_of_others() -> None:
 
 def test_quarantined_rows_do_not_count_as_buffered() -> None:
     rows = table(["door", "hall", "lift", *["door"] * 20], [10, 10, 10, *[None, -1, 2, 3] * 5])
-    fed = Merge("v", MergeRecipe(STREAMS, {"max_waiting": 1}))
+    fed = Merge("v", MergePlan(STREAMS, {"max_waiting": 1}))
     found = rows_of(fed.push(rows))
     assert of_kind(found, "late", "lateness") == [(8,), (7,)] * 5
     assert of_kind(found, "quarantine", "reason", "detail")[:2] == [
@@ -97,26 +97,26 @@ def test_quarantined_rows_do_not_count_as_buffered() -> None:
 
 def test_rows_without_key_or_arrival_are_quarantined() -> None:
     rows = table(["door", "hall"], [1, 2], **{ARRIVAL: pa.array([None, 3], pa.int64())})
-    assert of_kind(rows_of(Merge("v", MergeRecipe(STREAMS)).push(rows)), "quarantine", "id", "ts") == [(0, 1)]
-    keyless = Merge(None, MergeRecipe(STREAMS))
+    assert of_kind(rows_of(Merge("v", MergePlan(STREAMS)).push(rows)), "quarantine", "id", "ts") == [(0, 1)]
+    keyless = Merge(None, MergePlan(STREAMS))
     found = rows_of(keyless.push(rows))
     assert [row["reason"] for row in found] == ["no key"] * 2
     assert [row["detail"] for row in found] == ["the key is null: the event belongs to no site"] * 2
-    assert keyless.save() == (None, None, 0, 0, 0)
     assert list(keyless.close()) == []
+    assert rows_of(Merge(None, MergePlan(STREAMS), keyless.save()).push(rows)) == found
 
 
 def test_state_of_another_query_is_an_error_that_says_what_differs() -> None:
-    fed = Merge("v", MergeRecipe(STREAMS))
+    fed = Merge("v", MergePlan(STREAMS))
     list(fed.push(table(["door"], [1], colour=["red"])))
     saved = fed.save()
     with pytest.raises(
         StateError, match=r"of the streams \['door', 'hall', 'lift'\], the query has \['door', 'roof'\]"
     ):
-        Merge("v", MergeRecipe(("door", "roof")), saved)
+        Merge("v", MergePlan(("door", "roof")), saved)
     for other in ({}, {"colour": [[1]]}):
         with pytest.raises(StateError, match=r"buffered rows.*colour string.*start with a new checkpoint"):
-            list(Merge("v", MergeRecipe(STREAMS), saved).push(table(["hall"], [1], **other)))
+            list(Merge("v", MergePlan(STREAMS), saved).push(table(["hall"], [1], **other)))
 
 
 def test_waiting_rows_outlive_a_change_of_time_zone_and_of_the_order_of_columns() -> None:
@@ -124,25 +124,25 @@ def test_waiting_rows_outlive_a_change_of_time_zone_and_of_the_order_of_columns(
         times = pa.array([second * 10**6], pa.timestamp("us", zone))
         return pa.table({"stream": [name], "ts": times, "x": [second]})
 
-    recipe = MergeRecipe(("door", "hall"))
-    first = Merge("v", recipe)
+    plan = MergePlan(("door", "hall"))
+    first = Merge("v", plan)
     assert rows_of(first.push(at("UTC", "door", 1))) == []
-    second = Merge("v", recipe, first.save())
+    second = Merge("v", plan, first.save())
     (out,) = second.push(at("Europe/Berlin", "hall", 2).select(["x", "ts", "stream"]))
     assert out.schema.field("ts").type == pa.timestamp("us", "Europe/Berlin")
     assert [(row["x"], row["ts"].timestamp()) for row in out.to_pylist()] == [(1, 1.0)]
 
 
 def test_state_that_spark_cannot_hold_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge, "STATE_BYTES", 100)
-    fed = Merge("v", MergeRecipe(STREAMS))
+    monkeypatch.setattr(sys.modules[Merge.__module__], "STATE_BYTES", 100)
+    fed = Merge("v", MergePlan(STREAMS))
     list(fed.push(table(["door"], [1])))
     with pytest.raises(StateError, match=r"1 buffered rows take .* bytes.*max_delay"):
         fed.save()
 
 
 def test_options_changed_since_the_checkpoint_take_effect() -> None:
-    before = Merge("v", MergeRecipe(STREAMS))
+    before = Merge("v", MergePlan(STREAMS))
     assert rows_of(before.push(table(["door", "door", "door"], [1, 5, 9]))) == []
-    after = Merge("v", MergeRecipe(STREAMS, {"max_delay": 3}), before.save())
+    after = Merge("v", MergePlan(STREAMS, {"max_delay": 3}), before.save())
     assert of_kind(rows_of(after.push(table(["door"], [20]))), "event", "ts") == [(1,), (5,), (9,), (20,)]

@@ -14,24 +14,22 @@ from slackline.spark.packets import (
     GROUP,
     MTIME,
     PATH,
-    Packet,
     by_engine,
     decode,
     encode,
+    engine_runs,
     packer,
     restored,
 )
 
 
-def _packed(
-    table: pa.Table, dictionaries: tuple[str, ...] = (), rows: int = 40, by: str = ENGINE
-) -> list[dict[str, Any]]:
-    pack = packer(by, dictionaries, pa.int64(), pa.string() if by == ENGINE else pa.int32())
-    return [row for batch in pack(table.to_batches(max_chunksize=rows)) for row in batch.to_pylist()]
+def _packed(table: pa.Table, dictionaries: tuple[str, ...] = (), rows: int = 40) -> list[tuple[Any, ...]]:
+    batches = packer(dictionaries)(table.to_batches(max_chunksize=rows))
+    return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
 
 
-def _packets(rows: list[dict[str, Any]], group: str | int | None) -> list[Packet]:
-    return [Packet(*(row[name] for name in Packet._fields)) for row in rows if row["group"] == group]
+def _packets(rows: list[tuple[Any, ...]], group: int) -> list[tuple[Any, ...]]:
+    return [row for row in rows if row[0] == group]
 
 
 def _table(rows: int, **more: Any) -> pa.Table:
@@ -41,25 +39,25 @@ def _table(rows: int, **more: Any) -> pa.Table:
 
 
 @pytest.mark.parametrize("gather", [1, 100, 10_000])
-def test_rows_of_a_key_come_back_in_reading_order(monkeypatch: pytest.MonkeyPatch, gather: int) -> None:
+def test_rows_of_a_group_come_back_in_reading_order(monkeypatch: pytest.MonkeyPatch, gather: int) -> None:
     monkeypatch.setattr(packets, "GATHER_ROWS", gather)
-    table = _table(300)
+    table = _table(300, **{GROUP: pa.array(np.random.default_rng(3).integers(0, 3, 300), pa.int32())})
     rows = _packed(table, ("type",))
-    for site in ("a", "b", None):
-        mine = restored(reversed(_packets(rows, site)))
-        assert mine["ts"].to_pylist() == [r["ts"] for r in table.to_pylist() if r[ENGINE] == site]
+    for group in range(3):
+        mine = restored(reversed(_packets(rows, group)))
+        assert mine["ts"].to_pylist() == [r["ts"] for r in table.to_pylist() if r[GROUP] == group]
         assert pa.types.is_dictionary(mine.schema.field("type").type)
-        assert mine.column_names == ["ts", "type"]
+        assert mine.column_names == [ENGINE, "ts", "type"]
 
 
 def test_packets_end_where_the_file_ends_and_are_read_by_age_path_and_position() -> None:
     place = [(2, "f2", 0), (1, "f9", 100), (1, "f9", 0), (1, "f1", 0)]
     at = np.repeat(np.arange(4), 10)
     columns = {name: pa.array([place[i][column] for i in at]) for column, name in enumerate((MTIME, PATH, BLOCK))}
-    table = pa.table({ENGINE: ["a"] * 40, "ts": np.arange(40), **columns})
+    table = pa.table({GROUP: pa.array([7] * 40, pa.int32()), "ts": np.arange(40), **columns})
     rows = _packed(table)
     assert len(rows) == 4
-    assert restored(_packets(rows, "a"))["ts"].to_pylist() == [
+    assert restored(_packets(rows, 7))["ts"].to_pylist() == [
         *range(30, 40),
         *range(20, 30),
         *range(10, 20),
@@ -77,7 +75,7 @@ def test_engines_of_a_group_are_separated_each_in_arrival_order(
     arrival = rng.integers(0, 20, 300)
     groups = pa.array(rng.integers(0, 2, 300), pa.int32())
     table = _table(300, **{GROUP: groups}, **({ARRIVAL: arrival} if arrives else {}))
-    rows = _packed(table, (ENGINE, "type"), by=GROUP)
+    rows = _packed(table, (ENGINE, "type"))
     order = np.argsort(arrival, kind="stable") if arrives else np.arange(300)
     given = table.take(pa.array(order)).to_pylist()
     for group in (0, 1):
@@ -92,7 +90,7 @@ def test_engines_of_a_group_are_separated_each_in_arrival_order(
 
 def test_the_only_engine_of_a_group_keeps_its_dictionaries() -> None:
     table = pa.table({ENGINE: ["a"] * 4, GROUP: pa.array([3] * 4, pa.int32()), "type": list("xyxy")})
-    ((site, mine),) = by_engine(restored(_packets(_packed(table, (ENGINE, "type"), by=GROUP), 3)))
+    ((site, mine),) = by_engine(restored(_packets(_packed(table, (ENGINE, "type")), 3)))
     assert site == "a"
     assert pa.types.is_dictionary(mine.schema.field("type").type)
 
@@ -100,14 +98,20 @@ def test_the_only_engine_of_a_group_keeps_its_dictionaries() -> None:
 def test_rows_without_an_arrival_come_last() -> None:
     arrival = pa.array([None, 3.0, float("nan"), 1.0])
     table = pa.table({ENGINE: ["a"] * 4, GROUP: pa.array([3] * 4, pa.int32()), "ts": [0, 1, 2, 3], ARRIVAL: arrival})
-    ((_, mine),) = by_engine(restored(_packets(_packed(table, (ENGINE,), by=GROUP), 3)))
+    ((_, mine),) = by_engine(restored(_packets(_packed(table, (ENGINE,)), 3)))
     assert mine["ts"].to_pylist() == [3, 1, 2, 0]
 
 
-def test_packets_of_an_engine_have_their_least_arrival() -> None:
-    arrival = np.random.default_rng(1).integers(5, 20, 100)
-    table = pa.table({ENGINE: ["a"] * 100, "ts": np.arange(100), ARRIVAL: arrival})
-    assert [row["first"] for row in _packed(table, rows=30)] == [int(arrival.min())]
+def test_the_engines_of_a_sorted_batch_come_one_by_one_in_bounded_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packets, "GATHER_ROWS", 50)
+    names = ["a"] * 130 + ["b"] * 2 + ["c"] * 68 + [None] * 5
+    table = pa.table({ENGINE: names, "ts": np.arange(205), "type": ["x"] * 205})
+    found = {name: list(tables) for name, tables in engine_runs(table.to_batches(max_chunksize=20), ["type"])}
+    assert list(found) == ["a", "b", "c", None]
+    for name, tables in found.items():
+        assert pa.concat_tables(tables)["ts"].to_pylist() == [ts for ts in range(205) if names[ts] == name]
+        assert all(len(one) <= 60 and pa.types.is_dictionary(one["type"].type) for one in tables)
+    assert len(found["a"]) == 3
 
 
 def test_packet_is_arrow_and_not_pickle() -> None:

@@ -17,10 +17,9 @@ import slackline as sl
 from slackline.runtime.keyed import EngineFactory
 from slackline.runtime.timeouts import Timeouts
 from slackline.spark import detect
-from slackline.spark.metrics import CallMetrics
+from slackline.spark.output import OutputRows, output_schema
 from slackline.spark.packets import ENGINE, arrow_schema
-from slackline.spark.processor import KeyedPlan, KeyedProcessor, KeyedRows
-from slackline.spark.rows import OutputRows, output_schema
+from slackline.spark.processor import KeyedPlan, KeyedProcessor, KeyedTask
 
 pytestmark = pytest.mark.spark
 
@@ -151,14 +150,14 @@ def test_a_micro_batch_that_is_repeated_gives_the_same_however_long_it_takes() -
         for took in (1.0, 0.001):
             out = OutputRows()
             after.append(dict(states))
-            rows = KeyedRows(plan, out, CallMetrics(), after[-1])
-            rows.push("north", table.drop_columns([ENGINE]))
-            rows.pushed("north", table, start, start + took)
+            task = KeyedTask(plan, out, after[-1])
+            task.push("north", table.drop_columns([ENGINE]))
+            task.save("north", table, start, start + took)
             emitted.append(out.take(arrow_schema(output_schema(StringType()))))
         states = after[0]
         assert emitted[0].equals(emitted[1])
         start += 1.01
-    assert plan.engines(states).stats("north")["pause"]["held"] == ["Near"]
+    assert KeyedTask(plan, OutputRows(), states).engines.stats("north")["pause"]["held"] == ["Near"]
 
 
 def test_a_batch_query_defers_nothing(spark: SparkSession) -> None:

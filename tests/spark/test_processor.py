@@ -15,7 +15,7 @@ from slackline.runtime.keyed import EngineFactory
 from slackline.runtime.output import FIELDS
 from slackline.runtime.sharding import KEY
 from slackline.spark import processor
-from slackline.spark.packets import ENGINE, GROUP, Packet, packer
+from slackline.spark.packets import ENGINE, GROUP, PACKET, packer
 from slackline.spark.processor import KeyedPlan, KeyedProcessor
 
 
@@ -66,9 +66,8 @@ def packet_rows(table: pa.Table) -> list[Row]:
     """The rows of one group as Spark hands them over."""
     table = table.append_column(GROUP, pa.array([0] * len(table), pa.int32()))
     dictionaries = [name for name in (ENGINE, KEY, "type", "source") if name in table.column_names]
-    packets = packer(GROUP, dictionaries, pa.int64(), pa.int32())(table.to_batches())
-    names = ["group", *Packet._fields]
-    return [Row(*names)(*(row[name] for name in names)) for batch in packets for row in batch.to_pylist()]
+    packets = packer(dictionaries)(table.to_batches())
+    return [Row(*PACKET.names)(*row.values()) for batch in packets for row in batch.to_pylist()]
 
 
 def records(rows: Iterable[Row]) -> list[dict[str, Any]]:

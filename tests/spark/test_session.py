@@ -2,8 +2,11 @@
 
 import contextlib
 import datetime
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -34,10 +37,24 @@ def test_session_without_rocksdb_is_an_error_that_names_the_remedy(spark: SparkS
     detect(df, hierarchy(), **COLUMNS)
 
 
-def test_missing_package_is_an_error_that_names_the_extra(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
-    monkeypatch.setattr(module, "_importable", lambda name: name != "grpc_status")
-    with pytest.raises(ConfigError, match=r"need grpcio-status: pip install 'slackline-streams\[spark\]'"):
-        module.check(spark, streaming=True)
+def test_missing_package_is_an_error_that_names_the_extra() -> None:
+    script = "import sys; sys.modules['grpc_status'] = None; import slackline.spark"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert "slackline.spark needs the extra 'spark': pip install 'slackline-streams[spark]'" in done.stderr
+
+
+def test_a_hierarchy_that_is_too_large_for_the_session_is_refused(spark: SparkSession) -> None:
+    module.check_size(spark, bytes(60_000_000))
+    with pytest.raises(ConfigError, match=r"takes 64,\d+,\d+ bytes, and this session sends at most 67,108,864"):
+        module.check_size(spark, bytes(64_000_000))
+
+
+@pytest.mark.parametrize("setting", ["1m", "1MB", "1024k", "1048576", "1048576b"])
+def test_the_limit_of_the_session_is_read_in_every_unit(setting: str) -> None:
+    spark: Any = SimpleNamespace(conf={module.UDF_LIMIT: setting})
+    module.check_size(spark, bytes(900_000))
+    with pytest.raises(ConfigError, match="sends at most 1,048,576"):
+        module.check_size(spark, bytes(1_000_000))
 
 
 def test_session_is_as_asked(spark: SparkSession) -> None:

@@ -18,10 +18,9 @@ from slackline.core.errors import ConfigError, StateError
 from slackline.runtime.keyed import EngineFactory
 from slackline.runtime.sharding import KEY, sharded
 from slackline.spark import detect
-from slackline.spark.metrics import CallMetrics
+from slackline.spark.output import OutputRows, output_schema
 from slackline.spark.packets import ENGINE, arrow_schema
-from slackline.spark.processor import KeyedPlan, KeyedRows
-from slackline.spark.rows import OutputRows, output_schema
+from slackline.spark.processor import KeyedPlan, KeyedTask
 
 COLUMN_NAMES = ["ts", "type", "source", "seq", "x", "force"]
 
@@ -36,12 +35,12 @@ def records(table: pa.Table, size: int, made: sl.Hierarchy, **options: Any) -> l
     plan = KeyedPlan(EngineFactory.of(made, options, 1, spill=False), 1)
     out, states = OutputRows(), dict[Any, bytes]()
     for start in range(0, len(table), size):
-        rows = KeyedRows(plan, out, CallMetrics(), states)
-        rows.push("1/0", table.slice(start, size))
-        rows.engines.evict("1/0")
-    rows = KeyedRows(plan, out, CallMetrics(), states)
-    rows.engines.notes("1/0")  # loads it
-    rows.closed("1/0")
+        task = KeyedTask(plan, out, states)
+        task.push("1/0", table.slice(start, size))
+        task.engines.evict("1/0")
+    task = KeyedTask(plan, out, states)
+    task.engines.notes("1/0")  # loads it
+    task.close("1/0")
     return out.take(arrow_schema(output_schema(StringType()))).to_pylist()
 
 

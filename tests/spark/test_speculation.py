@@ -15,7 +15,7 @@ from tests.spark.world import COLUMNS, SITES, embedded, hierarchy, read_stream, 
 
 import slackline as sl
 from slackline.core.errors import ConfigError, SchemaError
-from slackline.runtime.keyed import EngineFactory
+from slackline.runtime.keyed import EngineFactory, KeyedEngines
 from slackline.spark import current, detect, final, latest, typed
 from slackline.spark.processor import KeyedPlan, KeyedProcessor
 
@@ -197,7 +197,7 @@ class Day:
     def alpha(self) -> float:
         """What the next micro-batch will use: looked up without leaving a trace."""
         factory = EngineFactory.of(hierarchy(), {"speculation": sl.Speculation()})
-        engines = KeyedPlan(factory).engines({"north": self.store.values["snorth"][0]})
+        engines = KeyedEngines(factory, states={"north": self.store.values["snorth"][0]})
         return float(engines.stats("north")["detectors"]["Near"]["alpha"])
 
 

@@ -1,10 +1,10 @@
 """Semi-configured delay estimation: Algorithm 3 of [Order, III-B] (Algorithm 3.3 of [Thesis, 3.5.2]).
 
-A delay is a sum: the time that a detector's input waits (*ordering*), *processing*, setting *back*, and the *network*
-between the detector and those who listen. Processing and setting back belong to the detector and stay what they were in
+A delay is a sum: the time that a detector's input waits (*ordering*), *processing*, *back*dating, and the *network*
+between the detector and its subscribers. Processing and backdating belong to the detector and stay what they were in
 the old configuration. So the delays of a new one follow without a recording: of the sensors they are measured, or those
 of the old one; then, from the lowest level up, each detector whose inputs are all known sends a pseudo event for each
-type it publishes, with a time stamp as far back as a real one would have. Who receives it knows the delay.
+type it publishes, with an event time as far back as a real one would have. Its receiver knows the delay from it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SubDelays = Mapping[str, Mapping[str, int]]
 
 
 class PseudoEvent(NamedTuple):
-    """An event that no detector sees: its type, its time stamp, and what the clock says when it is received."""
+    """An event that no detector processes: its type, its event time, and stream time when it is received."""
 
     type: str
     ts: int

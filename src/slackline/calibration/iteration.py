@@ -4,14 +4,14 @@ Where each key has an engine of its own, the recording is one per key: all keys 
 largest of any key.
 
 The recording is run under ``slack`` once per level. A run measures the delays of everything; those of the inputs of the
-lowest level are right at once, as they come from sensors. Each further run starts from the delays that are settled,
-so that one more level is ordered and its events get their right delays. After as many runs as there are levels, or as
-soon as a run changes nothing, all is known.
+lowest level are right at once, as they come from sensors. Each further run starts from the delays that are final,
+so that one more level is ordered and the delays of its events are measured. The last run is the one of the highest
+level, or the first that changes nothing.
 
 What is measured is the largest delay of the whole recording, without a margin: the engine that starts from it adds its
-own. A published event is as late as its detector's input waits, and set back besides: where a recording has no event of
-a type, or none that shows this, that much is taken, as a pseudo event would tell. A sensor type that the recording does
-not have is taken to be as late as the latest of the others.
+own. A published event is delayed by the wait of its detector's input and by its backdating: where a recording has no
+event of a type, or none that shows this, that sum is used, as a pseudo event would give it. A sensor type that the
+recording does not have gets the largest delay of the others.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Recording: TypeAlias = OneRecording | Mapping[Any, OneRecording]
 #: Called with the number of the run and the arrivals of it so far.
 Progress = Callable[[int, int], None]
 
-#: More measurements than any recording has: nothing is forgotten.
+#: More measurements than any recording has: the window holds all of them.
 _ALL = 2**60
 _PIECE = 50_000
 #: A share of duplicates above this is logged as a warning.
@@ -57,7 +57,7 @@ def calibrate(hierarchy: Hierarchy, recording: Recording, progress: Progress | N
 def configurations(
     hierarchy: Hierarchy, recording: Recording, progress: Progress | None = None
 ) -> Iterator[Calibration]:
-    """What each run finds; the last is right for all levels."""
+    """The result of each run; the last is right for all levels."""
     pieces = _pieces_by_key(recording)
     found: dict[str, TypeDelay] = {}
     for level in range(1, max(hierarchy.levels.values()) + 1):
@@ -83,7 +83,7 @@ def _sensors(hierarchy: Hierarchy, stats: dict[str, Any]) -> dict[str, int]:
 
 
 class _Listener(Detector):
-    """Hears everything and says nothing."""
+    """Receives all events and publishes none."""
 
     def __init__(self, listens: tuple[Any, ...]) -> None:
         self.listens = listens  # type: ignore[misc]
@@ -93,7 +93,7 @@ class _Listener(Detector):
 
 
 def awaited(hierarchy: Hierarchy, name: str) -> list[str]:
-    """The types that a detector's input waits for; those that bypass ordering hold nobody up."""
+    """The types that a detector's input waits for; types that bypass ordering are not waited for."""
     unsorted = hierarchy.unsorted[name]
     return [kind for kind in hierarchy.listens[name] if kind not in unsorted] or list(hierarchy.listens[name])
 

@@ -5,6 +5,9 @@ Exit codes: 0 done, 1 failed, 2 wrong use. Figures go to stdout, everything else
 
 from __future__ import annotations
 
+from importlib.metadata import version
+from typing import Annotated
+
 from slackline.core.extras import explain
 
 try:
@@ -31,12 +34,27 @@ __all__ = ["app", "reports_errors"]
 app = typer.Typer(
     name="slackline",
     cls=Commands,
-    help="Puts out-of-order event streams back in order with the least possible waiting.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"slackline {version('slackline-streams')}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Restores event-time order in out-of-order streams with minimal added latency, and runs detectors on them."""
+
 
 app.command()(run)
 app.command()(study)

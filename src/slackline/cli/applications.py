@@ -7,7 +7,7 @@
 
 The entry point's name is the command's; what it points to is a function, as typer takes it, or a ``typer.Typer`` with
 commands below it. It is loaded when the command is asked for, so that one that cannot be loaded (an extra is not
-installed) is in nobody's way but its own.
+installed) affects no other command.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import typer
+from rich.markup import escape
 from typer.core import TyperGroup
 
 from slackline.cli.failure import FAILED
@@ -65,7 +66,7 @@ def _unavailable(error: Exception, name: str) -> Any:
         typer.echo(f"slackline: {reason}.", err=True)
         raise typer.Exit(FAILED)
 
-    unavailable.__doc__ = f"Not available: {reason}."
+    unavailable.__doc__ = escape(f"Not available: {reason}.")  # an extra's brackets are not markup
     unavailable.context_settings = {"allow_extra_args": True, "ignore_unknown_options": True}  # type: ignore[attr-defined]
     return unavailable
 

@@ -16,12 +16,12 @@ from slackline.calibration import Calibration, estimate, sensor_delays
 from slackline.calibration import calibrate as run_calibration
 from slackline.cli.failure import reports_errors
 from slackline.cli.hierarchies import load_application
-from slackline.cli.options import Key, ReorderBuffer, Seq, Source, Ts, Type
+from slackline.cli.options import Key, Seq, Source, Ts, Type, Unit
 from slackline.cli.recordings import Recording
 from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
 from slackline.runtime.schema import RecordSchema
-from slackline.study.table import StreamError
+from slackline.runtime.source import SourceError
 
 
 @reports_errors
@@ -56,7 +56,7 @@ def calibrate(
     source: Source = None,
     seq: Seq = None,
     key: Key = None,
-    unit: ReorderBuffer = None,
+    unit: Unit = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the calibration as JSON.")] = False,
 ) -> None:
     """Compute the delays of an application's event types from a recording, so that nothing is late at the start."""
@@ -66,7 +66,7 @@ def calibrate(
         raise ConfigError("--sub-delay is for --from: what a recording shows is measured.")
     recording = Path(given[0]) if len(given) == 2 else None
     if recording is not None and not recording.exists():
-        raise StreamError(f"there is no {recording}.")
+        raise SourceError(f"there is no {recording}.")
     hierarchy, tables = load_application(given[-1], recording)
     pieces: Any = tables
     errors = Console(stderr=True)
@@ -120,10 +120,10 @@ def _with_progress(console: Console, work: Any) -> Any:
 
 
 def _print(calibration: Calibration, hierarchy: Hierarchy) -> None:
-    table = Table(title="Delays, in the unit of the time stamps", title_justify="left")
+    table = Table(title="Delays, in the unit of the event times", title_justify="left")
     table.add_column("type")
     table.add_column("published by")
-    for heading in ("delay", "processing", "set back", "network"):
+    for heading in ("delay", "processing", "backdating", "network"):
         table.add_column(heading, justify="right", no_wrap=True)
     for name, known in calibration.types.items():
         publisher = hierarchy.publisher.get(name)

@@ -1,4 +1,4 @@
-"""The status of a run: a table that is kept up to date in a terminal, or a line in the log every ten seconds."""
+"""The status of a run: a table that is updated in a terminal, or a line in the log every ten seconds."""
 
 from __future__ import annotations
 

@@ -6,13 +6,13 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+import numpy as np
 
 from slackline.connectors.files import FileSource
 from slackline.core.errors import SlacklineError
 from slackline.core.hierarchy import Hierarchy
 from slackline.runtime.forms import quickest
-from slackline.runtime.keyed import is_key
+from slackline.runtime.keyed import places_by_key, rows_at
 from slackline.runtime.schema import Decoder, RecordSchema
 
 
@@ -42,14 +42,14 @@ class Recording:
             if keys is None:
                 self.by_key.setdefault(None, []).append(quickest(rows, self._types))
                 continue
-            parts: dict[Any, list[int]] = {}
-            for place, key in enumerate(keys.to_pylist() if isinstance(keys, pa.ChunkedArray) else keys):
-                if not is_key(key):
-                    raise SlacklineError(f"{path.name}, record {records - len(batch) + place + 1}: the key is {key!r}.")
-                parts.setdefault(key, []).append(place)
-            for key, places in parts.items():
-                part = rows.take(places) if isinstance(rows, pa.Table) else [rows[place] for place in places]
-                self.by_key.setdefault(key, []).append(quickest(part, self._types))
+            places_of, without = places_by_key(keys)
+            for key, places in without:
+                number = records - len(batch) + int(np.asarray(places)[0]) + 1
+                raise SlacklineError(
+                    f"{path.name}, record {number}: the key is {key!r}; a key is text or a whole number."
+                )
+            for key, places in places_of.items():
+                self.by_key.setdefault(key, []).append(quickest(rows_at(rows, places), self._types))
         if not self.by_key:
             raise SlacklineError(f"{path} holds no events. Give a file with at least one record.")
 

@@ -106,7 +106,8 @@ def _in_process(options: RunOptions, hierarchy: Hierarchy, dry_run: bool) -> Non
         plan = [("from", source.describe()) for source in sources]
         plan.append(("to", sink.describe()))
         plan.append(("guarantee", _guarantee(sources, sink, every)))
-        plan.append(("at a stop", f"buffered events are {'kept' if at_stop == 'keep' else 'flushed'}"))
+        buffered = "stored in the checkpoint" if at_stop == "keep" else "flushed"
+        plan.append(("at a stop", f"buffered events are {buffered}"))
         typer.echo(plan_text(options, hierarchy, plan + asyncio.run(_preview(options, sources, hierarchy))))
         return
     log_to_stderr("slackline", options.log)

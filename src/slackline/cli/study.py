@@ -15,7 +15,7 @@ from rich.table import Table
 
 from slackline import report
 from slackline.cli.failure import reports_errors
-from slackline.cli.options import Key, ReorderBuffer, help_of
+from slackline.cli.options import Key, Unit, help_of
 from slackline.core.errors import SlacklineError
 from slackline.report import Scale, disorder, params_text, share_text, verdict
 from slackline.runtime.schema import RecordSchema
@@ -40,7 +40,7 @@ def study(
         str | None, typer.Option(help="Field of event types; each type of a source counts as a source.")
     ] = None,
     key: Key = None,
-    unit: ReorderBuffer = None,
+    unit: Unit = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the figures as JSON, waits in the stream's unit.")
     ] = False,
@@ -107,7 +107,7 @@ def _print(result: StudyResult, name: str) -> None:
 def _chosen(result: StudyResult) -> list[PolicyResult]:
     """The default first, then by policy, each from many late events to few.
 
-    A watermark that loses as many events as a smaller one, as far as the table tells, says nothing more.
+    A fixed watermark with the same late share as a smaller one, as the table rounds it, is left out.
     """
     order = ["auto", "ready", "slack", "quantile", "max_slack", "fixed"]
     shown = sorted(

@@ -1,4 +1,4 @@
-"""``slackline sync FILE...``: recorded streams in one order, what that costs, and who is waited for."""
+"""``slackline sync FILE...``: recorded streams in one order, what that costs, and which streams are waited for."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rich.table import Table
 
 from slackline import report
 from slackline.cli.failure import reports_errors
-from slackline.cli.options import ReorderBuffer, help_of
+from slackline.cli.options import Unit, help_of
+from slackline.connectors.formats import format_of
 from slackline.core.errors import ConfigError, SlacklineError
 from slackline.report import SyncSummary
 from slackline.runtime.schema import RecordSchema
 from slackline.study import SyncResult, load_recording, synchronise_recording, write_ordered
 from slackline.study.recording import Keep
-from slackline.study.table import CSV, ending_of
 
 #: So many streams and rows are printed.
 STREAMS, ROWS = 20, 8
@@ -41,9 +41,10 @@ def sync(
     source: Annotated[
         str | None, typer.Option(help="Field that names the stream of a row, if a file holds several.")
     ] = None,
-    unit: ReorderBuffer = None,
+    unit: Unit = None,
     max_delay: Annotated[
-        int | None, typer.Option(min=0, help="Let an event go that waited longer; in --unit. No limit unless given.")
+        int | None,
+        typer.Option(min=0, help="Release events that waited longer; in --unit. No limit unless given."),
     ] = None,
     max_failures: Annotated[
         int, typer.Option(min=1, help="After so many time-outs a stream is disabled until it delivers again.")
@@ -99,7 +100,7 @@ def _keep(out: Path | None, files: list[Path]) -> Keep:
         return "times"
     if any(out.resolve() == path.resolve() for path in files):
         raise ConfigError(f"--out {out} is one of the files to read. Give another name; nothing was changed.")
-    return "verbatim" if ending_of(out) in CSV else "all"
+    return "verbatim" if format_of(out) == "csv" else "all"
 
 
 def _progress(console: Console) -> Progress:
@@ -124,7 +125,7 @@ def _say_written(written: list[Path], result: SyncResult, errors: Console) -> No
 
 def _print(result: SyncResult, summary: SyncSummary) -> None:
     console = Console()
-    if not console.is_terminal:  # nobody's window is too narrow for a file
+    if not console.is_terminal:  # a file has no width
         console = Console(width=max(console.width, 120))
     console.print(f"[bold]{_plain(summary.headline())}[/]\n", highlight=False)
     console.print(_streams(result, summary))

@@ -21,6 +21,7 @@ from slackline.connectors.formats import (
     read_lines,
     read_parquet,
     skip_to,
+    stem_of,
 )
 from slackline.core import check
 from slackline.core.errors import ConfigError, StateError
@@ -50,7 +51,7 @@ class FileSource(Source):
 
     ``path``    a CSV or JSON lines file (also with ``.gz``, if it is not followed), a Parquet file, or a folder of
                 Parquet files, which are read by name. See :mod:`slackline.connectors.formats`.
-    ``name``    the name of the source; default the name of the file without its endings.
+    ``name``    the name of the source; default the name of the file without its ending.
     ``follow``  continue at the end of the file: wait for more lines, or for more files in the folder, with a look
                 every ``poll`` seconds. A line is read when its newline is written. A file that is replaced (log
                 rotation) is read to its end, then its successor from the beginning; a file that is truncated is read
@@ -74,7 +75,7 @@ class FileSource(Source):
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self.path = Path(path)
-        self.name = check.text("name", self.path.name.split(".")[0] if name is None else name)
+        self.name = check.text("name", stem_of(self.path) if name is None else name)
         self.live, self.bounded = follow, not follow
         self._is_parquet = format_of(self.path) == "parquet"
         if follow and self.path.name.lower().endswith(GZIP):

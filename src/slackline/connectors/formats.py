@@ -24,7 +24,7 @@ import gzip
 import stat
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -48,7 +48,7 @@ ENDINGS = (*CSV, *JSON, *PARQUET, *(ending + GZIP for ending in CSV + JSON))
 
 #: Bytes of a line, a message or a server-sent event. Without a limit a binary file would be one large line.
 MAX_LINE = 1 << 20
-#: Bytes of a bad record's text that are kept.
+#: Bytes of the text of a bad record, at most.
 MAX_TEXT = 1 << 16
 #: Bytes of lines, and rows of a Parquet file, that are read at once.
 CHUNK, ROWS = 1 << 18, 4096
@@ -73,13 +73,13 @@ def bad_record(place: str, reason: str, data: bytes | str) -> BadRecord:
     return BadRecord(place, reason, text.decode("utf-8", "backslashreplace") if isinstance(text, bytes) else text)
 
 
-def json_record(data: bytes | str, place: str) -> dict[str, Any] | BadRecord:
-    """The JSON object in a line or message.
+def json_record(data: bytes | str, place: str, limit: int = MAX_LINE) -> dict[str, Any] | BadRecord:
+    """The JSON object in a line or message of at most so many bytes.
 
     >>> json_record(b'{"ts": 1}', "line 1"), json_record(b"[1]", "line 2").reason
     ({'ts': 1}, 'a JSON object is expected, not list')
     """
-    if len(data) > MAX_LINE:
+    if len(data) > limit:
         return bad_record(place, _TOO_LONG, data)
     try:
         record = _json.decode(data)
@@ -120,10 +120,16 @@ def cell_values(cells: Sequence[str]) -> pa.Array:
             found = array_of(numbers)
             if found is not None:
                 return found
-    column = pa.array(cells, pa.string())
+    column = _texts(cells)
     if not pc.any(pc.match_substring_regex(column, _JSON_NUMBER)).as_py():
-        return pc.replace_with_mask(column, pc.equal(column, ""), pa.scalar(None, pa.string()))
+        return column
     return array_of(list(map(cell_value, cells)))
+
+
+def _texts(cells: Sequence[str]) -> pa.Array:
+    """A column of CSV cells as text, null where a cell is empty."""
+    column = pa.array(cells, pa.string())
+    return pc.replace_with_mask(column, pc.equal(column, ""), pa.scalar(None, pa.string()))
 
 
 class Lines:
@@ -229,13 +235,14 @@ class JsonDecoder(LineDecoder):
 
 
 class CsvDecoder(LineDecoder):
-    """Decodes lines of CSV. ``where`` names the file in errors."""
+    """Decodes lines of CSV. ``where`` names the file in errors; ``as_text``: cells stay text as they are written."""
 
     has_header = False
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, as_text: bool = False) -> None:
         super().__init__()
         self._where = where
+        self._as_text = as_text
         self._columns: list[str] = []
         self._delimiter = ","
 
@@ -259,7 +266,7 @@ class CsvDecoder(LineDecoder):
                 raise ValueError("it contains NUL bytes")
             headers = self._headers(line)
         except ValueError as error:
-            raise SchemaError(
+            raise SourceError(
                 f"{self._where} has no header: line {number} is not CSV ({error}). Check that the file is what its "
                 f"name says, and is encoded in UTF-8."
             ) from error
@@ -297,7 +304,8 @@ class CsvDecoder(LineDecoder):
         # A stray quotation mark joins lines.
         if len(rows) != len(texts) or len(columns) != len(self._columns):
             return None
-        return pa.table(dict(zip(self._columns, map(cell_values, columns), strict=True)))
+        values = map(_texts if self._as_text else cell_values, columns)
+        return pa.table(dict(zip(self._columns, values, strict=True)))
 
     def _record(self, line: bytes, place: str) -> dict[str, Any] | BadRecord:
         try:
@@ -306,7 +314,8 @@ class CsvDecoder(LineDecoder):
             return bad_record(place, str(error), line)
         if len(cells) != len(self._columns):
             return bad_record(place, f"{len(cells)} fields, but the header names {len(self._columns)}", line)
-        return dict(zip(self._columns, map(cell_value, cells), strict=True))
+        values = (cell or None for cell in cells) if self._as_text else map(cell_value, cells)
+        return dict(zip(self._columns, values, strict=True))
 
     @staticmethod
     def _cells(line: bytes, delimiter: str) -> list[str]:
@@ -339,22 +348,34 @@ def check_unique(columns: Sequence[str], where: str) -> None:
 
 def format_of(path: Path) -> str:
     """``csv``, ``json`` or ``parquet``, by the ending of a file's name. A folder is one of Parquet files."""
+    ending = ending_of(path).removesuffix(GZIP)
+    return "csv" if ending in CSV else "json" if ending in JSON else "parquet"
+
+
+def ending_of(path: Path) -> str:
+    """The ending of a file's name, in lower case; empty for a folder. Raises ConfigError for an unknown format."""
     name = path.name.lower()
-    if name.removesuffix(GZIP).endswith(CSV):
-        return "csv"
-    if name.removesuffix(GZIP).endswith(JSON):
-        return "json"
-    if name.endswith(PARQUET) or path.is_dir():
-        return "parquet"
-    raise ConfigError(
-        f"the format of {path} is unknown: the name of a file must end with one of {', '.join(ENDINGS)}. Rename the "
-        f"file, or convert it."
-    )
+    found = [ending for ending in ENDINGS if name.endswith(ending)]
+    if not found and not path.is_dir():
+        raise ConfigError(
+            f"the format of {path} is unknown: the name of a file must end with one of {', '.join(ENDINGS)}. Rename "
+            f"the file, or convert it."
+        )
+    return max(found, key=len, default="")
 
 
-def line_decoder(path: Path) -> LineDecoder:
+def stem_of(path: Path) -> str:
+    """The name of a file without its ending.
+
+    >>> stem_of(Path("phones/d-1.csv.gz")), stem_of(Path("hall.v2.jsonl"))
+    ('d-1', 'hall.v2')
+    """
+    return path.name[: len(path.name) - len(ending_of(path))]
+
+
+def line_decoder(path: Path, as_text: bool = False) -> LineDecoder:
     """The decoder for a file of lines."""
-    return CsvDecoder(path.name) if format_of(path) == "csv" else JsonDecoder()
+    return CsvDecoder(path.name, as_text) if format_of(path) == "csv" else JsonDecoder()
 
 
 def check_regular(path: Path) -> None:
@@ -383,18 +404,22 @@ def skip_to(file: IO[bytes] | gzip.GzipFile, decoder: LineDecoder, offset: int =
     decoder.seek(offset, line)
 
 
-def read_lines(path: Path, offset: int = 0, line: int = 0) -> Iterator[tuple[Records, LineDecoder]]:
+def read_lines(
+    path: Path, offset: int = 0, line: int = 0, as_text: bool = False
+) -> Iterator[tuple[Records, LineDecoder]]:
     """The records of a complete file of lines behind an offset (in uncompressed bytes), and the decoder behind them."""
     with explained(path):
         check_regular(path)
-        decoder = line_decoder(path)
+        decoder = line_decoder(path, as_text)
         with gzip.open(path) if path.name.lower().endswith(GZIP) else path.open("rb") as file:
             skip_to(file, decoder, offset, line)
             while data := file.read(CHUNK):
                 yield decoder.feed(data), decoder
         yield decoder.end(), decoder
     if not decoder.has_header:
-        raise SchemaError(f"{path.name} has no header: the file is empty.")
+        raise SourceError(
+            f"{path.name} has no header: the file is empty. Give a file with a header and at least one row."
+        )
 
 
 def read_parquet(path: Path, skip: int = 0) -> Iterator[pa.Table]:
@@ -410,15 +435,21 @@ def read_parquet(path: Path, skip: int = 0) -> Iterator[pa.Table]:
                 skip = max(0, skip - len(batch))
 
 
-def read_records(path: Path) -> Records:
-    """All records of a file: one table if that is exact, else a list, in which bad records have their place."""
+def read_records(path: Path, fields: Collection[str] | None = None, as_text: bool = False) -> Records:
+    """All records of a file: one table if that is exact, else a list, in which bad records have their place.
+
+    ``fields`` are those that are needed, where not all are; of a Parquet file no others are read. With ``as_text`` the
+    cells of a CSV file stay text as they are written.
+    """
     if format_of(path) == "parquet":
         with explained(path):
-            check_unique(pq.read_schema(path).names, path.name)
-            table = pq.read_table(path)
+            check_regular(path)
+            names = pq.read_schema(path).names
+            check_unique(names, path.name)
+            table = pq.read_table(path, columns=[name for name in names if fields is None or name in fields])
             table.validate(full=True)
             return table
-    batches = [records for records, _ in read_lines(path) if len(records)]
+    batches = [records for records, _ in read_lines(path, as_text=as_text) if len(records)]
     tables = [batch if isinstance(batch, pa.Table) else _exact(batch) for batch in batches]
     table = _joined([table for table in tables if table is not None]) if None not in tables else None
     if table is not None:

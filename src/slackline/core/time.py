@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -59,6 +60,11 @@ def time_stamp(value: Any) -> int | None:
     """
     number = value if type(value) is int else whole(value)
     return number if number is not None and 0 <= number <= MAX_TS else None
+
+
+def is_date(value: Any) -> bool:
+    """Whether a value is a date or a moment of any kind, pandas' included: no time stamp before it has a unit."""
+    return isinstance(value, date | np.datetime64)
 
 
 def time_stamps(values: Column) -> tuple[Ints, Mask]:

@@ -12,6 +12,7 @@ nothing.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ import numpy as np
 from slackline.core.arrays import Ints
 from slackline.core.event import Event, Source
 from slackline.core.hierarchy import Hierarchy
-from slackline.core.time import A_TIME_STAMP, MAX_TS, time_stamp, whole
+from slackline.core.time import A_TIME_STAMP, MAX_TS, is_date, time_stamp, whole
 from slackline.core.types import EventType
 from slackline.engine.outbox import Outbox
 from slackline.engine.topology import Topology
@@ -54,7 +55,14 @@ class Check(NamedTuple):
 
 
 def _time_stamp(event: Event, kind: EventType) -> str | None:
-    return None if time_stamp(event.ts) is not None else f"ts={event.ts!r} is not {A_TIME_STAMP}"
+    if time_stamp(event.ts) is not None:
+        return None
+    detail = f"ts={event.ts!r} is not {A_TIME_STAMP}"
+    if not is_date(event.ts):
+        return detail
+    detail += "; convert dates to whole numbers of one unit, e.g. int(ts.timestamp() * 1000) for milliseconds"
+    warnings.warn(f"an event goes to the quarantine: {detail}", stacklevel=2)
+    return detail
 
 
 def _sequence_number(event: Event, kind: EventType) -> str | None:

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
+from slackline.core.arrays import Ints
 from slackline.report.page import ACCENT, FAINT, facts, figure_card, heading, html_page, paragraph, table_card
 from slackline.report.scale import share_text
 from slackline.report.summaries import SyncSummary
 from slackline.study import SyncResult
-from slackline.study.outcome import Ints
 from slackline.study.sync_result import AT_END, DELIVERED, TIMED_OUT
 
 #: The most streams with a lane; the slowest first.

@@ -1,4 +1,4 @@
-"""One layer between engines and the world: what everything that runs an application is made of.
+"""The runtime: one layer between engines and external systems, shared by every way to run an application.
 
 A :class:`Worker` reads sources, pushes their records into :class:`KeyedEngines`, writes output records into a sink and
 commits checkpoints. A :class:`Junction` is a worker that merges streams which deliver in order.
@@ -10,8 +10,9 @@ from slackline.core.extras import lazy
 
 if TYPE_CHECKING:
     from slackline.runtime.checkpoint import Checkpoint
-    from slackline.runtime.junction import CallbackSink, Junction, JunctionStats, SourceStats
+    from slackline.runtime.junction import CallbackSink, Junction, JunctionStats
     from slackline.runtime.keyed import KeyedEngines
+    from slackline.runtime.merge import SourceStats
     from slackline.runtime.metrics import Metrics
     from slackline.runtime.output import BadRecord, OutputRecord
     from slackline.runtime.schema import RecordSchema
@@ -40,8 +41,9 @@ __all__ = [
 
 _MODULES = {
     "checkpoint": ("Checkpoint",),
-    "junction": ("CallbackSink", "Junction", "JunctionStats", "SourceStats"),
+    "junction": ("CallbackSink", "Junction", "JunctionStats"),
     "keyed": ("KeyedEngines",),
+    "merge": ("SourceStats",),
     "metrics": ("Metrics",),
     "output": ("BadRecord", "OutputRecord"),
     "schema": ("RecordSchema",),

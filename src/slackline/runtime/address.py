@@ -1,4 +1,4 @@
-"""Where a node is reached: ``HOST:PORT``, and what is this machine alone."""
+"""Network addresses: ``HOST:PORT``."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Address(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Address:
-        """The address that is written like this; a ConfigError if it is none."""
+        """Parse an address; ConfigError if it is not valid."""
         host, _, port = text.rpartition(":")
         bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
         if not bare or (":" in host and bare == host) or not (port.isascii() and port.isdecimal()):
-            raise ConfigError(f"{text!r} is no address; write HOST:PORT, e.g. 127.0.0.1:7001 or [::1]:7001.")
+            raise ConfigError(f"{text!r} is no address; give HOST:PORT, e.g. 127.0.0.1:7001 or [::1]:7001.")
         if int(port) > 65_535:
             raise ConfigError(f"{text!r}: there is no port {port}; ports are 0 (any that is free) to 65535.")
         return cls(bare, int(port))
@@ -34,7 +34,7 @@ class Address(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether nobody but this machine can be there. A name of another than ``localhost`` might be anywhere."""
+        """Whether only this machine can connect. A host name other than ``localhost`` may be of any machine."""
         if self.host == "localhost":
             return True
         try:
@@ -44,7 +44,7 @@ class Address(NamedTuple):
 
     @property
     def is_everywhere(self) -> bool:
-        """Whether it stands for all addresses of a machine, and so tells others nothing."""
+        """Whether it is the unspecified address (all interfaces), to which others cannot connect."""
         try:
             return ipaddress.ip_address(self.host).is_unspecified
         except ValueError:

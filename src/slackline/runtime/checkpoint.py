@@ -3,7 +3,7 @@
 A checkpoint is a header and pieces. The header is plain data (positions of the sources, the record schema, lengths of
 result files, metrics); a piece is the state of one key's engine, or of a node. As bytes a checkpoint is a sequence of
 frames (:mod:`slackline.runtime.frames`): the header, then the pieces. So it can be made and written a little at a time,
-and a store only has to keep bytes. The header and each engine carry a checksum (:mod:`slackline.core.codec`).
+and a store only has to store bytes. The header and each engine carry a checksum (:mod:`slackline.core.codec`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Checkpoint:
 
 
 class CheckpointStore(Protocol):
-    """Keeps the newest checkpoint."""
+    """Stores the newest checkpoint."""
 
     def load(self) -> Checkpoint | None:
         """The newest complete checkpoint; None if there is none."""
@@ -67,7 +67,7 @@ class CheckpointStore(Protocol):
 
 
 class FolderCheckpointStore:
-    """Keeps the checkpoint in a file of a folder, which is replaced atomically."""
+    """Stores the checkpoint in a file of a folder, which is replaced atomically."""
 
     def __init__(self, folder: Path, kind: str, name: str = "checkpoint") -> None:
         self.path = folder / name

@@ -79,7 +79,13 @@ def columns_of(records: Collection[Mapping[str, Any]]) -> dict[str, pa.Array] | 
         values: Iterable[Sequence[Any]] = zip(*(record.values() for record in records), strict=True)
     else:
         values = ([record.get(name) for record in records] for name in names)
-    return _whole({name: array_of(column) for name, column in zip(names, values, strict=True)})
+    columns: dict[str, pa.Array] = {}
+    for name, column in zip(names, values, strict=True):
+        found = array_of(column)
+        if found is None:
+            return None
+        columns[name] = found
+    return columns
 
 
 def array_of(values: Sequence[Any]) -> pa.Array | None:
@@ -105,8 +111,3 @@ def array_of(values: Sequence[Any]) -> pa.Array | None:
         return pa.UnionArray.from_sparse(pa.array(codes), parts, [kind.__name__ for kind in kinds])
     except (pa.ArrowInvalid, OverflowError, UnicodeError):
         return None
-
-
-def _whole(columns: dict[str, pa.Array | None]) -> dict[str, pa.Array] | None:
-    found = {name: column for name, column in columns.items() if column is not None}
-    return found if len(found) == len(columns) else None

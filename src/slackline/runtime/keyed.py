@@ -92,7 +92,7 @@ class EngineFactory:
 
     @property
     def late_target(self) -> float | None:
-        """The share of late events that engines keep."""
+        """The target of the share of late events."""
         return Options(**self.options).target
 
     def engine(self, saved: bytes | None = None) -> Engine:
@@ -133,22 +133,19 @@ class KeyedStates(Protocol):
         """Remove the state of an engine."""
 
 
+@dataclass(slots=True)
 class _Entry:
     """An engine with what is counted beside it. The entry of rows without a key has no engine."""
 
-    __slots__ = ("changes", "engine", "incarnation", "notes", "rejected", "rows")
-
-    def __init__(
-        self, engine: Engine | None, rows: int = 0, changes: int = 0, rejected: int = 0, incarnation: int = 0,
-        notes: dict[str, Any] | None = None,
-    ) -> None:  # fmt: skip
-        self.engine = engine
-        #: Rows received, events emitted, and rows rejected before they reached the engine.
-        self.rows, self.changes, self.rejected = rows, changes, rejected
-        #: When the engine was made, where states expire: part of the ids of its records.
-        self.incarnation = incarnation
-        #: What a runtime keeps beside the engine: plain data, saved with it.
-        self.notes = notes or {}
+    engine: Engine | None
+    #: Rows received, events emitted, and rows rejected before they reached the engine.
+    rows: int = 0
+    changes: int = 0
+    rejected: int = 0
+    #: When the engine was made, where states expire: part of the ids of its records.
+    incarnation: int = 0
+    #: Plain data of a runtime, saved with the engine.
+    notes: dict[str, Any] = field(default_factory=dict)
 
 
 class KeyedEngines:
@@ -276,11 +273,11 @@ class KeyedEngines:
         found: list[OutputRecord] = []
         for key, places in without:
             detail = NO_KEY[1] if key is None else f"the key is {key!r:.80}; a key is text or a whole number"
-            found += self.reject(None, _taken(rows, places), (NO_KEY[0], detail))
+            found += self.reject(None, rows_at(rows, places), (NO_KEY[0], detail))
         one = now is None or isinstance(now, int)
         times = None if one else pc.fill_null_forward(pa.array(now) if not isinstance(now, pa.ChunkedArray) else now)
         for name, places, part_keys in sorted(parts, key=lambda part: part[0] not in self._cache):
-            part = _taken(rows, places)
+            part = rows_at(rows, places)
             if part_keys is not None:
                 if isinstance(part, pa.Table):
                     part = part.append_column(KEY, pa.array(part_keys))
@@ -442,7 +439,7 @@ class KeyedEngines:
     # The cache.
 
     def notes(self, name: Any) -> dict[str, Any]:
-        """What a runtime keeps beside an engine: plain data that is saved with it."""
+        """Plain data of a runtime that is saved with an engine."""
         return self._entry(name).notes
 
     def _entry(self, name: Any, incarnation: int = 0) -> _Entry:
@@ -631,7 +628,8 @@ def _without_key(rows: list[Event] | pa.Table, field: str) -> tuple[list[Event] 
     return [Event.of(event.type, event.ts, event.source, event.seq, payload) for event, payload in pairs], keys
 
 
-def _taken(rows: list[Event] | pa.Table, places: Any) -> Any:
+def rows_at(rows: list[Event] | pa.Table, places: Any) -> Any:
+    """The rows at some places."""
     return rows.take(places) if isinstance(rows, pa.Table) else [rows[place] for place in _listed(places)]
 
 
@@ -639,7 +637,7 @@ def _by_key(keys: Any, shards: int | None) -> tuple[list[tuple[Any, Any, list[An
     """The engines with the places of their rows, by first arrival, and in shards the keys of these; and what is no key,
     with its places.
     """
-    groups, without = _places(keys)
+    groups, without = places_by_key(keys)
     if shards is None:
         return [(key, places, None) for key, places in groups.items()], without
     by_shard: dict[str, tuple[list[Any], list[Any]]] = {}
@@ -654,7 +652,7 @@ def _by_key(keys: Any, shards: int | None) -> tuple[list[tuple[Any, Any, list[An
     return parts, without
 
 
-def _places(keys: Any) -> tuple[dict[Any, Any], list[tuple[Any, Any]]]:
+def places_by_key(keys: Any) -> tuple[dict[Any, Any], list[tuple[Any, Any]]]:
     """Each key with the numbers of its rows, by first arrival; and what is no key, likewise."""
     if isinstance(keys, pa.ChunkedArray):
         keys = keys.combine_chunks()

@@ -6,8 +6,8 @@ Lengths of stream time are in the unit of the event times; ``ts_per_second`` tur
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,12 +40,17 @@ class DetectorMetrics(NamedTuple):
         """The share of events that were late."""
         return self.late / (self.delivered + self.late) if self.late else 0.0
 
+    @classmethod
+    def merged(cls, each: Collection[DetectorMetrics]) -> DetectorMetrics:
+        """Metrics of several engines as one: sums of counts, and the largest slack and α."""
+        delivered, late, buffered = (
+            sum(getattr(one, name) for one in each) for name in ("delivered", "late", "buffered")
+        )
+        slack = max((one.K for one in each), default=0)
+        return cls(delivered, late, buffered, slack, largest(one.alpha for one in each))
+
     def __or__(self, other: DetectorMetrics) -> DetectorMetrics:
-        """Both together."""
-        return DetectorMetrics(
-            self.delivered + other.delivered, self.late + other.late, self.buffered + other.buffered,
-            max(self.K, other.K), largest((self.alpha, other.alpha)),
-        )  # fmt: skip
+        return self.merged((self, other))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,7 @@ class Metrics:
     ``keys``           keys with an engine.
     ``events``         events received; ``outputs`` events emitted; ``late`` late events; ``duplicates`` events dropped
                        as duplicates; ``quarantined`` events and records in quarantine, by reason.
-    ``late_share``     of the detector with the largest; ``late_target`` is the share that the engines keep.
+    ``late_share``     of the detector with the largest; ``late_target`` is the share that engines are set to.
     ``latency_p50``, ``latency_p99``  stream time from the event time of an output to its emission, of recent outputs.
     ``K``, ``alpha``   the largest of all engines and detectors; α is None without speculation.
     ``buffered``       events in reorder buffers, of the detector with the most, all keys together.
@@ -97,27 +102,12 @@ class Metrics:
         return self.duplicates + sum(self.quarantined.values())
 
     def plain(self) -> dict[str, Any]:
-        """The metrics as JSON takes them, lengths of time in seconds."""
-        return {
-            "events": self.events,
-            "event_rate": round(self.event_rate, 1),
-            "outputs": self.outputs,
-            "output_rate": round(self.output_rate, 1),
-            "late": self.late,
-            "late_share": self.late_share,
-            "late_target": self.late_target,
-            "duplicates": self.duplicates,
-            "quarantined": dict(self.quarantined),
-            "latency_p50": self.seconds(self.latency_p50),
-            "latency_p99": self.seconds(self.latency_p99),
-            "K": self.seconds(self.K),
-            "alpha": self.alpha,
-            "buffered": self.buffered,
-            "keys": self.keys,
-            "lag": self.lag,
-            "checkpoint_bytes": self.checkpoint_bytes,
-            "checkpoint_age": self.checkpoint_age,
-        }
+        """The metrics as JSON takes them, lengths of time in seconds; without those of detectors."""
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        del found["detectors"], found["ts_per_second"]
+        found |= {name: self.seconds(found[name]) for name in ("latency_p50", "latency_p99", "K")}
+        found |= {name: round(found[name], 1) for name in ("event_rate", "output_rate")}
+        return found | {"quarantined": dict(self.quarantined)}
 
     @classmethod
     def merged(cls, each: Iterable[Metrics]) -> Metrics:
@@ -126,11 +116,12 @@ class Metrics:
         if not parts:
             return cls()
         reasons: Counter[str] = Counter()
-        detectors: dict[str, DetectorMetrics] = {}
+        by_detector: dict[str, list[DetectorMetrics]] = {}
         for part in parts:
             reasons.update(part.quarantined)
             for name, one in part.detectors.items():
-                detectors[name] = detectors.get(name, DetectorMetrics()) | one
+                by_detector.setdefault(name, []).append(one)
+        detectors = {name: DetectorMetrics.merged(each) for name, each in by_detector.items()}
         worst = ("latency_p50", "latency_p99", "alpha")
         added = ("keys", "events", "outputs", "late", "duplicates", "buffered")
         return replace(
@@ -158,7 +149,6 @@ class MetricsCollector:
         self.latencies: deque[int] = deque(maxlen=RECENT)
         self._late_target = late_target
         self._by_key: dict[Any, tuple[DetectorMetrics, ...]] = {}
-        self._sums = [(0, 0, 0) for _ in detectors]  # delivered, late and buffered, of all keys
 
     def count_events(self, events: int) -> None:
         """Events were received."""
@@ -182,14 +172,7 @@ class MetricsCollector:
 
     def update(self, key: Any, detectors: Iterable[DetectorMetrics]) -> None:
         """Replace the metrics of a key's detectors, in the order of the hierarchy."""
-        new = tuple(detectors)
-        old = self._by_key.get(key, (DetectorMetrics(),) * len(new))
-        for at, (before, after) in enumerate(zip(old, new, strict=True)):
-            delivered, late, buffered = self._sums[at]
-            delivered += after.delivered - before.delivered
-            late += after.late - before.late
-            self._sums[at] = delivered, late, buffered + after.buffered - before.buffered
-        self._by_key[key] = new
+        self._by_key[key] = tuple(detectors)
 
     def drop(self, key: Any) -> None:
         """The engine of a key is gone: its counts stay, its buffered events and its slack do not."""
@@ -202,12 +185,8 @@ class MetricsCollector:
 
     def by_detector(self) -> dict[str, DetectorMetrics]:
         """The metrics of each detector, over all keys."""
-        found = {}
-        for at, name in enumerate(self.detectors):
-            each = [detectors[at] for detectors in self._by_key.values()]
-            alpha = largest(one.alpha for one in each)
-            found[name] = DetectorMetrics(*self._sums[at], max((one.K for one in each), default=0), alpha)
-        return found
+        each = zip(*self._by_key.values(), strict=True) if self._by_key else [()] * len(self.detectors)
+        return {name: DetectorMetrics.merged(ones) for name, ones in zip(self.detectors, each, strict=True)}
 
     def metrics(self, keys: int) -> Metrics:
         """All of it, at this moment."""

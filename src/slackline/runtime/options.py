@@ -18,7 +18,7 @@ from slackline.core.time import PER_SECOND
 from slackline.runtime.schema import RecordSchema
 
 Text = Annotated[str, Meta(min_length=1)]
-ReorderBuffer = Literal["s", "ms", "us", "ns"]
+Unit = Literal["s", "ms", "us", "ns"]
 assert set(PER_SECOND) == {"s", "ms", "us", "ns"}
 
 
@@ -65,7 +65,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forb
         Text | None, Meta(description="Field of keys, e.g. van: each key has its own engine. One for all by default.")
     ] = None
     unit: Annotated[
-        ReorderBuffer | None,
+        Unit | None,
         Meta(description="Unit of event times; dates become it. Recognised from the magnitude unless given."),
     ] = None
     shards: Annotated[

@@ -1,8 +1,8 @@
 """Output records: the one row format of results, the same on files, HTTP, MQTT, Kafka and Spark.
 
 ``kind`` says what a record is: ``event`` (published by a detector), ``late``, ``quarantine``, ``duplicate`` (only where
-duplicates are kept) or ``stats`` (only on Spark). ``(key, id, change)`` identifies a record: the same input gives the
-same identities, however often it is processed, so a consumer that may receive a record twice can drop the second.
+duplicates are written) or ``stats`` (only on Spark). ``(key, id, change)`` identifies a record: the same input gives
+the same identities, however often it is processed, so a consumer that may receive a record twice can drop the second.
 
 In JSON a field that does not apply is absent; as a table it is null.
 """

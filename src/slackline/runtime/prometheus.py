@@ -40,7 +40,7 @@ def families(metrics: Metrics) -> Iterator[Any]:
         "slackline_events_per_second": ("Events received per second.", metrics.event_rate),
         "slackline_outputs_per_second": ("Events emitted per second.", metrics.output_rate),
         "slackline_late_share": ("Share of late events, of the detector with the largest.", metrics.late_share),
-        "slackline_late_target": ("Share of late events that the engines keep.", metrics.late_target),
+        "slackline_late_target": ("Target of the share of late events.", metrics.late_target),
         "slackline_slack_seconds": ("Slack K, the largest.", metrics.seconds(metrics.K)),
         "slackline_alpha": ("Share of the slack before events are emitted early, the largest.", metrics.alpha),
         "slackline_buffered": ("Events in reorder buffers.", metrics.buffered),

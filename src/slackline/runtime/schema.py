@@ -15,7 +15,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -25,17 +25,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackline.core import check
+from slackline.core.arrays import Ints
 from slackline.core.errors import ConfigError, SchemaError, StateError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
-from slackline.core.time import A_TIME_STAMP, MAX_TS, PER_SECOND, converted, converted_column, time_stamp
+from slackline.core.time import A_TIME_STAMP, MAX_TS, PER_SECOND, converted, converted_column, is_date, time_stamp
 from slackline.runtime.forms import OWN
 from slackline.runtime.output import BadRecord
 from slackline.runtime.source import Records
 from slackline.runtime.units import UnitChoice, unit_of
 
 FORMATS = ("json", "arrow", "avro")
-#: Beyond this a floating-point number no longer tells neighbouring integers apart.
+#: Beyond this a floating-point number cannot represent every integer.
 EXACT = 2**53
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -95,6 +96,16 @@ class RecordSchema(msgspec.Struct, frozen=True, kw_only=True):
         """Units of event time in a second."""
         return PER_SECOND[self.unit or "us"]
 
+    def check_fields(self, fields: Sequence[str], roles: Iterable[str], where: str) -> None:
+        """Raise SchemaError if the fields of records lack one that the schema names for these roles."""
+        for role in roles:
+            name = getattr(self, role)
+            if name is not None and name not in fields:
+                close = difflib.get_close_matches(name, fields, 1, 0.5)
+                hint = f" Did you mean {close[0]!r}?" if close else ""
+                names = ", ".join(fields) or "none"
+                raise SchemaError(f"{where} has no field {name!r} for --{role}; it has {names}.{hint}")
+
     def plain(self) -> dict[str, Any]:
         """The schema as plain data, for a checkpoint."""
         return {name: value for name, value in msgspec.structs.asdict(self).items() if name != "avro_schema"}
@@ -142,6 +153,8 @@ def _bad_record(number: int, reason: str, text: str) -> BadRecord:
 class Decoder:
     """Turns records into arrivals, by a schema and for a hierarchy.
 
+    Without a hierarchy, where streams are merged, the type of records that name none is the name of their source.
+
     >>> from slackline.core.detector import Detector
     >>> class Speeds(Detector):
     ...     listens = ("at",)
@@ -157,6 +170,7 @@ reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
         self.schema = schema
         #: How the unit was found: notes and warnings for people. None before the first records.
         self.choice: UnitChoice | None = None
+        self._by_source = hierarchy is None
         kinds = hierarchy.sensor_types if hierarchy is not None else ()
         #: The type of records that name none.
         self._only_type = kinds[0] if len(kinds) == 1 else None
@@ -170,6 +184,8 @@ reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
         ``source`` is that of records that name none; ``first`` the number of the first record, for the places of those
         that are no events. ``bad_record`` makes their bad records, where the caller knows the places better.
         """
+        if self._by_source:
+            self._only_type = source
         if isinstance(records, pa.RecordBatch):
             records = pa.Table.from_batches([records])
         if not len(records):
@@ -199,7 +215,7 @@ reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
         """How each role is filled, in words, as far as the first records show; for people."""
         schema, columns = self.schema, self._columns
         shown = {"ts": f"{schema.ts!r}, in {schema.unit or 'units that the first records show'}"}
-        for role in ("type", "source", "seq", "key"):
+        for role in ("type", "source", "seq") if self._by_source else ("type", "source", "seq", "key"):
             name = getattr(schema, role)
             if name is not None:
                 missing = "" if name in columns or not columns else ", which the first records do not have"
@@ -208,6 +224,8 @@ reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
                 shown[role] = "none: one engine for all events"
             elif role in columns and (role != "seq" or self._knows_source(source)):
                 shown[role] = f"{role!r}, by its name"
+            elif self._by_source and role != "seq":
+                shown[role] = "none: the name of the source that delivers the record"
             elif role == "type":
                 shown[role] = f"none: all events are {self._only_type!r}"
             elif role == "seq" and role in columns:
@@ -220,14 +238,8 @@ reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
         """Raise SchemaError if the first records lack the field of event times, or a type or sequence number that the
         schema names. For sources whose records have the same fields throughout, such as files.
         """
-        for role in ("ts", "type", "seq"):
-            name = getattr(self.schema, role)
-            if name is None or name in self._columns or not self._columns:
-                continue
-            close = difflib.get_close_matches(name, self._columns, 1, 0.5)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
-            fields = ", ".join(self._columns) or "none"
-            raise SchemaError(f"{where} has no field {name!r} for --{role}; it has {fields}.{hint}")
+        if self._columns:
+            self.schema.check_fields(self._columns, ("ts", "type", "seq"), where)
 
     def event(self, record: Mapping[str, Any] | Event, default: str | None = None) -> tuple[Event, Any]:
         """One record as an event, and its key; its source is ``default`` if it names none.
@@ -236,7 +248,10 @@ reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
         """
         schema = self.schema
         if isinstance(record, Event):
-            if time_stamp(record.ts) is None:
+            if is_date(record.ts):
+                ts = time_of(record.ts, schema.unit or "us")
+                record = Event.of(record.type, ts, record.source, record.seq, dict(record.payload))
+            elif time_stamp(record.ts) is None:
                 raise BadRecordError(f"the event time is {record.ts!r:.80}; an event time is {A_TIME_STAMP}")
             return record, record.payload.get(schema.key) if schema.key is not None else None
         if not isinstance(record, Mapping):
@@ -281,18 +296,17 @@ reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
 
     def _look(self, records: Records) -> None:
         """See which fields the first records have, and recognise the unit of their event times."""
+        values: Any = []
         if isinstance(records, pa.Table):
             self._columns = list(records.column_names)
-            sample: Any = records[self.schema.ts][:_SAMPLE] if self.schema.ts in self._columns else []
-            is_date = isinstance(sample, pa.ChunkedArray) and pa.types.is_temporal(sample.type)
-            values = ["a date"] if is_date else [value.as_py() for value in sample]
+            if self.schema.ts in self._columns:
+                values = records[self.schema.ts][:_SAMPLE].drop_null()
         else:
             mappings = [record for record in records[:_SAMPLE] if isinstance(record, Mapping)]
             self._columns = list(dict.fromkeys(name for record in mappings for name in record))
-            values = [record.get(self.schema.ts) for record in mappings]
-        if self.choice is None and any(value is not None for value in values):
-            numbers = np.array([number for value in values if (number := _bare(value)) is not None], np.int64)
-            self.choice = unit_of({self.schema.ts: numbers}, self.schema.unit, "the records")
+            values = [value for record in mappings if (value := record.get(self.schema.ts)) is not None]
+        if self.choice is None and len(values):
+            self.choice = unit_of({self.schema.ts: bare_times(values)}, self.schema.unit, "the records")
             self.schema = msgspec.structs.replace(self.schema, unit=self.choice.unit)
 
     def _table(self, records: pa.Table, default: str | None) -> Arrivals | None:
@@ -350,7 +364,7 @@ reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
         return payload.pop(schema.source or "source")
 
 
-#: Characters of a bad record that are kept.
+#: Characters of the text of a bad record, at most.
 SHOWN = 65_536
 _NO_TIME = "the event time is missing"
 
@@ -367,8 +381,8 @@ def _shown(record: Mapping[str, Any] | Event) -> str:
 def time_of(value: Any, unit: str = "us") -> int:
     """The event time in a field; see :mod:`slackline.core.time`.
 
-    Numbers stay as they are, also as text. ISO 8601 text and ``datetime`` become whole numbers of ``unit`` since 1970;
-    without a time zone they are UTC.
+    Numbers stay as they are, also as text. ISO 8601 text and dates (``datetime``, also of pandas and NumPy) become
+    whole numbers of ``unit`` since 1970; without a time zone they are UTC.
 
     >>> time_of("1970-01-01T00:00:01.5+00:00"), time_of(12.0), time_of("12")
     (1500000, 12, 12)
@@ -376,6 +390,8 @@ def time_of(value: Any, unit: str = "us") -> int:
     number = _number_in(value.strip(), unit) if isinstance(value, str) else value
     if isinstance(number, datetime):
         number = _since_epoch(number, unit)
+    elif isinstance(number, np.datetime64):
+        number = converted(int(number.astype("datetime64[ns]").astype(np.int64)), "ns", unit)
     if number is None:
         raise BadRecordError(_NO_TIME)
     if isinstance(number, float) and EXACT < abs(number) < math.inf:
@@ -407,6 +423,31 @@ def _since_epoch(moment: datetime, unit: str) -> int:
     return converted((moment - _EPOCH) // _MICROSECOND, "us", unit)
 
 
+def times_of(values: pa.ChunkedArray | Sequence[Any], unit: str) -> tuple[Ints, dict[int, str]]:
+    """:func:`time_of` for the values of a field; for rows that hold no event time, which are 0, the reason."""
+    if isinstance(values, pa.ChunkedArray):
+        column = _plain(values)
+        try:
+            return _times(column, unit).to_numpy(), {}
+        except (BadRecordError, pa.ArrowInvalid, OverflowError):
+            values = _time_values(column, unit)
+    times = np.zeros(len(values), np.int64)
+    bad: dict[int, str] = {}
+    for row, value in enumerate(values):
+        try:
+            times[row] = time_of(value, unit)
+        except BadRecordError as error:
+            bad[row] = str(error)
+    return times, bad
+
+
+def bare_times(values: pa.ChunkedArray | Sequence[Any]) -> Ints:
+    """The bare numbers among the first values of a field of event times: those that may show their unit."""
+    if isinstance(values, pa.ChunkedArray):
+        values = [] if pa.types.is_temporal(values.type) else values[:_SAMPLE].to_pylist()
+    return np.array([number for value in values[:_SAMPLE] if (number := _bare(value)) is not None], np.int64)
+
+
 def _bare(value: Any) -> int | None:
     """The number in a field of event times, if it is a bare number."""
     if isinstance(value, str):
@@ -434,16 +475,21 @@ def _sequence(payload: dict[str, Any], name: str | None) -> int | None:
 def _rows(table: pa.Table, schema: RecordSchema) -> list[dict[str, Any]]:
     """The rows of a table as records; Arrow's timestamps in the event time become integers of the unit."""
     at = table.schema.get_field_index(schema.ts)
-    kind = table.schema.field(at).type if at >= 0 else None
-    if kind is None or not pa.types.is_timestamp(kind):
-        found: list[dict[str, Any]] = table.to_pylist()
-        return found
-    rows: list[dict[str, Any]] = table.set_column(at, schema.ts, table.column(at).cast(pa.int64())).to_pylist()
-    # In Python's integers: in those of Arrow a far time of a fine unit would become a near one.
-    for row in rows:
-        if row[schema.ts] is not None:
-            row[schema.ts] = converted(row[schema.ts], kind.unit, schema.unit or "us")
+    times = _time_values(table.column(at), schema.unit or "us") if at >= 0 else []
+    rows: list[dict[str, Any]] = (table.set_column(at, schema.ts, pa.nulls(len(table))) if times else table).to_pylist()
+    for row, value in zip(rows, times, strict=bool(times)):
+        row[schema.ts] = value
     return rows
+
+
+def _time_values(column: pa.ChunkedArray, unit: str) -> list[Any]:
+    """The values of a column of event times; Arrow's timestamps become integers of the unit."""
+    if not pa.types.is_timestamp(column.type):
+        values: list[Any] = column.to_pylist()
+        return values
+    numbers = column.cast(pa.int64()).to_pylist()
+    # In Python's integers: in those of Arrow a far time of a fine unit would become a near one.
+    return [None if number is None else converted(number, column.type.unit, unit) for number in numbers]
 
 
 # Columns, by the same rules; what has no exact form in columns raises, and the rows are read one by one.

@@ -163,7 +163,7 @@ class _Mine:
 class KeyedDetector(Detector):
     """One detector per key, each of which sees the events of its key alone, and with ``strict`` in order.
 
-    Their states are kept as bytes, and only of those that saw something since are they made anew.
+    States are stored as bytes; a snapshot encodes only the detectors that processed events since the last one.
     """
 
     def __init__(self, detector: Detector, strict: bool = True) -> None:
@@ -305,8 +305,8 @@ def _by_key(batch: Batch) -> Iterator[tuple[str, Any, Batch]]:
         owners = batch[KEY].tolist()
     else:
         met, slots = np.unique(slots, return_inverse=True)
-        told = [apart(str(names[slot])) for slot in met.tolist()]
-        owners, names = [told[slot][0] for slot in slots.tolist()], [source for _, source in told]
+        pairs = [apart(str(names[slot])) for slot in met.tolist()]
+        owners, names = [pairs[slot][0] for slot in slots.tolist()], [source for _, source in pairs]
     number = {key: n for n, key in enumerate(dict.fromkeys(owners))}
     codes = np.fromiter((number[key] for key in owners), dtype=np.int64, count=len(owners))
     order = np.argsort(codes, kind="stable")

@@ -101,7 +101,7 @@ class Activity:
         return due
 
     def expired(self, at: int) -> list[Any]:
-        """Those whose state is to be dropped; they are forgotten here."""
+        """Those whose state is to be dropped; their activity is dropped here."""
         wait = self.timeouts.ttl
         due = [] if wait is None else [name for name, (last, _) in self._last.items() if last + wait <= at]
         for name in due:

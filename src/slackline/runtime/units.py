@@ -46,9 +46,9 @@ warnings=())
         return UnitChoice(given, warnings=_doubts(middles, fitting, given))
     units = set(fitting.values())
     if len(units) > 1:
-        told = " and ".join(f"{name!r} is in {unit} ({_date(middles[name], unit)})" for name, unit in fitting.items())
+        found = " and ".join(f"{name!r} is in {unit} ({_date(middles[name], unit)})" for name, unit in fitting.items())
         raise SchemaError(
-            f"the times of {where} are in different units: it seems that column {told}. Both columns need the same "
+            f"the times of {where} are in different units: it seems that column {found}. Both columns need the same "
             f"unit; convert one. If they have the same, give it (--unit)."
         )
     if units:

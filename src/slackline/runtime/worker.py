@@ -1,11 +1,9 @@
 """The worker: reads sources, pushes their records into keyed engines, writes output records, commits checkpoints.
 
-In place of keyed engines it takes any :class:`~slackline.runtime.stage.Stage`.
-
 **Order of input.** Bounded sources are merged by event time, the one first whose next record is the oldest, so that the
 order depends on the sources alone and none of them is late because another one is longer. All others are read side by
-side, as they deliver. With a :class:`~slackline.runtime.stage.Pacing` the stage merges the sources: all are read side
-by side, each as far as the pacing permits.
+side, as they deliver. With a :class:`~slackline.runtime.merge.StreamMerger` in place of keyed engines all sources are
+read side by side, each as far as the merger permits, and a source that fails ends without effect on the others.
 
 **Exactly once.** A checkpoint holds the engines, the position of each source, and through the sink the length of the
 results. After a crash the sink discards what was written behind the last checkpoint, the sources seek, and the worker
@@ -19,9 +17,9 @@ import asyncio
 import logging
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -29,17 +27,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from slackline.core.errors import StateError
+from slackline.core.errors import ConfigError, StateError
 from slackline.core.event import Event
 from slackline.core.time import Now
 from slackline.runtime.checkpoint import Checkpoint
 from slackline.runtime.forms import events_of, quickest
+from slackline.runtime.keyed import KeyedEngines
+from slackline.runtime.merge import StreamMerger
 from slackline.runtime.metrics import INTERVAL, Metrics, MetricsCollector, MetricsListener, Rates
 from slackline.runtime.output import NOT_AN_EVENT, BadRecord, OutputRecord, bad_record
 from slackline.runtime.schema import Arrivals, Decoder, RecordSchema
-from slackline.runtime.sink import Sink
+from slackline.runtime.sink import Sink, SinkError
 from slackline.runtime.source import Source, SourceError
-from slackline.runtime.stage import Pacing, Stage
 
 #: Rows of one delivery, at most.
 PIECE = 4_096
@@ -63,7 +62,7 @@ logger = logging.getLogger("slackline.run")
 class Mark(NamedTuple):
     """How far a delivery takes a source: so many events and bad records; with the last of a batch, its position.
 
-    ``ended``: nothing more follows, because of the ``error`` if there is one. Only of sources that are paced.
+    ``ended``: nothing more follows, because of the ``error`` if there is one. Only of sources that a merger reads.
     """
 
     feed: Feed
@@ -172,7 +171,7 @@ def _times(rows: list[Event] | pa.Table) -> npt.NDArray[np.int64]:
 class Worker:
     """Runs until all sources have ended, or :meth:`stop`.
 
-    ``engines``           the engines by key, or another stage.
+    ``engines``           the engines by key, or a merger of streams.
     ``sources``           each with a name of its own.
     ``sink``              where output records go, and checkpoints if it commits.
     ``schema``            how records become events.
@@ -180,13 +179,12 @@ class Worker:
     ``at_stop``           buffered events on shutdown: ``"flush"`` emits them, ``"keep"`` stores them in the checkpoint.
     ``checkpoint_every``  seconds between checkpoints; longer where input can be read again and checkpoints take long.
     ``listener``          receives metrics every second.
-    ``pacing``            decides how far each source is read, where the stage merges them.
     ``look``              seconds between two looks at the clock while nothing arrives.
     """
 
     def __init__(
         self,
-        engines: Stage,
+        engines: KeyedEngines | StreamMerger,
         sources: Sequence[Source],
         sink: Sink,
         schema: RecordSchema,
@@ -195,15 +193,18 @@ class Worker:
         at_stop: str = "flush",
         checkpoint_every: float = 1.0,
         listener: MetricsListener | None = None,
-        pacing: Pacing | None = None,
         look: float = LOOK,
         now: Now = time.monotonic,
         wall: Now = time.time,
     ) -> None:
+        twice = sorted(name for name, count in Counter(source.name for source in sources).items() if count > 1)
+        if twice:
+            raise ConfigError(f"two sources are called {twice[0]!r}; give each a name of its own (name=...).")
         self._engines = engines
         self._sink = sink
-        self._pacing = pacing
-        named = len(sources) > 1 or pacing is not None
+        self._merger = engines if isinstance(engines, StreamMerger) else None
+        self._writing = nullcontext if self._merger is None else self._merger.suspended
+        named = len(sources) > 1 or self._merger is not None
         self._feeds = [Feed(source, source.name if named else None) for source in sources]
         self._decoder = engines.decoder(schema)
         self._schema = schema
@@ -215,7 +216,7 @@ class Worker:
         self._now, self._wall = now, wall
         #: Arrival time is evidence where all records are delivered as they happen, once the backlog is processed.
         self._timed = all(source.live for source in sources)
-        self._bounded = pacing is None and all(source.bounded for source in sources)
+        self._bounded = self._merger is None and all(source.bounded for source in sources)
         self._caught_up = False
         self._waited = 0.0  # seconds of waiting since the last look at the clock
         self._arrived: deque[Delivery] = deque()
@@ -224,16 +225,18 @@ class Worker:
         self._something, self._room = asyncio.Event(), asyncio.Event()
         self._room.set()
         self._stops = self._failed = False
-        self._records: list[OutputRecord] = []
+        #: Output records that were not written, in order; after a failure those that the sink did not take.
+        self.unwritten: list[OutputRecord] = []
         self._rates = Rates(now)
         self._next_checkpoint = -math.inf
         self._checkpoint: tuple[int | None, float] | None = None  # bytes of the last checkpoint, and when it was made
-        self._told_at = self._looked_at = now()
+        self._reported_at = self._looked_at = now()
         self._shown = self._warned = self._keyless = False
 
     def stop(self) -> None:
-        """Read nothing more; process what has arrived and cannot be read again; flush or keep buffered events."""
-        logger.info("shutting down; buffered events are %s", "kept" if self._at_stop == "keep" else "flushed")
+        """Read nothing more; process what has arrived and cannot be read again; flush or store buffered events."""
+        outcome = "stored in the checkpoint" if self._at_stop == "keep" else "flushed"
+        logger.info("shutting down; buffered events are %s", outcome)
         self._stops = True
         arrived, self._arrived, self._lag = self._arrived, deque(), 0
         for delivery in arrived:
@@ -281,27 +284,26 @@ class Worker:
 
     def _streams(self) -> list[AsyncIterator[Delivery]]:
         """What is read at the same time."""
-        if self._pacing is not None:
-            return [self._paced(feed, self._pacing) for feed in self._feeds]
+        if self._merger is not None:
+            return [self._permitted(feed, self._merger) for feed in self._feeds]
         bounded = [feed for feed in self._feeds if feed.source.bounded]
         if len(bounded) < 2:
             return [pieces(feed, self._decoder.decode) for feed in self._feeds]
         others = [pieces(feed, self._decoder.decode) for feed in self._feeds if not feed.source.bounded]
         return [merged(bounded, self._decoder.decode), *others]
 
-    async def _paced(self, feed: Feed, pacing: Pacing) -> AsyncIterator[Delivery]:
+    async def _permitted(self, feed: Feed, merger: StreamMerger) -> AsyncIterator[Delivery]:
         """The deliveries of a source, as far as it may be read. Its end is a delivery, too, also where it fails."""
         name = feed.source.name
         error: Exception | None = None
         try:
             async with aclosing(pieces(feed, self._decoder.decode)) as deliveries:
-                await pacing.wait_for_room(name, 0)
+                await merger.wait_for_room(name, 0)
                 async for delivery in deliveries:
                     yield delivery
-                    await pacing.wait_for_room(name, len(delivery.rows))
+                    await merger.wait_for_room(name, len(delivery.rows))
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
+            if _is_cancelled():
                 raise
             error = SourceError(f"source {name!r} raised CancelledError, but was not cancelled.")
         except Exception as failure:
@@ -325,8 +327,8 @@ class Worker:
                 given = 0
                 await asyncio.sleep(0)
 
-    def _take(self) -> Delivery:
-        """The next rows, as many as are pushed at once."""
+    def _take(self) -> list[Delivery]:
+        """The next deliveries, with as many rows as are pushed at once."""
         taken: list[Delivery] = []
         rows = 0
         while self._arrived and rows < self._most:
@@ -335,7 +337,7 @@ class Worker:
         self._lag -= rows
         if self._lag < ROOM // 2:
             self._room.set()
-        return joined(taken)
+        return taken
 
     # Processing.
 
@@ -345,11 +347,11 @@ class Worker:
         while True:
             await self._wait(tasks)
             if self._arrived:
-                self._push(self._take())
+                self._process(self._take())
             self._pass_time()
             await self._write()
             self._report()
-            await asyncio.sleep(0)  # signals and sources have their turn
+            await asyncio.sleep(0)  # for signals and sources
             for task in tasks:
                 if task.done() and not self._arrived:
                     task.result()
@@ -383,39 +385,46 @@ class Worker:
         self._looked_at, self._waited = self._now(), 0.0
         if not self._caught_up:
             return
-        if self._timed and not self._arrived:
-            self._records += self._engines.advance(self._arrival_time())
+        if self._timed and not self._arrived and isinstance(self._engines, KeyedEngines):
+            self.unwritten += self._engines.advance(self._arrival_time())
         if self._engines.timeouts:
-            self._records += self._engines.expire(self._wall_ms())
+            self.unwritten += self._engines.expire(self._wall_ms())
 
-    def _push(self, delivery: Delivery) -> None:
-        rows, keys, bad, marks, _ = delivery
-        if (len(rows) or bad) and not self._shown:
-            self._shown = True
-            log_schema(self._decoder, marks[0].feed, self._bounded)
-        if bad:
-            self._records += [bad_record(one, source) for source, one in bad]
-            self._engines.collector.count_aside(0, 0, [NOT_AN_EVENT] * len(bad))
-        if len(rows):
-            if isinstance(rows, pa.Table):
-                rows = quickest(rows, self._engines.types)
-                if not isinstance(rows, pa.Table) and keys is not None:
-                    keys = keys.to_pylist()
-            self._check_keys(keys)
-            start = self._now()
-            now = self._arrival_time() if self._timed and self._caught_up else None
-            self._records += self._engines.push(rows, keys, now, at=self._wall_ms())
-            stop = self._now()
-            self._engines.worked(start, stop)
-            if stop - start < QUICK or self._engines.loaded > len(rows) // 8:
-                self._most = min(MOST, 4 * self._most)
-            elif stop - start > 4 * QUICK:
-                self._most = max(LEAST, self._most // 2)
-        for mark in marks:
-            mark.feed.processed(mark)
-            if mark.ended and self._pacing is not None:
-                self._failed = self._failed or mark.error is not None
-                self._records += self._pacing.ended(mark.feed.source.name, mark.error)
+    def _process(self, taken: list[Delivery]) -> None:
+        for delivery in [joined(taken)] if self._merger is None else taken:
+            rows, keys, bad, marks, _ = delivery
+            if (len(rows) or bad) and not self._shown:
+                self._shown = True
+                log_schema(self._decoder, marks[0].feed, self._bounded)
+            if bad:
+                self.unwritten += [bad_record(one, source) for source, one in bad]
+                self._engines.collector.count_aside(0, 0, [NOT_AN_EVENT] * len(bad))
+            if len(rows):
+                if isinstance(self._engines, StreamMerger):
+                    self.unwritten += self._engines.push(marks[0].feed.source.name, rows)
+                else:
+                    self._push(self._engines, rows, keys)
+            for mark in marks:
+                mark.feed.processed(mark)
+                if mark.ended and self._merger is not None:
+                    self._failed = self._failed or mark.error is not None
+                    self.unwritten += self._merger.ended(mark.feed.source.name, mark.error)
+
+    def _push(self, engines: KeyedEngines, rows: list[Event] | pa.Table, keys: Any) -> None:
+        if isinstance(rows, pa.Table):
+            rows = quickest(rows, engines.types)
+            if not isinstance(rows, pa.Table) and keys is not None:
+                keys = keys.to_pylist()
+        self._check_keys(keys)
+        start = self._now()
+        now = self._arrival_time() if self._timed and self._caught_up else None
+        self.unwritten += engines.push(rows, keys, now, at=self._wall_ms())
+        stop = self._now()
+        engines.worked(start, stop)
+        if stop - start < QUICK or engines.loaded > len(rows) // 8:
+            self._most = min(MOST, 4 * self._most)
+        elif stop - start > 4 * QUICK:
+            self._most = max(LEAST, self._most // 2)
 
     def _arrival_time(self) -> int:
         return int(self._wall() * self._decoder.schema.ts_per_second)
@@ -426,9 +435,9 @@ class Worker:
     async def _end(self, is_over: bool) -> None:
         """All input was processed, or the worker shuts down."""
         if is_over:
-            self._records += self._engines.close()
+            self.unwritten += self._engines.close()
         elif self._at_stop == "flush":
-            self._records += self._engines.flush("stop")
+            self.unwritten += self._engines.flush("stop")
         await self._write()
         self._commit(is_over and not self._failed)
         self._warn_duplicates()
@@ -439,9 +448,22 @@ class Worker:
 
     async def _write(self) -> None:
         """Write the output records, and commit a checkpoint when one is due."""
-        if self._records:
-            records, self._records = self._records, []
-            await self._sink.write(records)
+        if self.unwritten:
+            try:
+                with self._writing():
+                    await self._sink.write(self.unwritten)
+            except SinkError:
+                raise
+            except (Exception, asyncio.CancelledError) as error:
+                if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                    raise
+                first = self.unwritten[0]
+                raise SinkError(
+                    f"the sink raised {type(error).__name__}: {error} on {len(self.unwritten)} records, the first of "
+                    f"them {first.kind} {first.id}, ts {first.ts}. Repair the sink and start again; the records are in "
+                    f"`Worker.unwritten` (`Junction.pending`)."
+                ) from error
+            self.unwritten = []
         if self._now() >= self._next_checkpoint:
             self._commit()
 
@@ -457,7 +479,8 @@ class Worker:
             "engines": engines,
             "ended": ended,
         }
-        self._sink.commit(Checkpoint(CHECKPOINT_KIND, header, pieces))
+        with self._writing():
+            self._sink.commit(Checkpoint(CHECKPOINT_KIND, header, pieces))
         stop = self._now()
         self._checkpoint = sum(map(len, pieces)), stop
         self._next_checkpoint = stop + max(self._every, (stop - start) / CHECKPOINTS if self._bounded else 0)
@@ -503,8 +526,8 @@ class Worker:
     # Metrics and warnings.
 
     def _report(self) -> None:
-        if self._now() - self._told_at >= INTERVAL:
-            self._told_at = self._now()
+        if self._now() - self._reported_at >= INTERVAL:
+            self._reported_at = self._now()
             self._warn_duplicates()
             if self._listener is not None:
                 self._listener(self.metrics())
@@ -550,6 +573,12 @@ def warn_of_duplicates(found: MetricsCollector, schema: RecordSchema) -> bool:
         f"{found.duplicates:,}", f"{found.events:,}", 100 * found.duplicates / found.events, schema.seq or "seq",
     )  # fmt: skip
     return True
+
+
+def _is_cancelled() -> bool:
+    """Whether a CancelledError is one of the running task, and not raised by a user's source or sink."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 # Deliveries.

@@ -5,19 +5,22 @@
 
 from slackline.core.extras import explain
 
-try:
+try:  # stateful processors in Python need packages that pyspark does not require
+    import google.protobuf
+    import grpc_status
+    import pandas
     import pyspark
 except ImportError as error:
     raise explain(error, "slackline.spark") from error
 
 from slackline.core.payload import PayloadError
-from slackline.spark.changelog import current, final, latest
 from slackline.spark.metrics import metrics_of_progress
-from slackline.spark.pipeline import detect, typed
+from slackline.spark.output import current, final, latest, typed
+from slackline.spark.pipeline import detect
 from slackline.spark.session import check_failure, configure, session
 from slackline.spark.synchronise import synchronise
 
 __all__ = ["PayloadError", "check_failure", "configure", "current", "detect", "final", "latest"]
 __all__ += ["metrics_of_progress", "session", "synchronise", "typed"]
 
-del pyspark
+del google, grpc_status, pandas, pyspark

@@ -1,8 +1,13 @@
-"""An application on Spark, as ``slackline run --on spark`` starts it: its session, its query, its metrics."""
+"""An application on Spark, as ``slackline run --on spark`` starts it: over files into a folder, or from topic to topic.
+
+Results in a folder are JSON lines below ``kind=event``, ``kind=late`` and so on, in the columns of
+:func:`~slackline.spark.detect`.
+"""
 
 from __future__ import annotations
 
 import logging
+import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -10,28 +15,44 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import msgspec
+import numpy as np
 from pyspark import cloudpickle
-from pyspark.sql import SparkSession
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.types import IntegralType, StructType, TimestampNTZType, TimestampType
 
-from slackline.connectors.kafka.address import KafkaAddress, client_properties
-from slackline.core.errors import ConfigError
+from slackline.connectors.kafka.settings import KafkaAddress, client_properties
+from slackline.core.errors import ConfigError, SchemaError, StateError
 from slackline.core.hierarchy import Hierarchy
+from slackline.runtime.checkpoint import Checkpoint, FolderCheckpointStore
 from slackline.runtime.keyed import EngineFactory
 from slackline.runtime.metrics import INTERVAL, Metrics, MetricsListener
 from slackline.runtime.options import RunOptions
 from slackline.runtime.schema import RecordSchema
 from slackline.runtime.timeouts import Timeouts
-from slackline.spark.files import InputState, check_folder, detected, follow_files, run_files
+from slackline.runtime.units import unit_of
 from slackline.spark.kafka import ARRIVED, RECORD_KEY, found_records, prepare_topics, read_topic
-from slackline.spark.metrics import metrics_of_progress
+from slackline.spark.metrics import metrics_of_observation, metrics_of_progress
+from slackline.spark.pipeline import detect
 from slackline.spark.session import check_failure, session
 
 #: Seconds between micro-batches over files, unless given.
 EVERY = 1.0
-#: Records of one micro-batch: what it reads of a key is in memory at once.
-MAX_RECORDS = 1_000_000
+#: Records, and files, of one micro-batch: what it reads of a key is in memory at once.
+MAX_RECORDS, MAX_FILES = 1_000_000, 100
+
+_FORMATS = {".csv": "csv", ".jsonl": "json", ".ndjson": "json", ".jsonlines": "json", ".parquet": "parquet"}
+#: The query's checkpoint beside results in a folder; Spark ignores the name when it reads them.
+_CHECKPOINT = "_checkpoint"
+#: Rows that show the unit of event times.
+_SAMPLE = 1_000
+#: The key of all events, where they have none of their own.
+_ALL = "__slackline_all"
 
 logger = logging.getLogger("slackline.run")
 
@@ -48,7 +69,7 @@ class SparkApplication:
         self._hierarchy = hierarchy
         self._ships = ships
         EngineFactory.of(hierarchy, options.engine_options, options.shards)
-        Timeouts.of(options.idle_timeout, options.state_ttl)
+        self._timers = bool(Timeouts.of(options.idle_timeout, options.state_ttl))
         addresses = (*options.sources, options.to)
         kafka = [address.startswith("kafka://") for address in addresses]
         others = any("://" in address or address == "-" for address in addresses) and not any(kafka)
@@ -137,24 +158,57 @@ class SparkApplication:
             lines = [
                 ("from", f"{options.sources[0]} (read once)"),
                 ("to", f"{options.to} (folder: JSON lines by kind)"),
-                ("guarantee", "files are read completely; the folder is written once, when all is done"),
+                ("guarantee", "files are read completely; the folder is written once, at the end"),
             ]
         return [*lines, ("at a stop", "buffered events are kept")] if self._streams else lines
 
     def run(self, listener: MetricsListener) -> Metrics | None:
         """Run until the files end, the query fails, or SIGINT or SIGTERM; returns the last metrics."""
-        options = self._options
         if not self._topics:
-            check_folder(Path(options.to), options.follow, options.fresh)
+            _check_folder(Path(self._options.to), self._options.follow, self._options.fresh)
         with _session(self._ships) as spark:
             if self._topics:
-                return _until_stopped(self._start_topics(spark), options.schema, listener)
-            if options.follow:
-                every = options.checkpoint_every or EVERY
-                return _until_stopped(*follow_files(spark, self._hierarchy, options, every), listener)
-            metrics = run_files(spark, self._hierarchy, options)
+                return _until_stopped(spark, *self._start_topics(spark), listener)
+            if self._options.follow:
+                return _until_stopped(spark, *self._start_files(spark), listener)
+            metrics = self._run_files(spark)
             listener(metrics)
             return metrics
+
+    # Files.
+
+    def _run_files(self, spark: SparkSession) -> Metrics:
+        """Process a file, or the files of a folder as one stream, older ones first."""
+        path = Path(self._options.sources[0])
+        df = _read(spark, path, _format_of(path))
+        schema = _with_unit(df, self._options.schema)
+        seen = Observation()
+        self._detect(df, schema, metrics=seen).write.partitionBy("kind").json(self._options.to)
+        return metrics_of_observation(seen.get, schema.ts_per_second)
+
+    def _start_files(self, spark: SparkSession) -> tuple[StreamingQuery, RecordSchema]:
+        """Process the files of a folder as they arrive, older ones first, with the columns of those at the first start.
+
+        Returns the query, and the schema with the unit that was recognised.
+        """
+        folder, to = Path(self._options.sources[0]), Path(self._options.to)
+        saved = self._saved_input(to / _CHECKPOINT)
+        if saved is None:
+            format = _format_of(folder)
+            sample = _read(spark, folder, format)
+            schema, columns = _with_unit(sample, self._options.schema), sample.schema
+        else:
+            schema = self._options.schema.resumed(saved["records"], str(to))
+            format, columns = saved["format"], StructType.fromJson(saved["columns"])
+        reader = spark.readStream.schema(columns)
+        df = reader.load(str(folder), format=format, header=True, maxFilesPerTrigger=MAX_FILES)
+        writer = self._detect(df, schema).writeStream.partitionBy("kind").format("json").option("path", str(to))
+        if saved is None:
+            self._save_input(to / _CHECKPOINT, schema, format=format, columns=columns.jsonValue())
+        writer = writer.trigger(processingTime=_milliseconds(self._options.checkpoint_every or EVERY))
+        return writer.option("checkpointLocation", str(to / _CHECKPOINT)).start(), schema
+
+    # Topics.
 
     def _other_topics(self) -> dict[str, str]:
         sink, options = self._sink.topic, self._options
@@ -162,15 +216,14 @@ class SparkApplication:
         topics["quarantine"] = options.quarantine_topic or f"{sink}-quarantine"
         return topics | ({"duplicates": f"{sink}-duplicates"} if options.duplicates == "write" else {})
 
-    def _start_topics(self, spark: SparkSession) -> StreamingQuery:
+    def _start_topics(self, spark: SparkSession) -> tuple[StreamingQuery, RecordSchema]:
         options, schema, brokers = self._options, self._options.schema, self._source.brokers
         properties = client_properties(options.kafka_config) if options.kafka_config else {}
         client = {f"kafka.{name}": value for name, value in properties.items()}
         assert options.state is not None and options.group is not None
-        state = Path(options.state)
-        before = InputState.load(state)
-        if before is not None:
-            before.resumed(schema, options, state)
+        saved = self._saved_input(Path(options.state))
+        if saved is not None:
+            schema.resumed(saved["records"], options.state)
         events = read_topic(
             spark, brokers, self._source.topic, self._fields(), format=options.format, start=options.start,
             options={"groupIdPrefix": options.group, "maxOffsetsPerTrigger": str(MAX_RECORDS), **client},
@@ -185,14 +238,129 @@ class SparkApplication:
             )
         if schema.key == "key" and "key" not in events.columns:
             events = events.withColumnRenamed(RECORD_KEY, "key")
-        found = detected(events.drop(RECORD_KEY), self._hierarchy, options, schema, arrival=ARRIVED)
-        if before is None:
-            InputState.of(schema, options).save(state)
+        found = self._detect(events.drop(RECORD_KEY), schema, arrival=ARRIVED)
+        if saved is None:
+            self._save_input(Path(options.state), schema)
         writer = found_records(found, sink, **others).writeStream.format("kafka").options(**client)
         writer = writer.option("kafka.bootstrap.servers", brokers).option("includeHeaders", "true")
         if options.checkpoint_every is not None:
-            writer = writer.trigger(processingTime=f"{round(options.checkpoint_every * 1_000)} milliseconds")
-        return writer.option("checkpointLocation", str(state)).queryName(options.group).start()
+            writer = writer.trigger(processingTime=_milliseconds(options.checkpoint_every))
+        return writer.option("checkpointLocation", options.state).queryName(options.group).start(), schema
+
+    # Both.
+
+    def _detect(
+        self, df: DataFrame, schema: RecordSchema, *, arrival: str | None = None,
+        metrics: str | Observation | None = "slackline",
+    ) -> DataFrame:  # fmt: skip
+        """The output records of a DataFrame, without statistics; the key is null where the schema has none.
+
+        Columns called ``type``, ``source`` and ``seq`` are used as such where the schema does not name others, ``seq``
+        only where the source or the key is known, as in every runtime.
+        """
+        options = self._options
+        kind = df.schema[schema.ts].dataType if schema.ts in df.columns else None
+        if isinstance(kind, TimestampType | TimestampNTZType) and (schema.unit or "us") != "us":
+            raise ConfigError(
+                f"ts={schema.ts!r} is a column of timestamps, which are microseconds on Spark, and the unit is "
+                f"{schema.unit!r}; leave --unit out, or give event times as whole numbers."
+            )
+        roles: dict[str, Any] = {
+            role: getattr(schema, role) or (role if role in df.columns else None) for role in ("type", "source", "seq")
+        }
+        if schema.seq is None and roles["seq"] and roles["source"] is None and schema.key is None:
+            raise ConfigError(
+                "column 'seq' counts within a source, which is not known. Give --source, --key, or --seq seq to use it "
+                "anyway; on Spark it cannot be payload."
+            )
+        rows = df if schema.key is not None else df.withColumn(_ALL, F.lit("all"))
+        found = detect(
+            rows, self._hierarchy, key=schema.key or _ALL, ts=schema.ts, arrival=arrival, stats=False, metrics=metrics,
+            shards=options.shards, idle_timeout=options.idle_timeout, state_ttl=options.state_ttl, **roles,
+            **options.engine_options,
+        )  # fmt: skip
+        return found if schema.key is not None else found.withColumn("key", F.lit(None).cast("string"))
+
+    def _save_input(self, folder: Path, schema: RecordSchema, **more: Any) -> None:
+        """Write into a new checkpoint how its input is read: another record schema would not find its states."""
+        folder.mkdir(parents=True, exist_ok=True)
+        layout = {"records": schema.plain(), "shards": self._options.shards, "timers": self._timers, **more}
+        _input_store(folder).save(Checkpoint("spark input", layout))
+
+    def _saved_input(self, folder: Path) -> Any:
+        """How the input of a checkpoint is read; None for a new one. Raises if the options do not fit it."""
+        checkpoint = _input_store(folder).load()
+        if checkpoint is None:
+            return None
+        saved = checkpoint.header
+        if saved["shards"] != self._options.shards:
+            raise StateError(
+                f"{folder} was started with {saved['shards'] or 'no'} shards, and --shards is {self._options.shards}: "
+                f"keys would not find their states. Give the same number, or start with another folder."
+            )
+        if saved["timers"] != self._timers:
+            had, has = ("with", "without") if saved["timers"] else ("without", "with")
+            raise StateError(
+                f"{folder} was started {had} --idle-timeout or --state-ttl and cannot be resumed {has}: Spark's timers "
+                f"are part of its checkpoint. Their lengths may change. Start with another folder."
+            )
+        return saved
+
+
+def _input_store(folder: Path) -> FolderCheckpointStore:
+    return FolderCheckpointStore(folder, "spark input", "slackline")
+
+
+def _check_folder(to: Path, follow: bool, fresh: bool) -> None:
+    """Raise if results cannot go to this folder. With ``fresh``, those of an earlier run on Spark are discarded."""
+    has_checkpoint = _input_store(to / _CHECKPOINT).path.is_file()
+    if fresh and (has_checkpoint or (to / "_SUCCESS").is_file()):
+        shutil.rmtree(to)
+    if not to.exists() or (to.is_dir() and not any(to.iterdir()) and follow):
+        return
+    if not follow:
+        raise ConfigError(f"{to} exists; on Spark give a new folder, or --fresh to discard results of an earlier run.")
+    if not has_checkpoint:
+        raise ConfigError(
+            f"{to} exists and has no checkpoint of Spark; give a new folder, or that of the run to resume."
+        )
+
+
+def _with_unit(df: DataFrame, schema: RecordSchema) -> RecordSchema:
+    """The schema with the unit of event times; unless given it is recognised from the first rows."""
+    kind = df.schema[schema.ts].dataType if schema.ts in df.columns else None
+    if schema.unit is not None or not isinstance(kind, IntegralType):
+        return schema
+    rows = df.select(F.col(f"`{schema.ts}`")).where(f"`{schema.ts}` > 0").limit(_SAMPLE).collect()
+    choice = unit_of({schema.ts: np.array([row[0] for row in rows], np.int64)}, None, "the files")
+    return msgspec.structs.replace(schema, unit=choice.unit)
+
+
+def _format_of(path: Path) -> str:
+    names = [path.name] if path.is_file() else [each.name for each in path.iterdir()]
+    formats = {
+        kind
+        for name in names
+        for ending, kind in _FORMATS.items()
+        if name.lower().removesuffix(".gz").endswith(ending) and not name.startswith((".", "_"))
+    }
+    if len(formats) != 1:
+        known = ", ".join(_FORMATS)
+        raise ConfigError(
+            f"{path}: on Spark, files are of one format, with one of the endings {known}; found {names[:5]}."
+        )
+    return formats.pop()
+
+
+def _read(spark: SparkSession, path: Path, format: str) -> DataFrame:
+    try:
+        return spark.read.load(str(path), format=format, header=True, inferSchema=True)
+    except AnalysisException as error:
+        raise SchemaError(f"cannot read {path}: {error}.") from error
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{round(seconds * 1_000)} milliseconds"
 
 
 @contextmanager
@@ -201,8 +369,15 @@ def _session(ships: ModuleType | None) -> Iterator[SparkSession]:
     if ships is not None:
         cloudpickle.register_pickle_by_value(ships)
     ours = SparkSession.getActiveSession() is None
-    with _shielded():
+    # SIGTERM often goes to a whole process group. The JVM must ignore it, because this process stops it; pyspark does
+    # the same with SIGINT. Signals can only be set in the main thread.
+    in_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN) if in_main else None
+    try:
         spark = session()
+    finally:
+        if in_main:
+            signal.signal(signal.SIGTERM, before)
     try:
         yield spark
     finally:
@@ -210,22 +385,9 @@ def _session(ships: ModuleType | None) -> Iterator[SparkSession]:
             spark.stop()
 
 
-@contextmanager
-def _shielded() -> Iterator[None]:
-    """Processes that are started in here do not end by SIGTERM, which often goes to a whole process group: this process
-    stops them. pyspark does the same with SIGINT.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals can only be set in the main thread
-        return
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _until_stopped(query: StreamingQuery, schema: RecordSchema, listener: MetricsListener) -> Metrics | None:
+def _until_stopped(
+    spark: SparkSession, query: StreamingQuery, schema: RecordSchema, listener: MetricsListener
+) -> Metrics | None:
     """Report the metrics of a query until it ends, or until a signal ends it."""
     asked = threading.Event()
 
@@ -238,8 +400,10 @@ def _until_stopped(query: StreamingQuery, schema: RecordSchema, listener: Metric
     try:
         while not asked.wait(INTERVAL) and query.isActive:
             metrics.report(listener)
-        stop_query(query)
+        spark.sparkContext.setLogLevel("OFF")  # Spark would log at length that it was interrupted
+        query.stop()  # the next run repeats a micro-batch that was in progress
     finally:
+        spark.sparkContext.setLogLevel("ERROR")
         for number, handler in before.items():
             signal.signal(number, handler)
     metrics.report(listener)
@@ -270,18 +434,6 @@ class QueryMetrics:
         if not is_new and is_idle:
             self.last = replace(self.last, event_rate=0.0, output_rate=0.0)
         listener(self.last)
-
-
-def stop_query(query: StreamingQuery) -> None:
-    """Stop a query; the next run repeats a micro-batch that was under way."""
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        active.sparkContext.setLogLevel("OFF")  # Spark would log at length that it was interrupted
-    try:
-        query.stop()
-    finally:
-        if active is not None:
-            active.sparkContext.setLogLevel("ERROR")
 
 
 def _refused(why: str) -> ConfigError:

@@ -1,5 +1,4 @@
-"""Kafka around :func:`~slackline.spark.detect`: a topic as a DataFrame of events, output records as messages, and the
-query between two topics that ``slackline run --on spark`` starts.
+"""Kafka around :func:`~slackline.spark.detect`: a topic as a DataFrame of events, and output records as messages.
 
 Spark's own connector reads and writes; it must be on the session's class path (see the guide to Kafka). A micro-batch
 that is repeated after a crash writes again: messages have a header ``id``, by which consumers can drop the second.
@@ -14,14 +13,16 @@ from typing import Any
 import pyarrow as pa
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from slackline.core.check import one_of
 from slackline.core.errors import ConfigError, SchemaError
+from slackline.runtime.output import OutputRecord
 from slackline.runtime.schema import FORMATS
+from slackline.spark.output import ddl_fields
 from slackline.spark.packets import ArrowMap, arrow_schema
 
 #: The column that :func:`read_topic` adds: where a record was in its partition, for ``detect(…, arrival=ARRIVED)``.
@@ -29,9 +30,9 @@ ARRIVED = "arrived"
 #: The record's own key, as text.
 RECORD_KEY = "record_key"
 
-#: An Arrow record may hold so many events; they arrive one after the other.
+#: Events that an Arrow record may hold; they arrive one after the other.
 MAX_ROWS = 1_000_000
-#: Milliseconds in which brokers must answer before they are asked again.
+#: Milliseconds before a request to the brokers is repeated.
 ATTEMPT = "5000"
 
 logger = logging.getLogger("slackline.kafka")
@@ -73,7 +74,9 @@ def read_topic(
         ) from error
     key = F.col("key").cast("string").alias(RECORD_KEY)
     if format == "arrow":
-        return raw.select(key, "value", "offset").mapInArrow(_rows_of(_fields(schema)), _arrow_output(_fields(schema)))
+        fields = _fields(schema)
+        output = StructType([*fields, StructField(RECORD_KEY, StringType()), StructField(ARRIVED, LongType())])
+        return raw.select(key, "value", "offset").mapInArrow(_rows_of(fields), output)
     if format == "avro":
         from pyspark.sql.avro.functions import from_avro
 
@@ -81,13 +84,6 @@ def read_topic(
     else:
         record = F.from_json(F.col("value").cast("string"), _fields(schema))
     return raw.select(record.alias("event"), key, F.col("offset").alias(ARRIVED)).select("event.*", RECORD_KEY, ARRIVED)
-
-
-#: Fields of an output record as its JSON has them, the payload behind them.
-_JSON = (
-    "kind", "id", "key", "op", "type", "ts", "detected_at", "detector", "final", "change", "flushed", "delayed",
-    "lateness", "reason", "detail", "source", "seq",
-)  # fmt: skip
 
 
 def found_records(
@@ -99,7 +95,8 @@ def found_records(
     ``KEY/ID/CHANGE``. Late events, quarantined events and duplicates go to topics of their own, ``TOPIC-late``,
     ``TOPIC-quarantine`` and ``TOPIC-duplicates`` unless others are given; statistics are left out.
     """
-    fields = [F.nullif(F.col(name), F.lit(0)).alias(name) if name == "delayed" else F.col(name) for name in _JSON]
+    *names, _ = OutputRecord.__struct_fields__  # in the order of its JSON, the payload last
+    fields = [F.nullif(F.col(name), F.lit(0)).alias(name) if name == "delayed" else F.col(name) for name in names]
     head = F.to_json(F.struct(*fields))
     value = F.concat(
         F.substring(head, F.lit(1), F.length(head) - 1), F.lit(',"payload":'), F.coalesce("payload", F.lit("null")),
@@ -123,21 +120,11 @@ def found_records(
 
 
 def _fields(schema: str) -> StructType:
-    try:
-        fields = StructType.fromDDL(schema)
-    except ParseException as error:
-        raise SchemaError(f"schema={schema!r} is not a list of fields; write 'ts long, van string'.") from error
-    if not isinstance(fields, StructType):
-        raise SchemaError(f"schema={schema!r} is one type, not a list of fields; write 'ts long, van string'.")
+    fields = ddl_fields(schema)
     clash = sorted({RECORD_KEY, ARRIVED} & set(fields.names))
     if clash:
         raise SchemaError(f"fields {clash} are called like columns that read_topic() adds; rename them.")
     return fields
-
-
-def _arrow_output(fields: StructType) -> StructType:
-    own = [StructField(RECORD_KEY, StringType()), StructField(ARRIVED, LongType())]
-    return StructType([*(StructField(field.name, field.dataType) for field in fields), *own])
 
 
 def _rows_of(fields: StructType) -> ArrowMap:
@@ -148,13 +135,9 @@ def _rows_of(fields: StructType) -> ArrowMap:
         for batch in batches:
             for key, value, offset in zip(*(batch.column(at).to_pylist() for at in range(3)), strict=True):
                 table = _decoded(value, inside)
-                count = len(table)
-                own = [
-                    pa.array([key] * count, pa.string()),
-                    pa.array(range(offset * MAX_ROWS, offset * MAX_ROWS + count)),
-                ]
-                for name, column in zip((RECORD_KEY, ARRIVED), own, strict=True):
-                    table = table.append_column(name, column)
+                first = offset * MAX_ROWS
+                table = table.append_column(RECORD_KEY, pa.array([key] * len(table), pa.string()))
+                table = table.append_column(ARRIVED, pa.array(range(first, first + len(table))))
                 yield from table.combine_chunks().to_batches()
 
     return rows
@@ -184,7 +167,7 @@ def prepare_topics(
     """Wait for the brokers and check the topics; returns the number of partitions of the source.
 
     Topics in ``made`` are created where they do not exist; another that is missing is an error. Spark itself would wait
-    for minutes, and then name none.
+    for minutes, and its error names no topic.
     """
     settings = {"bootstrap.servers": brokers, "default.api.timeout.ms": ATTEMPT, "request.timeout.ms": ATTEMPT}
     jvm: Any = spark.sparkContext._jvm
@@ -212,7 +195,7 @@ def prepare_topics(
 
 
 def _answer(spark: SparkSession, brokers: str, ask: Callable[[], Any]) -> Any:
-    """The answer of the brokers, asked again until there is one."""
+    """The answer of the brokers; the request is repeated until they are available."""
     gateway: Any = spark.sparkContext._gateway
     is_away = False
     while True:

@@ -1,9 +1,8 @@
 """Metrics of a query: computed by Spark's observable metrics, and read back from the progress of its micro-batches.
 
 Each call of a processor adds one row of the kind ``METRICS`` with the metrics of its engines. Spark aggregates these
-rows on their way and ``detect`` drops them behind that. The figures are those of
-:class:`~slackline.runtime.metrics.Metrics`, with one difference: a micro-batch knows only the keys that had rows in it,
-or whose timeout was due.
+rows, and ``detect`` drops them afterwards. The metrics are those of :class:`~slackline.runtime.metrics.Metrics`, with
+one difference: a micro-batch knows only the keys that had rows in it, or whose timeout was due.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from slackline.core.outcome import NO_KEY
 from slackline.core.time import Now
 from slackline.engine.intake import CHECKS, CLOCK_JUMP, UNKNOWN_TYPE
 from slackline.engine.outbox import RAISED
-from slackline.runtime.metrics import DetectorMetrics, Metrics, MetricsCollector, largest
+from slackline.runtime.metrics import Metrics, MetricsCollector, largest
 from slackline.runtime.output import OutputRecord
 from slackline.spark.packets import NO_ARRIVAL
 
-#: The kind of rows that are only there to be aggregated.
+#: The kind of rows that exist only to be aggregated.
 METRICS = "metrics"
 
 #: Reasons of quarantined events.
@@ -42,7 +41,7 @@ REASONS = (UNKNOWN_TYPE, *(check.reason for check in CHECKS), CLOCK_JUMP, RAISED
 #: Counts of a call, and what is added up of each detector by itself.
 _COUNTS = ("events", "outputs", "late", "duplicates")
 _SUMS = ("delivered", "late", "buffered")
-#: So many points represent the latencies of a call: ranks are exact to a quarter of a percent.
+#: Points that represent the latencies of a call: ranks are exact to a quarter of a percent.
 _POINTS = 200
 _ROW, _AT, _LATENCY = "__slackline_row", "__slackline_at", "__slackline_latency"
 _SCHEMA = """
@@ -56,42 +55,21 @@ _REASON = "quarantined_"
 _LAST = ("late_share", "late_target", "latency_p50", "latency_p99", "K", "alpha", "buffered")
 
 
-class CallMetrics:
-    """The metrics of one call: those of all engines in it. Sums are by detector, so that Spark can add up calls."""
-
-    def __init__(self) -> None:
-        self._keys = self._state_bytes = 0
-        self._counts, self._reasons = Counter[str](), Counter[str]()
-        self._latencies: list[int] = []
-        self._detectors: list[DetectorMetrics] = []
-
-    def engine(self, keys: int, state_bytes: int = 0) -> None:
-        """An engine had rows of so many keys; this is the size of its state."""
-        self._keys += keys
-        self._state_bytes += state_bytes
-
-    def collected(self, collector: MetricsCollector, has_engines: bool = True) -> None:
-        """Add what the collector of some engines counted."""
-        self._counts.update({name: getattr(collector, name) for name in _COUNTS})
-        self._reasons.update(collector.quarantined)
-        self._latencies.extend(collector.latencies)
-        if has_engines:
-            found = collector.by_detector().values()
-            before = self._detectors or [DetectorMetrics()] * len(found)
-            self._detectors = [one | other for one, other in zip(before, found, strict=True)]
-
-    def record(self) -> OutputRecord:
-        """All of it as the record to aggregate."""
-        row: dict[str, Any] = {"keys": self._keys, "state_bytes": self._state_bytes, **self._counts}
-        row |= {"reasons": dict(self._reasons), "latencies": weighted(self._latencies)}
-        if self._detectors:
-            row |= {"K": max(one.K for one in self._detectors), "alpha": largest(one.alpha for one in self._detectors)}
-            row |= {f"{name}_by": [getattr(one, name) for one in self._detectors] for name in _SUMS}
-        return OutputRecord(kind=METRICS, id=METRICS, payload=row)
+def metrics_record(collector: MetricsCollector, keys: int, state_bytes: int, has_engines: bool) -> OutputRecord:
+    """The metrics of the engines of one call, as the record that Spark aggregates. Sums are by detector, so that Spark
+    can add up calls."""
+    row: dict[str, Any] = {"keys": keys, "state_bytes": state_bytes}
+    row |= {name: getattr(collector, name) for name in _COUNTS}
+    row |= {"reasons": dict(collector.quarantined), "latencies": weighted(collector.latencies)}
+    if has_engines:
+        detectors = collector.by_detector().values()
+        row |= {"K": max(one.K for one in detectors), "alpha": largest(one.alpha for one in detectors)}
+        row |= {f"{name}_by": [getattr(one, name) for one in detectors] for name in _SUMS}
+    return OutputRecord(kind=METRICS, id=METRICS, payload=row)
 
 
 def metrics_name(metrics: Any, streaming: bool) -> str | Observation | None:
-    """The name by which to observe a pipeline, if at all. Named metrics of a batch cannot be read in Python."""
+    """The name of the observed metrics; None observes nothing. Named metrics of a batch cannot be read in Python."""
     if isinstance(metrics, Observation) and not streaming:
         return metrics
     if metrics is None or (isinstance(metrics, str) and metrics):
@@ -103,8 +81,7 @@ def metrics_name(metrics: Any, streaming: bool) -> str | Observation | None:
 
 
 def weighted(latencies: Iterable[int]) -> list[list[int]]:
-    """Latencies in order, as pairs of a latency and how many there are of about this length: at most as many pairs as
-    points.
+    """Latencies in order, as pairs of a latency and the number of those that are about as long; at most 200 pairs.
 
     >>> weighted([5, 3, 4]), len(weighted(range(1_000))), weighted(range(1_000))[0]
     ([[3, 1], [4, 1], [5, 1]], 200, [2, 5])
@@ -117,7 +94,7 @@ def weighted(latencies: Iterable[int]) -> list[list[int]]:
 def observed(rows: DataFrame, name: str | Observation, detectors: int, late_target: float | None) -> DataFrame:
     """The rows, with those of the kind ``METRICS`` observed as ``name``.
 
-    Rows that are many in one (see :func:`~slackline.spark.rows.column_schema`) are read as one, so Spark aggregates a
+    Rows that are many in one (see :func:`~slackline.spark.output.column_schema`) are read as one, so Spark aggregates a
     few rows per call of a processor, however many events are emitted.
     """
     kind, payload = F.col("kind"), F.col("payload")
@@ -193,83 +170,57 @@ def metrics_of_progress(
     A micro-batch knows only some of the keys: ``keys``, ``buffered``, ``late_share``, ``K`` and ``alpha`` are those of
     the keys that had rows in it, or whose timeout was due; latencies are those of its outputs.
     """
-    seen = _plain((progress.get("observedMetrics") or {}).get(name) or {})
-    passed = _seconds(progress)
+    metrics = metrics_of_observation((progress.get("observedMetrics") or {}).get(name) or {}, ts_per_second, before)
+    took = (progress.get("durationMs") or {}).get("triggerExecution", 0) / 1_000
+    ended = datetime.fromisoformat(progress["timestamp"]).timestamp() + took
+    # The rows arrived since the last micro-batch began, which Spark gives as a rate.
+    rows, rate = progress.get("numInputRows") or 0, progress.get("inputRowsPerSecond") or 0.0
+    passed = rows / rate if rows and 0 < rate < float("inf") else max(took, 1e-3)
+    earlier = before or Metrics()
+    sizes = [operator["customMetrics"].get("rocksdbSstFileSize") for operator in progress["stateOperators"]]
+    known = [size for size in sizes if size is not None]
     return replace(
-        _counted(seen, before or Metrics()),
-        event_rate=seen.get("events", 0) / passed,
-        output_rate=seen.get("outputs", 0) / passed,
-        lag=_lag(progress),
-        checkpoint_bytes=_state_bytes(progress),
-        checkpoint_age=max(0.0, now() - _ended(progress)),
-        ts_per_second=ts_per_second,
+        metrics,
+        event_rate=(metrics.events - earlier.events) / passed,
+        output_rate=(metrics.outputs - earlier.outputs) / passed,
+        lag=_lag(progress["sources"]),
+        checkpoint_bytes=sum(known) if known else None,
+        checkpoint_age=max(0.0, now() - ended),
     )
 
 
-def metrics_of_observation(seen: Mapping[str, Any], ts_per_second: int = 1_000_000) -> Metrics:
-    """The metrics of a batch, from what its ``Observation`` has."""
-    return replace(_counted(_plain(seen), Metrics()), ts_per_second=ts_per_second)
-
-
-def _plain(row: Any) -> dict[str, Any]:
-    """Observed metrics: a row of Spark, or the same as JSON."""
-    return dict(row.asDict() if hasattr(row, "asDict") else row)
-
-
-def _counted(seen: Mapping[str, Any], before: Metrics) -> Metrics:
-    """The counts continued, and the latest figures."""
-    reasons = Counter(before.quarantined)
+def metrics_of_observation(observed: Any, ts_per_second: int = 1_000_000, before: Metrics | None = None) -> Metrics:
+    """The metrics of a batch, from what its ``Observation`` has; with ``before``, counts continue from there."""
+    seen: dict[str, Any] = dict(observed.asDict() if hasattr(observed, "asDict") else observed)
+    metrics = before or Metrics()
+    reasons = Counter(metrics.quarantined)
     for figure, count in seen.items():
         if figure.startswith(_REASON) and count:
             reasons[figure.removeprefix(_REASON).replace("_", " ")] += count
     return replace(
-        before,
+        metrics,
         keys=seen.get("keys", 0),
         quarantined=dict(reasons),
-        **{count: getattr(before, count) + seen.get(count, 0) for count in _COUNTS},
+        ts_per_second=ts_per_second,
+        **{count: getattr(metrics, count) + seen.get(count, 0) for count in _COUNTS},
         **{figure: seen[figure] for figure in _LAST if seen.get(figure) is not None},
     )
 
 
-def _seconds(progress: Mapping[str, Any]) -> float:
-    """The time in which the rows of a micro-batch arrived: since the last one began, which Spark gives as a rate."""
-    rows, rate = progress.get("numInputRows") or 0, progress.get("inputRowsPerSecond") or 0.0
-    if rows and 0 < rate < float("inf"):
-        return rows / rate
-    return max(_duration(progress), 1e-3)
-
-
-def _duration(progress: Mapping[str, Any]) -> float:
-    return (progress.get("durationMs") or {}).get("triggerExecution", 0) / 1_000
-
-
-def _ended(progress: Mapping[str, Any]) -> float:
-    """When the micro-batch, and its checkpoint with it, was done."""
-    return datetime.fromisoformat(progress["timestamp"]).timestamp() + _duration(progress)
-
-
-def _state_bytes(progress: Mapping[str, Any]) -> int | None:
-    """The size of the state store, where Spark reports it."""
-    sizes = [operator["customMetrics"].get("rocksdbSstFileSize") for operator in progress["stateOperators"]]
-    return sum(size for size in sizes if size is not None) if any(size is not None for size in sizes) else None
-
-
-def _lag(progress: Mapping[str, Any]) -> int | None:
+def _lag(sources: Iterable[Mapping[str, Any]]) -> int | None:
     """Records that are available and were not read: known of topics; of files Spark knows no number of rows."""
     behind = None
-    for source in progress["sources"]:
+    for source in sources:
         end, latest = (_offsets(source.get(name)) for name in ("endOffset", "latestOffset"))
         if end and latest:
             behind = (behind or 0) + sum(max(0, latest[place] - end.get(place, 0)) for place in latest)
     return behind
 
 
-def _offsets(text: Any) -> dict[tuple[str, str], int]:
+def _offsets(given: Any) -> dict[tuple[str, str], int]:
     """Offsets by topic and partition; nothing for what is no position in topics."""
     try:
-        topics = json.loads(text) if isinstance(text, str) else text
-    except ValueError:
+        topics = json.loads(given) if isinstance(given, str) else given
+        return {(topic, part): at for topic, parts in topics.items() for part, at in parts.items()}
+    except (ValueError, AttributeError):
         return {}
-    if not isinstance(topics, dict) or not all(isinstance(parts, dict) for parts in topics.values()):
-        return {}
-    return {(topic, part): at for topic, parts in topics.items() for part, at in parts.items()}

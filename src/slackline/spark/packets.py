@@ -1,20 +1,21 @@
-"""Packets: rows of a DataFrame as Arrow IPC bytes, their way through Spark, and back into arrival order.
+"""Packets: rows of a DataFrame on their way through Spark to the engines, in the order of arrival.
 
-Rows are the slow part of Spark's Python path, so rows cross the shuffle packed: each task cuts its input into packets,
-in the order it read them, one per file and group (or engine, see :func:`packer`). A packet carries its origin
-(:class:`Packet`), which is enough to restore the order in which the source delivered. It is data: Arrow IPC, never a
-pickle.
+**Streams.** Rows are the slow part of Spark's Python path, so they cross the shuffle packed: each task cuts its input
+into packets of Arrow IPC bytes, in the order it read them, one per file and group. A packet carries its origin, which
+is enough to restore the order in which the source delivered. It is data: Arrow IPC, never a pickle.
 
-**Groups.** Spark calls a stateful processor once per group, and that call alone costs up to 3 ms. So the engines of a
-stream are hashed into ``GROUPS`` groups, and the state of a group is a map from the names of engines to their states:
-one call serves many engines, and each still costs one read and one write of its own state.
+Spark calls a stateful processor once per group, and that call alone costs up to 3 ms. So the engines of a stream are
+hashed into ``GROUPS`` groups, and the state of a group is a map from the names of engines to their states: one call
+serves many engines, and each still costs one read and one write of its own state.
+
+**Batches.** Spark sorts the rows by engine and arrival, and spills to disk what memory cannot hold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
-from typing import NamedTuple
+from itertools import count, groupby, pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,18 +23,25 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from slackline.engine.arrow import split
 
 #: Columns of prepared rows that are not the event's: the name of the engine (a key or a shard; null without a key), the
 #: group, the arrival, and where the row was read. ``slackline.runtime.sharding.KEY`` is the key in a shard.
-ENGINE, GROUP, ARRIVAL, MTIME, PATH, BLOCK = (
-    f"__slackline_{name}" for name in ("engine", "group", "arrival", "mtime", "path", "block")
+ENGINE, GROUP, ARRIVAL, MTIME, PATH, BLOCK, NR = (
+    f"__slackline_{name}" for name in ("engine", "group", "arrival", "mtime", "path", "block", "nr")
 )
 PLACE = (MTIME, PATH, BLOCK)
+
+#: A packet: its group, and where its rows were read: modification time and path of the file, position in it, the task
+#: and a count of the packets of the task.
+PACKET = pa.schema({
+    "group": pa.int32(), "mtime": pa.int64(), "path": pa.string(), "block": pa.int64(), "part": pa.int32(),
+    "nr": pa.int64(), "blob": pa.binary(),
+})  # fmt: skip
 
 #: Groups into which the engines of a stream are hashed. Part of the checkpoint's format: with another number a key
 #: would not find its state. It bounds the tasks that can work at once.
@@ -53,21 +61,36 @@ NO_ARRIVAL = "no arrival", "the arrival is null: the event has no place in the o
 _WRITE = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _READ = pa.ipc.IpcReadOptions(use_threads=False)
 
+#: What ``mapInArrow`` takes.
+ArrowMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+#: The name of an engine: a key or a shard; None for rows without a key.
+Name = str | int | None
 
-class Packet(NamedTuple):
-    """Rows of one group or engine, in the order one task read them from one file (or one input partition)."""
 
-    mtime: int
-    path: str
-    block: int
-    part: int
-    nr: int
-    blob: bytes
+def streamed(
+    prepared: DataFrame, dictionaries: Sequence[str], processor: StatefulProcessor, schema: StructType | str,
+    shards: int | None = None, time_mode: str = "None",
+) -> DataFrame:  # fmt: skip
+    """A stream's rows through a stateful processor, group by group."""
+    # A shard's number is that of its group, so that another number of shards meets the state of the first.
+    shard = F.split_part(F.col(ENGINE), F.lit("/"), F.lit(2)).cast("int")
+    number = F.hash(ENGINE) if shards is None else F.coalesce(shard, F.lit(0))
+    grouped = prepared.withColumn(GROUP, F.pmod(number, F.lit(GROUPS)))
+    groups = grouped.mapInArrow(packer([ENGINE, *dictionaries]), from_arrow_schema(PACKET)).groupBy("group")
+    return groups.transformWithState(processor, outputStructType=schema, outputMode="Append", timeMode=time_mode)
 
-    @property
-    def place(self) -> tuple[int, str, int, int, int]:
-        """Sorts packets into reading order: older file, path, position in the file; then partition and count."""
-        return self[:5]
+
+def sorted_batch(prepared: DataFrame, run: ArrowMap, schema: StructType) -> DataFrame:
+    """A batch's rows through a function that gets them by engine and in arrival order; see :func:`engine_runs`."""
+    numbered = prepared.withColumn(NR, F.monotonically_increasing_id())
+    by = [name for name in (ENGINE, ARRIVAL, *PLACE, NR) if name in numbered.columns]
+    rows = numbered.repartition(ENGINE).sortWithinPartitions(*(F.col(name).asc_nulls_last() for name in by))
+    return rows.drop(*PLACE, NR).mapInArrow(run, schema)
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The columns as Arrow has them; for types only, whatever the session's time zone."""
+    return to_arrow_schema(schema, timezone="UTC")
 
 
 def encode(rows: pa.RecordBatch | pa.Table) -> bytes:
@@ -87,65 +110,53 @@ def decode(blob: bytes) -> pa.Table:
     return pa.ipc.open_stream(pa.py_buffer(blob), options=_READ).read_all()
 
 
-def packer(
-    by: str, dictionaries: Sequence[str], first: pa.DataType, group: pa.DataType
-) -> Callable[..., Iterator[pa.RecordBatch]]:
-    """The function for ``mapInArrow``: rows in, packets out.
-
-    ``by``            the column that separates packets: ``GROUP`` for streams, ``ENGINE`` for batches, of type
-                      ``group``.
-    ``dictionaries``  columns worth a dictionary.
-    ``first``         type of the arrival column, whose least value is in the packet for the merge of batches (null
-                      without one).
-    """
-    names = ["group", "first", "mtime", "path", "block", "part", "nr", "blob"]
-    types = [group, first, pa.int64(), pa.string(), pa.int64(), pa.int32(), pa.int64(), pa.binary()]
+def packer(dictionaries: Sequence[str]) -> ArrowMap:
+    """The function for ``mapInArrow``: rows in, packets out, with dictionaries of these columns."""
 
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         part = context.partitionId() if context else 0
-        nr = 0
-        for table in _gathered(batches):
-            packets: list[list[object]] = []
-            for value, place, rows in _cut(table, by):
-                least = pc.min(rows[ARRIVAL]).as_py() if by == ENGINE and ARRIVAL in rows.schema.names else None
-                for name in dictionaries:
-                    at = rows.schema.get_field_index(name)
-                    rows = rows.set_column(at, name, rows.column(at).dictionary_encode())
-                packets.append([value, least, *place, part, nr, encode(rows)])
-                nr += 1
+        numbers = count()
+        for batch in gathered(batches):
+            packets = [
+                (group, *place, part, next(numbers), encode(encoded(rows, dictionaries)))
+                for place, file in _files(batch)
+                for group, group_rows in split(file.drop_columns([GROUP]), file[GROUP].dictionary_encode())
+                for rows in slices(group_rows)
+            ]
             columns = zip(*packets, strict=True)
-            yield pa.RecordBatch.from_arrays(
-                [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)], names
-            )
+            arrays = [pa.array(column, kind) for column, kind in zip(columns, PACKET.types, strict=True)]
+            yield pa.record_batch(arrays, schema=PACKET)
 
     return pack
 
 
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The input in larger batches; never an empty one."""
     held: list[pa.RecordBatch] = []
-    count = 0
+    rows = 0
     for batch in batches:
         if batch.num_rows:
             held.append(batch)
-            count += batch.num_rows
-        if count >= GATHER_ROWS:
+            rows += batch.num_rows
+        if rows >= GATHER_ROWS:
             yield pa.concat_batches(held)
-            held, count = [], 0
+            held, rows = [], 0
     if held:
         yield pa.concat_batches(held)
 
 
-def _cut(batch: pa.RecordBatch, by: str) -> Iterator[tuple[str | int | None, tuple[int, str, int], pa.RecordBatch]]:
-    """The batch split by file and by a column, each part in reading order."""
-    inside = [name for name in batch.schema.names if name not in (by, *PLACE)]
-    for place, rows in _files(batch):
-        groups = rows[by].dictionary_encode(null_encoding="encode")
-        rows = rows.select(inside)
-        for value, part in split(rows, groups):
-            for piece in slices(part):
-                yield value, place, piece
+def _files(batch: pa.RecordBatch) -> Iterator[tuple[tuple[int, str, int], pa.RecordBatch]]:
+    """The batch split where the file changes, without its place; whole when the source is no file source."""
+    here = [name for name in PLACE if name in batch.schema.names]
+    changed = np.zeros(batch.num_rows - 1, dtype=bool)
+    for name in here:
+        column = batch[name]
+        changed |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+    rows = batch.drop_columns(here)
+    for start, end in pairwise([0, *(np.flatnonzero(changed) + 1).tolist(), batch.num_rows]):
+        value = {name: batch[name][start].as_py() for name in here}
+        yield (value.get(MTIME, 0), value.get(PATH, ""), value.get(BLOCK, 0)), rows.slice(start, end - start)
 
 
 def slices(rows: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch | pa.Table]:
@@ -155,54 +166,9 @@ def slices(rows: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch | pa.Tabl
         yield rows.slice(at, size)
 
 
-def _files(batch: pa.RecordBatch) -> Iterator[tuple[tuple[int, str, int], pa.RecordBatch]]:
-    """The batch split where the file changes; whole when the source is no file source."""
-    here = [name for name in PLACE if name in batch.schema.names]
-    changed = np.zeros(max(batch.num_rows - 1, 0), dtype=bool)
-    for name in here:
-        column = batch[name]
-        changed |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
-    bounds = [0, *(np.flatnonzero(changed) + 1).tolist(), batch.num_rows]
-    for start, end in pairwise(bounds):
-        value = {name: batch[name][start].as_py() for name in here}
-        yield (
-            (value.get(MTIME, 0), value.get(PATH, ""), value.get(BLOCK, 0)),
-            batch.slice(start, end - start),
-        )
-
-
-def restored(packets: Iterable[Packet]) -> pa.Table:
-    """The rows of all packets, in the order in which they were read."""
-    return joined([decode(packet.blob) for packet in sorted(packets, key=lambda packet: packet.place)])
-
-
-def by_engine(table: pa.Table) -> Iterator[tuple[str | int | None, pa.Table]]:
-    """Each engine of a group with its rows, in arrival order; those without an arrival come last."""
-    table = by_arrival(table)
-    at = table.schema.get_field_index(ENGINE)
-    names = table.column(at).combine_chunks()
-    table = table.remove_column(at)
-    if names.null_count:
-        names = names.cast(names.type.value_type).dictionary_encode(null_encoding="encode")
-    if len(names.dictionary) > 1:
-        table = _plain(table)  # a slice would carry the dictionaries of the whole group
-    return split(table, names)
-
-
-def _plain(table: pa.Table) -> pa.Table:
-    for at, field in enumerate(table.schema):
-        if pa.types.is_dictionary(field.type):
-            table = table.set_column(at, field.name, table.column(at).cast(field.type.value_type))
-    return table
-
-
-def joined(tables: Sequence[pa.Table]) -> pa.Table:
-    """The tables behind one another, as one run of memory per column."""
-    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
-
-
-def by_arrival(table: pa.Table) -> pa.Table:
-    """The rows sorted by the arrival column, if there is one; rows of equal arrival stay as they are."""
+def restored(packets: Iterable[tuple[Any, ...]]) -> pa.Table:
+    """The rows of all packets by arrival; rows of equal arrival, or without that column, in the order of reading."""
+    table = joined([decode(packet[-1]) for packet in sorted(packets, key=lambda packet: packet[1:-1])])
     if ARRIVAL not in table.schema.names or len(table) < 2:
         return table
     column = table[ARRIVAL].combine_chunks()
@@ -211,7 +177,41 @@ def by_arrival(table: pa.Table) -> pa.Table:
     return table.take(pc.sort_indices(column))
 
 
-def placed(table: pa.Table) -> tuple[pa.Table, pa.Table]:
+def by_engine(table: pa.Table) -> Iterator[tuple[Name, pa.Table]]:
+    """Each engine with its rows, in the order they have."""
+    names = table[ENGINE].combine_chunks()
+    table = table.drop_columns([ENGINE])
+    if names.null_count or not pa.types.is_dictionary(names.type):
+        names = _plain(names).dictionary_encode(null_encoding="encode")
+    if len(names.dictionary) > 1:  # a slice would carry the dictionaries of all engines
+        table = pa.table([_plain(column) for column in table.columns], table.schema.names)
+    return split(table, names)
+
+
+def engine_runs(batches: Iterable[pa.RecordBatch], dictionaries: Sequence[str]) -> Iterator[tuple[Name, Iterator[Any]]]:
+    """Each engine of a sorted batch with its rows, in tables, which must be exhausted before the next engine."""
+    tables = (table for batch in gathered(batches) for table in by_engine(pa.table(batch)))
+    for name, parts in groupby(tables, key=lambda part: part[0]):
+        yield name, (encoded(table, dictionaries) for _, table in parts)
+
+
+def encoded(rows: Any, dictionaries: Sequence[str]) -> Any:
+    """The rows with dictionaries of these columns."""
+    for name in dictionaries:
+        rows = rows.set_column(rows.schema.get_field_index(name), name, rows[name].dictionary_encode())
+    return rows
+
+
+def _plain(column: Any) -> Any:
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """The tables behind one another, as one run of memory per column."""
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+
+
+def with_arrival(table: pa.Table) -> tuple[pa.Table, pa.Table]:
     """The rows that have an arrival, and those that lack it."""
     arrival = table[ARRIVAL]
     if arrival.null_count == 0 and not pa.types.is_floating(arrival.type):
@@ -224,47 +224,3 @@ def pushes(table: pa.Table) -> Iterator[pa.Table]:
     """The table in runs that one push can take in bounded memory."""
     for start in range(0, len(table), PUSH_ROWS):
         yield table.slice(start, PUSH_ROWS)
-
-
-# The way through Spark.
-
-#: What ``mapInArrow`` takes.
-ArrowMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-
-
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """The columns as Arrow has them; for types only, whatever the session's time zone."""
-    return to_arrow_schema(schema, timezone="UTC")
-
-
-def packed(prepared: DataFrame, dictionaries: Sequence[str], by: str) -> DataFrame:
-    """The prepared rows as packets, see :func:`packer`."""
-    group = prepared.schema[by].dataType
-    first = prepared.schema[ARRIVAL].dataType if ARRIVAL in prepared.columns else LongType()
-    schema = (
-        f"group {group.simpleString()}, first {first.simpleString()}, mtime long, path string, block long, part int"
-    )
-    schema += ", nr long, blob binary"
-    types = arrow_schema(StructType([StructField("first", first), StructField("group", group)])).types
-    return prepared.mapInArrow(packer(by, dictionaries, *types), schema)
-
-
-def streamed(
-    prepared: DataFrame, dictionaries: Sequence[str], processor: StatefulProcessor, schema: StructType | str,
-    shards: int | None = None, time_mode: str = "None",
-) -> DataFrame:  # fmt: skip
-    """A stream's rows through a stateful processor, group by group."""
-    # A shard's number is that of its group, so that another number of shards meets the state of the first.
-    shard = F.split_part(F.col(ENGINE), F.lit("/"), F.lit(2)).cast("int")
-    number = F.hash(ENGINE) if shards is None else F.coalesce(shard, F.lit(0))
-    grouped = prepared.withColumn(GROUP, F.pmod(number, F.lit(GROUPS)))
-    groups = packed(grouped, [ENGINE, *dictionaries], GROUP).drop("first").groupBy("group")
-    return groups.transformWithState(processor, outputStructType=schema, outputMode="Append", timeMode=time_mode)
-
-
-def whole(prepared: DataFrame, dictionaries: Sequence[str], run: ArrowMap, schema: StructType) -> DataFrame:
-    """A batch's rows through a function that gets all packets of an engine, by least arrival and place."""
-    order = [F.col("group"), F.col("first").asc_nulls_last()]
-    order += [F.col(name) for name in ("mtime", "path", "block", "part", "nr")]
-    packets = packed(prepared, dictionaries, ENGINE)
-    return packets.repartition("group").sortWithinPartitions(*order).mapInArrow(run, schema)

@@ -6,29 +6,23 @@ import copy
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import StringType, StructType, TimestampType
 
 from slackline.core.check import whole_number
-from slackline.core.errors import ConfigError, SchemaError
+from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
-from slackline.core.types import EventType
 from slackline.runtime.keyed import EngineFactory
 from slackline.runtime.schema import RecordSchema
 from slackline.runtime.sharding import KEY
 from slackline.runtime.timeouts import Timeouts
-from slackline.spark.batch import runner
 from slackline.spark.columns import prepare
 from slackline.spark.metrics import METRICS, metrics_name, observed
-from slackline.spark.packets import ARRIVAL, ENGINE, PLACE, arrow_schema, streamed, whole
-from slackline.spark.processor import KeyedPlan, KeyedProcessor
-from slackline.spark.rows import column_schema, output_schema, separate
-from slackline.spark.session import check, check_size, check_timers
-
-#: Columns of `typed` before the event's own fields.
-OWN = ("key", "ts", "detected_at", "id", "op", "final", "change")
+from slackline.spark.output import column_schema, output_schema, separate
+from slackline.spark.packets import ARRIVAL, ENGINE, PLACE, arrow_schema, sorted_batch, streamed
+from slackline.spark.processor import KeyedPlan, KeyedProcessor, batch_function
+from slackline.spark.session import check, check_size
 
 
 def detect(
@@ -81,96 +75,41 @@ def detect(
     the engines closed and without speculation.
     """
     streaming = df.isStreaming
-    check(df.sparkSession, streaming=streaming)
     schema = RecordSchema(key=key, ts=ts, type=type, arrival=arrival, source=source, seq=seq)
     timeouts = Timeouts.of(idle_timeout, state_ttl)
+    if streaming:
+        check(df.sparkSession, timers=bool(timeouts))
     if shards is not None:
         whole_number("shards", shards, 1)
     if streaming and engine_options.get("pause") is not None and timeouts.idle is None:
         raise ConfigError(
-            "pause needs an idle timeout, e.g. idle_timeout='30 seconds': what is deferred of a key without further "
-            "rows is processed then."
+            "pause needs an idle timeout, e.g. idle_timeout='30 seconds': the deferred events of a key without further "
+            "rows are processed then."
         )
     name = metrics_name(metrics, streaming)
     factory = EngineFactory.of(hierarchy, engine_options, shards, df.columns, spill=False)
+    if not streaming:  # all events have arrived
+        factory, timeouts = replace(factory, options={**factory.options, "speculation": None}), Timeouts()
     prepared = prepare(df, schema, shards)
-    text = [field.name for field in prepared.schema if field.dataType == StringType()]
-    dictionaries = [each for each in text if each in ("type", "source", KEY)]
-    _try_out(factory, prepared, dictionaries)
+    _check_columns(factory, prepared)
     timed = arrival is not None and {df.schema[each].dataType for each in (arrival, ts)} == {TimestampType()}
     key_type = prepared.schema[ENGINE if shards is None else KEY].dataType
     plan = KeyedPlan(factory, shards, timeouts, stats, name is not None, timed, key_type)
+    text = [field.name for field in prepared.schema if field.dataType == StringType()]
+    dictionaries = [each for each in text if each in ("type", "source", KEY)]
     if streaming:
         check_size(df.sparkSession, plan)
-        if timeouts:
-            check_timers(df.sparkSession)
         mode = "ProcessingTime" if timeouts else "None"
         rows = streamed(prepared, dictionaries, KeyedProcessor(plan), column_schema(key_type), shards, mode)
     else:
-        early = replace(factory, options={**factory.options, "speculation": None})
-        rows = whole(
-            prepared, dictionaries, runner(replace(plan, factory=early, timeouts=Timeouts())), output_schema(key_type)
-        )
+        rows = sorted_batch(prepared, batch_function(plan, dictionaries), output_schema(key_type))
     if name is not None:
         rows = observed(rows, name, len(hierarchy.names), factory.late_target)
     rows = (separate(rows) if streaming else rows).where(F.col("kind") != METRICS)
     return rows.withColumn("key", F.col("key").cast(df.schema[key].dataType))
 
 
-def typed(df: DataFrame, event_type: str | EventType, schema: str | StructType | None = None) -> DataFrame:
-    """One event type of :func:`detect`'s result as typed columns.
-
-    ``schema`` gives the payload's fields, as DDL (``"player long, force double"``) or ``StructType``; an
-    :class:`~slackline.EventType` has its own. Columns: ``key, ts, detected_at, id, op, final, change``, then the
-    fields. A field that the event lacks is null; one of another type than declared is an error, not a null.
-    """
-    name = event_type.name if isinstance(event_type, EventType) else event_type
-    if schema is None:
-        if not isinstance(event_type, EventType):
-            raise ConfigError(
-                f"typed(df, {event_type!r}) needs the fields: pass schema='player long, ...', or an EventType."
-            )
-        schema = _schema_of(event_type)
-    fields = _ddl(schema) if isinstance(schema, str) else schema
-    missing = [column for column in (*OWN, "kind", "type", "payload") if column not in df.columns]
-    if missing:
-        raise SchemaError(f"typed() takes the result of detect(); this DataFrame lacks {missing}, it has {df.columns}.")
-    clash = [field for field in fields.names if field in OWN]
-    if clash:
-        raise SchemaError(
-            f"fields {clash} of {name!r} are called like columns of the result {list(OWN)}; rename them in the "
-            f"detector, or read them from the payload with from_json."
-        )
-    rows = df.where((F.col("kind") == "event") & (F.col("type") == name))
-    parsed = F.from_json("payload", fields, {"mode": "FAILFAST"})
-    return rows.select(*OWN, parsed.alias("__slackline_fields")).select(*OWN, "__slackline_fields.*")
-
-
-def _try_out(factory: EngineFactory, prepared: DataFrame, dictionaries: list[str]) -> None:
-    """Push an empty table of the same columns to an engine, so that mistakes are errors here and now."""
+def _check_columns(factory: EngineFactory, prepared: DataFrame) -> None:
+    """Push an empty table of the same columns to an engine: it raises for columns that it cannot take."""
     inside = StructType([f for f in prepared.schema.fields if f.name not in (ENGINE, KEY, ARRIVAL, *PLACE)])
-    table = arrow_schema(inside).empty_table()
-    for name in dictionaries:
-        if name != KEY:
-            at = table.schema.get_field_index(name)
-            table = table.set_column(at, name, table.column(at).dictionary_encode())
-    replace(factory, hierarchy=copy.deepcopy(factory.hierarchy)).engine().push(table)
-
-
-#: Spark's types of NumPy's; all others are text.
-_SPARK_TYPES = {
-    "f8": "double", "f4": "float", "f2": "float", "i8": "long", "i4": "int", "i2": "short", "i1": "byte", "u4": "long",
-    "u2": "int", "u1": "short", "b1": "boolean",
-}  # fmt: skip
-
-
-def _ddl(text: str) -> StructType:
-    schema = StructType.fromDDL(text)
-    if not isinstance(schema, StructType):
-        raise SchemaError(f"schema={text!r} is one type, not a list of fields; write 'player long, force double'.")
-    return schema
-
-
-def _schema_of(event_type: EventType) -> StructType:
-    kinds = {name: _SPARK_TYPES.get(np.dtype(dtype).str[1:], "string") for name, dtype in event_type.fields.items()}
-    return StructType([StructField(name, DataType.fromDDL(kind)) for name, kind in kinds.items()])
+    replace(factory, hierarchy=copy.deepcopy(factory.hierarchy)).engine().push(arrow_schema(inside).empty_table())

@@ -1,13 +1,9 @@
-"""The streaming side: stateful processors, called once per group and micro-batch.
-
-The state of a group is a map: of each engine that has rows in the micro-batch, one value is read once and written once.
-"""
+"""Keyed engines in Spark's tasks: a stateful processor for streams, a function over sorted rows for batches."""
 
 from __future__ import annotations
 
 import time
-from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,34 +21,10 @@ from slackline.runtime.keyed import EngineFactory, KeyedEngines, KeyedStates
 from slackline.runtime.output import OutputRecord
 from slackline.runtime.sharding import KEY, key_name
 from slackline.runtime.timeouts import Timeouts
-from slackline.spark.merge import Merge, MergeRecipe
-from slackline.spark.metrics import CallMetrics
-from slackline.spark.packets import (
-    ARRIVAL,
-    GROUPS,
-    NO_ARRIVAL,
-    Packet,
-    by_engine,
-    decode,
-    encode,
-    placed,
-    pushes,
-    restored,
-    slices,
-)
-from slackline.spark.rows import OUTPUT_ROWS, OutputRows
-
-#: The state of an engine, and that of a merge: the synchroniser, the buffered rows, and three counts.
-ENGINE_STATE, MERGE_STATE = "state binary", "sync binary, held binary, rows long, position long, now long"
-#: Into how many groups and shards the keys of a group's state were hashed.
-LAYOUT = "groups long, shards long"
-#: When engines, and the keys of shards, last had rows, and the timer that is registered.
-ACTIVITY = "activity binary, timer long"
-#: Output of a merge.
-MERGE_OUTPUT = "blob binary"
-
-#: The name of an engine: a key or a shard; None for rows without a key.
-Name = str | int | None
+from slackline.spark import packets
+from slackline.spark.metrics import metrics_record
+from slackline.spark.output import OUTPUT_ROWS, OutputRows, output_schema
+from slackline.spark.packets import ARRIVAL, GROUPS, NO_ARRIVAL, ArrowMap, Name, arrow_schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +43,18 @@ class KeyedPlan:
     timed: bool = False
     key: DataType = StringType()  # noqa: RUF009
 
-    def engines(self, states: KeyedStates | None = None) -> KeyedEngines:
-        """Keyed engines whose states are in ``states``, in memory unless given."""
-        return KeyedEngines(self.factory, shards=self.shards, timeouts=self.timeouts, states=states)
 
+class KeyedTask:
+    """Runs keyed engines on the rows of a group in a micro-batch, or of one engine in a batch.
 
-class KeyedRows:
-    """Pushes the rows of one call to keyed engines, engine by engine, and collects output records and metrics."""
+    Output records go to ``out``. The engines' states are in ``states``; in memory unless given.
+    """
 
-    def __init__(self, plan: KeyedPlan, out: OutputRows, metrics: CallMetrics, states: KeyedStates | None = None):
-        self.engines = plan.engines(states)
+    def __init__(self, plan: KeyedPlan, out: OutputRows, states: KeyedStates | None = None) -> None:
+        self.engines = KeyedEngines(plan.factory, shards=plan.shards, timeouts=plan.timeouts, states=states)
         self._plan = plan
         self._out = out
-        self._metrics = metrics
+        self._keys = self._state_bytes = 0
 
     def push(self, name: Name, table: pa.Table, at: int = 0) -> None:
         """Process rows of an engine, in arrival order; those without a key or an arrival go to the quarantine."""
@@ -93,23 +64,23 @@ class KeyedRows:
             return
         times = arrival = None
         if ARRIVAL in table.column_names:
-            table, unplaced = placed(table)
-            if len(unplaced):
-                self._out.add(self.engines.reject(name, unplaced.drop_columns([ARRIVAL]), NO_ARRIVAL, at=at))
+            table, rejected = packets.with_arrival(table)
+            if len(rejected):
+                self._out.add(self.engines.reject(name, rejected.drop_columns([ARRIVAL]), NO_ARRIVAL, at=at))
             arrival = table[ARRIVAL].combine_chunks()
             if self._plan.timed:  # before 1970: unknown
                 times = pc.if_else(pc.less(arrival, 0), pa.scalar(None, pa.int64()), arrival)
             table = table.drop_columns([ARRIVAL])
         start = 0
-        for run in pushes(table):
+        for run in packets.pushes(table):
             now = None if times is None else times.slice(start, len(run))
             start += len(run)
             self._out.add(self.engines.push_to(name, run, now, at=at))
         if arrival is not None and len(arrival):
-            self._note(self.engines.notes(name), arrival)
+            self._note_arrival(self.engines.notes(name), arrival)
 
     @staticmethod
-    def _note(notes: dict[str, Any], arrival: pa.Array) -> None:
+    def _note_arrival(notes: dict[str, Any], arrival: pa.Array) -> None:
         """Count arrivals before one of an earlier micro-batch: the source did not deliver in order."""
         first, last = arrival[0].as_py(), arrival[-1].as_py()
         before = notes.get("last_arrival")
@@ -117,46 +88,43 @@ class KeyedRows:
         notes["arrival_behind"] = notes.get("arrival_behind", 0) + behind
         notes["last_arrival"] = last if before is None else max(before, last)
 
-    def pushed(self, name: Name, table: pa.Table, started: float, stopped: float) -> None:
-        """The rows of an engine were processed: emit its statistics, and write its state."""
+    def save(self, name: Name, table: pa.Table, started: float, stopped: float) -> None:
+        """Write the state of an engine whose rows were processed, and emit its statistics."""
         stats = self._stats(name)
         busy = self.engines.worked(started, stopped)
         size = self.engines.evict(name)
         if name is not None:
-            self._metrics.engine(1 if self._plan.shards is None else len(pc.unique(table[KEY])), size)
+            self._keys += 1 if self._plan.shards is None else len(pc.unique(table[KEY]))
+            self._state_bytes += size
         self._emit_stats(name, stats, busy=busy, state_bytes=size)
 
-    def expired(self, at: int) -> None:
+    def expire(self, at: int) -> None:
         """Apply the timeouts that are due."""
-        changed: dict[Name, None] = {}
-        for reason, name in self.engines.due(at):
-            if isinstance(name, tuple):  # a key of a shard
-                shard, key = name
-                self._out.add(self.engines.apply([(reason, name)]))
-                changed[shard] = None
-                self._emit_stats(shard, self._stats(shard), reason, key)
-                continue
-            self._out.add(self.engines.flush(reason, [name]))
-            self._emit_stats(name, self._stats(name), reason)
-            changed[name] = None
-            if reason == "state_ttl":
+        for reason, due in self.engines.due(at):
+            if isinstance(due, tuple):  # a key of a shard
+                name, key = due
+                self._out.add(self.engines.apply([(reason, due)]))
+            else:
+                name, key = due, None
+                self._out.add(self.engines.flush(reason, [name]))
+            self._emit_stats(name, self._stats(name), reason, key)
+            if reason == "state_ttl" and key is None:
                 self.engines.drop([name])
-                del changed[name]
-        for name in changed:
+        for name in self.engines.names:
             self.engines.evict(name)
 
-    def closed(self, name: Name) -> None:
-        """The rows of an engine have ended: flush it and emit its statistics."""
+    def close(self, name: Name) -> None:
+        """Flush an engine whose rows have ended, and emit its statistics."""
         self._out.add(self.engines.close())
         stats = self._stats(name)
         if stats is not None and name is not None:
-            self._metrics.engine(stats["keyed"].get("keys", 1))
+            self._keys += stats["keyed"].get("keys", 1)
         self._emit_stats(name, stats)
-        self.done()
 
-    def done(self) -> None:
-        """The call has ended."""
-        self._metrics.collected(self.engines.collector, any(name is not None for name in self.engines.names))
+    def emit_metrics(self) -> None:
+        """Emit the metrics of all engines, as a record that Spark aggregates."""
+        has_engines = any(name is not None for name in self.engines.names)
+        self._out.add([metrics_record(self.engines.collector, self._keys, self._state_bytes, has_engines)])
 
     def _stats(self, name: Name) -> dict[str, Any] | None:
         return self.engines.stats(name) if self._plan.stats or self._plan.metrics else None
@@ -164,7 +132,7 @@ class KeyedRows:
     def _emit_stats(
         self, name: Name, stats: dict[str, Any] | None, reason: str = "", key: Name = None, **more: Any
     ) -> None:
-        """Emit statistics, where asked for: those of a shard have no key, unless it is about one of its keys."""
+        """Emit statistics, unless they are off. Those of a shard have no key, unless they concern one of its keys."""
         if stats is None or not self._plan.stats:
             return
         own = stats["keyed"] | more
@@ -177,44 +145,59 @@ class KeyedRows:
         self._out.add([record])
 
 
+def batch_function(plan: KeyedPlan, dictionaries: Sequence[str]) -> ArrowMap:
+    """The function for ``mapInArrow`` on rows sorted by engine and arrival: output records, with the engines closed."""
+    schema = arrow_schema(output_schema(plan.key))
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        out = OutputRows()
+        for name, tables in packets.engine_runs(batches, dictionaries):
+            task = KeyedTask(plan, out)
+            for table in tables:
+                task.push(name, table)
+                if len(out) >= OUTPUT_ROWS:
+                    yield out.take(schema)
+            task.close(name)
+            if plan.metrics:
+                task.emit_metrics()
+        if len(out):
+            yield out.take(schema)
+
+    return run
+
+
 class GroupStates:
-    """The states of a group in Spark's state store, by the name of the engine.
+    """The states of a group in Spark's state store: a map by the name of the engine, read and written value by value.
 
     With shards the key of the map has another type, so that Spark refuses a checkpoint that was made without.
     """
 
-    def __init__(self, handle: StatefulProcessorHandle, schema: str, shards: int | None = None) -> None:
+    def __init__(self, handle: StatefulProcessorHandle, shards: int | None = None) -> None:
         key = "name string" if shards is None else "name string, shards long"
-        self._map = handle.getMapState("states", key, schema)
-        self._layout = handle.getValueState("layout", LAYOUT)
+        self._map = handle.getMapState("states", key, "state binary")
+        #: Into how many groups and shards the keys of the group's state were hashed.
+        self._layout = handle.getValueState("layout", "groups long, shards long")
         self._shards = shards
 
-    def value(self, name: Name) -> Any:
-        """The state of an engine, None if it is new. Raises if its keys have their states elsewhere."""
-        value = self._map.getValue(self._key(name))
-        if value is None:
-            ours = (GROUPS, self._shards or 0)
-            theirs = self._layout.get()
-            if theirs is None:
-                self._layout.update(ours)
-            elif tuple(theirs) != ours:
-                raise StateError(
-                    f"this checkpoint has its keys in {theirs[0]} groups and {theirs[1] or 'no'} shards, and the query "
-                    f"has {ours[0]} and {ours[1] or 'no'}: keys would not find their states. Give `shards` as it was, "
-                    f"or start with a new checkpoint."
-                )
-        return value
-
-    def put(self, name: Name, value: tuple[Any, ...]) -> None:
-        """Write the state of an engine."""
-        self._map.updateValue(self._key(name), value)
-
     def get(self, name: Name) -> bytes | None:
-        value = self.value(name)
-        return None if value is None else bytes(value[0])
+        """The state of an engine, None if it is new. Raises if the checkpoint has its keys in another layout."""
+        value = self._map.getValue(self._key(name))
+        if value is not None:
+            return bytes(value[0])
+        ours = (GROUPS, self._shards or 0)
+        theirs = self._layout.get()
+        if theirs is None:
+            self._layout.update(ours)
+        elif tuple(theirs) != ours:
+            raise StateError(
+                f"this checkpoint has its keys in {theirs[0]} groups and {theirs[1] or 'no'} shards, and the query "
+                f"has {ours[0]} and {ours[1] or 'no'}: keys would not find their states. Give `shards` as it was, "
+                f"or start with a new checkpoint."
+            )
+        return None
 
     def __setitem__(self, name: Name, state: bytes) -> None:
-        self.put(name, (state,))
+        self._map.updateValue(self._key(name), (state,))
 
     def pop(self, name: Name, default: None = None) -> None:
         self._map.removeKey(self._key(name))
@@ -224,33 +207,17 @@ class GroupStates:
         return (text,) if self._shards is None else (text, self._shards)
 
 
-class GroupProcessor(StatefulProcessor):
-    """Gives the rows of a group in a micro-batch, engine by engine and in arrival order, to :meth:`process`.
+class KeyedProcessor(StatefulProcessor):
+    """Runs the keyed engines of a group, once per micro-batch.
 
     Spark's own late filter stays off, in either time mode: stream time is part of the state.
-    """
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
-        packets = [Packet(*row[1:]) for row in rows]  # behind the group
-        return self.process(by_engine(restored(packets)), timerValues)
+    The load of a key, which sets α, is the time from the start of the task until the key's rows are processed, divided
+    by the time since that moment in the micro-batch before. It includes the keys processed earlier in the task, which
+    need the same core; later ones are unknown, because the key's state is written at once. α is set for the
+    micro-batches to come, never for the current one: a repeated micro-batch emits the same rows.
 
-    @abstractmethod
-    def process(self, parts: Iterable[tuple[Name, pa.Table]], timerValues: Any) -> Iterator[Row]:
-        """Of each engine: read its state, process its rows, write its state; return what all emit."""
-
-    def close(self) -> None:
-        """Nothing lives between tasks."""
-
-
-class KeyedProcessor(GroupProcessor):
-    """Runs keyed engines.
-
-    The load of a key, which sets α, is the time from the start of the task to the end of the key's turn, over the time
-    since the end of its last turn. So a key counts the work on those before it in the task, which need the same core;
-    those after it are unknown, because the key's state is written when its turn ends. α is set for the micro-batches to
-    come, never for the one at hand: one that is repeated emits the same rows, however long it takes then.
-
-    Many output rows leave in one of Spark's, as columns: see :func:`~slackline.spark.rows.separate`.
+    Many output records leave in one row, as columns: see :func:`~slackline.spark.output.separate`.
     """
 
     def __init__(self, plan: KeyedPlan, now: Now = time.time) -> None:
@@ -264,41 +231,34 @@ class KeyedProcessor(GroupProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._started = self._now()
         self._handle = handle
-        self._states = GroupStates(handle, ENGINE_STATE, self._plan.shards)
-        self._activity = handle.getValueState("activity", ACTIVITY)
+        self._states = GroupStates(handle, self._plan.shards)
+        #: When engines, and the keys of shards, last had rows, and the timer that is registered.
+        self._activity = handle.getValueState("activity", "activity binary, timer long")
 
-    def process(self, parts: Iterable[tuple[Name, pa.Table]], timerValues: Any) -> Iterator[Row]:
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         at = timerValues.getCurrentProcessingTimeInMs() if self._plan.timeouts else 0
-        out, metrics = OutputRows(), CallMetrics()
-        rows = KeyedRows(self._plan, out, metrics, self._states)
-        timer = self._resume(rows.engines)
-        for name, table in parts:
-            rows.push(name, table, at)
-            rows.pushed(name, table, self._started, self._now())
+        out = OutputRows()
+        task = KeyedTask(self._plan, out, self._states)
+        timer = self._resume(task.engines)
+        for name, table in packets.by_engine(packets.restored(rows)):
+            task.push(name, table, at)
+            task.save(name, table, self._started, self._now())
             if len(out) >= OUTPUT_ROWS:
                 yield out.take_columns()
-        rows.done()
-        self._keep(rows.engines, timer)
-        yield from self._rest(out, metrics)
+        yield from self._end(task, out, timer)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
         """Apply the timeouts that are due. Spark removes the timer afterwards."""
-        out, metrics = OutputRows(), CallMetrics()
-        rows = KeyedRows(self._plan, out, metrics, self._states)
-        timer = self._resume(rows.engines)
+        out = OutputRows()
+        task = KeyedTask(self._plan, out, self._states)
+        timer = self._resume(task.engines)
         if timer is not None and timer <= expiredTimerInfo.getExpiryTimeInMs():
             timer = None
-        rows.expired(timerValues.getCurrentProcessingTimeInMs())
-        rows.done()
-        self._keep(rows.engines, timer)
-        yield from self._rest(out, metrics)
+        task.expire(timerValues.getCurrentProcessingTimeInMs())
+        yield from self._end(task, out, timer)
 
-    def _rest(self, out: OutputRows, metrics: CallMetrics) -> Iterator[Row]:
-        if len(out):
-            yield out.take_columns()
-        if self._plan.metrics:
-            out.add([metrics.record()])
-            yield out.take_columns()
+    def close(self) -> None:
+        """Nothing outlives a task."""
 
     def _resume(self, engines: KeyedEngines) -> int | None:
         """Continue with the activity of the group; returns its timer."""
@@ -308,41 +268,19 @@ class KeyedProcessor(GroupProcessor):
         engines.resume_activity(*codec.decode(bytes(saved[0])))
         return None if saved[1] is None else int(saved[1])
 
-    def _keep(self, engines: KeyedEngines, timer: int | None) -> None:
-        """Write the activity, and move the timer to the timeout that is due first."""
+    def _end(self, task: KeyedTask, out: OutputRows, timer: int | None) -> Iterator[Row]:
+        """Emit what is left, write the activity, and move the timer to the timeout that is due first."""
+        if len(out):
+            yield out.take_columns()
+        if self._plan.metrics:  # in a row of its own: see metrics.observed
+            task.emit_metrics()
+            yield out.take_columns()
         if not self._plan.timeouts:
             return
-        due = engines.next_timeout()
+        due = task.engines.next_timeout()
         if due is not None and (timer is None or due < timer):
             if timer is not None:
                 self._handle.deleteTimer(timer)
             self._handle.registerTimer(due)
             timer = due
-        self._activity.update((codec.encode(engines.activity()), timer))
-
-
-class MergeProcessor(GroupProcessor):
-    """Pushes each key's rows to its merge. Output leaves as packets, because Spark would not return every type as it
-    was."""
-
-    def __init__(self, recipe: MergeRecipe) -> None:
-        self._recipe = recipe
-        self._states: Any = None
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._states = GroupStates(handle, MERGE_STATE)
-
-    def process(self, parts: Iterable[tuple[Name, pa.Table]], timerValues: Any) -> Iterator[Row]:
-        for name, table in parts:
-            merge = Merge(name, self._recipe, self._states.value(name))
-            for out in merge.push(table):
-                for part in slices(out):
-                    yield Row(blob=encode(part))
-            self._states.put(name, merge.save())
-
-
-def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The function for ``mapInArrow``: the rows of a :class:`MergeProcessor`'s packets."""
-    for batch in batches:
-        for blob in batch["blob"]:
-            yield from decode(blob.as_py()).to_batches()
+        self._activity.update((codec.encode(task.engines.activity()), timer))

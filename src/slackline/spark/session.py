@@ -1,8 +1,7 @@
-"""Sessions: a local Spark set up for Slackline, the check that any other session can run it, and why a query failed."""
+"""Sessions: a local Spark set up for Slackline, the check that any other session can run it, and errors of queries."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -26,15 +25,6 @@ UDF_LIMIT = "spark.broadcast.UDFCompressionThreshold"
 #: The end of a traceback: the kind of error, and its message.
 _RAISED = re.compile(r"^([A-Za-z_][\w.]*): (.*)$", re.MULTILINE)
 
-#: Packages that stateful streaming in Python needs at run time and pyspark does not require.
-_NEEDS = {
-    "pandas": "pandas",
-    "pyarrow": "pyarrow",
-    "google.protobuf": "protobuf",
-    "grpc": "grpcio",
-    "grpc_status": "grpcio-status",
-}
-
 
 def session(cores: int = 2, **conf: Any) -> SparkSession:
     """A local Spark session on ``cores`` cores, ready for :func:`~slackline.spark.detect`.
@@ -55,7 +45,7 @@ def session(cores: int = 2, **conf: Any) -> SparkSession:
         "spark.driver.host": "localhost",
         "spark.log.level": "ERROR",
         # With a limit in bytes Spark measures a whole Arrow batch after each row, which is half the cost of the way to
-        # Python. Packets are small (codec.PACKET_BYTES), so the limit in rows bounds memory well enough.
+        # Python. Packets are small (packets.PACKET_BYTES), so the limit in rows bounds memory well enough.
         "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
         "spark.sql.shuffle.partitions": str(cores),
@@ -68,7 +58,7 @@ def session(cores: int = 2, **conf: Any) -> SparkSession:
         "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
-        **{name: _text(value) for name, value in conf.items()},
+        **{name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in conf.items()},
     }
     builder = SparkSession.builder.master(f"local[{cores}]")
     for name, value in settings.items():
@@ -91,31 +81,24 @@ def session(cores: int = 2, **conf: Any) -> SparkSession:
 
 
 def configure(spark: SparkSession) -> SparkSession:
-    """Set what :func:`~slackline.spark.detect` cannot run without in a session made elsewhere; returns the session.
+    """Set what :func:`~slackline.spark.detect` requires in a session of your own; returns the session.
 
-    That is one setting: the RocksDB state store. It holds for stateful queries that are started in this session from
-    now on, others than ours among them; a query that resumes from a checkpoint keeps the store it was started with.
+    It sets the RocksDB state store, which then applies to all stateful queries that are started in this session. A
+    query that resumes from a checkpoint keeps the state store with which it was started.
     """
     spark.conf.set(PROVIDER, ROCKSDB)
     return spark
 
 
-def check(spark: SparkSession, *, streaming: bool) -> None:
-    """Raise if this session cannot run a pipeline."""
-    missing = [package for module, package in _NEEDS.items() if not _importable(module)]
-    if missing:
-        raise ConfigError(f"Spark pipelines need {', '.join(missing)}: pip install 'slackline-streams[spark]'.")
+def check(spark: SparkSession, timers: bool = False) -> None:
+    """Raise if this session cannot run a stateful query. Timers expire in micro-batches without rows."""
     provider = spark.conf.get(PROVIDER)
-    if streaming and provider is not None and not provider.endswith("RocksDBStateStoreProvider"):
+    if provider is not None and not provider.endswith("RocksDBStateStoreProvider"):
         raise ConfigError(
             f"stateful streaming in Python needs the RocksDB state store; this session has {provider}. Call "
             f"slackline.spark.configure(spark) before the query starts, or set {PROVIDER} to {ROCKSDB}."
         )
-
-
-def check_timers(spark: SparkSession) -> None:
-    """Raise if this session runs no micro-batches without rows, in which timers expire."""
-    if spark.conf.get(NO_DATA) == "false":
+    if timers and spark.conf.get(NO_DATA) == "false":
         raise ConfigError(
             f"idle_timeout and state_ttl need micro-batches without rows; this session has {NO_DATA}=false. Set it to "
             f"true (Spark's default) before the query starts."
@@ -124,11 +107,9 @@ def check_timers(spark: SparkSession) -> None:
 
 def check_size(spark: SparkSession, plan: Any) -> None:
     """Raise if what is sent to the workers is too large for this session."""
-    try:
-        context = spark.sparkContext
-        limit = int(context._jvm.PythonUtils.getBroadcastThreshold(context._jsc))  # type: ignore[union-attr]
-    except Exception:  # a remote session, whose settings cannot be read
-        return
+    setting = spark.conf.get(UDF_LIMIT, "1m") or "1m"
+    known = re.fullmatch(r"(\d+)([bkmgtp]?)b?", setting.strip().lower())
+    limit = int(known[1]) << 10 * "bkmgtp".index(known[2]) if known else 2**63
     size = len(CloudPickleSerializer().dumps(plan))
     if size > 0.9 * limit:
         raise ConfigError(
@@ -139,11 +120,11 @@ def check_size(spark: SparkSession, plan: Any) -> None:
 
 
 class QueryFailedError(SlacklineError):
-    """A query stopped by itself."""
+    """A query failed."""
 
 
 def check_failure(query: StreamingQuery) -> None:
-    """Raise what a query failed with, in the words of Slackline where its workers or the state store failed."""
+    """Raise the error of a failed query, without Java's stack trace; what to do where the checkpoint does not fit."""
     error = query.exception()
     if error is None:
         return
@@ -160,13 +141,13 @@ def check_failure(query: StreamingQuery) -> None:
             "states. Give `shards` as it was, or start with a new checkpoint."
         ) from error
     raise QueryFailedError(
-        f"the query failed: {_message(text)} What was committed is complete; when the cause is removed, the same query "
-        f"resumes."
+        f"the query failed: {_message(text)} Committed micro-batches are complete; when the cause is removed, the same "
+        f"query resumes."
     ) from error
 
 
 def _message(text: str) -> str:
-    """What a worker raised, or the first line of what the JVM says.
+    """The exception of a worker, or the first line of the JVM's message.
 
     >>> _message("[PYTHON] Traceback (most recent call last):\\n  File x, line 3\\nValueError: odd\\n\\tat java.x")
     'ValueError: odd'
@@ -179,19 +160,8 @@ def _message(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "Spark gives no reason.")
 
 
-def _importable(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
-
-
 def _import_path() -> list[str]:
     """Entries of our import path that a new Python process would not have."""
     roots = {os.path.realpath(path) for path in (sys.prefix, sys.base_prefix)}
     paths = [os.path.abspath(path or os.curdir) for path in sys.path]
     return [path for path in paths if not any(os.path.realpath(path).startswith(root + os.sep) for root in roots)]
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

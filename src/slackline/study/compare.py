@@ -8,16 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from slackline.core.arrays import Ints
 from slackline.core.time import converted
-from slackline.study.clairvoyant import clairvoyant
-from slackline.study.fixed import fixed, lateness, smallest_bound
-from slackline.study.max_slack import max_slack
-from slackline.study.outcome import STEADY, Ints, Outcome, PolicyFigures, measure
-from slackline.study.quantile import quantile
+from slackline.study.baselines import clairvoyant, fixed, lateness, max_slack, quantile, smallest_bound
+from slackline.study.outcome import STEADY, Outcome, PolicyFigures, measure
+from slackline.study.recording import RecordedStream
 from slackline.study.replay import replay
-from slackline.study.stream import RecordedStream
 
-#: What `auto` is asked to keep, beside its default.
+#: Targets of `auto` that are compared, beside its default.
 LATE_TARGETS = (0.0005, 0.001, 0.002, 0.005, 0.01)
 BOUNDS_MS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 400, 1_000, 2_000, 5_000, 10_000)
 #: Late shares for which the study finds the smallest fixed bound, with hindsight.
@@ -156,19 +154,14 @@ def _adaptive() -> Iterator[_Case]:
     for margin in MARGINS:
         yield _replayed("slack", {"margin": margin})
     for q in QUANTILES:
-        yield _Case(
-            "quantile",
-            {"q": q, "window": WINDOW},
-            _on_times(quantile, q, WINDOW),
-        )
+        yield _Case("quantile", {"q": q, "window": WINDOW}, _on_times(quantile, q, WINDOW))
     yield _Case("max_slack", {}, _on_times(max_slack))
 
 
 def _replayed(policy: str, params: dict[str, Any]) -> _Case:
     def run(part: RecordedStream) -> Outcome:
         sources = np.unique(part.source, return_inverse=True)[1].astype(np.int64)
-        outcome = replay(part.ts, sources, policy=policy, arrival=part.arrival, **params)
-        return Outcome(outcome.release, outcome.late, outcome.at)
+        return replay(part.ts, sources, policy=policy, arrival=part.arrival, **params)
 
     return _Case(policy, params, run)
 

@@ -1,4 +1,4 @@
-"""What the synchroniser made of a recording, as a file: the ordered stream, and what was late beside it."""
+"""Files of a synchronised recording: the ordered stream, and late events beside it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 
+from slackline.connectors.formats import ending_of, format_of, stem_of
 from slackline.core.errors import SlacklineError
 from slackline.study.sync_result import SyncResult
-from slackline.study.table import CSV, PARQUET, TSV, ending_of, stem_of
 
 _LINES = 10_000
 
 
 def write_ordered(result: SyncResult, path: Path) -> list[Path]:
-    """Write the ordered stream, and late events to a file of their own if there are any. What was written.
+    """Write the ordered stream, and late events, if there are any, to a file of their own; return the paths.
 
     Before the columns of the recording come ``position``, ``stream`` and ``waited``; for late events ``stream`` and
     ``lateness``. A column of the recording with such a name gets ``_in`` at its end.
@@ -106,11 +106,10 @@ def _beside(ours: dict[str, pa.Array], theirs: pa.Table) -> pa.Table:
 
 
 def _write(table: pa.Table, path: Path) -> None:
-    ending = ending_of(path)
     write: Callable[[pa.Table, pa.NativeFile], None] = _write_lines
-    if ending in CSV:
-        write = partial(_write_csv, delimiter="\t" if ending in TSV else ",")
-    elif ending in PARQUET:
+    if format_of(path) == "csv":
+        write = partial(_write_csv, delimiter="\t" if ending_of(path).startswith(".tsv") else ",")
+    elif format_of(path) == "parquet":
         write = pa_parquet.write_table
     try:
         # Compressed if its name says so.

@@ -1,13 +1,13 @@
 """When a policy released each event of a recorded stream, and how long that took.
 
-All policies are judged alike (docs/concepts/ordering.md): the **watermark** after each arrival never moves back; an
+All policies are measured alike (docs/concepts/ordering.md): the **watermark** after each arrival never moves back; an
 event is **late** if it arrives below the watermark of the arrival before it; any other event is released at the first
 position, its own or a later one, whose watermark covers it. Its **wait** is the time of that release minus its own
 arrival. Late events have no wait. What only the end of the stream releases waits until the last arrival.
 
-There are two rules for an event that arrives exactly **at** the watermark, where others of its time stamp have been
-released. A watermark lets it pass: it is on time, and released at once. An ordering unit promises a total order, also
-among equal time stamps, so for it such an event is late.
+There are two rules for an event that arrives exactly **at** the watermark, where others of its event time have been
+released. In most stream processors it is on time, and released at once. A reorder buffer promises a total order, also
+among equal event times, so there such an event is late.
 """
 
 from __future__ import annotations
@@ -15,25 +15,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from slackline.core.arrays import Ints, Mask
 
-#: From so many arrivals on a policy has learnt what it can learn soon; its figures from there on are its steady ones.
+#: After so many arrivals a policy is past its start; its figures from there on are its steady ones.
 STEADY = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Per event the position that released it (n: the end of the stream; -1: late) and if it was late.
+    """Per event the arrival position that released it, its own or a later one (n: the end of the stream; -1: late),
+    and whether it was late.
 
-    ``at`` is the time of the release where that is not the arrival at its position.
+    ``at`` is the time of the release where that is not the arrival at its position: it may lie between two arrivals.
+    ``K`` is the slack after each arrival, where the policy has one.
     """
 
     release: Ints
-    late: Bools
+    late: Mask
     at: Ints | None = None
+    K: Ints | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,5 +90,5 @@ def measure(arrival: Ints, outcome: Outcome) -> PolicyFigures:
     )
 
 
-def _mean(values: NDArray[np.int64] | Bools) -> float | None:
+def _mean(values: Ints | Mask) -> float | None:
     return float(np.mean(values)) if len(values) else None

@@ -1,41 +1,178 @@
-"""Many recorded streams as one sequence of arrivals, for the synchroniser.
+"""Recorded streams, in the order of arrival: one file for a study, or many for the synchroniser.
 
-Every file is a stream, or holds several, told apart by a column. A file that cannot be read has **failed**: the others
-go on without it. A row without a time or a name is **quarantined**: counted, with the first one as an example.
+Files are read as ``slackline run`` reads them (:mod:`slackline.connectors.formats`, :mod:`slackline.runtime.schema`).
+The order of a file is the order of arrival. The arrival column only measures how long an event waited; where it runs
+backwards (two receivers, a stepped clock) its running maximum is used, with a warning.
+
+A study refuses a record that is no event. For the synchroniser such records are **quarantined**: counted, with the
+first one as an example; and a file that cannot be read has **failed**, without effect on the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
+from slackline.connectors.formats import ending_of, read_records, stem_of
+from slackline.core.arrays import Ints
 from slackline.core.errors import ConfigError, SchemaError
-from slackline.runtime.schema import RecordSchema
-from slackline.runtime.units import unit_of
-from slackline.study.outcome import Bools, Ints
-from slackline.study.stream import RecordedStream, forward
-from slackline.study.table import (
-    ReadOptions,
-    StreamError,
-    bad_rows,
-    bare_numbers,
-    ending_of,
-    read_codes,
-    read_table,
-    read_times,
-    stem_of,
-)
+from slackline.runtime.output import BadRecord
+from slackline.runtime.schema import RecordSchema, bare_times, times_of
+from slackline.runtime.source import SourceError
+from slackline.runtime.units import UnitChoice, unit_of
 
+#: Which columns are read: those of times and names, all, or all with the cells of CSV files as they are written.
 Keep = Literal["times", "all", "verbatim"]
 
 #: Called before each file with its name, how many are done and how many there are.
 Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStream:
+    """Columns of a recorded stream, row by row in the order of arrival.
+
+    ``arrival`` never decreases. ``source`` numbers the sources from zero; with a type column each pair of
+    type and source has its own number, because each may be delivered differently. ``key`` numbers the keys, if each is
+    to be ordered by itself. ``notes`` say what was assumed, ``warnings`` what is doubtful.
+    """
+
+    arrival: Ints
+    ts: Ints
+    source: Ints
+    unit: str = "us"
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    key: Ints | None = None
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+    @property
+    def sources(self) -> int:
+        return len(np.unique(self.source))
+
+    @property
+    def late_share(self) -> float:
+        """Share of events that are out of order on arrival: an earlier arrival has a larger event time."""
+        return float(np.mean(self.ts < np.maximum.accumulate(self.ts)))
+
+
+def load_stream(path: str | Path, schema: RecordSchema) -> RecordedStream:
+    """Read a stream from CSV (also with semicolons or tabs) or JSON lines, both also gzipped, or Parquet.
+
+    The schema names the fields ``arrival``, ``ts`` and ``source``, and optionally ``type`` and ``key``. Times are
+    non-negative integers in its unit, or dates, which are converted to it. Without a unit it is recognised.
+    """
+    if schema.arrival is None or schema.source is None:
+        raise ConfigError("a recorded stream needs the fields of arrival times and of sources (arrival, source).")
+    file = _File(Path(path), schema)
+    if not file.rows:
+        raise SourceError(f"{path} holds no events. Give a file with at least one row.")
+    chosen = file.unit(schema)
+    arrival, ts = file.times(schema.arrival, chosen.unit), file.times(schema.ts, chosen.unit)
+    source, _ = file.codes(schema.source, "source")
+    if schema.type is not None:
+        types, names = file.codes(schema.type, "event type")
+        source = np.unique(source * len(names) + types, return_inverse=True)[1].astype(np.int64)
+    key = None if schema.key is None else file.codes(schema.key, "key")[0]
+    if file.bad:
+        first, count = file.bad[min(file.bad)], len(file.bad)
+        raise SourceError(f"{file.path.name}, {first} ({count} such records). Repair or remove these records.")
+    arrival, warnings = forward(arrival)
+    return RecordedStream(arrival, ts, source, chosen.unit, warnings + chosen.warnings, chosen.notes, key)
+
+
+def forward(arrival: Ints) -> tuple[Ints, tuple[str, ...]]:
+    """The running maximum of arrival times, and a warning if they run backwards."""
+    back = int(np.count_nonzero(np.diff(arrival) < 0))
+    if not back:
+        return arrival, ()
+    warning = (
+        f"the arrival times run backwards at {back} of {len(arrival)} rows; the order of the file is used "
+        f"as the order of arrival, and the running maximum of the arrival times for waits"
+    )
+    return np.maximum.accumulate(arrival), (warning,)
+
+
+class _File:
+    """The records of a file, column by column. ``bad`` has the place of each row that is no event, and the reason."""
+
+    def __init__(self, path: Path, schema: RecordSchema, keep: Keep = "times") -> None:
+        self.path = path
+        roles = ("ts", "arrival", "source", "type", "key")
+        needed = {getattr(schema, role) for role in roles} if keep == "times" else None
+        records = read_records(path, needed, as_text=keep == "verbatim")
+        self.rows = len(records)
+        self.bad: dict[int, str] = {}
+        if not isinstance(records, pa.Table):
+            for row, record in enumerate(records):
+                if isinstance(record, BadRecord):
+                    self.bad[row] = f"{record.place}: {record.reason}"
+        self._records: Any = records
+        if len(self.bad) < self.rows:
+            schema.check_fields(self._fields(), roles, path.name)
+
+    def _fields(self) -> list[str]:
+        if isinstance(self._records, pa.Table):
+            return list(self._records.column_names)
+        return list(dict.fromkeys(name for record in self._records if isinstance(record, Mapping) for name in record))
+
+    def _values(self, name: str) -> Any:
+        if isinstance(self._records, pa.Table):
+            return self._records[name] if name in self._records.column_names else [None] * self.rows
+        return [record.get(name) if isinstance(record, Mapping) else None for record in self._records]
+
+    def unit(self, schema: RecordSchema) -> UnitChoice:
+        """The unit of the times: the one of the schema, or the one that they show."""
+        names = [name for name in (schema.arrival, schema.ts) if name is not None]
+        return unit_of({name: bare_times(self._values(name)) for name in names}, schema.unit, self.path.name)
+
+    def times(self, name: str, unit: str) -> Ints:
+        """A column of times."""
+        times, bad = times_of(self._values(name), unit)
+        for row, reason in bad.items():
+            self.bad.setdefault(row, f"record {row + 1}: field {name!r}: {reason}")
+        return times
+
+    def codes(self, name: str, what: str) -> tuple[Ints, list[str]]:
+        """Numbers from zero for the names in a column, by first appearance, and the names."""
+        values = self._values(name)
+        numbers: dict[str, int] = {}
+        codes = np.zeros(self.rows, np.int64)
+        for row, value in enumerate(values.to_pylist() if isinstance(values, pa.ChunkedArray) else values):
+            if isinstance(value, str | int) and not isinstance(value, bool) and value != "":
+                codes[row] = numbers.setdefault(str(value), len(numbers))
+            else:
+                self.bad.setdefault(row, f"record {row + 1}: field {name!r} holds no {what}, but {value!r:.80}")
+        return codes, list(numbers)
+
+    def table(self) -> pa.Table:
+        """All columns as a table."""
+        if isinstance(self._records, pa.Table):
+            columns = {name: self._records[name] for name in self._records.column_names}
+        else:
+            columns = {name: self._values(name) for name in self._fields()}
+        return pa.table({name: _column(values) for name, values in columns.items()})
+
+
+def _column(values: Any) -> pa.ChunkedArray | pa.Array:
+    """Values as a column of one type; as text, lists and the like as JSON, where they have none in common."""
+    if isinstance(values, pa.ChunkedArray):
+        if not pa.types.is_union(values.type):
+            return values
+        values = values.to_pylist()
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, OverflowError):
+        texts = (value if value is None or isinstance(value, str) else msgspec.json.encode(value) for value in values)
+        return pa.array([text.decode() if isinstance(text, bytes) else text for text in texts], pa.string())
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +197,7 @@ class SyncRecording:
     tables: tuple[pa.Table, ...]
     #: Was the arrival recorded? If not, it is the occurrence.
     recorded_arrival: bool
-    #: Rows without a time or a name, by file, and the first of them all.
+    #: Records that are no events, by file, and the first of them all.
     quarantined: dict[str, int]
     first_quarantined: str | None
     failed: tuple[Failed, ...]
@@ -69,22 +206,22 @@ class SyncRecording:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What one file holds. ``row`` are the rows that are events; the other arrays have these only."""
+    """The events of one file. ``row`` are the rows that are events; the other arrays have these only."""
 
     names: list[str]
     source: Ints
     ts: Ints
     arrival: Ints
     row: Ints
-    table: pa.Table
-    quarantined: int
-    first_quarantined: str | None
+    rows: int
+    table: pa.Table | None
+    bad: list[str]
     warnings: tuple[str, ...]
 
 
 def load_recording(
     paths: Sequence[str | Path],
-    columns: RecordSchema,
+    schema: RecordSchema,
     *,
     keep: Keep = "times",
     progress: Progress | None = None,
@@ -95,45 +232,27 @@ def load_recording(
     is recognised from the first file unless it is given.
     """
     files = _named([Path(path) for path in paths])
-    parts: list[_Part] = []
+    parts: dict[str, _Part] = {}
     failed: list[Failed] = []
-    quarantined: dict[str, int] = {}
-    wrong_columns = 0
     notes: tuple[str, ...] = ()
+    wrong_fields = 0
     for done, (name, path) in enumerate(files.items()):
         if progress is not None:
             progress(f"reading {path.name}", done, len(files))
         try:
-            if columns.unit is None:
-                columns, notes = _with_unit(columns, path)
-            part = _load(name, path, columns, len(files) > 1, keep)
-        except SchemaError as error:
-            wrong_columns += 1
+            file = _File(path, schema, keep)
+            if schema.unit is None:
+                chosen = file.unit(schema)
+                schema, notes = msgspec.structs.replace(schema, unit=chosen.unit), chosen.notes
+            parts[name] = _part(name, file, schema, len(files) > 1, keep)
+        except (SchemaError, SourceError) as error:
+            wrong_fields += isinstance(error, SchemaError)
             failed.append(Failed(name, str(error)))
-            continue
-        except StreamError as error:
-            failed.append(Failed(name, str(error)))
-            continue
-        parts.append(part)
-        if part.quarantined:
-            quarantined[name] = part.quarantined
-    if not any(len(part.ts) for part in parts):
-        # A column that no file has is a mistake of who asks, not of the files.
-        kind = SchemaError if wrong_columns == len(files) else StreamError
-        raise kind(_nothing(parts, failed))
-    return _merge(parts, columns, keep, tuple(failed), quarantined, notes)
-
-
-def _wanted(columns: RecordSchema) -> list[str]:
-    return list(dict.fromkeys(name for name in (columns.ts, columns.arrival, columns.source) if name is not None))
-
-
-def _with_unit(columns: RecordSchema, path: Path) -> tuple[RecordSchema, tuple[str, ...]]:
-    """The schema with the unit that the times of a file show, and what to say about it."""
-    times = [name for name in (columns.ts, columns.arrival) if name is not None]
-    table = read_table(path, times)
-    chosen = unit_of({name: bare_numbers(table[name], name, path) for name in times}, None, path.name)
-    return msgspec.structs.replace(columns, unit=chosen.unit), chosen.notes
+    if not any(len(part.ts) for part in parts.values()):
+        why = " ".join(f"{each.name}: {each.reason}" for each in failed[:3]) or "the files have no rows."
+        # A field that no file has is wrong use; anything else is a fault of the files.
+        raise (SchemaError if wrong_fields == len(files) else SourceError)(f"no stream holds an event: {why}")
+    return _merged(parts, schema, tuple(failed), notes)
 
 
 def _named(paths: list[Path]) -> dict[str, Path]:
@@ -151,58 +270,33 @@ def _named(paths: list[Path]) -> dict[str, Path]:
     return files
 
 
-def _load(name: str, path: Path, columns: RecordSchema, many: bool, keep: Keep) -> _Part:
-    times = (columns.ts, columns.arrival)
-    ragged: list[str] = []
-
-    def as_text(column: str) -> bool:
-        return column == columns.source or (keep == "verbatim" and column not in times)
-
-    table = read_table(path, _wanted(columns), ReadOptions(keep != "times", as_text, ragged))
-    rows = len(table)
-    ts, faults = read_times(table[columns.ts], columns.ts, columns.unit or "us", path)
-    examples = [(fault.first, f"{path.name}, column {columns.ts!r}, {fault}") for fault in faults]
-    arrival = ts
-    if columns.arrival is not None:
-        arrival, more = read_times(table[columns.arrival], columns.arrival, columns.unit or "us", path)
-        examples += [(fault.first, f"{path.name}, column {columns.arrival!r}, {fault}") for fault in more]
-        faults += more
-    names, source, nameless = _names(table, name, path, columns, many)
-    if nameless.any():
-        first = int(np.argmax(nameless))
-        where = f"{path.name}, column {columns.source!r}, row {first + 1} of {rows}"
-        examples.append((first, f"{where}: no stream is named"))
-    bad = bad_rows(faults, rows) | nameless
-    examples += [(rows, f"{path.name}: {text}") for text in ragged[:1]]
-    row = np.flatnonzero(~bad)
+def _part(name: str, file: _File, schema: RecordSchema, many: bool, keep: Keep) -> _Part:
+    unit, path = schema.unit or "us", file.path
+    ts = file.times(schema.ts, unit)
+    arrival = ts if schema.arrival is None else file.times(schema.arrival, unit)
+    names, source = [name], np.zeros(file.rows, np.int64)
+    if schema.source is not None:
+        source, found = file.codes(schema.source, "source")
+        names = [f"{name}/{each}" if many else each for each in found]
+    bad = [f"{path.name}, {file.bad[row]}" for row in sorted(file.bad)]
+    row = np.setdiff1d(np.arange(file.rows), list(file.bad))
+    if bad and not len(row):
+        raise SourceError(f"none of its {file.rows} records is an event; the first: {bad[0]}.")
+    if not names:
+        raise SourceError(f"{path} names no stream in field {schema.source!r}; it has no records.")
     warnings: tuple[str, ...] = ()
-    if columns.arrival is not None:
+    if schema.arrival is not None:
         arrival, warnings = forward(arrival[row])
-        warnings = tuple(f"{path.name}: {warning}" for warning in warnings)
     else:
         arrival = running_maximum(ts[row], source[row])
     return _Part(
-        names, source[row], ts[row], arrival, row, table,
-        int(bad.sum()) + len(ragged), min(examples)[1] if examples else None, warnings,
+        names, source[row], ts[row], arrival, row, file.rows, None if keep == "times" else file.table(), bad,
+        tuple(f"{path.name}: {warning}" for warning in warnings),
     )  # fmt: skip
 
 
-def _names(table: pa.Table, name: str, path: Path, columns: RecordSchema, many: bool) -> tuple[list[str], Ints, Bools]:
-    """The streams of a file, whose each row is, and which rows are nobody's."""
-    if columns.source is None:
-        return [name], np.zeros(len(table), np.int64), np.zeros(len(table), np.bool_)
-    codes, values = read_codes(table[columns.source], columns.source, path)
-    texts = ["" if value is None else str(value) for value in values]
-    named = np.array([bool(text) for text in texts] + [False])  # null is -1: the last
-    if not named.any():
-        raise StreamError(f"{path} names no stream in column {columns.source!r}; it has {len(table)} rows.")
-    # The nameless have no place among the names.
-    place = np.cumsum(named) - 1
-    return [f"{name}/{text}" if many else text for text in texts if text], place[codes], ~named[codes]
-
-
 def running_maximum(ts: Ints, source: Ints) -> Ints:
-    """The newest time stamp so far, of each stream for itself."""
+    """The newest event time so far, of each stream for itself."""
     latest = np.empty_like(ts)
     order = np.argsort(source, kind="stable")
     starts = np.flatnonzero(np.diff(source[order], prepend=-1))
@@ -211,15 +305,11 @@ def running_maximum(ts: Ints, source: Ints) -> Ints:
     return latest
 
 
-def _merge(
-    parts: list[_Part],
-    columns: RecordSchema,
-    keep: Keep,
-    failed: tuple[Failed, ...],
-    quarantined: dict[str, int],
-    notes: tuple[str, ...],
+def _merged(
+    by_file: Mapping[str, _Part], schema: RecordSchema, failed: tuple[Failed, ...], notes: tuple[str, ...]
 ) -> SyncRecording:
-    """All parts, interleaved by arrival; what arrives at once stays in the order of the files."""
+    """All files, interleaved by arrival; what arrives at once stays in the order of the files."""
+    parts = list(by_file.values())
     arrival = np.concatenate([part.arrival for part in parts])
     order = np.argsort(arrival, kind="stable")
 
@@ -227,28 +317,16 @@ def _merge(
         return np.concatenate(list(arrays))[order]
 
     before = np.cumsum([0, *[len(part.names) for part in parts]])
-    above = np.cumsum([0, *[len(part.table) for part in parts]])
+    above = np.cumsum([0, *[part.rows for part in parts]])
+    ts, source = joined(part.ts for part in parts), joined(part.source + before[i] for i, part in enumerate(parts))
     return SyncRecording(
         names=tuple(name for part in parts for name in part.names),
-        stream=RecordedStream(
-            arrival[order],
-            joined(part.ts for part in parts),
-            joined(part.source + before[i] for i, part in enumerate(parts)),
-            columns.unit or "us",
-            notes=notes,
-        ),
+        stream=RecordedStream(arrival[order], ts, source, schema.unit or "us", notes=notes),
         row=joined(part.row + above[i] for i, part in enumerate(parts)),
-        tables=tuple(part.table for part in parts) if keep != "times" else (),
-        recorded_arrival=columns.arrival is not None,
-        quarantined=quarantined,
-        first_quarantined=next((part.first_quarantined for part in parts if part.first_quarantined), None),
+        tables=tuple(part.table for part in parts if part.table is not None),
+        recorded_arrival=schema.arrival is not None,
+        quarantined={name: len(part.bad) for name, part in by_file.items() if part.bad},
+        first_quarantined=next((part.bad[0] for part in parts if part.bad), None),
         failed=failed,
         warnings=tuple(warning for part in parts for warning in part.warnings),
     )
-
-
-def _nothing(parts: list[_Part], failed: list[Failed]) -> str:
-    reasons = [f"{each.name}: {each.reason}" for each in failed]
-    reasons += [part.first_quarantined for part in parts if part.first_quarantined]
-    why = " ".join(reasons[:3]) if reasons else "the files have no rows."
-    return f"no stream holds an event: {why}"

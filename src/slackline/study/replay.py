@@ -1,12 +1,10 @@
-"""A recorded stream through one ordering unit, without detectors: for studies."""
+"""A recorded stream through one reorder buffer, without detectors: for studies."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from slackline.core.arrays import Ints, Mask
+from slackline.core.arrays import Ints
 from slackline.engine.options import Options
 from slackline.ordering.clock import JUMP_OFF, Clock
 from slackline.ordering.constants import NEVER
@@ -14,18 +12,7 @@ from slackline.ordering.elapsed import Elapsed
 from slackline.ordering.input import SensorInput
 from slackline.ordering.startup import StartupEstimator
 from slackline.ordering.wall import Wall
-
-
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """What became of each event: ``release`` is the arrival position at which it went on, its own or a later one,
-    the number of events if only the end of the stream released it, -1 if it was late."""
-
-    release: Ints
-    late: Mask
-    K: Ints
-    #: The wall time at which it went on, where arrivals have wall times; it may lie between two arrivals.
-    at: Ints | None = None
+from slackline.study.outcome import Outcome
 
 
 def replay(
@@ -39,11 +26,11 @@ def replay(
     timeout: int | None = None,
     warmup: int | None = None,
     arrival: Ints | None = None,
-) -> Replay:
-    """Order a recorded stream of one event type that also is the clock.
+) -> Outcome:
+    """Order a recorded stream of one event type, which is the clock type.
 
-    ``ts`` and ``source`` (numbers from 0) are in arrival order. ``arrival`` is the wall time of each, in the unit of
-    ``ts`` and not running back; it is evidence where a target is kept.
+    ``ts`` and ``source`` (numbers from 0) are in arrival order. ``arrival`` is the arrival time of each, in the unit of
+    ``ts`` and never decreasing; it is evidence under a policy with a ``late_target``.
 
     >>> stream = np.array([0, 1, 3, 2, 4, 5, 6])
     >>> replay(stream, np.zeros(7, dtype=np.int64), policy="slack", margin=0.0).late.tolist()
@@ -59,7 +46,7 @@ def replay(
     Clock(JUMP_OFF).run(ts, np.ones(n, dtype=np.bool_), source, clk)
     positions = np.arange(n)
     if n == 0:
-        return Replay(positions, np.zeros(0, dtype=np.bool_), positions)
+        return Outcome(positions, np.zeros(0, dtype=np.bool_), K=positions)
     heard = StartupEstimator(evidence.warmup).run(ts, NEVER, clk)
     timed = None
     if arrival is not None and evidence.late_target is not None:
@@ -77,13 +64,13 @@ def replay(
         if timed is not None:
             at = _between(ts, arrival, clk, np.minimum(release, n - 1), at_once, *timed)
     release[late] = -1
-    return Replay(release, late, slack, at)
+    return Outcome(release, late, at, slack)
 
 
 def _between(
     ts: Ints, arrival: Ints, clk: Ints, release: Ints, at_once: Ints, first: Ints, last: Ints, longest: Ints
 ) -> Ints:
-    """The wall times at which events went on: between two arrivals, if it was only time that passed."""
+    """The times at which events were released: between two arrivals, if arrival time alone has released them."""
     passed = (np.maximum(first, at_once)[release] < ts) & (ts <= last[release])
     due = arrival[np.searchsorted(clk, ts)] + longest[release]
     following = arrival[np.minimum(release + 1, len(ts) - 1)]

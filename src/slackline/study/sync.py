@@ -1,9 +1,9 @@
 """Recorded streams through the synchroniser, in virtual time: it is the time of the arrivals.
 
-Time is discrete, so an event is held longer than ``max_delay`` from the tick after it on. There time stops and the
+Time is discrete, so an event has waited longer than ``max_delay`` from the tick after it on. At that tick the
 synchroniser takes a step, whether something arrives then or not; at one tick time-outs come before arrivals. So all
-that a push releases is released by what was pushed, and all that a step releases by time-outs, and it is known for
-whom every event waited.
+that a push releases is released by what was pushed, and all that a step releases by time-outs, and the streams for
+which an event waited are known.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def synchronise_recording(
     max_failures: int = 3,
     progress: Progress | None = None,
 ) -> SyncResult:
-    """What the synchroniser makes of a recording. ``max_delay`` is in the recording's unit."""
+    """Synchronise a recording. ``max_delay`` is in the recording's unit."""
     run = _Run(recording, method, max_delay, max_failures)
     run.all(progress)
     return run.result(method, max_delay, max_failures)
 
 
 class _Run:
-    """One run: the synchroniser, the time, and what became of each event."""
+    """One run: the synchroniser, the time, and the outcome of each event."""
 
     def __init__(self, recording: SyncRecording, method: str, max_delay: int | None, max_failures: int) -> None:
         self._recording = recording
@@ -58,10 +58,10 @@ class _Run:
         # Lists, not arrays: they are read and written one by one.
         self._source: list[int] = recording.stream.source.tolist()
         self._arrival: list[int] = recording.stream.arrival.tolist()
-        #: When each event went out; until then _WAITS, and _LATE for ever if it was late.
+        #: When each event was released; _WAITS before that, _LATE if it was late.
         self._released_at = [_WAITS] * len(recording.stream)
         self._how = [DELIVERED] * len(recording.stream)
-        #: For whom each event waited, as a number in the sets of streams there were; 0 is nobody.
+        #: The set of streams for which each event waited, as a number; 0 is the empty set.
         self._group = [0] * len(recording.stream)
         self._groups: dict[tuple[int, ...], int] = {(): 0}
         self._order: list[int] = []
@@ -84,18 +84,18 @@ class _Run:
             self._now = arrival
             released = sync.push(Event.of("", ts[row], names[number], row, nothing))
             if sync.late:
-                self._set_aside()
+                self._drain_late()
             elif number in self._since:
                 self._over.append(Disabled(number, self._since.pop(number), arrival))
             if released:
-                self._let_go(released, DELIVERED, (number,))
+                self._released(released, DELIVERED, (number,))
             if progress is not None and row % _EVERY == 0:
                 progress(row)
         owing = tuple(self._number[name] for name in sync.owing())
-        self._let_go(sync.close(), AT_END, owing)
+        self._released(sync.close(), AT_END, owing)
 
     def _time_out(self, arrived: int, upto: int) -> None:
-        """Step at every moment up to the next arrival at which an event has waited too long."""
+        """Step at every tick up to the next arrival at which an event has waited too long."""
         assert self._max_delay is not None
         while True:
             while self._oldest < arrived and self._released_at[self._oldest] != _WAITS:
@@ -107,7 +107,7 @@ class _Run:
                 return
             self._now = deadline
             released = self._sync.step()
-            self._let_go(released, TIMED_OUT, self._failed())
+            self._released(released, TIMED_OUT, self._failed())
 
     def _failed(self) -> tuple[int, ...]:
         """The streams that owed something in the step just taken."""
@@ -116,8 +116,8 @@ class _Run:
                 self._since[self._number[name]] = self._now
         return tuple(self._number[name] for name in self._sync.failed)
 
-    def _let_go(self, released: list[Event], how: int, owing: tuple[int, ...]) -> None:
-        """Events went out, for which these streams were waited for. Nobody waits for its own stream."""
+    def _released(self, released: list[Event], how: int, owing: tuple[int, ...]) -> None:
+        """Events were released that waited for these streams, except for their own."""
         for event in released:
             row: int = event.seq  # type: ignore[assignment]
             self._order.append(row)
@@ -127,7 +127,7 @@ class _Run:
             others = owing if mine not in owing else tuple(number for number in owing if number != mine)
             self._group[row] = self._groups.setdefault(others, len(self._groups))
 
-    def _set_aside(self) -> None:
+    def _drain_late(self) -> None:
         for late in self._sync.drain()[0]:
             row: int = late.event.seq  # type: ignore[assignment]
             self._released_at[row] = _LATE

@@ -1,7 +1,7 @@
-"""What became of every event of a recording in the synchroniser, and the figures this gives.
+"""The outcome of every event of a recording in the synchroniser, and the figures this gives.
 
-A **wait** is the time of release minus the time of arrival. What waits when the recording ends is let go then; its
-waits say more about the end of the recording than about the streams, so they are counted apart.
+A **wait** is the time of release minus the time of arrival. What waits when the recording ends is released then; its
+waits say more about the end of the recording than about the streams, so they are counted separately.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slackline.study.outcome import Bools, Ints
+from slackline.core.arrays import Ints, Mask
 from slackline.study.recording import SyncRecording
 from slackline.sync import StreamStats
 
-#: How an event went out: because the last stream it waited for delivered (or nobody owed it anything), because it
-#: had waited too long, or because the recording ended.
+#: Why an event was released: the last stream it waited for delivered (or it waited for none), it had waited too long,
+#: or the recording ended.
 DELIVERED, TIMED_OUT, AT_END = 0, 1, 2
 
 
 class Disabled(NamedTuple):
-    """A time during which nobody waited for a stream; None: until the end."""
+    """A time in which a stream was disabled: not waited for. ``until`` is None at the end of the recording."""
 
     stream: int
     since: int
@@ -96,8 +96,8 @@ class StreamResult:
 
 @dataclass(frozen=True)
 class SyncResult:
-    """Per event, in the order of arrival: when it went out (-2: late), how, and for which group of streams it waited
-    (0: nobody). ``order`` and ``late`` are events in the order in which they went out, or aside.
+    """Per event, in the order of arrival: when it was released (-2: late), why, and for which streams it waited, as a
+    number in ``groups`` (0: none). ``order`` has the released events in their order, ``late`` the late ones.
     """
 
     recording: SyncRecording
@@ -127,17 +127,17 @@ class SyncResult:
         return np.where(self.is_late, 0, self.released_at - self.recording.stream.arrival)
 
     @cached_property
-    def is_late(self) -> Bools:
+    def is_late(self) -> Mask:
         return self.released_at < 0
 
     @cached_property
-    def before_end(self) -> Bools:
-        """Which events went out before the recording ended."""
+    def before_end(self) -> Mask:
+        """Which events were released before the recording ended."""
         return ~self.is_late & (self.how != AT_END)
 
     @property
     def out_of_order(self) -> int:
-        """How many events were out of order on arrival: an earlier one has a larger time stamp."""
+        """How many events were out of order on arrival: an earlier one has a larger event time."""
         return _behind(self.recording.stream.ts)
 
     @property
@@ -155,7 +155,7 @@ class SyncResult:
 
     @property
     def waited_for_at_end(self) -> tuple[str, ...]:
-        """The streams for which all that still waited at the end did."""
+        """The streams for which events still waited at the end."""
         found = np.flatnonzero(~self.is_late & (self.how == AT_END))
         return self.waited_for(int(found[0])) if len(found) else ()
 

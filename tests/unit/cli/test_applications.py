@@ -1,6 +1,6 @@
 """Commands that applications add by entry points."""
 
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, version
 
 import pytest
 import typer
@@ -56,7 +56,7 @@ def test_a_typer_app_becomes_a_command_with_commands_below_it():
     assert run("several", "one").stdout == "one of several\n"
 
 
-def test_a_command_that_cannot_be_loaded_says_what_is_missing_and_is_in_nobodys_way():
+def test_a_command_that_cannot_be_loaded_says_what_is_missing_and_affects_no_other():
     failed = run("broken", "--with", "options")
     assert failed.exit_code == 1 and "slackline_nowhere' is not installed" in failed.stderr
     assert run("misspelt").exit_code == 1
@@ -67,6 +67,22 @@ def test_the_help_lists_all_commands_also_those_that_cannot_be_loaded():
     text = run("--help").stdout
     for name in ("study", "sync", "bench", "greet", "several", "broken"):
         assert f" {name} " in text
+
+
+class WithoutPlotly:
+    name = "page"
+
+    def load(self):
+        raise ModuleNotFoundError("No module named 'plotly'", name="plotly")
+
+
+def test_the_help_names_the_extra_that_a_command_lacks(monkeypatch):
+    monkeypatch.setattr(applications, "installed", lambda: {"page": WithoutPlotly()})
+    assert "slackline-streams[report]" in run("page", "--help").stdout
+
+
+def test_the_version_is_that_of_the_distribution():
+    assert run("--version").stdout == f"slackline {version('slackline-streams')}\n"
 
 
 def test_an_application_does_not_replace_a_command_of_the_library():

@@ -50,7 +50,7 @@ options       late_target=0.01, policy=auto
 from          file in.jsonl, read once
 to            folder out (outputs.jsonl, late.jsonl, quarantined.jsonl, checkpoint)
 guarantee     exactly once, a checkpoint every 2 s; after a crash the same command resumes
-at a stop     buffered events are kept
+at a stop     buffered events are stored in the checkpoint
 field ts      'ts', in us
 field type    none: all events are 'at'
 field source  none

@@ -47,12 +47,8 @@ def test_people_get_a_headline_a_table_and_the_first_rows():
     assert result.exit_code == 0, result.output
     first = result.stdout.splitlines()[0]
     assert first.startswith("9,600 events of 8 streams: 16.1 % out of order on arrival, 0 after synchronisation; ")
-    for part in (
-        "Which streams blocked the others (waits in ms)",
-        "dev_15",
-        "The ordered stream begins",
-        "1415624019862",
-    ):
+    assert "Which streams blocked the others (waits in ms)" in result.stdout
+    for part in ("dev_15", "The ordered stream begins", "1415624019862"):
         assert part in result.stdout, part
 
 
@@ -91,7 +87,7 @@ def test_a_file_that_cannot_be_read_is_a_warning_and_the_others_go_on(tmp_path):
     bad = write(tmp_path, "bad.csv", "tz\n1\n")
     result = run("sync", *building(tmp_path), "--ts", "ts", "--json")
     assert result.exit_code == 0
-    assert "warning: bad is left out: bad.csv has no column 'ts'" in result.stderr
+    assert "warning: bad is left out: bad.csv has no field 'ts'" in result.stderr
     assert "Did you mean 'tz'?" in result.stderr
     figures = json.loads(result.stdout)
     assert [each["name"] for each in figures["failed"]] == ["bad"] and len(figures["streams"]) == 3
@@ -101,7 +97,7 @@ def test_a_file_that_cannot_be_read_is_a_warning_and_the_others_go_on(tmp_path):
 def test_if_no_file_can_be_read_the_command_fails_with_1(tmp_path):
     result = run("sync", write(tmp_path, "empty.csv", ""), "--ts", "ts")
     assert result.exit_code == 1 and result.stdout == ""
-    assert "cannot read" in result.stderr and "Traceback" not in result.output
+    assert "the file is empty" in result.stderr and "Traceback" not in result.output
 
 
 def test_a_column_that_no_file_has_is_wrong_use(tmp_path):
@@ -114,7 +110,7 @@ def test_quarantined_rows_are_told_with_the_first(tmp_path):
     result = run("sync", write(tmp_path, "a.csv", "ts\n1\n-2\n3\n"), "--ts", "ts")
     assert result.exit_code == 0
     assert "1 row without a time or a name left out (by file: a 1)" in result.stderr
-    assert "row 2 of 3: the time is not a whole number from 0 to 2**62: -2" in result.stderr
+    assert "a.csv, record 2: field 'ts': the event time -2 is not a whole number from 0 to 2**62" in result.stderr
 
 
 def test_two_files_of_one_name_are_wrong_use(tmp_path):

@@ -26,7 +26,7 @@ from slackline.connectors.formats import (
     json_record,
     read_records,
 )
-from slackline.core.errors import SchemaError
+from slackline.core.errors import SlacklineError
 
 CELLS: dict[str, Any] = {
     "5": 5, "-5": -5, "0": 0, "-0": 0, "-0.0": -0.0, "5.0": 5.0, "1e3": 1000.0, "1E+3": 1000.0, "-1.5e-3": -0.0015,
@@ -86,6 +86,18 @@ def test_a_whole_file_is_one_table_where_that_is_exact(tmp_path: Path) -> None:
     assert isinstance(listed, list) and len(listed) == 60_001 and listed[-1].place == "line 60002"
     pq.write_table(found.select(["ts"]), tmp_path / "a.parquet")
     assert read_records(tmp_path / "a.parquet") == found.select(["ts"])
+
+
+@pytest.mark.parametrize("rows", [2, 100])
+def test_cells_stay_as_they_are_written_where_text_is_asked_for(tmp_path: Path, rows: int) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("ts,price,name\n" + "1,3.10,\n" * rows)
+    assert rows_of(read_records(path, as_text=True)) == [{"ts": "1", "price": "3.10"}] * rows
+
+
+def test_of_a_parquet_file_only_the_fields_are_read_that_are_needed(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"ts": [1], "x": [2], "y": [3]}), tmp_path / "a.parquet")
+    assert read_records(tmp_path / "a.parquet", ["y", "ts", "none"]) == pa.table({"ts": [1], "y": [3]})
 
 
 @pytest.mark.parametrize("short", [True, False])
@@ -172,5 +184,5 @@ def test_a_line_without_end_takes_bounded_memory_and_the_next_is_read(size: int)
     ],
 )
 def test_a_header_that_is_none_is_refused(header: bytes, message: str) -> None:
-    with pytest.raises(SchemaError, match=message):
+    with pytest.raises(SlacklineError, match=message):
         CsvDecoder("a.csv").feed(header)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +30,14 @@ def test_a_bad_time_stamp_is_quarantined_with_its_reason_and_the_rest_goes_on(fo
     [set_aside] = target.quarantined
     assert set_aside.reason == "bad time stamp" and set_aside.position == 1
     assert target.stats()["quarantined"] == {"bad time stamp": 1}
+
+
+def test_a_date_as_event_time_is_quarantined_with_a_warning_that_says_what_to_do() -> None:
+    target = engine()
+    with pytest.warns(UserWarning, match=r"goes to the quarantine: ts=datetime.*convert dates to whole numbers of one"):
+        target.push([sl.Event("in", ts=datetime(2026, 1, 1, tzinfo=UTC))])  # type: ignore[arg-type]
+    [set_aside] = target.quarantined
+    assert set_aside.reason == "bad time stamp" and "int(ts.timestamp() * 1000)" in set_aside.detail
 
 
 @FORMS

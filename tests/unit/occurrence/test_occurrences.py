@@ -10,7 +10,7 @@ import pytest
 import slackline as sl
 from slackline.core import codec
 from slackline.core.errors import ConfigError
-from slackline.occurrence.occurrences import OpenState, NotAStateError, Occurrences, OutOfOrderError
+from slackline.occurrence.occurrences import NotAStateError, Occurrences, OpenState, OutOfOrderError
 
 
 def told(*rows, **more):
@@ -148,7 +148,7 @@ def test_equal_durations_and_what_is_over_are_not_remembered() -> None:
     assert len(detector.overlaps.retained) <= 4  # all last 5, and the door is open all the time
     detector = Occurrences("told", overlaps=1000)
     found(told(*((ts, f"d{ts % 5}", ts) for ts in range(200))), detector)
-    assert len(detector.overlaps.retained) <= 5  # what ended before the oldest open one began overlaps with nothing to come
+    assert len(detector.overlaps.retained) <= 5  # ended before the oldest open one began
 
 
 def test_silence_is_noticed_behind_one_who_spoke_earlier_and_again() -> None:

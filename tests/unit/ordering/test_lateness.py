@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from slackline.core.errors import ConfigError
 from slackline.ordering import lateness
-from slackline.study.replay import Replay, replay
+from slackline.study.outcome import Outcome
+from slackline.study.replay import replay
 
 TARGET = 0.01
 
@@ -23,7 +24,7 @@ def test_a_delay_is_at_most_the_longest_of_its_bucket_and_longer_than_those_of_t
     assert bucket == 0 or lateness.longest_in(bucket - 1) < delay
 
 
-def ordered(ts: np.ndarray, delay: np.ndarray, late_target: float = TARGET) -> Replay:
+def ordered(ts: np.ndarray, delay: np.ndarray, late_target: float = TARGET) -> Outcome:
     """One source's events through the channel, in order of arrival."""
     stamps = ts[np.argsort(ts + delay, kind="stable")].astype(np.int64)
     return replay(stamps, np.zeros(len(ts), dtype=np.int64), late_target=late_target)

@@ -6,6 +6,8 @@ import math
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -39,11 +41,23 @@ def test_an_event_time_is_read(value: Any, ts: int) -> None:
     assert time_of(value, "us") == ts
 
 
+NOON = datetime(1970, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "moment", [NOON, NOON.replace(tzinfo=None), pd.Timestamp(NOON), np.datetime64("1970-01-01T12")]
+)
+def test_dates_of_any_kind_become_whole_numbers_of_the_unit_also_in_events(moment: Any) -> None:
+    found = decoded([{"ts": moment}, Event("door", ts=moment, source="hall", n=1)], unit="ms")
+    assert found.bad == []
+    assert found.rows == [Event("door", 43_200_000, "hall"), Event("door", 43_200_000, "hall", n=1)]
+
+
 @pytest.mark.parametrize(
     "value",
     [
         "", -1, "-1", "1969-12-31", MAX_TS + 1, math.nan, math.inf, 1.5, 1e300, float(2**54), True, [1], "noon",
-        "1_000", "nan", "9" * 5000, "2024-13-01",
+        "1_000", "nan", "9" * 5000, "2024-13-01", np.datetime64("NaT"), pd.NaT,
     ],
 )  # fmt: skip
 def test_what_is_no_event_time_is_refused(value: Any) -> None:

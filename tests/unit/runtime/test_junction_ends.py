@@ -287,8 +287,8 @@ def test_a_checkpoint_of_keyed_engines_is_refused() -> None:
         def on_event(self, event: sl.Event) -> None: ...
 
     from slackline.runtime import KeyedEngines
-    from slackline.runtime.junction import SynchroniserStage
+    from slackline.runtime.merge import StreamMerger
 
     saved = KeyedEngines(sl.Hierarchy([Echo()], clock="a"), keyed=False).save()
     with pytest.raises(StateError, match="not written by a junction"):
-        SynchroniserStage([], None, 3, 10, 1.0, lambda: 0.0).load(*saved)
+        StreamMerger([], None, 3, 10, 1.0, lambda: 0.0).load(*saved)

@@ -131,7 +131,7 @@ def test_two_sources_may_have_streams_of_the_same_name() -> None:
 
 
 def test_the_number_of_streams_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slackline.runtime.junction.STREAMS", 5)
+    monkeypatch.setattr("slackline.runtime.merge.STREAMS", 5)
     out: list[OutputRecord] = []
     many = multiplexed([sl.Event("tick", ts=number, source=f"s{number}") for number in range(10)])
     stats = run(Junction([many], out.extend, max_delay=1.0).run())
@@ -194,7 +194,7 @@ def test_it_is_read_again_as_soon_as_one_of_its_own_streams_is_waited_for() -> N
 
 def test_beyond_a_bound_a_stream_that_cannot_be_read_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded, nothing is lost, and the stream that could not be read is not disabled for it."""
-    monkeypatch.setattr("slackline.runtime.junction.MOST", 50)
+    monkeypatch.setattr("slackline.runtime.merge.MOST", 50)
     out: list[OutputRecord] = []
     waited = 0
 
@@ -218,7 +218,7 @@ def test_beyond_a_bound_a_stream_that_cannot_be_read_is_not_waited_for(monkeypat
 
 
 def test_the_bound_holds_while_others_are_waited_for_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slackline.runtime.junction.MOST", 50)
+    monkeypatch.setattr("slackline.runtime.merge.MOST", 50)
 
     async def scenario() -> None:
         out: list[OutputRecord] = []

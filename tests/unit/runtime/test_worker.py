@@ -16,14 +16,14 @@ from tests.unit.runtime.steps_app import lines_of, records, steps, write_records
 
 from slackline.connectors.addresses import open_sink, open_sources
 from slackline.connectors.files import FileSource, FolderSink
-from slackline.core.errors import SlacklineError, StateError
+from slackline.core.errors import ConfigError, SlacklineError, StateError
 from slackline.runtime import worker as worker_module
 from slackline.runtime.checkpoint import Checkpoint
 from slackline.runtime.keyed import KeyedEngines
 from slackline.runtime.metrics import Metrics
 from slackline.runtime.output import OutputRecord
 from slackline.runtime.schema import RecordSchema
-from slackline.runtime.sink import Sink
+from slackline.runtime.sink import Sink, SinkError
 from slackline.runtime.source import Source, SourceError
 from slackline.runtime.worker import Worker
 
@@ -213,6 +213,23 @@ def test_a_source_that_fails_ends_the_run_and_what_was_found_is_there(tmp_path: 
     file.write_bytes(b"this is not gzip")
     with pytest.raises(SourceError, match="cannot read"):
         run_to([str(file)], FolderSink(tmp_path / "out"))
+
+
+def test_two_sources_of_one_name_are_refused(source: str, tmp_path: Path) -> None:
+    twice: list[Source] = [FileSource(source, name="a"), FileSource(source, name="a")]
+    with pytest.raises(ConfigError, match="two sources are called 'a'"):
+        run_to(twice, FolderSink(tmp_path / "out"))
+
+
+def test_a_sink_that_raises_ends_the_run_and_its_records_are_unwritten(source: str) -> None:
+    class Full(Sink):
+        async def write(self, records: Any) -> None:
+            raise ValueError("no room")
+
+    made, run = worker_of([source], Full())
+    with pytest.raises(SinkError, match=r"the sink raised ValueError: no room on \d+ records, the first of them"):
+        run()
+    assert made[0].unwritten
 
 
 def test_a_detector_that_raises_ends_the_run(tmp_path: Path) -> None:

@@ -7,11 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slackline.study.clairvoyant import clairvoyant
-from slackline.study.fixed import fixed, lateness, smallest_bound
-from slackline.study.max_slack import max_slack
+from slackline.study.baselines import clairvoyant, fixed, lateness, max_slack, quantile, smallest_bound
 from slackline.study.outcome import STEADY, Outcome, measure, under_watermark
-from slackline.study.quantile import quantile
 
 STREAMS = st.lists(st.integers(0, 60), min_size=1, max_size=80)
 

@@ -8,7 +8,8 @@ from tests.recordings import PHONES, recorded
 
 from slackline.core.errors import ConfigError, SchemaError
 from slackline.runtime.schema import RecordSchema
-from slackline.study import StreamError, load_stream
+from slackline.runtime.source import SourceError
+from slackline.study import load_stream
 
 COLUMNS = {"arrival": "arrival", "ts": "ts", "source": "source", "unit": "ms"}
 
@@ -91,38 +92,40 @@ def test_arrivals_that_run_backwards_are_held_and_told(tmp_path):
 
 def test_a_missing_column_is_named_with_those_there_are_and_the_closest(tmp_path):
     path = csv(tmp_path, "arrival_ms,ts_ms,source\n1,1,a\n")
-    with pytest.raises(SchemaError, match=r"no column 'ts'; it has arrival_ms, ts_ms, source\. Did you mean 'ts_ms'\?"):
+    with pytest.raises(
+        SchemaError, match=r"no field 'ts' for --ts; it has arrival_ms, ts_ms, source\. Did you mean 'ts_ms'\?"
+    ):
         load_stream(path, RecordSchema(arrival="arrival_ms", ts="ts", source="source", unit="ms"))
 
 
 def test_a_missing_column_of_a_parquet_file_is_named_too(tmp_path):
-    with pytest.raises(SchemaError, match="no column 'source'"):
+    with pytest.raises(SchemaError, match="no field 'source'"):
         load_stream(parquet(tmp_path, arrival=[1], ts=[1], sensor=["a"]), RecordSchema(**COLUMNS))
 
 
 def test_a_column_that_is_there_twice_is_refused(tmp_path):
-    with pytest.raises(SchemaError, match="2 columns 'ts'"):
+    with pytest.raises(SchemaError, match="several columns called ts"):
         load_stream(csv(tmp_path, "arrival,ts,ts,source\n1,1,1,a\n"), RecordSchema(**COLUMNS))
 
 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("", "is missing"),
-        ("nan", "is missing"),
-        ("-4", r"is not a whole number from 0 to 2\*\*62: -4"),
-        ("4.5", r"is not a whole number from 0 to 2\*\*62: 4.5"),
-        ("9223372036854775807", r"is not a whole number from 0 to 2\*\*62"),
+        ("", "the event time is missing"),
+        ("nan", "'nan' is neither an integer nor a time in ISO 8601"),
+        ("-4", r"the event time -4 is not a whole number from 0 to 2\*\*62"),
+        ("4.5", r"the event time 4.5 is not a whole number from 0 to 2\*\*62"),
+        ("9223372036854775807", r"the event time 9223372036854775807 is not a whole number from 0 to 2\*\*62"),
     ],
 )
 def test_a_bad_time_is_refused_with_its_row(tmp_path, value, message):
-    with pytest.raises(StreamError, match=rf"column 'ts' of stream.csv, row 2 of 3: the time {message}"):
+    with pytest.raises(SourceError, match=rf"stream.csv, record 2: field 'ts': {message}"):
         load_stream(csv(tmp_path, f"arrival,ts,source\n1,1,a\n2,{value},a\n3,3,a\n"), RecordSchema(**COLUMNS))
 
 
 def test_floats_that_lost_digits_are_refused(tmp_path):
     path = parquet(tmp_path, arrival=[1], ts=[1.4e18], source=["a"])
-    with pytest.raises(StreamError, match="has lost digits"):
+    with pytest.raises(SourceError, match="has lost digits"):
         load_stream(path, RecordSchema(**COLUMNS))
 
 
@@ -140,46 +143,48 @@ def test_small_and_unsigned_integers_and_dictionaries_are_read(tmp_path):
 
 def test_an_unsigned_time_too_large_for_any_clock_is_refused(tmp_path):
     huge = pa.array([2**64 - 1], pa.uint64())
-    with pytest.raises(StreamError, match="column 'ts'"):
+    with pytest.raises(SourceError, match="field 'ts'"):
         load_stream(parquet(tmp_path, arrival=[1], ts=huge, source=["a"]), RecordSchema(**COLUMNS))
 
 
 def test_lists_are_no_names(tmp_path):
-    with pytest.raises(SchemaError, match="Give strings or integers"):
+    with pytest.raises(SourceError, match=r"field 'source' holds no source, but \['a'\]"):
         load_stream(parquet(tmp_path, arrival=[1], ts=[1], source=[["a"]]), RecordSchema(**COLUMNS))
 
 
 def test_words_are_no_times(tmp_path):
-    with pytest.raises(SchemaError, match=r"'ts' of stream\.csv holds string, not times"):
+    with pytest.raises(
+        SourceError, match=r"stream\.csv, record 1: field 'ts': 'noon' is neither an integer nor a time"
+    ):
         load_stream(csv(tmp_path, "arrival,ts,source\n1,noon,a\n"), RecordSchema(**COLUMNS))
 
 
 def test_a_missing_source_is_refused_with_its_row(tmp_path):
     path = parquet(tmp_path, arrival=[1, 2], ts=[1, 2], source=["a", None])
-    with pytest.raises(StreamError, match=r"'source' of stream\.parquet, row 2: the value is missing"):
+    with pytest.raises(SourceError, match=r"stream\.parquet, record 2: field 'source' holds no source, but None"):
         load_stream(path, RecordSchema(**COLUMNS))
 
 
 @pytest.mark.parametrize("text", ["", "arrival,ts,source\n"])
 def test_an_empty_file_is_an_error_that_says_what_a_stream_needs(tmp_path, text):
-    with pytest.raises(StreamError, match="at least one row"):
+    with pytest.raises(SourceError, match="at least one row"):
         load_stream(csv(tmp_path, text), RecordSchema(**COLUMNS))
 
 
 def test_a_broken_file_is_an_error_and_no_crash(tmp_path):
     path = tmp_path / "stream.parquet"
     path.write_bytes(b"PAR1 but no")
-    with pytest.raises(StreamError, match="cannot read"):
+    with pytest.raises(SourceError, match="cannot read"):
         load_stream(path, RecordSchema(**COLUMNS))
 
 
 def test_a_missing_file_is_an_error(tmp_path):
-    with pytest.raises(StreamError, match="no file"):
+    with pytest.raises(SourceError, match="cannot read"):
         load_stream(tmp_path / "none.csv", RecordSchema(**COLUMNS))
 
 
 def test_an_unknown_ending_is_an_error_that_lists_the_known(tmp_path):
-    with pytest.raises(ConfigError, match=r"\.csv, \.csv\.gz, \.tsv"):
+    with pytest.raises(ConfigError, match=r"\.csv, \.tsv.*\.csv\.gz"):
         load_stream(csv(tmp_path, "x", "stream.xlsx"), RecordSchema(**COLUMNS))
 
 
@@ -198,11 +203,6 @@ def test_the_header_tells_what_separates(tmp_path, mark, name):
     assert stream.ts.tolist() == [5, 3] and stream.arrival.tolist() == [7, 8] and stream.sources == 2
 
 
-def test_a_header_with_other_marks_in_names_is_told_by_the_wanted_columns(tmp_path):
-    stream = load_stream(csv(tmp_path, "arrival,ts,source,a;b;c;d;e;f\n7,5,b,1;2;3;4;5;6\n"), RecordSchema(**COLUMNS))
-    assert stream.ts.tolist() == [5]
-
-
 def test_a_missing_column_of_a_file_with_semicolons_is_named_with_those_there_are(tmp_path):
-    with pytest.raises(SchemaError, match="no column 'source'; it has arrival, ts, sensor"):
+    with pytest.raises(SchemaError, match="no field 'source' for --source; it has arrival, ts, sensor"):
         load_stream(csv(tmp_path, "arrival;ts;sensor\n7;5;b\n"), RecordSchema(**COLUMNS))

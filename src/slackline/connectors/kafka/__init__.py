@@ -1,20 +1,22 @@
 """Kafka: an application between two topics (:class:`KafkaHost`), and topics as sources and sinks of a worker.
 
-``host`` and ``application`` are the entry points. ``session`` is membership in the group, ``work`` a partition that the
-process owns, ``partition`` its machine without I/O; ``writing`` has the producers, ``checkpoints`` the stores.
+``settings`` configures, ``host`` runs. ``group`` is membership in the consumer group, ``task`` a partition that the
+process owns, ``partition`` its engines without I/O, ``checkpoint`` its checkpoints; ``source`` reads topics, ``sink``
+writes them, ``formats`` decodes messages, ``brokers`` is the connection.
 """
 
 from slackline.core.extras import lazy
 
 _HOMES = {
-    "BrokerError": "slackline.connectors.kafka.errors",
-    "KafkaAddress": "slackline.connectors.kafka.address",
-    "KafkaApplication": "slackline.connectors.kafka.application",
+    "BrokerError": "slackline.connectors.kafka.brokers",
+    "FencedError": "slackline.connectors.kafka.brokers",
+    "KafkaAddress": "slackline.connectors.kafka.settings",
+    "KafkaApplication": "slackline.connectors.kafka.host",
     "KafkaHost": "slackline.connectors.kafka.host",
+    "KafkaSettings": "slackline.connectors.kafka.settings",
     "KafkaSink": "slackline.connectors.kafka.sink",
     "KafkaSource": "slackline.connectors.kafka.source",
-    "ReplacedError": "slackline.connectors.kafka.errors",
-    "arrow_record": "slackline.connectors.kafka.arrow",
+    "arrow_record": "slackline.connectors.kafka.formats",
 }
 __all__ = sorted(_HOMES)
 

@@ -1,4 +1,4 @@
-"""A topic as the source of a worker: all its partitions, without a consumer group."""
+"""Reading topics: a consumer that waits for brokers and skips nothing, and a topic as the source of a worker."""
 
 from __future__ import annotations
 
@@ -9,13 +9,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from slackline.connectors.kafka.address import KafkaAddress, client_properties
-from slackline.connectors.kafka.brokers import Brokers, StoppedError
-from slackline.connectors.kafka.decoding import MessageBatch, MessageReader
-from slackline.connectors.kafka.errors import AWAY
-from slackline.connectors.kafka.messages import Message
-from slackline.connectors.kafka.settings import STARTS, connection, reader
-from slackline.connectors.kafka.topics import Topics
+from slackline.connectors.kafka.brokers import REBALANCED, UNAVAILABLE, BrokerError, Brokers, FencedError, StoppedError
+from slackline.connectors.kafka.formats import Message, MessageBatch, MessageReader
+from slackline.connectors.kafka.settings import STARTS, KafkaAddress, client_properties
 from slackline.core import check
 from slackline.core.errors import StateError
 from slackline.runtime.options import RunOptions
@@ -26,6 +22,77 @@ from slackline.runtime.source import Records, Source, SourceError
 ROWS = 4_096
 #: Seconds to wait for messages.
 WAIT = 0.1
+
+
+class TopicConsumer:
+    """A consumer of one topic.
+
+    ``config``  as :meth:`Brokers.consumer` returns it.
+    ``remedy``  what to do where messages are gone that must be read.
+    """
+
+    def __init__(self, topic: str, config: dict[str, Any], brokers: Brokers, remedy: str) -> None:
+        self.topic = topic
+        self.client = Consumer(config)
+        #: By partition: the offset before which all was read.
+        self.positions: dict[int, int] = {}
+        #: Partitions that were read to their end, if the consumer is to report it.
+        self.at_end: set[int] = set()
+        self._brokers = brokers
+        self._remedy = remedy
+
+    def bounds(self, number: int) -> tuple[int, int]:
+        """The first offset of a partition, and the one behind its last message."""
+        place = TopicPartition(self.topic, number)
+        found: tuple[int, int] = self._brokers.retry(
+            f"looking up the end of {self.topic!r}", lambda wait: self.client.get_watermark_offsets(place, timeout=wait)
+        )
+        return found
+
+    def places(self, offsets: Mapping[int, int]) -> list[TopicPartition]:
+        """Partitions to be read from these offsets, for an assignment."""
+        self.positions.update(offsets)
+        self.at_end -= offsets.keys()
+        return [TopicPartition(self.topic, number, offset) for number, offset in offsets.items()]
+
+    def read(self, most: int, wait: float) -> dict[int, list[Message]]:
+        """The next messages by partition, as many as have been fetched. Waits for the first."""
+        found: dict[int, list[Message]] = {}
+        first = self.client.poll(wait)
+        for message in [] if first is None else [first, *self.client.consume(most - 1, 0)]:
+            error, number, offset = message.error(), message.partition(), message.offset()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                self._on_error(error, number)
+                continue
+            assert number is not None and offset is not None
+            if error is None:
+                found.setdefault(number, []).append(Message(offset, message.key(), message.value()))
+                self.positions[number] = offset + 1
+                self.at_end.discard(number)
+            else:
+                self.positions[number] = offset
+                self.at_end.add(number)
+        if found:
+            self._brokers.found()
+        return found
+
+    def _on_error(self, error: KafkaError, number: int | None) -> None:
+        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            raise self.gone(number, self.positions.get(number or 0))
+        if error.code() in UNAVAILABLE:
+            self._brokers.lost(error.str())
+        elif error.code() in REBALANCED or error.code() == KafkaError._MAX_POLL_EXCEEDED:
+            raise FencedError(f"the group has removed this process: {error.str()}.")
+        elif error.fatal() or not error.retriable():
+            raise BrokerError(f"reading {self.topic!r} at {self._brokers.address}: {error.str()}.")
+
+    def gone(self, number: int | None, offset: int | None) -> StateError:
+        """Messages are gone that must be read."""
+        return StateError(
+            f"the topic {self.topic!r} no longer has offset {offset} of partition {number}, from which the input must "
+            f"be read: its retention is shorter than the time since the last checkpoint, or it was created anew. "
+            f"{self._remedy}"
+        )
 
 
 class KafkaSource(Source):
@@ -57,17 +124,16 @@ class KafkaSource(Source):
         self.name = name or self._address.topic
         self._start = start
         schema = schema or RecordSchema()
-        self._reader = MessageReader(schema)
+        self._reader = MessageReader.of(schema)
         self._tables = schema.format == "arrow"
-        self._client = connection(self._address, "slackline", client or {})
         self._position: dict[str, int | list[int]] = {}
         self._closed = threading.Event()
-        self._brokers = Brokers(self._address.brokers, self._closed.is_set)
+        self._brokers = Brokers(self._address.brokers, "slackline", client, self._closed.is_set)
 
     @classmethod
     def of(cls, address: str, options: RunOptions) -> KafkaSource:
         """The source by the options of the command line."""
-        client = {} if options.kafka_config is None else client_properties(options.kafka_config)
+        client = client_properties(options.kafka_config)
         return cls(address, schema=options.schema, start=options.start, client=client)
 
     def describe(self) -> str:
@@ -83,11 +149,12 @@ class KafkaSource(Source):
         self._closed.set()
 
     async def batches(self) -> AsyncIterator[Records]:
-        consumer = Consumer(self._brokers.config(reader(self._client, f"slackline-{self.name}")))
+        config = self._brokers.consumer(f"slackline-{self.name}")
+        consumer = TopicConsumer(self._address.topic, config, self._brokers, "Start anew with --fresh.")
         try:
             await asyncio.to_thread(self._assign, consumer)
             while not self._closed.is_set():
-                for number, messages in (await asyncio.to_thread(self._read, consumer)).items():
+                for number, messages in (await asyncio.to_thread(consumer.read, ROWS, WAIT)).items():
                     # A table may have more rows than a batch: the position is then inside its message.
                     for part in [[message] for message in messages] if self._tables else [messages]:
                         for batch in self._reader.read(part, f"{self._address.topic}/{number}"):
@@ -95,48 +162,21 @@ class KafkaSource(Source):
                                 yield records
         except StoppedError:
             return
+        except BrokerError as error:
+            raise SourceError(str(error)) from error
         finally:
-            await asyncio.to_thread(consumer.close)
+            await asyncio.to_thread(consumer.client.close)
 
-    def _assign(self, consumer: Consumer) -> None:
-        topic = self._address.topic
-        (partitions,) = Topics(self._client, self._brokers).require(topic)
-        places = []
+    def _assign(self, consumer: TopicConsumer) -> None:
+        (partitions,) = self._brokers.require_topics(consumer.topic)
+        offsets = {}
         for number in range(partitions):
-            place = TopicPartition(topic, number)
-            low, high = self._brokers.retry(
-                f"asking for the bounds of {topic!r}",
-                lambda wait, place=place: consumer.get_watermark_offsets(place, timeout=wait),  # type: ignore[misc]
-            )
+            low, high = consumer.bounds(number)
             at = self._position.setdefault(str(number), low if self._start == "earliest" else high)
-            offset = at if isinstance(at, int) else at[0]
-            if not low <= offset <= high:
-                raise self._gone(number, offset)
-            places.append(TopicPartition(topic, number, offset))
-        consumer.assign(places)
-
-    def _read(self, consumer: Consumer) -> dict[int, list[Message]]:
-        found: dict[int, list[Message]] = {}
-        for message in consumer.consume(ROWS, WAIT):
-            error, number, offset = message.error(), message.partition(), message.offset()
-            if error is None:
-                assert number is not None and offset is not None
-                found.setdefault(number, []).append(Message(offset, message.key(), message.value()))
-            elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-                raise self._gone(number, self._position.get(str(number)))
-            elif error.code() in AWAY:
-                self._brokers.lost(error.str())
-            elif error.fatal() or not error.retriable():
-                raise SourceError(f"reading {self._address}: {error.str()}.")
-        if found:
-            self._brokers.found()
-        return found
-
-    def _gone(self, number: object, offset: object) -> StateError:
-        return StateError(
-            f"the topic {self._address.topic!r} no longer has offset {offset} of partition {number}, from which the "
-            f"input must be read: its retention is too short, or it was created anew. Start anew with --fresh."
-        )
+            offsets[number] = at if isinstance(at, int) else at[0]
+            if not low <= offsets[number] <= high:
+                raise consumer.gone(number, offsets[number])
+        consumer.client.assign(consumer.places(offsets))
 
     def _cut(self, number: str, batch: MessageBatch) -> Iterator[Records]:
         """The records of a batch, not too many at a time; the position is behind them."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from slackline.connectors.kafka.address import KafkaAddress, client_properties
+from slackline.connectors.kafka.settings import KafkaAddress, client_properties
 from slackline.core.errors import ConfigError
 
 

@@ -6,21 +6,20 @@ import struct
 
 import pyarrow as pa
 
-from slackline.connectors.kafka.arrow import TableReader, arrow_record
-from slackline.connectors.kafka.messages import Message
+from slackline.connectors.kafka.formats import ArrowReader, Message, arrow_record
 from slackline.runtime.schema import RecordSchema
 
 TABLE = pa.table({"ts": [1, 2, 3], "type": ["a", "b", None], "x": [0.5, float("nan"), 2.0], "on": [True, None, False]})
 
 
-def reader() -> TableReader:
-    return TableReader(RecordSchema(format="arrow"))
+def reader() -> ArrowReader:
+    return ArrowReader(RecordSchema(format="arrow"))
 
 
-def rows(made: TableReader, *values: bytes) -> pa.Table | None:
+def rows(made: ArrowReader, *values: bytes) -> pa.Table | None:
     """All rows of records, which are of one schema; None if one of them cannot be read."""
-    found, bad = made.read([Message(nr, None, value) for nr, value in enumerate(values)])
-    return None if bad else pa.concat_tables([table for table, _, _ in found])
+    found = [batch.records for batch in made.read([Message(nr, None, value) for nr, value in enumerate(values)], "in")]
+    return pa.concat_tables(found) if all(isinstance(each, pa.Table) for each in found) else None
 
 
 def by_arrow(value: bytes) -> pa.Table | None:

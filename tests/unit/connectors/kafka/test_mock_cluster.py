@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.kafka.app import hierarchy
 from tests.kafka.world import SCHEMA, VANS, by_key, readings, undisturbed, wait_for
 
-from slackline.connectors.kafka import KafkaHost
+from slackline.connectors.kafka import KafkaHost, KafkaSettings
 from slackline.core.errors import ConfigError
 from slackline.runtime.metrics import Metrics
 from slackline.runtime.schema import RecordSchema
@@ -65,10 +65,11 @@ def test_a_host_that_is_stopped_and_started_gives_what_one_run_gives(
     for run in range(runs):
         send(producer, rows[run * 600 // runs : (run + 1) * 600 // runs])
         wanted = (run + 1) * 600 // runs
-        host = KafkaHost(
-            hierarchy, f"kafka://{address}/in", f"kafka://{address}/out", group="app", schema=READ,
+        settings = KafkaSettings(
+            f"kafka://{address}/in", f"kafka://{address}/out", group="app", schema=READ,
             delivery=delivery, state=str(tmp_path / "states"),
         )  # fmt: skip
+        host = KafkaHost(hierarchy, settings)
         thread = threading.Thread(target=host.run, args=(found_metrics.append,))
         thread.start()
         try:
@@ -90,10 +91,11 @@ def test_keys_without_arrivals_are_flushed(cluster: tuple[str, Producer], delive
         producer.produce(topic, b"made")
     rows = readings(300)
     send(producer, rows)
-    host = KafkaHost(
-        hierarchy, f"kafka://{address}/in", f"kafka://{address}/out", group="app", delivery=delivery, schema=READ,
+    settings = KafkaSettings(
+        f"kafka://{address}/in", f"kafka://{address}/out", group="app", delivery=delivery, schema=READ,
         idle_timeout=0.3,
     )  # fmt: skip
+    host = KafkaHost(hierarchy, settings)
     thread = threading.Thread(target=host.run)
     thread.start()
     try:
@@ -109,13 +111,13 @@ def test_a_topic_that_does_not_exist_is_named(cluster: tuple[str, Producer]) -> 
     address, producer = cluster
     producer.produce("out", b"made")
     producer.flush(10)
-    host = KafkaHost(hierarchy, f"kafka://{address}/in", f"kafka://{address}/out", group="app")
+    host = KafkaHost(hierarchy, KafkaSettings(f"kafka://{address}/in", f"kafka://{address}/out", group="app"))
     with pytest.raises(ConfigError, match=f"no topic 'in' at {address}; there are: out"):
         host.run()
 
 
 def test_a_host_waits_for_a_broker_until_it_is_stopped(caplog: pytest.LogCaptureFixture) -> None:
-    host = KafkaHost(hierarchy, "kafka://127.0.0.1:1/in", "kafka://127.0.0.1:1/out", group="app")
+    host = KafkaHost(hierarchy, KafkaSettings("kafka://127.0.0.1:1/in", "kafka://127.0.0.1:1/out", group="app"))
     thread = threading.Thread(target=host.run)
     thread.start()
     wait_for(lambda: "no broker answers at 127.0.0.1:1" in caplog.text, "a log line")

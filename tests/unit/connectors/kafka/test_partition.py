@@ -11,14 +11,14 @@ from tests.kafka.app import Peaks, Sums, hierarchy
 from tests.kafka.world import SCHEMA, readings
 
 from slackline import EventType, Hierarchy, Speculation
-from slackline.connectors.kafka.arrow import arrow_record
-from slackline.connectors.kafka.checkpoints import Owner
-from slackline.connectors.kafka.decoding import MessageReader
-from slackline.connectors.kafka.messages import Message, Outgoing, OutputTopics
-from slackline.connectors.kafka.partition import InputPartition, Resume
+from slackline.connectors.kafka.checkpoint import Owner, Resume
+from slackline.connectors.kafka.formats import Message, MessageReader, arrow_record
+from slackline.connectors.kafka.partition import InputPartition
+from slackline.connectors.kafka.settings import KafkaSettings
+from slackline.connectors.kafka.sink import OutputMessage
 from slackline.runtime.checkpoint import Checkpoint
 from slackline.runtime.keyed import KeyedEngines
-from slackline.runtime.schema import Decoder, RecordSchema
+from slackline.runtime.schema import RecordSchema
 
 
 class Declared(Sums):
@@ -28,7 +28,7 @@ class Declared(Sums):
 OWNER = Owner("app", "in", ("Sums", "Peaks"))
 READ = RecordSchema(**SCHEMA)
 START = Resume(OWNER.first(0, READ.plain()))
-TOPICS = OutputTopics.of("out", duplicates=True)
+AT = "kafka://127.0.0.1:1/"
 
 
 def machine(
@@ -36,11 +36,11 @@ def machine(
     of: Hierarchy = hierarchy, exact: bool = True, **keyed: Any,
 ) -> InputPartition:  # fmt: skip
     engines = KeyedEngines(of, options, **{"keyed": schema.key is not None, **keyed})
-    schema = schema.resumed(resume.checkpoint.header["schema"], "the checkpoint")
-    return InputPartition(
-        0, engines, MessageReader(schema), Decoder(schema, of), TOPICS, "in", resume, committed,
-        exact=exact, single=bool(options and "speculation" in options),
+    settings = KafkaSettings(
+        f"{AT}in", f"{AT}out", group="app", schema=schema, engine_options=options or {}, duplicates="write",
+        delivery="exactly-once" if exact else "at-least-once",
     )  # fmt: skip
+    return InputPartition(0, settings, engines, MessageReader.of(schema), resume, committed)
 
 
 def messages(count: int = 600) -> list[Message]:
@@ -52,15 +52,15 @@ def checkpoint(one: InputPartition) -> Checkpoint:
     return OWNER.checkpoint(header, list(pieces))
 
 
-def by_key(records: list[Outgoing]) -> dict[tuple[str, bytes], list[Outgoing]]:
+def by_key(records: list[OutputMessage]) -> dict[tuple[str, bytes], list[OutputMessage]]:
     """Messages that have an order among each other."""
-    found: dict[tuple[str, bytes], list[Outgoing]] = {}
+    found: dict[tuple[str, bytes], list[OutputMessage]] = {}
     for record in records:
         found.setdefault((record.topic, record.key), []).append(record)
     return found
 
 
-def values(records: list[Outgoing], topic: str) -> list[dict[str, Any]]:
+def values(records: list[OutputMessage], topic: str) -> list[dict[str, Any]]:
     return [json.loads(record.value or b"") for record in records if record.topic == topic]
 
 

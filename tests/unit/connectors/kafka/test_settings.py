@@ -6,16 +6,15 @@ import pytest
 from tests.kafka.app import hierarchy
 
 from slackline import Speculation
-from slackline.connectors.kafka import KafkaHost
-from slackline.connectors.kafka.settings import KafkaSettings
+from slackline.connectors.kafka import KafkaHost, KafkaSettings
+from slackline.connectors.kafka.brokers import Brokers
 from slackline.core.errors import ConfigError
-from slackline.runtime.schema import RecordSchema
 
 SOURCE, SINK = "kafka://127.0.0.1:9092/in", "kafka://127.0.0.1:9092/out"
 
 
 def host(source: str = SOURCE, sink: str = SINK, **given: Any) -> KafkaHost:
-    return KafkaHost(hierarchy, source, sink, **({"group": "app"} | given))
+    return KafkaHost(hierarchy, KafkaSettings(source, sink, **({"group": "app"} | given)))
 
 
 def settings(**given: Any) -> KafkaSettings:
@@ -25,9 +24,10 @@ def settings(**given: Any) -> KafkaSettings:
 def test_topics_of_the_application_are_named_after_its_sink_and_group() -> None:
     found = settings()
     assert (found.state_topic, found.state_folder) == ("app-state", None)
-    assert (found.topics.late, found.topics.quarantine, found.topics.duplicate) == ("out-late", "out-quarantine", None)
-    assert settings(duplicates="write").topics.duplicate == "out-duplicates"
-    assert settings(quarantine_topic="bad", late_topic="late").topics.made == ("late", "bad")
+    assert found.topics == {"event": "out", "late": "out-late", "quarantine": "out-quarantine"}
+    assert settings(duplicates="write").topics["duplicate"] == "out-duplicates"
+    given = settings(quarantine_topic="bad", late_topic="late")
+    assert given.topics == {"event": "out", "late": "late", "quarantine": "bad"}
     assert settings(state="states").state_topic == "states"
     assert str(settings(state="./states").state_folder) == "states"
     assert found.transactional_id(3) == "app-in-3"
@@ -75,7 +75,8 @@ def test_early_results_that_depend_on_the_load_are_refused() -> None:
 
 def test_properties_of_the_client_do_not_override_the_guarantees() -> None:
     client = {"enable.auto.commit": "true", "isolation.level": "read_uncommitted", "session.timeout.ms": "9000"}
-    consumer = settings(client=client).consumer()
+    brokers = Brokers("127.0.0.1:9092", "app", client, lambda: False)
+    consumer = brokers.consumer("app")
     assert (consumer["enable.auto.commit"], consumer["isolation.level"]) == (False, "read_committed")
     assert consumer["session.timeout.ms"] == "9000"
-    assert settings(schema=RecordSchema(key="van"), client=client).producer(100)["enable.idempotence"] is True
+    assert brokers.producer(100)["enable.idempotence"] is True

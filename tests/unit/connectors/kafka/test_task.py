@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
-from tests.kafka.app import hierarchy
-from tests.unit.connectors.kafka.test_partition import OWNER, READ, START, machine, messages
+from tests.unit.connectors.kafka.test_partition import AT, OWNER, READ, START, machine, messages
 
-from slackline.connectors.kafka import BrokerError, KafkaHost
+from slackline.connectors.kafka import BrokerError, KafkaSettings
 from slackline.connectors.kafka.brokers import Brokers
-from slackline.connectors.kafka.messages import Outgoing
-from slackline.connectors.kafka.partition import AppliedTimeouts, InputPartition
-from slackline.connectors.kafka.work import EndOfPartition, ExactWork, PlainWork
-from slackline.connectors.kafka.writing import Plain
+from slackline.connectors.kafka.checkpoint import AppliedTimeouts
+from slackline.connectors.kafka.partition import InputPartition, PartitionTask
+from slackline.connectors.kafka.sink import IdempotentProducer, OutputMessage
 from slackline.runtime.checkpoint import Checkpoint
 
 #: Stands for the end of a checkpoint.
-KEPT = Outgoing("state", b"", None, [])
+KEPT = OutputMessage("state", b"", None, [])
 
 
-def part_of(offset: int) -> Outgoing:
+def part_of(offset: int) -> OutputMessage:
     """Stands for the bytes of a checkpoint."""
-    return Outgoing("state", b"part", str(offset).encode(), [])
+    return OutputMessage("state", b"part", str(offset).encode(), [])
 
 
 class AtOnce(Executor):
@@ -38,9 +36,9 @@ class AtOnce(Executor):
         return done
 
 
-def log_of(timeouts: Any) -> Outgoing:
+def log_of(timeouts: Any) -> OutputMessage:
     """Stands for the log of timeouts."""
-    return Outgoing("state", b"timers", ",".join(str(one.number) for one in timeouts).encode(), [])
+    return OutputMessage("state", b"timers", ",".join(str(one.number) for one in timeouts).encode(), [])
 
 
 class Committed:
@@ -49,24 +47,27 @@ class Committed:
     owner = OWNER
 
     def __init__(self, room: int = 100) -> None:
-        self.each: list[tuple[list[Outgoing], int]] = []
+        self.each: list[tuple[list[OutputMessage], int]] = []
         self.kept: list[int] = []
         self.room = room  # timeouts that fit the log
 
-    def commit(self, messages: list[Outgoing], offset: Any, _: Any) -> None:
-        self.each.append((messages, offset.offset))
+    def commit(self, groups: list[list[OutputMessage]], offset: int, wait: bool = False) -> None:
+        self.each.append(([message for group in groups for message in group], offset))
 
-    def messages(self, partition: int, checkpoint: Checkpoint) -> Iterator[Outgoing]:
+    def close(self) -> None:
+        pass
+
+    def messages(self, partition: int, checkpoint: Checkpoint) -> Iterator[OutputMessage]:
         yield part_of(checkpoint.header["offset"])
         yield KEPT
 
     def save(self, partition: int, checkpoint: Checkpoint) -> None:
         self.kept.append(checkpoint.header["offset"])
 
-    def log(self, partition: int, timeouts: list[AppliedTimeouts]) -> list[Outgoing] | None:
+    def log(self, partition: int, timeouts: list[AppliedTimeouts]) -> list[OutputMessage] | None:
         return [log_of(timeouts)] if len(timeouts) <= self.room else None
 
-    def parts(self) -> list[tuple[Outgoing, int]]:
+    def parts(self) -> list[tuple[OutputMessage, int]]:
         """What was written of checkpoints and of the log, and with which offset."""
         return [(one, offset) for messages, offset in self.each for one in messages if one.topic == "state"]
 
@@ -88,15 +89,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def what(of: InputPartition, store: Any, **settings: Any) -> tuple[Any, ...]:
-    at = "kafka://127.0.0.1:1/"
-    host = KafkaHost(hierarchy, f"{at}in", f"{at}out", group="app", schema=READ, **settings)
-    return of, START, store, host.settings
-
-
-def work(of: InputPartition, committed: Any, **settings: Any) -> ExactWork:
-    args = what(of, committed, **settings)
-    return ExactWork(*args, transactions=committed, metadata=lambda anew: None, threads=AtOnce())
+def task(of: InputPartition, committed: Any, **settings: Any) -> PartitionTask:
+    """A task whose checkpoint store and producer is ``committed``."""
+    given = KafkaSettings(f"{AT}in", f"{AT}out", group="app", schema=READ, **settings)
+    return PartitionTask(of, START, committed, given, committed, AtOnce())
 
 
 def idle(**more: Any) -> InputPartition:
@@ -108,10 +104,9 @@ def idle(**more: Any) -> InputPartition:
 
 def test_a_flush_at_a_stop_is_committed_with_a_checkpoint(clock: list[float]) -> None:
     committed, one = Committed(), idle()
-    works = work(one, committed)
+    works = task(one, committed)
     works.step(clock[0], 0.002)
     assert committed.each == []  # all is buffered, and it is not time for the offset
-    committed.close = lambda: None  # type: ignore[attr-defined]
     works.finish(flush=True)
     [(records, offset)] = committed.each
     assert offset == 60 and records[-1] == KEPT and len(records) > 60
@@ -122,13 +117,13 @@ def test_timeouts_are_logged_in_the_transaction_of_their_output_until_a_checkpoi
     clock: list[float],
 ) -> None:
     committed, one = Committed(), idle()
-    works = work(one, committed, checkpoint_every=10)
+    works = task(one, committed, checkpoint_every=10)
     one.expire(2_000)
     for _ in range(2):
         works.step(clock[0], 0.002)
         clock[0] += 0.02
     [(records, offset)] = committed.each
-    assert offset == 60 and len(records) > 60 and records[-1] == log_of(one.timeouts) and not committed.kept
+    assert offset == 60 and len(records) > 60 and records[0] == log_of(one.timeouts) and not committed.kept
     one.process(messages(120)[60:], 3_000)
     one.expire(5_000)
     clock[0] += 10
@@ -143,7 +138,7 @@ def test_timeouts_are_logged_in_the_transaction_of_their_output_until_a_checkpoi
 
 def test_a_log_of_timeouts_that_is_too_large_becomes_a_checkpoint_in_the_same_transaction(clock: list[float]) -> None:
     committed, one = Committed(room=0), idle()
-    works = work(one, committed, checkpoint_every=600)
+    works = task(one, committed, checkpoint_every=600)
     one.expire(2_000)
     for _ in range(2):
         works.step(clock[0], 0.002)
@@ -153,16 +148,25 @@ def test_a_log_of_timeouts_that_is_too_large_becomes_a_checkpoint_in_the_same_tr
 
 
 def test_the_time_of_timeouts_stands_still_until_the_end_of_the_partition_is_reached() -> None:
-    end = EndOfPartition(5)
-    assert end.reached_at() is None and not end.is_asked
-    end.asked(1_000, 9)  # a backlog of 4
-    assert end.reached_at() is None and end.is_asked
-    end.read(8)
-    assert end.reached_at() is None
-    end.read(12)  # written since, but all from before is read
-    assert end.reached_at() == 1_000 and end.reached_at() is None
-    end.asked(2_000, 12)
-    assert end.reached_at() == 2_000
+    one = idle()
+    works, asked = task(one, Committed()), []
+
+    def end() -> int | None:
+        asked.append(one.offset)
+        return 64 if len(asked) > 1 else None
+
+    works.expire(60, end)  # no broker answers
+    assert len(asked) == 1 and one.timeouts == []
+    works.expire(60, end)  # a backlog of 4
+    works.expire(63, end)
+    assert len(asked) == 2 and one.timeouts == []
+    works.expire(70, end)  # written since, but all from before is read
+    assert len(asked) == 2 and len(one.timeouts) == 1
+    works.expire(70, end)
+    assert len(asked) == 2 and len(one.timeouts) == 1  # nothing is due
+    one.process(messages(66)[60:], 0)
+    works.expire(66, end)
+    assert len(asked) == 3 and len(one.timeouts) == 2
 
 
 @pytest.mark.parametrize(("slow", "expected"), [(False, 9), (True, 2)])
@@ -170,7 +174,7 @@ def test_checkpoints_that_take_long_are_made_rarely(clock: list[float], slow: bo
     committed, one = Committed(), machine()
     if slow:
         one.__class__ = Slow
-    works = work(one, committed, checkpoint_every=10)
+    works = task(one, committed, checkpoint_every=10)
     for nr, message in enumerate(messages(96)):  # one a second
         one.process([message], 0)
         clock[0] = max(clock[0], 101.0 + nr)
@@ -178,11 +182,11 @@ def test_checkpoints_that_take_long_are_made_rarely(clock: list[float], slow: bo
     assert len(committed.kept) == expected
 
 
-def after(steps: int, clock: list[float]) -> tuple[Committed, ExactWork]:
+def after(steps: int, clock: list[float]) -> tuple[Committed, PartitionTask]:
     """A partition whose checkpoint was begun at message 40, so many steps ago; after each a message was processed."""
     committed, one = Committed(), machine()
     one.__class__ = Slow
-    works = work(one, committed, checkpoint_every=10)
+    works = task(one, committed, checkpoint_every=10)
     records = messages(60)
     one.process(records[:40], 0)
     clock[0] = 110.0
@@ -206,39 +210,36 @@ def test_a_checkpoint_is_made_between_messages_and_written_behind_its_offset(clo
 def test_where_a_checkpoint_is_needed_at_once_one_that_is_half_made_is_dropped(clock: list[float], steps: int) -> None:
     committed, works = after(steps, clock)
     assert works.is_saving == (steps < 7) and works.is_writing == (steps >= 7)
-    committed.close = lambda: None  # type: ignore[attr-defined]
     works.finish(flush=True)
     assert committed.kept == [40 + steps]
     assert committed.parts()[-2:] == [(part_of(40 + steps), 40 + steps), (KEPT, 40 + steps)]
     assert not works.is_saving and not works.is_writing
 
 
-class Journal(Committed):
+class Journal(Committed, IdempotentProducer):  # type: ignore[misc]
     """Notes in which order messages are written, acknowledged, and committed."""
 
-    is_settled = False
+    commit = IdempotentProducer.commit  # type: ignore[assignment]
 
     def __init__(self) -> None:
         super().__init__()
         self.did: list[Any] = []
 
-    def write(self, messages: list[Outgoing]) -> None:
+    def write(self, messages: Sequence[OutputMessage]) -> None:
         self.did += [one if one.topic == "state" else "output" for one in messages]
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         self.did.append("settled")
 
-    def commit(self, *, offsets: Any, asynchronous: bool) -> None:  # type: ignore[override]
-        self.did.append(offsets[0].offset)
+    def _commit_offset(self, offset: int, wait: bool) -> None:  # type: ignore[override]
+        self.did.append(offset)
 
 
 def test_without_transactions_a_checkpoint_is_valid_once_all_before_it_is_acknowledged(
     clock: list[float],
 ) -> None:
     journal, one = Journal(), machine()
-    works = PlainWork(
-        *what(one, journal, delivery="at-least-once", checkpoint_every=0.5), plain=journal, consumer=journal
-    )
+    works = task(one, journal, delivery="at-least-once", checkpoint_every=0.5)
     records = messages(120)
     one.process(records[:100], 0)
     clock[0] += 0.6
@@ -258,17 +259,17 @@ def test_without_transactions_a_checkpoint_is_valid_once_all_before_it_is_acknow
 
 
 def test_the_error_of_a_broker_with_a_full_disk_names_the_cause() -> None:
-    brokers = Brokers("127.0.0.1:1", lambda: False)
-    plain = Plain({"bootstrap.servers": "127.0.0.1:1"}, "kafka://127.0.0.1:1/out", brokers)
-    plain._delivered(KafkaError(KafkaError.KAFKA_STORAGE_ERROR), None)
+    brokers = Brokers("127.0.0.1:1", "app", None, lambda: False)
+    producer = IdempotentProducer(brokers.producer(1000), brokers, "kafka://127.0.0.1:1/out")
+    producer._delivered(KafkaError(KafkaError.KAFKA_STORAGE_ERROR), None)
     with pytest.raises(BrokerError, match=r"out: Broker: Disk error .* Is the disk of a broker full\?"):
-        plain.settle()
-    plain.close()
+        producer.flush()
+    producer.close()
 
 
 def test_without_transactions_timeouts_are_in_the_log_before_their_output_is_written(clock: list[float]) -> None:
     journal, one = Journal(), idle()
-    works = PlainWork(*what(one, journal, delivery="at-least-once"), plain=journal, consumer=journal)
+    works = task(one, journal, delivery="at-least-once")
     one.expire(2_000)
     works.step(clock[0], 0)
     assert journal.did[:3] == [log_of(one.timeouts), "settled", "output"] and not one.has_new_timeouts

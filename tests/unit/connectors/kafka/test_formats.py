@@ -11,9 +11,7 @@ import pytest
 from tests.kafka.app import hierarchy
 
 from slackline import Event
-from slackline.connectors.kafka.arrow import arrow_record
-from slackline.connectors.kafka.decoding import MessageReader
-from slackline.connectors.kafka.messages import Message
+from slackline.connectors.kafka.formats import Message, MessageReader, arrow_record
 from slackline.core.errors import ConfigError
 from slackline.runtime.output import BadRecord
 from slackline.runtime.schema import Arrivals, Decoder, RecordSchema
@@ -35,7 +33,7 @@ def decode(schema: RecordSchema, *values: bytes | None, key: bytes | None = None
     decoder = Decoder(schema, hierarchy)
     return [
         decoder.decode(batch.records, first=0, bad_record=batch.bad)
-        for batch in MessageReader(schema).read(messages, "in/0")
+        for batch in MessageReader.of(schema).read(messages, "in/0")
     ]
 
 
@@ -162,6 +160,6 @@ def test_an_avro_schema_that_is_none_is_refused_at_once(tmp_path: Path) -> None:
     for text in ("{", '{"type": "record"}', '"long"'):
         file.write_text(text)
         with pytest.raises(ConfigError, match="Avro"):
-            MessageReader(RecordSchema(format="avro", avro_schema=str(file)))
+            MessageReader.of(RecordSchema(format="avro", avro_schema=str(file)))
     with pytest.raises(ConfigError, match="Avro"):
-        MessageReader(RecordSchema(format="avro", avro_schema=str(tmp_path / "none")))
+        MessageReader.of(RecordSchema(format="avro", avro_schema=str(tmp_path / "none")))

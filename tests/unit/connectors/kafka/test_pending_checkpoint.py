@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from tests.unit.connectors.kafka.test_partition import OWNER, by_key, checkpoint, machine, messages
 
 from slackline import Speculation
-from slackline.connectors.kafka.checkpoints import TopicCheckpoints
-from slackline.connectors.kafka.messages import Outgoing
-from slackline.connectors.kafka.partition import InputPartition, Resume
-from slackline.connectors.kafka.saving import Saving
+from slackline.connectors.kafka.checkpoint import PendingCheckpoint, Resume, TopicStore
+from slackline.connectors.kafka.partition import InputPartition
+from slackline.connectors.kafka.sink import OutputMessage
 from slackline.core import codec
 from slackline.runtime.checkpoint import Checkpoint
 
@@ -56,10 +55,10 @@ def test_made_in_small_steps_it_is_the_one_made_at_once(
     one.process(RECORDS[max(0, begun - before) : begun], 0)
     other = machine(options=options, cache=cache)
     other.process(RECORDS[:begun], 0)
-    at_once = Saving(other, NOWHERE)
+    at_once = PendingCheckpoint(0, NOWHERE, other.snapshot())
     at_once.save(float("inf"))
 
-    saving, at, turn = Saving(one, NOWHERE), begun, 0
+    saving, at, turn = PendingCheckpoint(0, NOWHERE, one.snapshot()), begun, 0
     while saving.checkpoint is None:
         for _ in range(steps[turn % len(steps)] or at >= len(RECORDS)):
             saving.save(0)  # one engine
@@ -74,7 +73,7 @@ def test_what_is_flushed_while_it_is_made_is_not_in_it() -> None:
     one, other = machine(), machine()
     one.process(RECORDS[:100], 0)
     other.process(RECORDS[:100], 0)
-    saving = Saving(one, NOWHERE)
+    saving = PendingCheckpoint(0, NOWHERE, one.snapshot())
     saving.save(0)
     one.flush("idle")
     saving.save(float("inf"))
@@ -84,32 +83,32 @@ def test_what_is_flushed_while_it_is_made_is_not_in_it() -> None:
     assert content(flushed) != content(at_once)
 
 
-class Nowhere(TopicCheckpoints):
+class Nowhere(TopicStore):
     """Checkpoints in a topic of messages of 100 bytes, that does not exist."""
 
     def __init__(self) -> None:
-        super().__init__("state", OWNER, {}, None, 1124)  # type: ignore[arg-type]
+        super().__init__("state", OWNER, None, 1124)  # type: ignore[arg-type]
 
 
 NOWHERE = Nowhere()
 
 
-def begun(one: InputPartition, store: TopicCheckpoints, upto: int) -> Saving:
+def begun(one: InputPartition, store: TopicStore, upto: int) -> PendingCheckpoint:
     """A checkpoint that is saved, and none of it written."""
     one.process(RECORDS[one.offset : upto], 0)
-    saving = Saving(one, store)
+    saving = PendingCheckpoint(0, store, one.snapshot())
     assert saving.messages(5) == [] and not saving.is_written
     saving.save(float("inf"))
     return saving
 
 
-def written(saving: Saving, most: float) -> Iterator[tuple[str, bytes]]:
+def written(saving: PendingCheckpoint, most: float) -> Iterator[tuple[str, bytes]]:
     """All messages, so many at a time."""
     while not saving.is_written:
         yield from named(saving.messages(most))
 
 
-def named(records: list[Outgoing]) -> list[tuple[str, bytes]]:
+def named(records: list[OutputMessage]) -> list[tuple[str, bytes]]:
     return [(record.key.decode(), record.value or b"") for record in records]
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from slackline.connectors.kafka.checkpoints import FolderCheckpoints, Owner, TopicCheckpoints
-from slackline.connectors.kafka.partition import AppliedTimeouts, Resume
+from slackline.connectors.kafka.checkpoint import AppliedTimeouts, FolderStore, Owner, Resume, TopicStore
 from slackline.core.errors import ConfigError, StateError
 from slackline.runtime.checkpoint import Checkpoint
 
@@ -26,7 +25,7 @@ def found(resume: Resume | None) -> tuple[int, Any] | None:
 
 
 def test_the_newest_checkpoint_that_is_not_behind_the_committed_offset_is_found(tmp_path: Path) -> None:
-    folder = FolderCheckpoints(tmp_path / "new" / "states", OURS)
+    folder = FolderStore(tmp_path / "new" / "states", OURS)
     assert folder.load(0, None) is None
     folder.save(0, OURS.first(0, {}))
     assert found(folder.load(0, 0)) == (0, [])
@@ -41,7 +40,7 @@ def test_the_newest_checkpoint_that_is_not_behind_the_committed_offset_is_found(
 
 
 def test_a_damaged_file_is_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    folder = FolderCheckpoints(tmp_path, OURS)
+    folder = FolderStore(tmp_path, OURS)
     folder.save(0, checkpoint(5))
     folder.save(0, checkpoint(9))
     newest = next(path for path in tmp_path.iterdir() if b"state\n" * 9 in path.read_bytes())
@@ -55,7 +54,7 @@ def test_a_damaged_file_is_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixt
 def test_a_full_disk_leaves_the_checkpoint_before_and_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder = FolderCheckpoints(tmp_path, OURS)
+    folder = FolderStore(tmp_path, OURS)
     folder.save(0, checkpoint(5))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))  # no file may be larger: as good as a full disk
@@ -70,27 +69,27 @@ def test_a_full_disk_leaves_the_checkpoint_before_and_is_logged(
 
 def test_the_folder_of_another_application_is_refused(tmp_path: Path) -> None:
     other = Owner("other", "in", ("Sums",))
-    FolderCheckpoints(tmp_path, other).save(0, checkpoint(5, other))
+    FolderStore(tmp_path, other).save(0, checkpoint(5, other))
     with pytest.raises(StateError, match="the state of the application 'other'"):
-        FolderCheckpoints(tmp_path, OURS).load(0, None)
+        FolderStore(tmp_path, OURS).load(0, None)
     with pytest.raises(StateError, match="with the detectors"):
-        FolderCheckpoints(tmp_path, Owner("other", "in", ("Sums", "Peaks"))).load(0, None)
+        FolderStore(tmp_path, Owner("other", "in", ("Sums", "Peaks"))).load(0, None)
 
 
 def test_a_folder_that_cannot_be_created_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be created"):
-        FolderCheckpoints(tmp_path / "file" / "states", OURS)
+        FolderStore(tmp_path / "file" / "states", OURS)
 
 
 def test_the_log_of_timeouts_is_kept_beside_the_checkpoints(tmp_path: Path) -> None:
-    folder = FolderCheckpoints(tmp_path, OURS)
+    folder = FolderStore(tmp_path, OURS)
     folder.save(0, checkpoint(5))
     assert folder.log(0, []) == [] and folder.log(0, TIMEOUTS) == []
-    resumed = FolderCheckpoints(tmp_path, OURS).load(0, None)
+    resumed = FolderStore(tmp_path, OURS).load(0, None)
     assert resumed is not None and resumed.timeouts == TIMEOUTS
 
-    topic = TopicCheckpoints("state", OURS, {}, None, 2_000)  # type: ignore[arg-type]
+    topic = TopicStore("state", OURS, None, 2_000)  # type: ignore[arg-type]
     log = topic.log(0, TIMEOUTS)
     assert log is not None
     written = [(message.key.decode(), message.value or b"") for message in (*topic.messages(0, checkpoint(5)), *log)]
