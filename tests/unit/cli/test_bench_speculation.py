@@ -44,7 +44,7 @@ def test_every_run_comes_to_the_answer_of_plain_buffering(runs):
 
 def test_running_ahead_tells_no_pass_later_and_all_of_them_sooner_on_average(runs):
     def waits(alpha):
-        return {told.at: told.wait for told in runs[alpha]["_told"] if told.type == "pass"}
+        return {told.at: told.wait for told in runs[alpha]["_detections"] if told.type == "pass"}
 
     plain, fixed = waits(PLAIN), waits(FIXED)
     assert plain and len(plain) == runs[PLAIN]["passes"]
