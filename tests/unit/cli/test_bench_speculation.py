@@ -91,4 +91,4 @@ def test_one_json_object_without_the_series_and_a_page_with_them(
     documented = "policy alpha retraction mean_ms p95_ms passes inserts retractions replays replayed snapshots"
     assert list(figures["runs"][0]) == f"{documented} snapshot_kb busy busy_max alpha_mean".split()
     text = page.read_text("utf-8")
-    assert "All runs" in text and "taken back" in text and "on-demand retraction" in text
+    assert "All runs" in text and "retracted" in text and "on-demand retraction" in text
