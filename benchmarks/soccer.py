@@ -7,7 +7,7 @@ engine with default options: ordering, the detectors that the queries need, all 
 one by the other, ``spark_one_core_rate`` (one match, Spark on one core), ``spark_two_core_rate`` (two matches on two
 cores) and ``spark_ratio``; and what came out of it: ``late_share``, ``results`` (query results of the match).
 
-Embedded: 65 s of 144 transmitters, 2.3 M positions, arriving as :mod:`slackline_soccer.simulator` says ("seeds"), in
+Embedded: 65 s of 144 transmitters, 2.3 M positions, arriving as :mod:`slackline_soccer.simulator` says ("measured"), in
 chunks of 50,000; the process is pinned to one core; CPU time, best of ``repeats`` rounds, argsort and queries taking
 turns. Compilation is not measured.
 

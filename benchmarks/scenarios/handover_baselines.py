@@ -27,14 +27,14 @@ from slackline.cluster.protocol.moves import Arriving
 from slackline.core import codec
 from slackline.core.event import Event
 from slackline.core.outcome import Output
+from slackline.core.time import FOREVER, NEVER
 from slackline.engine import migration
-from slackline.ordering.constants import FOREVER, NEVER
 
 
 def without_what_waits(state: bytes) -> bytes:
     """A detector as :meth:`slackline.Engine.detach` gave it, without the events that wait for it."""
     content = codec.load(migration.KIND, migration.VERSION, state)
-    content["unit"] |= {"heap": [], "overdue": []}
+    content["buffer"] |= {"heap": [], "overdue": []}
     return codec.dump(migration.KIND, migration.VERSION, content, where=content["name"])
 
 

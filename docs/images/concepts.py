@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import plotly.graph_objects as go
 
+from slackline.core.time import NEVER
 from slackline.engine.options import Options
 from slackline.ordering.clock import JUMP_OFF, Clock
-from slackline.ordering.constants import NEVER
 from slackline.ordering.input import SensorInput
 from slackline.ordering.startup import StartupEstimator
 from slackline.runtime import RecordSchema
@@ -57,11 +57,11 @@ def k_over_time(folder: Path) -> None:
 def watermarks(folder: Path) -> None:
     stream = load_stream(PHONES, RecordSchema(arrival="arrival_ms", ts="ts_ms", source="source", unit="ms"))
     n, ts = len(stream), stream.ts
-    channel = SensorInput("event", 0, Options(late_target=TARGET).evidence, is_clock=True)
-    channel.senders.number(range(stream.sources))
+    input = SensorInput("event", 0, Options(late_target=TARGET).evidence, is_clock=True)
+    input.sources.number(range(stream.sources))
     clk = np.empty(n, dtype=np.int64)
     Clock(JUMP_OFF).run(ts, np.ones(n, dtype=np.int64), stream.source, clk)
-    reached, slack = channel.run(
+    reached, slack = input.run(
         np.arange(n), stream.source, ts, 0, NEVER, clk, StartupEstimator(None).run(ts, NEVER, clk)
     )
     owing = np.argmax((clk - reached)[3_000:]) + 3_000

@@ -1,4 +1,4 @@
-"""Slackline puts out-of-order event streams back in order, with the least possible waiting, and runs detectors on them.
+"""Slackline restores event-time order in out-of-order streams with minimal latency, and runs detectors on them.
 
 >>> import slackline as sl
 >>> class Echo(sl.Detector):
@@ -10,13 +10,14 @@
 [1, 2]
 """
 
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from slackline.core.batch import Batch
 from slackline.core.detector import Detector
 from slackline.core.errors import ConfigError, SchemaError, SlacklineError
 from slackline.core.event import Event
-from slackline.core.extras import lazy
+from slackline.core.extras import DISTRIBUTION, lazy
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.machine import ANY, StateMachine, Transition
 from slackline.core.outcome import Duplicate, Late, Output, ProgressUpdate, Quarantined
@@ -51,7 +52,12 @@ __all__ = [
     "Transition",
 ]
 
-# The compiler takes most of the time to import all this; who only defines detectors does without.
+try:
+    __version__ = version(DISTRIBUTION)
+except PackageNotFoundError:  # used from a source tree without an installation
+    __version__ = "0+unknown"
+
+# Importing the compiler takes most of the time; defining detectors does not need it.
 __getattr__ = lazy(
     __name__, {"Engine": "slackline.engine", "Pause": "slackline.running.pause", "Speculation": "slackline.speculation"}
 )

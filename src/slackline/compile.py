@@ -15,8 +15,8 @@ import pyarrow as pa
 
 import slackline as sl
 from slackline.cluster.placement import Problem, Subscription, solver_of
-from slackline.ordering.compiled import say_nothing
-from slackline.ordering.constants import POLICIES
+from slackline.ordering import mute_compilation_log
+from slackline.ordering.watermark import POLICIES
 
 #: More than a warm-up, so that events are released before the end.
 EVENTS = 100
@@ -79,7 +79,7 @@ def run_solver() -> None:
 
 
 def main() -> None:
-    say_nothing()
+    mute_compilation_log()
     started = time.perf_counter()
     print("compiling for this machine ...", file=sys.stderr)
     run_everything()

@@ -16,7 +16,7 @@ from tests.laws.test_law_5 import Book, Hands
 from tests.laws.worlds import World, cuts, run, settings, table, worlds
 
 import slackline as sl
-from slackline.ordering.senders import total_order
+from slackline.ordering.sources import total_order
 
 
 class Net:

@@ -90,7 +90,7 @@ def test_rows_without_key_or_arrival_are_quarantined(spark: SparkSession) -> Non
         ("north", "kick", 1130),
     ]
     assert {(row.reason, row.detail) for row in aside} == {
-        ("no key", "the key is null: the event belongs to no site"),
+        ("no key", "the key is null: the event belongs to no keyed engine"),
         ("no arrival", "the arrival is null: the event has no place in the order"),
     }
     assert {row for row in comparable(rows) if row[1] != "quarantine"} == embedded(table, close=True)

@@ -101,7 +101,7 @@ def test_rows_without_key_or_arrival_are_quarantined() -> None:
     keyless = Merge(None, MergePlan(STREAMS))
     found = rows_of(keyless.push(rows))
     assert [row["reason"] for row in found] == ["no key"] * 2
-    assert [row["detail"] for row in found] == ["the key is null: the event belongs to no site"] * 2
+    assert [row["detail"] for row in found] == ["the key is null: the event belongs to no keyed engine"] * 2
     assert list(keyless.close()) == []
     assert rows_of(Merge(None, MergePlan(STREAMS), keyless.save()).push(rows)) == found
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from slackline.core.event import Event
 from slackline_soccer.accuracy import accuracy, pair, possession_shares, possession_time
-from slackline_soccer.tracking.time import MILLISECOND, SECOND
+from slackline_soccer.tracking.positions import MILLISECOND, SECOND
 
 
 def hit(ms: int, player: str = "A1") -> Event:

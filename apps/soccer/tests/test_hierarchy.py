@@ -9,7 +9,7 @@ from apps.soccer.tests.detectors.worlds import START, brief, make_match, positio
 
 import slackline as sl
 from slackline_soccer.hierarchy import detectors
-from slackline_soccer.tracking.time import MILLISECOND, SECOND
+from slackline_soccer.tracking.positions import MILLISECOND, SECOND
 
 MATCH = make_match()
 

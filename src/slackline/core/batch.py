@@ -1,4 +1,4 @@
-"""Batches: runs of events of one type, as columns."""
+"""Columns (arrays by what they hold) and batches: runs of events of one type, as columns."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from slackline.core.arrays import Column
 from slackline.core.event import NO_SEQ, Event, Source
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+#: A column of any dtype.
+Column = NDArray[Any]
 
 
 class Batch:
@@ -33,7 +39,7 @@ class Batch:
         start: int = 0,
         stop: int | None = None,
     ) -> None:
-        # Whole columns and the rows of them that are meant: cutting a batch into short runs costs next to nothing.
+        # Whole columns and a range of rows: slicing a batch into short runs costs next to nothing.
         self.type = type
         self._ts = ts
         self._slots = slots
@@ -47,9 +53,9 @@ class Batch:
     def of_events(
         cls, type: str, events: Sequence[Event], declared: Mapping[str, np.dtype[Any]] | None = None
     ) -> Batch:
-        """A batch of events that exist already; a field that some of them lack is None there.
+        """A batch of events; a field that some of them lack is None there.
 
-        Fields that are declared are there, in their types; ValueError or TypeError for what does not fit.
+        Declared fields are always present, in their types; ValueError or TypeError for a value that does not fit.
         """
         names: dict[Source, int] = {}
         slots = np.array([names.setdefault(event.source, len(names)) for event in events], dtype=np.int64)
@@ -78,17 +84,17 @@ class Batch:
 
     @property
     def ts(self) -> Column:
-        """The occurrence time stamps, ascending."""
+        """The event times, ascending."""
         return self._ts[self._start : self._stop]
 
     @property
     def source(self) -> Column:
-        """Who sent each event."""
+        """The source of each event."""
         return as_column(list(self._names))[self._slots[self._start : self._stop]]
 
     @property
     def sources(self) -> tuple[Column, Sequence[Source]]:
-        """For each row the number of who sent it, and who they are."""
+        """For each row the number of its source, and the sources by number."""
         return self._slots[self._start : self._stop], self._names
 
     @property
@@ -135,7 +141,7 @@ class Batch:
         return next(iter(self.slice(row, row + 1)))
 
     def __iter__(self) -> Iterator[Event]:
-        """The rows as events; a field without a value (None) is left out of the payload."""
+        """The rows as events; fields without a value (None) are left out of the payload."""
         rows = slice(self._start, self._stop)
         seqs = [None if seq == NO_SEQ else seq for seq in self._seq[rows].tolist()]
         sources = [self._names[slot] for slot in self._slots[rows].tolist()]

@@ -1,8 +1,8 @@
-"""What an engine may start from: the delays of a hierarchy's event types, as a value and as a small file of JSON.
+"""Calibration: the delays of a hierarchy's event types that an engine may start from, as a value and as a JSON file.
 
 ``slackline calibrate`` makes it from a recording, or from the calibration of another hierarchy
-(:mod:`slackline.calibration`; [Order, III; Thesis, 3.5]). It names the detectors and the clock it is for, so that one
-made for something else is refused. All numbers are in the unit of the time stamps.
+(:mod:`slackline.calibration`; [Order, III; Thesis, 3.5]). It names its detectors and its clock, so that an engine of
+another hierarchy refuses it. All numbers are in the unit of the time stamps.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ REMEDY = "Make it again with `slackline calibrate`."
 
 @dataclass(frozen=True, slots=True)
 class TypeDelay:
-    """The delay of one event type. Of one that a detector publishes, also what it consists of beside the time that
-    the detector's input waits: processing, setting back, and the way to those who listen.
+    """The delay of one event type; of a derived type also its parts besides the wait of the publisher's input:
+    processing, back-dating, and the network.
     """
 
     delay: int
@@ -36,13 +36,13 @@ class TypeDelay:
     network: int = 0
 
 
-#: The parts of a delay that a file holds of a sensor type, and of one that is published.
+#: The parts of a delay in the file: of a sensor type, and of a derived type.
 SENSOR, PUBLISHED = ("delay",), ("delay", "processing", "back", "network")
 
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """What a detector listens to and publishes, in the order of the names."""
+    """The types that a detector listens to and publishes, sorted by name."""
 
     listens: tuple[str, ...]
     publishes: tuple[str, ...]
@@ -70,7 +70,7 @@ class Calibration:
 
     @classmethod
     def of(cls, given: Any) -> Calibration:
-        """A calibration as somebody gives it: as such, as the content of its file, or as the file's name."""
+        """A calibration from an instance, the content of its file, or the name of the file."""
         if isinstance(given, Calibration):
             return given
         if isinstance(given, str | os.PathLike):
@@ -80,14 +80,13 @@ class Calibration:
         raise ConfigError(f"calibration={given!r} is not valid; give the file that `slackline calibrate` wrote.")
 
     def check(self, hierarchy: Hierarchy) -> None:
-        """Refuse a hierarchy that this is not the calibration of."""
+        """Raise a ConfigError if this is the calibration of another hierarchy."""
         differs = None
         theirs = _wiring(hierarchy)
         for name in sorted({*self.detectors, *theirs}):
             if self.detectors.get(name) != theirs.get(name):
-                differs = (
-                    f"detector {name!r} {_told(self.detectors.get(name))} there, and {_told(theirs.get(name))} here"
-                )
+                there, here = _text_of(self.detectors.get(name)), _text_of(theirs.get(name))
+                differs = f"detector {name!r} {there} there, and {here} here"
                 break
         for what in ("clock", "clock_aids"):
             if differs is None and getattr(self, what) != getattr(hierarchy, what):
@@ -99,7 +98,7 @@ class Calibration:
             )
 
     def plain(self) -> dict[str, Any]:
-        """As the file has it."""
+        """The content of the file, as plain values."""
         published = {kind for wiring in self.detectors.values() for kind in wiring.publishes}
         return {
             "slackline": KIND,
@@ -117,7 +116,7 @@ class Calibration:
         }
 
     def save(self, path: str | Path) -> None:
-        """Write the file: an entry to a line."""
+        """Write the file, one entry per line."""
         try:
             Path(path).write_text(_text(self.plain()), encoding="utf-8")
         except OSError as cause:
@@ -140,9 +139,9 @@ def _wiring(hierarchy: Hierarchy) -> dict[str, Wiring]:
     }
 
 
-def _told(wiring: Wiring | None) -> str:
+def _text_of(wiring: Wiring | None) -> str:
     if wiring is None:
-        return "is not"
+        return "does not exist"
     return f"listens to {list(wiring.listens)} and publishes {list(wiring.publishes)}"
 
 
@@ -157,7 +156,7 @@ def _text(plain: dict[str, Any]) -> str:
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
-# Reading: files are cut off and edited, so nothing is believed.
+# Reading: files may be truncated or edited, so everything is checked.
 
 
 def _read(path: Path) -> Calibration:

@@ -1,4 +1,4 @@
-"""Checks of options: one wording for each kind of mistake."""
+"""Validation of options: one message per kind of mistake."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from slackline.core.errors import ConfigError
 
 
 def one_of(option: str, value: Any, allowed: Iterable[str]) -> None:
-    """Refuse a word that is none of those allowed."""
+    """Raise a ConfigError for a value that is not allowed."""
     allowed = list(allowed)
     if value not in allowed:
         raise ConfigError(f"{option}={value!r} is unknown; choose one of {allowed}.")
@@ -46,9 +46,9 @@ def positive(option: str, value: Any, most: float | None = None) -> float:
 
 
 def text(option: str, value: Any) -> str:
-    """The value, if it is a text with something in it."""
+    """The value, if it is a non-empty string."""
     if not isinstance(value, str) or not value:
-        raise ConfigError(f"{option}={value!r} is not valid; it must be a text that is not empty.")
+        raise ConfigError(f"{option}={value!r} is not valid; it must be a non-empty string.")
     return value
 
 

@@ -1,4 +1,4 @@
-"""States as bytes: safe to read from anyone, the same for equal states, and versioned.
+"""States as bytes: safe to read from untrusted bytes, deterministic, and versioned.
 
 ``Engine.save()`` and the snapshots of detectors use this format.
 
@@ -14,27 +14,27 @@ True
 list, tuple, set, frozenset, dict with any of these as keys, deque, defaultdict of a built-in factory,
 Counter, OrderedDict, dates, times and Decimal, Event, dataclass instances, namedtuples, Enum members, NumPy
 arrays and scalars. What comes back has the same types. Anything else, a subclass of these, a cycle or an
-attribute beside a dataclass's fields raises an UnsupportedStateError that names the path to it: nothing is turned into
-something similar.
+attribute beside a dataclass's fields raises an UnsupportedStateError that names the path to it: nothing is converted to
+a similar type.
 
 - An object that is referenced twice becomes two equal objects. State must not rely on their being one.
 - An array comes back writable, owning its memory, in the same layout (C or Fortran). dtypes of objects, of
   variable-length strings and of long doubles, and structured ones with padding, are not supported. C's
   ``longlong`` comes back as ``int64``.
 - A time of a named zone comes back with the offset it had: the same instant, without the name.
-- A combination of flags that has no name of its own is not supported. Enum members are kept by name.
+- A combination of flags that has no name of its own is not supported. Enum members are stored by name.
 
 **Equal bytes.** Equal states of equal types give equal bytes, in any process: sets are written sorted by
-the bytes of their items. The order of a dict is part of the state and is kept.
+the bytes of their items. The order of a dict is part of the state.
 
 **Safety.** The bytes are data, never a program. Reading them imports nothing and calls no ``__init__``,
 ``__post_init__``, ``__new__``, ``__setstate__`` or property of the classes they name. Only ``__hash__`` and
 ``__eq__`` run, where an instance is a key or in a set, as in any dict and set. A class is looked for among
 those that the detector declares and those of imported modules, must be a dataclass, Enum or namedtuple, and
-must have the very fields that were saved. Memory is taken in proportion to the bytes given. Whatever is
-wrong with them is a StateError.
+must have the very fields that were saved. Memory use is proportional to the bytes given. Any defect is a
+StateError.
 
-**Format.** ``encode`` writes MessagePack: ``[table of classes, tree]``, see ``_state_tree``. ``dump`` puts
+**Format.** ``encode`` writes MessagePack: ``[table of classes, tree]``, see ``state_tree``. ``dump`` puts
 an envelope around it, big-endian: 4 bytes magic, 1 byte format version, 4 bytes CRC-32 of all that follows,
 8 bytes length of all that follows them, 4 bytes version of the content, 1 byte length of its kind, the
 kind, the tree.
@@ -51,9 +51,8 @@ from typing import Any
 
 import msgspec
 
-from slackline.core._state_read import FindClass, TreeReader
-from slackline.core._state_write import TreeWriter, pack
 from slackline.core.errors import StateError, UnsupportedStateError
+from slackline.core.state_tree import FindClass, TreeReader, TreeWriter, pack
 
 __all__ = ["FindClass", "class_finder", "decode", "dump", "encode", "load"]
 
@@ -71,7 +70,7 @@ _unpack = msgspec.msgpack.Decoder(ext_hook=lambda code, data: (code, data)).deco
 def encode(value: Any, where: str = "state", find_class: FindClass | None = None) -> bytes:
     """The value as bytes; ``where`` names it in errors, and is the root of the paths in them.
 
-    With the ``find_class`` of a detector, a class that could not be found again raises now, not when it is restored.
+    With the ``find_class`` of a detector, a class that cannot be found again raises now, not when it is restored.
     """
     try:
         try:
@@ -98,12 +97,12 @@ def decode(data: Buffer, find_class: FindClass | None = None, where: str = "stat
     except Exception as error:
         raise StateError(
             f"{where} cannot be restored from these {_size(data)} bytes: they are damaged or not written by "
-            f"Slackline ({type(error).__name__}: {error}). Restore an older state, or begin with a new one."
+            f"Slackline ({type(error).__name__}: {error}). Restore an older state, or start without one."
         ) from error
 
 
 def dump(kind: str, version: int, value: Any, where: str | None = None) -> bytes:
-    """The value as bytes in an envelope: what it is, in which version, and a checksum."""
+    """The value as bytes in an envelope with kind, version and checksum."""
     name = kind.encode()
     rest = b"".join((_INNER.pack(version, len(name)), name, encode(value, where or kind)))
     length = struct.pack(">Q", len(rest))
@@ -115,7 +114,7 @@ def load(kind: str, version: int, data: Buffer, find_class: FindClass | None = N
     """The value from ``dump``; ``version`` is the one that the caller understands."""
     found, written, body = _open(data)
     if found != kind:
-        raise StateError(f"these bytes hold a {found!r}, not a {kind!r}. Give them to what has saved them.")
+        raise StateError(f"these bytes hold a {found!r}, not a {kind!r}. Load them with the component that saved them.")
     if written > version:
         raise StateError(
             f"this {kind!r} has version {written}, and this release of Slackline understands version {version}. "
@@ -124,7 +123,7 @@ def load(kind: str, version: int, data: Buffer, find_class: FindClass | None = N
     if written < version:
         raise StateError(
             f"this {kind!r} was saved by an older release of Slackline (version {written} of the state, this one reads "
-            f"{version}). Load it with that release, or start anew."
+            f"{version}). Load it with that release, or start without a state."
         )
     return decode(body, find_class, kind)
 
@@ -137,7 +136,7 @@ def _open(data: Buffer) -> tuple[str, int, memoryview]:
     if bytes(view[:4]) != MAGIC[: len(view)] or not view:
         raise StateError(
             f"these {len(view)} bytes were not saved by Slackline: they do not begin with {MAGIC!r}. "
-            f"Give the bytes just as save() returned them."
+            f"Pass the bytes exactly as save() returned them."
         )
     if len(view) > 4 and view[4] != FORMAT:
         raise StateError(
@@ -145,8 +144,8 @@ def _open(data: Buffer) -> tuple[str, int, memoryview]:
             f"Restore them with the release that saved them, or a newer one."
         )
     damaged = StateError(
-        f"these {len(view)} bytes are damaged: cut short, added to or altered since they were saved. "
-        f"Restore an older state, or begin with a new one."
+        f"these {len(view)} bytes are damaged: truncated, extended or altered since they were saved. "
+        f"Restore an older state, or start without one."
     )
     if len(view) < _OUTER.size + _INNER.size:
         raise damaged
@@ -170,8 +169,8 @@ def class_finder(declared: Iterable[type]) -> FindClass:
     """A ``find_class`` that looks among ``declared`` (``Detector.state_types``) first, then in the imported modules.
 
     A class of a script or of a function is in no imported module once it was shipped to another process by value, so
-    it has to be declared. Module and qualified name must match; but as cloudpickle forgets all but the last part of a
-    qualified name, that part alone also does, on either side, if just one declared class has it.
+    it has to be declared. Module and qualified name must match; but as cloudpickle drops all but the last part of a
+    qualified name, that part alone also matches, on either side, if exactly one declared class has it.
     """
     types = tuple(dict.fromkeys(declared))
 

@@ -1,4 +1,4 @@
-"""What can go wrong, as values.
+"""Errors.
 
 Every error derives from :class:`SlacklineError`, carries its facts as attributes, and its message says
 what was given, what was expected and what to do.
@@ -12,8 +12,8 @@ from typing import Any
 class SlacklineError(Exception):
     """Base of all errors that Slackline raises on purpose.
 
-    ``outputs`` is what a push produced before it raised, so that nothing is lost by the exception; ``refused`` is what
-    of a push was not taken, where that can be said.
+    ``outputs`` is what a push produced before it raised, so that no output is lost; ``refused`` are the events of a
+    push that were not admitted, where known.
     """
 
     outputs: list[Any] = []  # noqa: RUF012
@@ -33,13 +33,13 @@ class SchemaError(SlacklineError):
 
 
 class NotAnEventError(SlacklineError):
-    """A detector published something that is no event, or an event it did not announce."""
+    """A detector published something that is not an event, or an event of a type not in its ``publishes``."""
 
 
 class DetectorError(SlacklineError):
     """A detector raised on an event.
 
-    The push that met the error was carried through for everything else; ``outputs`` holds what it produced.
+    The rest of the push was processed; ``outputs`` holds what it produced.
     """
 
     def __init__(self, detector: str, event: Any, state_size: int, cause: BaseException, failures: int = 1):
@@ -51,22 +51,22 @@ class DetectorError(SlacklineError):
         more = f" (and {failures - 1} more failures in this push)" if failures > 1 else ""
         super().__init__(
             f"detector {detector!r} raised {type(cause).__name__}: {cause} on {event!r}, "
-            f"state of {state_size} bytes{more}. The event is set aside in `engine.quarantined`; the rest of the "
+            f"state of {state_size} bytes{more}. The event is in `engine.quarantined`; the rest of the "
             f"push was processed (see this error's `outputs`). Fix the detector, or create the engine with "
-            f"on_error='quarantine' to go on without raising."
+            f"on_error='quarantine' to continue without raising."
         )
 
 
 class BufferLimitError(SlacklineError):
-    """More events are buffered than ``max_buffered`` allows, usually because the clock stands still."""
+    """More events are buffered than ``max_buffered`` allows, usually because stream time does not move."""
 
     def __init__(self, buffered: int, limit: int, cause: str, option: str = "max_buffered", remedy: str = ""):
         self.buffered = buffered
         self.limit = limit
         self.cause = cause
-        remedy = remedy or "Raise max_buffered, or choose overflow='release' to let the oldest waiting events go."
+        remedy = remedy or "Raise max_buffered, or set overflow='release' to release the oldest buffered events."
         super().__init__(
-            f"{buffered} events are held, {option}={limit} allows no more: {cause} Nothing was dropped. {remedy}"
+            f"{buffered} events are buffered, {option}={limit} allows no more: {cause} Nothing was dropped. {remedy}"
         )
 
 
@@ -83,7 +83,7 @@ class UnsupportedStateError(StateError):
         super().__init__(
             f"{where} is a {self.kind}, which cannot be saved{': ' + why if why else ''}. Kinds that can: None, bool, "
             f"int, float, complex, str, bytes, list, tuple, set, frozenset, dict, deque, dates, times, Decimal, "
-            f"dataclasses, slackline.Event, NumPy arrays and scalars. Keep state in those, or give the detector "
+            f"dataclasses, slackline.Event, NumPy arrays and scalars. Store state in those, or give the detector "
             f"snapshot() and restore(state) that turn it into them."
         )
 
@@ -93,4 +93,4 @@ class ClosedError(SlacklineError):
 
 
 class ConcurrentUseError(SlacklineError):
-    """An engine was called while another call of it was under way, from another thread or by one of its detectors."""
+    """An engine was called during another call, from another thread or by one of its detectors."""

@@ -1,4 +1,4 @@
-"""Events: what happened, when, and who says so (docs/glossary.md)."""
+"""Events: what happened, when, and by which source (docs/glossary.md)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NO_SEQ = -1
 
 
 class Event:
-    """One occurrence: a type, an occurrence time stamp, a source, the source's sequence number, a payload.
+    """One occurrence: a type, an event time ``ts``, a source, the source's sequence number, a payload.
 
     Immutable. The payload is read by subscription.
 
@@ -51,11 +51,11 @@ class Event:
         return event
 
     def derive(self, type: str, ts: int | None = None, **payload: Any) -> Event:
-        """A new event caused by this one; its time stamp defaults to this one's and may be set back."""
+        """A new event caused by this one; its time stamp defaults to this one's and may be earlier (back-dated)."""
         return Event.of(type, self.ts if ts is None else ts, None, None, payload)
 
     def published(self, source: str, seq: int) -> Event:
-        """This event as the middleware publishes it: in the name of its detector."""
+        """This event with the source and sequence number of its detector."""
         return Event.of(self.type, self.ts, source, seq, self.payload)  # type: ignore[arg-type]
 
     def __getitem__(self, field: str) -> Any:

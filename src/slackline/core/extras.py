@@ -1,7 +1,7 @@
-"""Parts that a plain install does without: which package comes with which extra, and what to say when it is missing.
+"""Optional packages: which extra installs which package, and the error when one is missing.
 
-A plain install has numpy, numba, pyarrow and msgspec. Everything else belongs to an extra, and whoever imports it turns
-a missing package into one sentence with the command that helps.
+A plain install has numpy, numba, pyarrow and msgspec. Every other package belongs to an extra; where it is imported, a
+missing package becomes an error with the command that installs it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from slackline.core.errors import SlacklineError
 
-#: As pip knows it. ``slackline`` on the package index is somebody else's.
+#: The name on the package index, where ``slackline`` is another project.
 DISTRIBUTION = "slackline-streams"
 
 #: The top-level module of a package, and the extra that installs it.
@@ -51,7 +51,7 @@ class MissingExtraError(SlacklineError, ImportError):
 
 
 def explain(error: ImportError, user: str) -> ImportError:
-    """What to raise when an import failed: the extra to install, or the error itself if no extra would help.
+    """The error to raise when an import failed: the extra to install, or the error itself if no extra helps.
 
     >>> explain(ModuleNotFoundError("No module named 'plotly'", name="plotly.offline"), "the page")
     MissingExtraError("the page needs the extra 'report': pip install 'slackline-streams[report]'")
@@ -61,9 +61,9 @@ def explain(error: ImportError, user: str) -> ImportError:
 
 
 def lazy(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """A package's ``__getattr__``: imports a public name from its home when somebody first asks for it.
+    """A package's ``__getattr__``: imports a public name from its module on first access.
 
-    So a package can offer names whose modules take long to import, or need an extra.
+    So a package can export names whose modules are slow to import, or need an extra.
 
     >>> lazy("slackline.core", {"Event": "slackline.core.event"})("Event").__name__
     'Event'
@@ -76,7 +76,7 @@ def lazy(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
             value = getattr(importlib.import_module(homes[name]), name)
         except ImportError as error:
             raise explain(error, f"{package}.{name}") from error
-        setattr(sys.modules[package], name, value)  # from now on it is an attribute like any other
+        setattr(sys.modules[package], name, value)  # later accesses find the attribute
         return value
 
     return __getattr__

@@ -1,9 +1,10 @@
-"""The hierarchy: which detector listens to which, as levels of an acyclic graph."""
+"""The hierarchy: which detector listens to which types, as levels of an acyclic graph."""
 
 from __future__ import annotations
 
 import copy
 import difflib
+import logging
 import math
 from collections.abc import Iterable
 from graphlib import CycleError, TopologicalSorter
@@ -14,17 +15,20 @@ from slackline.core.errors import HierarchyError
 from slackline.core.time import MAX_TS
 from slackline.core.types import EventType, type_names
 
+log = logging.getLogger("slackline")
+
 TypeNames = str | EventType | Iterable[str | EventType]
 
 
 class Hierarchy:
-    """Detectors, ordered so that each comes after those it listens to, and the types that set the clock.
+    """Detectors, sorted so that each comes after those it listens to, and the types that set stream time.
 
     ``clock`` names the event types whose time stamps move stream time: one, or several of equal delay
-    [Order, II-E.1]. ``clock_aids`` names types of other delays that help it along: how far each is ahead or behind is
-    measured [Thesis, 3.3.6]. All must be sensor types, that is, types that no detector publishes.
+    [Order, II-E.1]. ``clock_aids`` names types of other delays that move it too: how far each is ahead or behind is
+    measured [Thesis, 3.3.6]. All must be sensor types, that is, types that no detector publishes. A clock type that no
+    detector listens to is declared as an :class:`~slackline.EventType`; a plain name could be a misspelled one.
 
-    The first engine made of a hierarchy runs the very detectors given here; every further one runs fresh copies
+    The first engine made from a hierarchy runs the detector instances given here; every further one runs copies
     of them, as they were when the hierarchy was made.
 
     >>> class Low(Detector):
@@ -36,6 +40,8 @@ class Hierarchy:
     >>> hierarchy = Hierarchy([High(), Low()], clock="a")
     >>> hierarchy.levels, hierarchy.sensor_types
     ({'Low': 1, 'High': 2}, ('a',))
+    >>> hierarchy
+    Hierarchy([<Low: a -> b>, <High: a, b -> c>], clock=('a',))
     """
 
     def __init__(self, detectors: Iterable[Detector], clock: TypeNames, clock_aids: TypeNames = ()) -> None:
@@ -71,13 +77,13 @@ class Hierarchy:
         direct = {
             name: {self.publisher[kind] for kind in self.listens[name] if kind in self.publisher} for name in self.names
         }
-        #: For each detector those whose events lead to it, through others too.
+        #: For each detector all detectors upstream of it, direct and indirect.
         self.below: dict[str, frozenset[str]] = {}
         self.levels: dict[str, int] = {}
         for name, lower in direct.items():
             self.below[name] = frozenset(lower.union(*(self.below[each] for each in lower)))
             self.levels[name] = 1 + max([self.levels[each] for each in lower], default=0)
-        #: How urgent each detector is: as much as the most urgent of all that rest on it.
+        #: The urgency of each detector: the highest of its own and of all downstream of it.
         self.urgency = {
             name: max(each.urgency for other, each in order if name == other or name in self.below[other])
             for name in self.names
@@ -86,6 +92,9 @@ class Hierarchy:
         wanted = {kind for _, detector in order for kind in type_names(detector.listens)}
         self.sensor_types = tuple(sorted((wanted - published) | {*self.clock, *self.clock_aids}))
         self._check_clock(published)
+        for kind in (*clock, *aids):
+            if isinstance(kind, str) and kind not in wanted:
+                self._check_spelling(kind, sorted(wanted - published))
         try:
             self._pristine = copy.deepcopy(self._given)
         except Exception as error:
@@ -95,7 +104,7 @@ class Hierarchy:
             ) from error
 
     def take_detectors(self) -> dict[str, Detector]:
-        """The detectors for one engine, by name: those given for the first that asks, fresh copies afterwards."""
+        """The detectors for one engine, by name: the instances given on the first call, copies afterwards."""
         given, self._given = self._given, None
         return dict(zip(self.names, given if given is not None else copy.deepcopy(self._pristine), strict=True))
 
@@ -104,24 +113,31 @@ class Hierarchy:
         return copy.deepcopy(self._pristine[self.names.index(name)])
 
     def published(self, name: str) -> list[str]:
-        """The types that a detector publishes, in the order of their names."""
+        """The types that a detector publishes, sorted by name."""
         return sorted(kind for kind, publisher in self.publisher.items() if publisher == name)
 
     def extended(self, detector: Detector) -> Hierarchy:
-        """The same hierarchy with one detector more, which may publish nothing that comes from sensors here."""
-        more = Hierarchy([*copy.deepcopy(self._pristine), detector], self.clock, self.clock_aids)
+        """The same hierarchy with one detector more, which may not publish a sensor type."""
+        clock, aids = (
+            [self.types.get(kind, EventType(kind)) for kind in kinds] for kinds in (self.clock, self.clock_aids)
+        )
+        more = Hierarchy([*copy.deepcopy(self._pristine), detector], clock, aids)
         more.types = {**self.types, **more.types}
         taken = sorted(set(self.sensor_types) & set(more.publisher))
         if taken:
             raise HierarchyError(
-                f"detector {detector_name(detector)!r} publishes {taken}, which come from sensors here; "
-                f"rename what it publishes."
+                f"detector {detector_name(detector)!r} publishes {taken}, which are sensor types of this "
+                f"hierarchy; rename what it publishes."
             )
         return more
 
     def __getstate__(self) -> dict[str, Any]:
-        """As it travels to another process: with the detectors as they were when the hierarchy was made."""
+        """For another process: with the detectors as they were when the hierarchy was made."""
         return {**vars(self), "_given": None}
+
+    def __repr__(self) -> str:
+        aids = f", clock_aids={self.clock_aids}" if self.clock_aids else ""
+        return f"Hierarchy({self._pristine}, clock={self.clock}{aids})"
 
     def _note_types(self, detectors: list[Detector]) -> None:
         for detector in detectors:
@@ -192,7 +208,9 @@ class Hierarchy:
             raise HierarchyError("a hierarchy needs a clock: name at least one sensor type, e.g. clock=('kick',).")
         twice = sorted(set(self.clock) & set(self.clock_aids))
         if twice:
-            raise HierarchyError(f"{twice} are in clock and in clock_aids; a type sets the clock or helps it along.")
+            raise HierarchyError(
+                f"{twice} are in clock and in clock_aids; a type sets stream time or is an aid, not both."
+            )
         for kind in (*self.clock, *self.clock_aids):
             if kind in published:
                 raise HierarchyError(
@@ -200,8 +218,26 @@ class Hierarchy:
                     f"sensor types: {[k for k in self.sensor_types if k not in published]}."
                 )
 
+    @staticmethod
+    def _check_spelling(kind: str, known: list[str]) -> None:
+        """Refuse a clock type that no detector listens to if it looks misspelled; warn otherwise."""
+        remedy = f"If {kind!r} is a type that only sets stream time, declare it: clock=sl.EventType({kind!r})."
+        close = difflib.get_close_matches(kind, known, n=1, cutoff=0.75)
+        if close:
+            raise HierarchyError(
+                f"no detector listens to clock type {kind!r}; did you mean {close[0]!r}? Sensor types that detectors "
+                f"listen to: {known}. {remedy}"
+            )
+        log.warning(
+            "no detector listens to clock type %r (they listen to %s): until events of this type arrive, stream time "
+            "does not move and nothing is released. %s",
+            kind,
+            known,
+            remedy,
+        )
+
     def unknown_type(self, kind: object) -> str:
-        """Why an event of this type cannot be taken, for a quarantine."""
+        """The detail of a quarantined event of an unknown type."""
         known = [*self.sensor_types]
         close = difflib.get_close_matches(str(kind), known, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
@@ -215,5 +251,5 @@ def _several(kinds: TypeNames) -> tuple[str | EventType, ...]:
 
 
 def detector_name(detector: Detector) -> str:
-    """What a detector is called: its ``name``, or its class's."""
+    """The name of a detector: its ``name``, or that of its class."""
     return detector.name or type(detector).__name__

@@ -1,8 +1,8 @@
-"""Detectors that are state machines: patterns of events as a table [Thesis, 6.2.2 and A.7].
+"""Detectors as state machines: patterns of events as a table [Thesis, 6.2.2 and A.7].
 
-A pattern is: in which *state*, *on* which event, *to* which state, if at all (*when*), and what is *then* done. The
-table is data: it is checked when the class is made, not when the odd event comes along. The state is a string, so
-that snapshots hold plain data, and a machine can be moved, restarted and read in a log.
+A transition says in which *state*, *on* which event, *to* which state the machine goes, under which guard (*when*) and
+with which action (*then*). The table is data: it is checked when the class is defined, not when a rare event arrives.
+The state is a string, so that snapshots hold plain data and a machine can be migrated, restarted and read in a log.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from slackline.core.errors import ConfigError
 from slackline.core.event import Event
 from slackline.core.types import type_names
 
-#: Stands for every state in a transition's ``state``, and for the state one is in in its ``to``.
+#: Any state in a transition's ``state``, and the current state in its ``to``.
 ANY = "*"
 
 
@@ -44,25 +44,25 @@ class StateMachine(Detector):
     >>> class TwoInARow(StateMachine):
     ...     '''The same player hits the ball twice.'''
     ...     listens, publishes = ("hit", "ball_left"), ("two_in_a_row",)
-    ...     states = ("nobody", "somebody")
+    ...     states = ("free", "held")
     ...     transitions = (
-    ...         Transition("nobody", on="hit", to="somebody", then="remember"),
-    ...         Transition("somebody", on="hit", when="is_same", then="tell"),
-    ...         Transition("somebody", on="hit", then="remember"),
-    ...         Transition(ANY, on="ball_left", to="nobody"),
+    ...         Transition("free", on="hit", to="held", then="remember"),
+    ...         Transition("held", on="hit", when="is_same", then="report"),
+    ...         Transition("held", on="hit", then="remember"),
+    ...         Transition(ANY, on="ball_left", to="free"),
     ...     )
     ...     def is_same(self, event):
     ...         return event["player"] == self.player
     ...     def remember(self, event):
     ...         self.player = event["player"]
-    ...     def tell(self, event):
+    ...     def report(self, event):
     ...         yield event.derive("two_in_a_row", player=self.player)
     >>> machine = TwoInARow()
     >>> hits = [Event("hit", ts=ts, player=player) for ts, player in [(1, "A1"), (2, "B4"), (3, "B4")]]
     >>> [found for hit in hits for found in machine.on_event(hit)]
     [Event('two_in_a_row', ts=3, player='B4')]
     >>> machine.state, machine.snapshot()
-    ('somebody', {'player': 'B4', 'state': 'somebody'})
+    ('held', {'player': 'B4', 'state': 'held'})
     """
 
     states: ClassVar[tuple[str, ...]] = ()

@@ -1,4 +1,4 @@
-"""What becomes of events: found, late, set aside, dropped as a duplicate, or passed on."""
+"""Outcomes of events: outputs, late, quarantined and duplicate events, and progress updates between engines."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import NamedTuple
 from slackline.core.batch import Batch
 from slackline.core.event import Event
 
-#: Why an event without a key is set aside where each key has an engine of its own: the reason and the detail.
-NO_KEY = "no key", "the key is null: the event belongs to no site"
+#: Reason and detail of an event without a key that is quarantined where each key has its own engine.
+NO_KEY = "no key", "the key is null: the event belongs to no keyed engine"
 
 
 def id_of(event: Event) -> str:
-    """What identifies a published event: its type, its detector and the detector's count.
+    """The id of a published event: its type, its detector and the detector's count.
 
     >>> id_of(Event("hit", ts=5, source="Hits", seq=0))
     'hit:Hits:0'
@@ -24,10 +24,10 @@ def id_of(event: Event) -> str:
 class Output(NamedTuple):
     """A detected event. ``id`` is deterministic: the same stream gives the same ids.
 
-    ``op`` is ``insert``; with speculation also ``retract`` (an early answer is taken back) and ``final`` (an early
-    answer is certain now). ``detected_at`` is stream time. ``flushed`` is the reason given to
-    :meth:`~slackline.Engine.flush`, if it was that which let the detector go on; None for what was complete.
-    ``delayed`` is how much later it is, in stream time, because detectors were held up (:class:`~slackline.Pause`).
+    ``op`` is ``insert``; with speculation also ``retract`` (an early output is withdrawn) and ``final`` (an early
+    output is confirmed). ``detected_at`` is stream time. ``flushed`` is the reason given to
+    :meth:`~slackline.Engine.flush` if a flush caused the output, None otherwise. ``delayed`` is how much later it is,
+    in stream time, because detectors were deferred (:class:`~slackline.Pause`).
     """
 
     op: str
@@ -41,10 +41,10 @@ class Output(NamedTuple):
 
 
 class Late(NamedTuple):
-    """An event that came too late; ``lateness`` is by how much.
+    """A late event; ``lateness`` is how far below the watermark it was.
 
-    ``detector`` is the one that had gone on without it, None where its type had; ``position`` is the number of its
-    arrival. A synchroniser has neither.
+    ``detector`` is the one for which it is late, None if it is late for all; ``position`` is its arrival position. A
+    synchroniser sets neither.
     """
 
     event: Event
@@ -54,10 +54,10 @@ class Late(NamedTuple):
 
 
 class Quarantined(NamedTuple):
-    """An event set aside.
+    """An event that cannot be processed.
 
-    ``reason`` is one of a few fixed phrases, fit for counting; ``detail`` says what is wrong with this very event.
-    ``detector`` is the one that raised on it, if that was the reason, ``position`` the number of its arrival.
+    ``reason`` is one of a few fixed phrases, suitable for counting; ``detail`` describes the problem of this event.
+    ``detector`` is the one that raised on it, if that was the reason, ``position`` its arrival position.
     """
 
     event: Event
@@ -70,7 +70,7 @@ class Quarantined(NamedTuple):
 class Duplicate(NamedTuple):
     """An event whose type, source and sequence number arrived before; detectors do not see it again.
 
-    ``position`` is the number of its arrival.
+    ``position`` is its arrival position.
     """
 
     event: Event
@@ -80,7 +80,7 @@ class Duplicate(NamedTuple):
 class Drained(NamedTuple):
     """What :meth:`~slackline.Engine.drain` returns, each in order of arrival.
 
-    ``duplicates`` is empty unless the engine keeps them (``duplicates="keep"``); it counts them either way.
+    ``duplicates`` is empty unless the engine stores them (``duplicates="keep"``); they are counted either way.
     """
 
     late: list[Late]
@@ -89,17 +89,17 @@ class Drained(NamedTuple):
 
 
 class ProgressUpdate(NamedTuple):
-    """What an engine tells of one type, for detectors that listen to it in other engines.
+    """The progress of one type, for detectors that listen to it in other engines.
 
-    Of a type that it publishes: ``events`` were published since the last news, and ``warnings`` are time stamps of
-    pseudo events: the type's delays are about to grow so far. The publisher has processed everything up to its
-    ``watermark`` and sets events ``back`` by so much at most.
+    Of a derived type: ``events`` were published since the last update, and ``warnings`` are time stamps of pseudo
+    events, which announce that delays are about to grow that far. The publisher has processed everything up to its
+    ``watermark`` and back-dates events by at most ``back``.
 
-    Of a sensor type that enters there: ``events`` are a batch in the order of arrival, of what was let in and is not
-    late, and ``watermark`` is the type's input watermark. A watermark beyond all time stamps is the end of either.
+    Of a sensor type that enters the sending engine: ``events`` are a batch in arrival order, without late and refused
+    ones, and ``watermark`` is the type's input watermark. A watermark beyond all time stamps marks the end of the type.
 
-    ``clk`` is stream time there, ``K`` how long the publisher, or the type, waits. ``far`` is how long a sensor type of
-    which nothing is known is waited for there, after all that was heard; -1: too little was.
+    ``clk`` is stream time there, ``K`` the slack of the publisher or of the type. ``default_slack`` is the slack there
+    of sensor types whose delays are not known yet; -1 if there is none.
     """
 
     type: str
@@ -109,4 +109,4 @@ class ProgressUpdate(NamedTuple):
     back: int
     clk: int
     K: int = 0
-    far: int = -1
+    default_slack: int = -1

@@ -41,7 +41,7 @@ def to_json(payload: Mapping[str, Any], of: str = "payload") -> str:
     '{"a":"NaN","b":[1,2.5]}'
     """
     try:
-        # The C encoder does the usual payload in one pass; only what it refuses takes the slow road.
+        # The C encoder handles the usual payload in one pass; only what it refuses takes the slow path.
         text = _ENCODER.encode(payload if type(payload) is dict else dict(payload))
     except (TypeError, ValueError):
         text = _ENCODER.encode(_plain(payload, of))

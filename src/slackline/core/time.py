@@ -1,6 +1,6 @@
-"""Time stamps and the units they are in: the one rule, for values and for columns.
+"""Time stamps and their units, for values and for columns.
 
-A time stamp is a whole number from 0 to ``MAX_TS``, in whatever unit the stream uses. It may come as any kind of
+A time stamp is a whole number from 0 to ``MAX_TS``, in whatever unit the stream uses. It may be given as any
 number that is whole: ``7``, ``np.int64(7)``, ``7.0``, ``Decimal(7)``. Sequence numbers follow the same rule.
 """
 
@@ -14,18 +14,24 @@ from typing import Any
 
 import numpy as np
 
-from slackline.core.arrays import Column, Ints, Mask
+from slackline.core.batch import Column, Ints, Mask
 
-#: Wall time: a function that gives seconds (or another unit, where its user says so). Always injected.
+#: A clock: a function that returns seconds (or another unit, where documented). Always injected.
 Now = Callable[[], float]
 
-#: The greatest time stamp and sequence number; what is beyond is absurd and goes to quarantine.
+#: The greatest time stamp and sequence number; larger ones go to quarantine.
 MAX_TS = 2**62
+#: Below every time stamp: stream time before the first clock event, a watermark without evidence. Its distance to any
+#: time stamp fits 64 bits.
+NEVER = -(2**61)
+#: Above every time stamp: the watermark after the end of the stream, the largest K. K, time-outs and margins saturate
+#: here, so the sum or difference of two of them fits 64 bits; the compiled loops form no others.
+FOREVER = MAX_TS + 1
 
-#: What a time stamp is, for messages.
+#: The definition of a time stamp, for messages.
 A_TIME_STAMP = "a whole number from 0 to 2**62"
 
-#: How many of each unit make a second.
+#: Units per second.
 PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
@@ -68,7 +74,7 @@ def is_date(value: Any) -> bool:
 
 
 def time_stamps(values: Column) -> tuple[Ints, Mask]:
-    """A column of integers or floats as time stamps (0 where there is none), and where there are some.
+    """A column of integers or floats as time stamps (0 where the value is not one), and the mask of valid ones.
 
     >>> time_stamps(np.array([7.0, -1.0, 7.5, np.nan]))
     (array([7, 0, 0, 0]), array([ True, False, False, False]))
@@ -89,7 +95,7 @@ def converted(time: int, given: str, wanted: str) -> int:
 
 
 def converted_column(times: Ints, given: str, wanted: str) -> Ints:
-    """:func:`converted` for a column. What cannot be a time stamp in the wanted unit stays one that cannot.
+    """:func:`converted` for a column. Values that are not valid in the wanted unit stay invalid.
 
     >>> converted_column(np.array([-1, 3, 2**61]), "s", "ms") <= MAX_TS
     array([ True,  True, False])

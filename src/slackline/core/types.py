@@ -1,4 +1,4 @@
-"""Event types with a schema, so that high-rate types stay columns from end to end."""
+"""Event types with a schema, so that high-rate types stay columnar from end to end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from slackline.core.errors import ConfigError
 
-#: What a field may be declared as, and the NumPy type its column gets.
+#: The declarations of a field, and the NumPy type of its column.
 FIELD_TYPES: Mapping[Any, np.dtype[Any]] = MappingProxyType(
     {
         float: np.dtype(np.float64),
@@ -25,11 +25,11 @@ FIELD_TYPES: Mapping[Any, np.dtype[Any]] = MappingProxyType(
 class EventType:
     """A name for events together with the fields they carry.
 
-    Use it wherever a type's name goes (``listens``, ``publishes``, ``clock``). ``source`` names the table
+    Use it wherever a type name is accepted (``listens``, ``publishes``, ``clock``). ``source`` names the table
     column that holds the source; fields are ``float``, ``int``, ``bool``, ``str`` or a NumPy dtype name.
 
-    **A type that declares fields carries these and no others**, in their declared types, whether it is pushed as events
-    or as columns. A value that its field cannot hold (300 in an ``int8``, a text in a ``float``, none in an ``int``)
+    **A type that declares fields carries exactly these**, in their declared types, whether it is pushed as events or as
+    columns. A value that its field cannot hold (300 in an ``int8``, a text in a ``float``, none in an ``int``)
     sends the event to quarantine; a ``float`` without a value is NaN, a ``str`` without one is left out. So do a source
     that is none of the ``sources`` (where they are given) and a number that is not finite (where ``finite``): no
     detector sees such an event.
@@ -61,21 +61,21 @@ class EventType:
         )
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, EventType) and self._told() == other._told()
+        return isinstance(other, EventType) and self._identity() == other._identity()
 
     def __hash__(self) -> int:
         return hash(self.name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, self._told()
+        return _rebuild, self._identity()
 
-    def _told(self) -> tuple[Any, ...]:
+    def _identity(self) -> tuple[Any, ...]:
         fields = {field: dtype.str for field, dtype in self.fields.items()}
         return self.name, self.source, self.sources, self.finite, fields
 
     @property
     def demanding(self) -> bool:
-        """Whether events of this type are looked at more closely than others."""
+        """Whether events of this type are checked against a declaration."""
         return self.sources is not None or self.finite or bool(self.fields)
 
     def __repr__(self) -> str:

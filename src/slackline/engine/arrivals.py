@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from slackline.core.arrays import Ints
+from slackline.core.batch import Ints
 from slackline.core.errors import ClosedError, ConfigError
 from slackline.core.event import Event
-from slackline.core.time import A_TIME_STAMP, time_stamp
+from slackline.core.time import A_TIME_STAMP, NEVER, time_stamp
 from slackline.engine import arrow
 from slackline.engine.topology import Topology
-from slackline.ordering.constants import NEVER
 
 
 def rows_of(arrivals: Any) -> list[Event] | pa.Table:

@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slackline.core.arrays import Column, Ints, Mask
-from slackline.core.batch import object_column
+from slackline.core.batch import Column, Ints, Mask, object_column
 from slackline.core.time import MAX_TS, time_stamp, time_stamps
 
 #: Whole numbers below this are their own codes.

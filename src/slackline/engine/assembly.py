@@ -159,7 +159,7 @@ class Assembly:
         }
 
     def _settle(self) -> None:
-        self._topology.settle(self._intake.position - 1, self._intake.clk)
+        self._topology.advance(self._intake.position - 1, self._intake.clk)
 
     def check_invariants(self) -> None:
         """What must hold between any two pushes; tests call it."""

@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from slackline.core.arrays import Ints
+from slackline.core.batch import Ints
 from slackline.core.event import Event
+from slackline.core.time import FOREVER, NEVER
 from slackline.engine.tables import Lot
-from slackline.ordering.constants import FOREVER, NEVER
 from slackline.ordering.input import SensorInput
 from slackline.ordering.reorder_buffer import Entry, ReorderBuffer
 from slackline.ordering.watermark import release_positions
@@ -28,9 +28,10 @@ class Chunk:
     clk: Ints
     lots: dict[str, Lot]
     advances: Ints
-    heard: tuple[Ints, Ints] | None = None
-    #: What may be released after each position because wall time has passed, where that is known.
-    elapsed: Ints | None = None
+    #: The startup estimator's default slack and ``since`` after each position, where a target is set.
+    startup: tuple[Ints, Ints] | None = None
+    #: The watermark that arrival times give after each position, where they are known.
+    arrival_watermark: Ints | None = None
     input_watermarks: dict[str, Ints] = field(default_factory=dict)
     slacks: dict[str, Ints] = field(default_factory=dict)
     published: dict[str, list[tuple[int, Event]]] = field(default_factory=dict)
@@ -38,20 +39,20 @@ class Chunk:
     backs: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
 
-def run_in_pieces(channel: SensorInput, lot: Lot, anew: Ints, chunk: Chunk) -> tuple[Ints, Ints]:
+def run_in_pieces(input: SensorInput, lot: Lot, anew: Ints, chunk: Chunk) -> tuple[Ints, Ints]:
     """The input watermark and K after each position, where the time stamps of sources become others on the way."""
     input_watermarks, slacks = [], []
     cuts = [0, *lot.rows[anew].tolist(), len(chunk.clk)]
     for nth, (start, stop) in enumerate(pairwise(cuts)):
         if nth:
-            channel.begin_anew(int(lot.slots[anew[nth - 1]]))
+            input.reset_source(int(lot.slots[anew[nth - 1]]))
         if start < stop:
             mine = slice(*np.searchsorted(lot.rows, (start, stop)).tolist())
             before = int(chunk.clk[start - 1]) if start else chunk.before
-            heard = None if chunk.heard is None else (chunk.heard[0][start:stop], chunk.heard[1][start:stop])
-            input_watermark, slack = channel.run(
+            startup = None if chunk.startup is None else (chunk.startup[0][start:stop], chunk.startup[1][start:stop])
+            input_watermark, slack = input.run(
                 lot.rows[mine] - start, lot.slots[mine], lot.ts[mine], chunk.first + start, before,
-                chunk.clk[start:stop], heard, None if chunk.elapsed is None else chunk.elapsed[start:stop],
+                chunk.clk[start:stop], startup, None if chunk.arrival_watermark is None else chunk.arrival_watermark[start:stop],
             )  # fmt: skip
             input_watermarks.append(input_watermark)
             slacks.append(slack)
@@ -61,22 +62,22 @@ def run_in_pieces(channel: SensorInput, lot: Lot, anew: Ints, chunk: Chunk) -> t
 # Which of the events that wait for a detector are due in a chunk, and where.
 
 
-def take_waiting(unit: ReorderBuffer, watermark: Ints, chunk: Chunk, segments: list[Segment]) -> None:
+def take_waiting(buffer: ReorderBuffer, watermark: Ints, chunk: Chunk, segments: list[Segment]) -> None:
     """Events that the watermark covers, each at the first position at or after its arrival that does."""
-    released = unit.release(int(watermark[-1]))
+    released = buffer.release(int(watermark[-1]))
     if released:
         ts = np.array([entry.ts for entry in released], dtype=np.int64)
         arrived = np.array([entry.position for entry in released], dtype=np.int64) - chunk.first
-        ranks = np.array(unit.ranks_of(released), dtype=np.int64)
+        ranks = np.array(buffer.ranks_of(released), dtype=np.int64)
         at = release_positions(ts, arrived, watermark)
         segments.append(Segment(IN_ORDER, [entry.event for entry in released], ts, at, ranks, ts))
 
 
-def take_overdue(unit: ReorderBuffer, watermark: Ints, chunk: Chunk, segments: list[Segment]) -> None:
+def take_overdue(buffer: ReorderBuffer, watermark: Ints, chunk: Chunk, segments: list[Segment]) -> None:
     """Late events that the detector wants all the same are due when the clock moves next, or at the end."""
     due: list[tuple[int, Entry]] = []
     kept: list[Entry] = []
-    for entry in unit.overdue:
+    for entry in buffer.overdue:
         k = int(np.searchsorted(chunk.advances, entry.position - chunk.first))
         if k < len(chunk.advances):
             due.append((int(chunk.advances[k]), entry))
@@ -84,11 +85,11 @@ def take_overdue(unit: ReorderBuffer, watermark: Ints, chunk: Chunk, segments: l
             due.append((len(watermark) - 1, entry))
         else:
             kept.append(entry)
-    unit.overdue = kept
+    buffer.overdue = kept
     if due:
         due.sort()
         ts = np.array([entry.ts for _, entry in due], dtype=np.int64)
-        ranks = np.array(unit.ranks_of([entry for _, entry in due]), dtype=np.int64)
+        ranks = np.array(buffer.ranks_of([entry for _, entry in due]), dtype=np.int64)
         at = np.array([position for position, _ in due], dtype=np.int64)
         segments.append(Segment(OVERDUE, [entry.event for _, entry in due], ts, at, ranks, ts))
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from slackline.core import codec
-from slackline.core.arrays import Ints
+from slackline.core.batch import Ints
 from slackline.core.calibration import CalibrationLike, calibration_of
 from slackline.core.check import text
 from slackline.core.detector import Detector
@@ -16,6 +16,7 @@ from slackline.core.errors import ClosedError, SlacklineError, StateError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import Output, ProgressUpdate
+from slackline.core.time import FOREVER, NEVER
 from slackline.engine import migration, progress
 from slackline.engine.arrivals import refuse_ended, rows_of, times_of
 from slackline.engine.assembly import Assembly
@@ -24,7 +25,6 @@ from slackline.engine.exclusive import exclusive
 from slackline.engine.options import Options, WallTime
 from slackline.engine.scalar import ScalarDriver
 from slackline.ordering import checked
-from slackline.ordering.constants import FOREVER, NEVER
 from slackline.running.pause import Pause
 from slackline.speculation.config import Speculation
 
@@ -260,16 +260,16 @@ class Engine(Assembly):
 
         Of each type, news must come in the order in which it was given, from whoever gave it, and once.
         """
-        heard = progress.checked_news(self._topology, updates)
-        return self._timed(self._hear, heard)
+        received = progress.checked_news(self._topology, updates)
+        return self._timed(self._receive_updates, received)
 
-    def _hear(self, heard: progress.Heard) -> list[Output]:
-        self._limit.count(sum(map(len, heard.rows)) + sum(len(item.events) for item in heard.items))
-        if heard.rows or self._topology.has_rows:
-            self._columnar.receive(heard)
+    def _receive_updates(self, received: progress.ReceivedUpdates) -> list[Output]:
+        self._limit.count(sum(map(len, received.rows)) + sum(len(item.events) for item in received.items))
+        if received.rows or self._topology.has_rows:
+            self._columnar.receive(received)
             self._stepwise.fall_behind()
         else:
-            self._stepwise.receive(heard.items)
+            self._stepwise.receive(received.items)
         return self._flush() if self._closed and self._topology.named is None else self._finish()
 
     @exclusive
@@ -284,7 +284,9 @@ class Engine(Assembly):
     def _end(self, types: Iterable[str]) -> list[Output]:
         clk = self._intake.clk
         self._topology.ended.update(types)
-        return self._hear(progress.Heard([], [ProgressUpdate(kind, (), (), FOREVER, 0, clk) for kind in types]))
+        return self._receive_updates(
+            progress.ReceivedUpdates([], [ProgressUpdate(kind, (), (), FOREVER, 0, clk) for kind in types])
+        )
 
     @exclusive
     def detach(self, name: str) -> bytes:
@@ -369,11 +371,11 @@ class Engine(Assembly):
                 f"the state was saved with the detectors {state['hierarchy']}, the hierarchy given has "
                 f"{list(hierarchy.names)}; load it with the hierarchy it was saved with, or start anew."
             )
-        running = list(state["topology"]["units"])
+        running = list(state["topology"]["buffers"])
         engine = cls.__new__(cls)
         detectors = None if running == list(hierarchy.names) else running
         sensors = None if state["sensors"] is None else checked.items(state, "engine", "sensors")
-        for what, names, known in (("units", running, hierarchy.names), ("sensors", sensors, hierarchy.sensor_types)):
+        for what, names, known in (("buffers", running, hierarchy.names), ("sensors", sensors, hierarchy.sensor_types)):
             if not set(names or ()) <= set(known):
                 raise checked.wrong(what, "names what is not in the hierarchy")
         engine._start(hierarchy, options, now, detectors, sensors)

@@ -13,13 +13,13 @@ from slackline.core.event import Event
 from slackline.core.types import EventType
 from slackline.ordering import checked
 from slackline.ordering.input import SensorInput
-from slackline.ordering.store import restored_rows, saved_rows
+from slackline.ordering.shared_rows import restored_rows, saved_rows
 
 
 class Entered:
     """Keeps rows as they come, columns or events, and gives them away as one batch per type.
 
-    Sources are numbered as the type's channel does, so batches need only be put one after the other.
+    Sources are numbered as the type's input does, so batches need only be put one after the other.
     """
 
     def __init__(self, entering: Mapping[str, SensorInput], types: Mapping[str, EventType]) -> None:
@@ -64,18 +64,18 @@ class Entered:
         return saved
 
     def restore(self, state: Any) -> None:
-        """Go on from what ``state`` gave, when the channels have done so."""
+        """Go on from what ``state`` gave, when the inputs have done so."""
         for name, saved in checked.mapping(state, "entered").items():
             what = f"entered[{name!r}]"
             if name not in self._entering:
                 raise checked.wrong(what, "is of a type that does not enter here")
-            names = self._entering[name].senders.names
+            names = self._entering[name].sources.names
             self.add(Batch(name, *restored_rows(saved, what, len(names)), names))
 
 
-def numbered(channel: SensorInput, batch: Batch) -> Batch:
-    """The batch, with its sources numbered as the channel does."""
+def numbered(input: SensorInput, batch: Batch) -> Batch:
+    """The batch, with its sources numbered as the input does."""
     codes, names = batch.sources
-    slots = channel.senders.slots_of(codes, names) if len(batch) else np.empty(0, dtype=np.int64)
+    slots = input.sources.slots_of(codes, names) if len(batch) else np.empty(0, dtype=np.int64)
     columns = {field: batch[field] for field in batch.fields}
-    return Batch(batch.type, batch.ts, slots, batch.seq, columns, channel.senders.names)
+    return Batch(batch.type, batch.ts, slots, batch.seq, columns, input.sources.names)

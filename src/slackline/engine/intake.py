@@ -19,20 +19,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slackline.core.arrays import Ints
+from slackline.core.batch import Ints
 from slackline.core.event import Event, Source
 from slackline.core.hierarchy import Hierarchy
-from slackline.core.time import A_TIME_STAMP, MAX_TS, is_date, time_stamp, whole
+from slackline.core.time import A_TIME_STAMP, MAX_TS, NEVER, is_date, time_stamp, whole
 from slackline.core.types import EventType
 from slackline.engine.outbox import Outbox
 from slackline.engine.topology import Topology
 from slackline.ordering import checked
+from slackline.ordering.arrival_time import ArrivalHistory, ArrivalWatermark
 from slackline.ordering.clock import ADVANCED, CLK, REJECTED, Clock
-from slackline.ordering.constants import NEVER
-from slackline.ordering.elapsed import Elapsed
 from slackline.ordering.input import SensorInput
 from slackline.ordering.skew import Skews
-from slackline.ordering.wall import Wall
 from slackline.ordering.watermark import rises
 
 UNKNOWN_TYPE, CLOCK_JUMP = "unknown type", "clock jump"
@@ -201,9 +199,9 @@ class Intake:
         #: Arrivals up to the one that last moved the clock.
         self.last_advance = 0
         #: Wall time, from the first push that told it, and what follows from it, where a target is kept.
-        self.wall: Wall | None = None
+        self.arrival_history: ArrivalHistory | None = None
         target = topology.evidence.late_target
-        self.elapsed = None if target is None else Elapsed(target)
+        self.arrival_watermark = None if target is None else ArrivalWatermark(target)
         #: What is known of sources whose clocks are off.
         self.anew = False  # whether with the last event its source's time stamps have become others
         self.skews = None if skew is None else Skews(list(topology.sensors), skew == "correct")
@@ -217,13 +215,13 @@ class Intake:
         return self.hierarchy.types.get(name, UNDECLARED)
 
     def take(self, event: Event, now: int = NEVER) -> tuple[SensorInput, int, Event] | None:
-        """Let one event in, at a wall time: its channel, the number of its source there, and the event as taken."""
+        """Let one event in, at a wall time: its input, the number of its source there, and the event as taken."""
         position = self.position
         self.position = position + 1
         given = event
         name: Any = event.type
-        channel = self.topology.entering.get(name) if isinstance(name, str) else None
-        if channel is None:
+        input = self.topology.entering.get(name) if isinstance(name, str) else None
+        if input is None:
             self.outbox.quarantine(as_refused(event), *self.unknown(name), position)
             return None
         kind = self.hierarchy.types.get(name)
@@ -240,58 +238,60 @@ class Intake:
                 self.outbox.quarantine(as_refused(event), *taken, position)
                 return None
             event, ts, seq, source = taken, taken.ts, taken.seq, taken.source
-        slot = channel.senders.slot(source)
-        if seq is not None and channel.senders.is_duplicate(slot, seq):
+        slot = input.sources.slot(source)
+        if seq is not None and input.sources.is_duplicate(slot, seq):
             self.outbox.repeat(event, position)
             return None
         if self.skews is None:
-            fate, stamp = self.clock.tick(ts, channel.role, channel.key | slot), ts
+            fate, stamp = self.clock.tick(ts, input.role, input.key | slot), ts
         else:
-            wall = now if self.wall is None else max(now, self.wall.now)
-            fate, stamp, self.anew = self.skews.tick(self.clock, channel, slot, ts, position, wall)
+            wall = now if self.arrival_history is None else max(now, self.arrival_history.now)
+            fate, stamp, self.anew = self.skews.tick(self.clock, input, slot, ts, position, wall)
         if fate == REJECTED:
             self.outbox.quarantine(as_refused(given), CLOCK_JUMP, jump(ts, self.clk), position)
             return None
-        channel.events += 1
+        input.events += 1
         if fate == ADVANCED:
             self.clk = int(self.clock.ints[CLK])
             self.last_advance = position + 1
         if stamp != ts:
             event = Event.of(event.type, stamp, source, seq, {**event.payload, GIVEN: ts})
-        return channel, slot, event
+        return input, slot, event
 
     def wait_until(self, now: int) -> bool:
         """It is ``now`` (NEVER: nobody says), and nothing has arrived yet; whether that lets anything go."""
-        if self.wall is None:
-            self.wall = Wall()
-        reached = NEVER if self.elapsed is None else self.elapsed.wait(self.wall, now)
+        if self.arrival_history is None:
+            self.arrival_history = ArrivalHistory()
+        reached = (
+            NEVER if self.arrival_watermark is None else self.arrival_watermark.pass_time(self.arrival_history, now)
+        )
         return self._reached(reached)
 
     def pass_time(self, now: int, ts: int, before: int) -> None:
         """It is ``now``, and an event has arrived (NEVER: none was let in), before which stream time was ``before``."""
-        assert self.wall is not None
-        if self.elapsed is None:
-            self.wall.take(now, self.clk)
+        assert self.arrival_history is not None
+        if self.arrival_watermark is None:
+            self.arrival_history.record(now, self.clk)
         else:
-            since = self.topology.hearing.since
-            self._reached(self.elapsed.arrive(self.wall, ts, now, before, self.clk, since))
+            since = self.topology.startup.since
+            self._reached(self.arrival_watermark.arrive(self.arrival_history, ts, now, before, self.clk, since))
 
     def pass_times(self, now: Ints | None, ts: Ints, before: int, clk: Ints, since: Ints) -> Ints | None:
         """The same for rows: what may be released after each because of the wall time that passed until the next."""
-        assert self.wall is not None
+        assert self.arrival_history is not None
         now = np.full(len(clk), NEVER, dtype=np.int64) if now is None else now
-        if self.elapsed is None:
-            self.wall.run(now, clk)
+        if self.arrival_watermark is None:
+            self.arrival_history.run(now, clk)
             return None
-        reached = self.elapsed.run(self.wall, ts, now, before, clk, since)[1]
+        reached = self.arrival_watermark.run(self.arrival_history, ts, now, before, clk, since)[1]
         self._reached(int(reached[-1]))
         return reached
 
     def _reached(self, reached: int) -> bool:
-        hearing = self.topology.hearing
-        further = reached > hearing.reached
+        startup = self.topology.startup
+        further = reached > startup.arrival_watermark
         if further:
-            hearing.reached = reached
+            startup.arrival_watermark = reached
         return further
 
     def take_rows(
@@ -306,7 +306,10 @@ class Intake:
         if self.skews is None:
             rejected, anew = self.clock.run(ts, roles, keys, clk), _NO_ROWS
         else:
-            told, wall = _NO_ROWS if now is None else now, NEVER if self.wall is None else self.wall.now
+            told, wall = (
+                _NO_ROWS if now is None else now,
+                NEVER if self.arrival_history is None else self.arrival_history.now,
+            )
             ts, rejected, anew = self.skews.run(self.clock, rows, ts, roles, keys, self.position, told, wall, clk)
         self._count(clk)
         return ts, clk, rejected, anew
@@ -345,13 +348,13 @@ class Intake:
     @property
     def duplicates(self) -> int:
         """How many arrivals were duplicates."""
-        return sum([channel.senders.duplicates for channel in self.topology.sensors.values()])
+        return sum([input.sources.duplicates for input in self.topology.sensors.values()])
 
     def stats(self) -> dict[str, Any]:
         """What users may want to know."""
-        wall = None if self.wall is None else self.wall.stats()
+        arrival_time = None if self.arrival_history is None else self.arrival_history.stats()
         sensors, derived = self.topology.sensors, self.topology.derived
-        types = {name: channel.stats() for name, channel in (sensors | derived).items()}
+        types = {name: input.stats() for name, input in (sensors | derived).items()}
         if self.skews is not None:
             for name, sensor in sensors.items():
                 types[name]["skewed"] = self.skews.skewed(sensor)
@@ -359,7 +362,7 @@ class Intake:
             "clk": self.clock.clk,
             "arrivals": self.position,
             "duplicates": self.duplicates,
-            "wall": wall,
+            "arrival_time": arrival_time,
             "types": types,
         }
 
@@ -368,8 +371,10 @@ class Intake:
             "clock": self.clock.state(),
             "position": self.position,
             "last_advance": self.last_advance,
-            "wall": None if self.wall is None else self.wall.state(),
-            "elapsed": None if self.wall is None or self.elapsed is None else self.elapsed.state(),
+            "arrival_time": None if self.arrival_history is None else self.arrival_history.state(),
+            "arrival_watermark": None
+            if self.arrival_history is None or self.arrival_watermark is None
+            else self.arrival_watermark.state(),
             "skew": None if self.skews is None else self.skews.state(),
         }
 
@@ -378,16 +383,16 @@ class Intake:
         self.clk = int(self.clock.ints[CLK])
         self.position = checked.number(state, "intake", "position")
         self.last_advance = checked.number(state, "intake", "last_advance", 0, self.position)
-        saved = checked.entry(state, "intake", "wall")
+        saved = checked.entry(state, "intake", "arrival_time")
         if saved is not None:
-            self.wall = Wall()
-            self.wall.restore(saved)
-            if self.wall.clk_at(self.wall.now) > self.clk:
-                raise checked.wrong("wall.marks", "are ahead of the clock")
-            before = checked.entry(state, "intake", "elapsed")
-            if self.elapsed is not None and before is not None:
-                self.elapsed.restore(before)
-                self._reached(min(self.elapsed.reached, self.clk))
+            self.arrival_history = ArrivalHistory()
+            self.arrival_history.restore(saved)
+            if self.arrival_history.clk_at(self.arrival_history.now) > self.clk:
+                raise checked.wrong("arrival_time.marks", "are ahead of the clock")
+            before = checked.entry(state, "intake", "arrival_watermark")
+            if self.arrival_watermark is not None and before is not None:
+                self.arrival_watermark.restore(before)
+                self._reached(min(self.arrival_watermark.watermark, self.clk))
         if self.skews is not None and checked.entry(state, "intake", "skew") is not None:
             self.skews.restore(state["skew"])
 

@@ -70,5 +70,5 @@ class Limit:
         idle = self.intake.position - self.intake.last_advance
         if idle:
             return f"the clock types {types} stopped at {clk}, {idle} arrivals ago; stream time stands still."
-        slowest = min(self.topology.parts, key=lambda part: part.unit.watermark)
-        return f"the clock moves ({clk}), but detector {slowest.name!r} waits with K={slowest.unit.K}."
+        slowest = min(self.topology.parts, key=lambda part: part.buffer.watermark)
+        return f"the clock moves ({clk}), but detector {slowest.name!r} waits with K={slowest.buffer.K}."

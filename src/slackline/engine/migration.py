@@ -18,16 +18,15 @@ from slackline.core.detector import Detector
 from slackline.core.errors import ConfigError, StateError
 from slackline.core.event import Event
 from slackline.core.outcome import ProgressUpdate
-from slackline.core.time import MAX_TS
+from slackline.core.time import FOREVER, MAX_TS, NEVER
 from slackline.engine.intake import Intake
 from slackline.engine.outbox import Outbox
 from slackline.engine.progress import good
 from slackline.engine.scalar import Joining
 from slackline.engine.topology import Topology
 from slackline.ordering import checked
-from slackline.ordering.constants import FOREVER, NEVER
 from slackline.ordering.input import DerivedInput, Input, SensorInput
-from slackline.ordering.store import ColumnStore
+from slackline.ordering.shared_rows import SharedRows
 from slackline.running.operator import Operator
 from slackline.running.runner import Runner
 from slackline.speculation.ahead import SpeculativeRunner
@@ -49,25 +48,25 @@ def packed(topology: Topology, outbox: Outbox, lookahead: LookAhead, intake: Int
     part = topology.part(name)
     if part is None:
         raise ConfigError(f"detector {name!r} does not run here; these do: {[each.name for each in topology.parts]}.")
-    inputs = part.unit.inputs if topology.named is None else ()
+    inputs = part.buffer.inputs if topology.named is None else ()
     state = {
         "name": name,
-        "unit": part.unit.state(part.unit.row_entries()),
+        "buffer": part.buffer.state(part.buffer.row_entries()),
         "runner": part.runner.state(),
         "backlog": part.backlog.state(),
         "early": lookahead.state_of(name) if isinstance(part.runner, SpeculativeRunner) else None,
-        "inputs": {channel.name: _knowledge(channel) for channel in inputs},
-        "publishes": {channel.name: _knowledge(channel) for channel in part.publishes},
-        "unsent": outbox.unsent([channel.name for channel in part.publishes]),
+        "inputs": {input.name: _knowledge(input) for input in inputs},
+        "publishes": {input.name: _knowledge(input) for input in part.publishes},
+        "unsent": outbox.unsent([input.name for input in part.publishes]),
         "clk": intake.clk,
         "arrivals": intake.position,
     }
     return codec.dump(KIND, VERSION, state, where=name)
 
 
-def _knowledge(channel: Input) -> dict[str, Any]:
+def _knowledge(input: Input) -> dict[str, Any]:
     """What is known of a type, without the rows that wait for others."""
-    return {name: value for name, value in channel.state().items() if name not in ("store", "told", "late")}
+    return {name: value for name, value in input.state().items() if name not in ("rows", "remote_watermark", "late")}
 
 
 def unpack(
@@ -94,9 +93,9 @@ def unpack(
         known_delays = _delays(part, delays or {})
         inputs = state["inputs"].items() if topology.named is None else ()
         knowledge = [*inputs, *state["publishes"].items()]
-        taken = [(channel, known) for name, known in knowledge if (channel := _learns(topology, name, known))]
+        taken = [(input, known) for name, known in knowledge if (input := _learns(topology, name, known))]
         early = lookahead.restored_of(state["early"]) if state["early"] is not None else None
-        unsent = outbox.checked_unsent(state["unsent"], [channel.name for channel in part.publishes])
+        unsent = outbox.checked_unsent(state["unsent"], [input.name for input in part.publishes])
         clk = checked.number(state, "detector", "clk", NEVER, MAX_TS)
         backs = {
             kind: checked.number(known, kind, "back", 0, FOREVER + 1) for kind, known in state["publishes"].items()
@@ -104,13 +103,13 @@ def unpack(
     except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise StateError(f"these bytes do not hold a detector of this hierarchy ({error!r}).") from error
     topology.rows_to_objects()
-    for channel, known in taken:
-        _learn(channel, known)
-    for channel in part.publishes:
-        channel.back = max(channel.back, backs[channel.name])
-    for channel, delay in known_delays:
-        channel.suppose(delay)
-    part.unit.renumber(max(0, intake.position - 1))
+    for input, known in taken:
+        _learn(input, known)
+    for input in part.publishes:
+        input.back = max(input.back, backs[input.name])
+    for input, delay in known_delays:
+        input.assume_delay(delay)
+    part.buffer.renumber(max(0, intake.position - 1))
     topology.add(part)
     if early is not None:
         lookahead.early[part.name], lookahead.accounts[part.name] = early
@@ -118,14 +117,14 @@ def unpack(
     updates = [ProgressUpdate(kind, tuple(e), tuple(w), watermark, back[kind], clk) for kind, (e, w) in unsent.items()]
     if topology.named is None and not events:
         return updates, clk, None
-    part.as_of = intake.clk  # its watermark moves when it is looked at, not before
+    part.evaluated_at = intake.clk  # its watermark moves when it is looked at, not before
     return updates, clk, Joining(part, events)
 
 
 def _missed(topology: Topology, part: Operator, missed: Iterable[ProgressUpdate]) -> list[Event]:
     """The events of news that has come while a detector was on its way."""
     events: list[Event] = []
-    inputs = {channel.name for channel in part.unit.inputs}
+    inputs = {input.name for input in part.buffer.inputs}
     for item in missed:
         rows, item = good(topology, item)
         if item.type not in inputs:
@@ -137,8 +136,8 @@ def _missed(topology: Topology, part: Operator, missed: Iterable[ProgressUpdate]
 
 
 def _delays(part: Operator, delays: Mapping[str, int]) -> list[tuple[Input, int]]:
-    """Delays to start from, by channel."""
-    inputs = {channel.name: channel for channel in part.unit.inputs}
+    """Delays to start from, by input."""
+    inputs = {input.name: input for input in part.buffer.inputs}
     strange = sorted(set(delays) - set(inputs))
     if strange:
         raise ConfigError(
@@ -156,24 +155,24 @@ def _part(topology: Topology, state: dict[str, Any], runner_of: Callable[[str, D
     if topology.part(name) is not None:
         raise ConfigError(f"detector {name!r} runs in this engine already.")
     part = topology.make(runner_of(name, topology.hierarchy.fresh(name)))
-    part.unit.restore(state["unit"], checked.number(state, "detector", "arrivals"))
+    part.buffer.restore(state["buffer"], checked.number(state, "detector", "arrivals"))
     part.runner.restore(state["runner"])
     part.restore_backlog(state.get("backlog", []))
     return part
 
 
 def _learns(topology: Topology, name: str, known: dict[str, Any]) -> Input | None:
-    """The channel of a type, if there is something to learn of it; what is known is tried out on another one."""
-    ours = topology.channel(name)
+    """The input of a type, if there is something to learn of it; what is known is tried out on another one."""
+    ours = topology.input(name)
     if isinstance(ours, SensorInput):
-        other: Input = SensorInput(name, ours.rank, ours.evidence, ours.is_clock, ours.hearing)
+        other: Input = SensorInput(name, ours.rank, ours.evidence, ours.is_clock, ours.startup)
     else:
         other = DerivedInput(name, ours.rank, ours.evidence)
     _learn(other, known)
-    return ours if other.experience > ours.experience else None
+    return ours if other.observations > ours.observations else None
 
 
-def _learn(channel: Input, known: dict[str, Any]) -> None:
-    if isinstance(channel, SensorInput):
-        known = {**known, "store": ColumnStore().state(), "told": channel.told, "late": channel.late}
-    channel.restore(known, arrivals=0)
+def _learn(input: Input, known: dict[str, Any]) -> None:
+    if isinstance(input, SensorInput):
+        known = {**known, "rows": SharedRows().state(), "remote_watermark": input.remote_watermark, "late": input.late}
+    input.restore(known, arrivals=0)

@@ -12,9 +12,8 @@ from slackline.core.errors import ConfigError, StateError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import Now
 from slackline.ordering.clock import JUMP_AUTO, JUMP_OFF
-from slackline.ordering.constants import LATE_TARGET, POLICIES, WARMUP
 from slackline.ordering.input import Evidence
-from slackline.ordering.watermark import NO_TIMEOUT
+from slackline.ordering.watermark import LATE_TARGET, NO_TIMEOUT, POLICIES, WARMUP
 from slackline.running.pause import Pause
 from slackline.speculation.config import Speculation
 

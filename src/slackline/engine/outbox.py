@@ -12,11 +12,10 @@ from typing import Any
 from slackline.core.errors import DetectorError
 from slackline.core.event import Event
 from slackline.core.outcome import Drained, Duplicate, Late, Output, ProgressUpdate, Quarantined, id_of
-from slackline.core.time import MAX_TS
+from slackline.core.time import MAX_TS, NEVER
 from slackline.engine.entered import Entered
 from slackline.ordering import checked
-from slackline.ordering.constants import NEVER
-from slackline.ordering.senders import total_order
+from slackline.ordering.sources import total_order
 from slackline.running.operator import Operator
 from slackline.running.runner import Failure
 

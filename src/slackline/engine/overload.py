@@ -50,7 +50,7 @@ class Effort:
 
     @classmethod
     def of(cls, part: Operator) -> Effort:
-        due = part.unit.delivered
+        due = part.buffer.delivered
         return cls(due, due - len(part.backlog), part.spent)
 
     def load_since(self, before: Effort | None) -> float:
@@ -191,7 +191,7 @@ class OverloadController:
 
     def _make_room(self, held: list[Operator]) -> None:
         """Who has more to wait for it than may be kept goes on, and so do those for whom too much waits above."""
-        full = [part.name for part in self.topology.parts if part.unit.buffered > self._most]
+        full = [part.name for part in self.topology.parts if part.buffer.buffered > self._most]
         starving = {name for part in full for name in self.topology.hierarchy.below[part]}
         for part in held:
             on_disk = part.backlog.memory <= self.pause.memory  # else there is none that takes anything
@@ -211,9 +211,9 @@ class OverloadController:
     def _waits_above(self, part: Operator) -> int:
         """How far those who listen to a part are behind it, for want of something else: for so long it can wait."""
         behind = [
-            channel.watermark - reader.unit.watermark
-            for channel in part.publishes
-            for reader in self.topology.readers[channel.name]
+            input.watermark - reader.buffer.watermark
+            for input in part.publishes
+            for reader in self.topology.readers[input.name]
         ]
         return max(0, min(behind, default=0))
 

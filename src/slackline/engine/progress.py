@@ -14,25 +14,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slackline.core.arrays import Ints
-from slackline.core.batch import Batch
+from slackline.core.batch import Batch, Ints
 from slackline.core.check import whole_number
 from slackline.core.errors import ConfigError
 from slackline.core.event import NO_SEQ, Event
 from slackline.core.outcome import ProgressUpdate
-from slackline.core.time import MAX_TS
+from slackline.core.time import FOREVER, MAX_TS, NEVER
 from slackline.core.types import EventType
 from slackline.engine.entered import numbered
 from slackline.engine.intake import Intake, plain_source
 from slackline.engine.outbox import Outbox
 from slackline.engine.tables import Lot
 from slackline.engine.topology import Topology
-from slackline.ordering.constants import FOREVER, NEVER, SLACK
-from slackline.ordering.startup import SILENT
+from slackline.ordering.startup import STARTING
+from slackline.ordering.watermark import SLACK
 
 _NUMBERS = (
     ("watermark", NEVER, FOREVER), ("back", 0, FOREVER + 1), ("clk", NEVER, MAX_TS), ("K", 0, FOREVER),
-    ("far", SILENT, FOREVER),
+    ("default_slack", STARTING, FOREVER),
 )  # fmt: skip
 
 
@@ -42,31 +41,33 @@ def updates(topology: Topology, outbox: Outbox, clk: int) -> list[ProgressUpdate
     Where sensor types are named, of all that enter or are published here, as far as there is anything new.
     """
     told = []
-    far = topology.hearing.sure
+    default_slack = topology.startup.shared_default_slack
     for name, sensor in topology.entering.items() if topology.tells else ():
         told.append(
-            ProgressUpdate(name, outbox.entered.take(name), (), max(sensor.watermark, NEVER), 0, clk, sensor.K, far)
+            ProgressUpdate(
+                name, outbox.entered.take(name), (), max(sensor.watermark, NEVER), 0, clk, sensor.K, default_slack
+            )
         )
     for part in topology.parts:
-        for channel in part.publishes:
-            if channel.name in outbox.exported:
-                events, warnings = outbox.take_news(channel.name)
+        for input in part.publishes:
+            if input.name in outbox.exported:
+                events, warnings = outbox.take_news(input.name)
                 told.append(
-                    ProgressUpdate(channel.name, events, warnings, part.watermark, channel.back, clk, part.unit.K)
+                    ProgressUpdate(input.name, events, warnings, part.watermark, input.back, clk, part.buffer.K)
                 )
     return told if not topology.tells else [item for item in told if outbox.is_new(item)]
 
 
-class Heard(NamedTuple):
+class ReceivedUpdates(NamedTuple):
     """News that came in: the rows of sensor types, in order; and one item for each type, with derived events."""
 
     rows: list[Batch]
     items: list[ProgressUpdate]
 
 
-def checked_news(topology: Topology, items: Iterable[ProgressUpdate]) -> Heard:
+def checked_news(topology: Topology, items: Iterable[ProgressUpdate]) -> ReceivedUpdates:
     """The news, if it is of types that enter or are published elsewhere."""
-    here = {channel.name: part.name for part in topology.parts for channel in part.publishes}
+    here = {input.name: part.name for part in topology.parts for input in part.publishes}
     rows: list[Batch] = []
     taken: dict[str, ProgressUpdate] = {}
     for item in items:
@@ -82,7 +83,7 @@ def checked_news(topology: Topology, items: Iterable[ProgressUpdate]) -> Heard:
             rows.append(batch)
         before = taken.get(item.type)
         taken[item.type] = item if before is None else _both(before, item)
-    return Heard(rows, list(taken.values()))
+    return ReceivedUpdates(rows, list(taken.values()))
 
 
 def good(topology: Topology, item: ProgressUpdate) -> tuple[Batch | None, ProgressUpdate]:
@@ -143,7 +144,9 @@ def _both(first: ProgressUpdate, then: ProgressUpdate) -> ProgressUpdate:
     """News of one type that came in two pieces."""
     watermark, back, clk = (max(getattr(item, what) for item in (first, then)) for what in ("watermark", "back", "clk"))
     events, warnings = (*first.events, *then.events), (*first.warnings, *then.warnings)
-    return ProgressUpdate(first.type, events, warnings, watermark, back, clk, then.K, max(first.far, then.far))
+    return ProgressUpdate(
+        first.type, events, warnings, watermark, back, clk, then.K, max(first.default_slack, then.default_slack)
+    )
 
 
 def checked_entering(topology: Topology, types: Iterable[str]) -> list[str]:
@@ -181,7 +184,7 @@ def clock_through(intake: Intake, lots: Mapping[str, Lot], clk: int) -> Ints:
         return np.full(max(1, n), intake.follow(clk))
     ts, roles, keys = (np.empty(n, dtype=np.int64) for _ in range(3))
     for lot in lots.values():
-        ts[lot.rows], roles[lot.rows], keys[lot.rows] = lot.ts, lot.channel.role, lot.channel.key | lot.slots
+        ts[lot.rows], roles[lot.rows], keys[lot.rows] = lot.ts, lot.input.role, lot.input.key | lot.slots
     through = intake.hear_rows(ts, roles, keys)
     through[-1] = intake.follow(clk)
     return through

@@ -1,13 +1,13 @@
 """Events one by one: the plain way, for few events.
 
-At each position: the event joins the units that listen to its type, the clock moves or not, input watermarks follow, and
+At each position: the event joins the buffers that listen to its type, the clock moves or not, input watermarks follow, and
 then part after part, from the lowest level up, moves its watermark, releases, runs its detector and passes on what it
 published. A part looks at the clock once per position, after everything that arrives there.
 
 **Whom it concerns.** An arrival concerns the parts that listen to its type, and those above them. A move of the clock
 concerns those for whom it makes something due: delays that are measured now, and whoever has set an alarm, which tells
 the clock at which the first event that waits may go. All others only follow later, when it matters
-(:meth:`~slackline.running.operator.Operator.settle`). So the cost of an event does not depend on how many detectors there are.
+(:meth:`~slackline.running.operator.Operator.advance`). So the cost of an event does not depend on how many detectors there are.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from slackline.core.arrays import Ints
+from slackline.core.batch import Ints
 from slackline.core.event import Event
 from slackline.core.outcome import ProgressUpdate
+from slackline.core.time import FOREVER, NEVER
 from slackline.engine.intake import Intake
 from slackline.engine.outbox import Outbox
 from slackline.engine.topology import Topology
-from slackline.ordering.constants import FOREVER, NEVER
 from slackline.ordering.input import DerivedInput, Input, SensorInput
-from slackline.ordering.watermark import turning_points
+from slackline.ordering.watermark import warmup_ends
 from slackline.running.backlog import Due, ts_of
 from slackline.running.operator import Operator
 from slackline.running.segments import Rows
@@ -47,9 +47,9 @@ class ScalarDriver:
         self.outbox = outbox
         self.deliver_late = deliver_late
         evidence = topology.evidence
-        self._turning_points = () if evidence.late_target is not None else turning_points(evidence.warmup or 0)
+        self._turning_points = () if evidence.late_target is not None else warmup_ends(evidence.warmup or 0)
         self._extras: dict[str, list[tuple[int, Event]]] = {}  # unsorted events of this position, by detector
-        self._alarms: list[tuple[int, Operator]] = []
+        self._scheduled: list[tuple[int, Operator]] = []
         self._unmeasured: dict[str, Input] = {}
         self._reached = NEVER
         self._in_step = False
@@ -64,15 +64,15 @@ class ScalarDriver:
         self._in_step = True
         topology, clk = self.topology, self.intake.clk
         topology.rows_to_objects()
-        topology.settle(self.intake.position - 1, clk)
-        self._reached = topology.hearing.reached
-        channels: list[Input] = [*topology.sensors.values(), *topology.derived.values()]
-        self._unmeasured = {channel.name: channel for channel in channels if channel.unmeasured}
-        self._alarms = []
+        topology.advance(self.intake.position - 1, clk)
+        self._reached = topology.startup.arrival_watermark
+        inputs: list[Input] = [*topology.sensors.values(), *topology.derived.values()]
+        self._unmeasured = {input.name: input for input in inputs if input.has_pending_delays}
+        self._scheduled = []
         for part in topology.parts:
-            part.alarm = FOREVER
-            if not part.always:
-                self._set_alarm(part, clk)
+            part.evaluate_at = FOREVER
+            if not part.always_evaluated:
+                self._schedule_evaluation(part, clk)
 
     # Arrivals.
 
@@ -95,16 +95,16 @@ class ScalarDriver:
     def _let_go(self) -> None:
         """Let go what has waited for long enough in wall time."""
         intake, topology = self.intake, self.topology
-        reached = topology.hearing.reached
+        reached = topology.startup.arrival_watermark
         if reached == self._reached or intake.position == 0:
             return
         self._reached = reached
         # Everything that follows the clock follows wall time too; only those look at once for whom something is due.
         for sensor in topology.sensors.values():
-            sensor.as_of = NEVER
+            sensor.evaluated_at = NEVER
         for part in topology.parts:
-            part.as_of = NEVER
-        due = [part for part in topology.parts if part.unit.heap and part.unit.heap[0].ts <= reached]
+            part.evaluated_at = NEVER
+        due = [part for part in topology.parts if part.buffer.heap and part.buffer.heap[0].ts <= reached]
         self._evaluate(sorted(topology.with_above(due)), intake.position - 1, intake.clk, False)
 
     def push(self, event: Event, now: int | None = None) -> None:
@@ -112,7 +112,7 @@ class ScalarDriver:
         if not self._in_step:
             self._catch_up()
         intake = self.intake
-        if now is None and intake.wall is None:
+        if now is None and intake.arrival_history is None:
             self._take(event, NEVER)
             return
         now = NEVER if now is None else now
@@ -136,35 +136,35 @@ class ScalarDriver:
         else:
             parts = self._concerned(taken[0], moved, clk)
         for part in parts:
-            if part.as_of != before:
-                part.settle(position - 1, before)
+            if part.evaluated_at != before:
+                part.advance(position - 1, before)
         if taken is not None:
-            channel, slot, event = taken
+            input, slot, event = taken
             if turns:
-                self.topology.settle(position - 1, before)
-            if channel.tracks:
-                self.topology.hearing.hear(event.ts, before, clk)
-            channel.follow(position - 1, before)
-            reached = channel.watermark
+                self.topology.advance(position - 1, before)
+            if input.tracks:
+                self.topology.startup.observe(event.ts, before, clk)
+            input.advance(position - 1, before)
+            reached = input.watermark
             if intake.anew:
-                channel.begin_anew(slot)
-            channel.step(slot, event.ts, position, before, clk)
+                input.reset_source(slot)
+            input.step(slot, event.ts, position, before, clk)
             if moved and self._unmeasured:
-                self._measure(channel, position, before, clk)
-            if not channel.is_clock:  # one that moved the clock as its aid is measured when it moves next, as any other
-                self._unmeasured[channel.name] = channel
-            if self.topology.named is None or self._enters(event, channel, reached, position):
-                self._offer(event, channel, position)
+                self._measure(input, position, before, clk)
+            if not input.is_clock:  # one that moved the clock as its aid is measured when it moves next, as any other
+                self._unmeasured[input.name] = input
+            if self.topology.named is None or self._enters(event, input, reached, position):
+                self._offer(event, input, position)
         if turns:  # also for those to whom nothing else happens
             for sensor in self.topology.sensors.values():
                 sensor.step(-1, 0, position, clk, clk)
         self._evaluate(parts, position, clk, moved)
         return event.ts if taken else NEVER
 
-    def _enters(self, event: Event, channel: SensorInput, reached: int, position: int) -> bool:
+    def _enters(self, event: Event, input: SensorInput, reached: int, position: int) -> bool:
         """Where sensor types enter at several engines: divert what is late for its type, tell others of the rest."""
-        if channel.decides and event.ts <= reached and not self.deliver_late:
-            channel.late += 1
+        if input.owns_watermark and event.ts <= reached and not self.deliver_late:
+            input.late += 1
             self.outbox.divert(None, event, reached, position)
             return False
         self.outbox.entered.add(event)
@@ -174,7 +174,7 @@ class ScalarDriver:
         """Whether something changes for everybody: warm-up ends, or, with a target, more is heard of delays."""
         if self._turning_points:
             return position in self._turning_points
-        return ts != NEVER and self.topology.hearing.changes(ts, before, clk)
+        return ts != NEVER and self.topology.startup.would_change(ts, before, clk)
 
     def receive(self, updates: Sequence[ProgressUpdate], clk: int = NEVER, joining: Joining | None = None) -> None:
         """Take news without rows of sensor types from elsewhere, where the clock is at ``clk`` at least.
@@ -192,112 +192,112 @@ class ScalarDriver:
             heard |= topology.with_above([joining.part])
         parts = topology.parts if moved else sorted(heard)  # without an arrival, a move of the clock is for everybody
         for part in parts:
-            part.settle(position, before)
+            part.advance(position, before)
         if moved:
             self._measure(None, position, before, clk)
-        if topology.borrow(updates, clk):
+        if topology.adopt_default_slack(updates, clk):
             parts = topology.parts
         for item in updates:
             sensor = topology.sensors.get(item.type)
             if sensor is not None:
-                sensor.follow(position, before)
-                sensor.tell(item.watermark, item.K)
+                sensor.advance(position, before)
+                sensor.receive_watermark(item.watermark, item.K)
                 sensor.step(-1, 0, position, clk, clk)
                 continue
-            channel = topology.derived[item.type]
+            input = topology.derived[item.type]
             for ts in (*item.warnings, *(event.ts for event in item.events)):
-                channel.note(ts, clk)
-                self._unmeasured[channel.name] = channel
+                input.note(ts, clk)
+                self._unmeasured[input.name] = input
             for event in item.events:
-                self._offer(event, channel, position)
-            channel.hear(item, clk)
+                self._offer(event, input, position)
+            input.receive(item, clk)
         if joining is not None:
             for event in joining.missed:
-                self._offer(event, topology.channel(event.type), position, joining.part)
+                self._offer(event, topology.input(event.type), position, joining.part)
         self._evaluate(parts, position, clk, moved)
 
-    def _concerned(self, channel: Input, moved: bool, clk: int) -> Sequence[Operator]:
+    def _concerned(self, input: Input, moved: bool, clk: int) -> Sequence[Operator]:
         """The parts to look at, from the lowest level up."""
         above = self.topology.above
-        parts = above[channel.name]
+        parts = above[input.name]
         if not moved:
             return parts
-        alarms = self._alarms
+        alarms = self._scheduled
         if not self._unmeasured and not (alarms and alarms[0][0] <= clk):
             return parts
         woken = {part for name in self._unmeasured for part in above[name]}
         while alarms and alarms[0][0] <= clk:
             at, part = heapq.heappop(alarms)
-            if part.alarm == at:
-                part.alarm = FOREVER
+            if part.evaluate_at == at:
+                part.evaluate_at = FOREVER
                 woken |= self.topology.with_above([part])
         return sorted({*parts, *woken})
 
-    def _measure(self, channel: Input | None, position: int, before: int, clk: int) -> None:
+    def _measure(self, input: Input | None, position: int, before: int, clk: int) -> None:
         """The clock moved: the delays of what arrived before are known now."""
         waiting, self._unmeasured = self._unmeasured, {}
         for other in waiting.values():
             if isinstance(other, DerivedInput):
                 other.tick(before, clk)
-            elif isinstance(other, SensorInput) and other is not channel:
-                other.follow(position - 1, before)
+            elif isinstance(other, SensorInput) and other is not input:
+                other.advance(position - 1, before)
                 other.step(-1, 0, position, before, clk)
 
-    def _offer(self, event: Event, channel: Input, position: int, only: Operator | None = None) -> None:
-        """Hand an event to the units that listen to its type, or to that of one part only."""
-        for part in self.topology.readers[channel.name] if only is None else (only,):
-            unit = part.unit
-            if unit.unsorted and not unit.sorts(channel):
-                self._extras.setdefault(unit.name, []).append((channel.rank, event))
-            elif event.ts > unit.watermark:
-                unit.wait(unit.entry(event, position))
+    def _offer(self, event: Event, input: Input, position: int, only: Operator | None = None) -> None:
+        """Hand an event to the buffers that listen to its type, or to that of one part only."""
+        for part in self.topology.readers[input.name] if only is None else (only,):
+            buffer = part.buffer
+            if buffer.unsorted and not buffer.sorts(input):
+                self._extras.setdefault(buffer.name, []).append((input.rank, event))
+            elif event.ts > buffer.watermark:
+                buffer.wait(buffer.entry(event, position))
             else:
-                unit.late += 1
+                buffer.late += 1
                 if self.deliver_late:
-                    unit.overdue.append(unit.entry(event, position))
+                    buffer.overdue.append(buffer.entry(event, position))
                 else:
-                    self.outbox.divert(part, event, unit.watermark, position)
+                    self.outbox.divert(part, event, buffer.watermark, position)
 
     # Parts.
 
     def _evaluate(self, parts: Iterable[Operator], position: int, clk: int, moved: bool) -> None:
         for part in parts:
-            unit = part.unit
-            part.look(position, clk)
-            K = unit.largest_slack()
-            if K > unit.K:
+            buffer = part.buffer
+            part.advance_inputs(position, clk)
+            K = buffer.largest_slack()
+            if K > buffer.K:
                 self._warn(part, K, clk)
-            unit.K = K
-            self._run(part, unit.next_watermark(), position, clk, moved)
-            part.tell(clk)
-            if not part.always:
-                self._set_alarm(part, clk)
+            buffer.K = K
+            self._run(part, buffer.next_watermark(), position, clk, moved)
+            part.publish_progress(clk)
+            if not part.always_evaluated:
+                self._schedule_evaluation(part, clk)
 
-    def _set_alarm(self, part: Operator, clk: int) -> None:
-        if part.set_alarm(clk) and part.alarm < FOREVER:
-            heapq.heappush(self._alarms, (part.alarm, part))
+    def _schedule_evaluation(self, part: Operator, clk: int) -> None:
+        if part.schedule_evaluation(clk) and part.evaluate_at < FOREVER:
+            heapq.heappush(self._scheduled, (part.evaluate_at, part))
 
     def _warn(self, part: Operator, K: int, clk: int) -> None:
         """K grew: a pseudo event tells the levels above, ahead of the events that will be later [Order, II-E.2]."""
-        for channel in part.publishes:
-            ts = max(clk - K, NEVER) - channel.back
-            self.outbox.warn(channel.name, ts)
-            if self.topology.readers[channel.name]:
-                channel.note(ts, clk)
-                self._unmeasured[channel.name] = channel
+        for input in part.publishes:
+            ts = max(clk - K, NEVER) - input.back
+            self.outbox.warn(input.name, ts)
+            if self.topology.readers[input.name]:
+                input.note(ts, clk)
+                self._unmeasured[input.name] = input
 
     def _run(self, part: Operator, watermark: int, position: int, clk: int, moved: bool) -> None:
         """Release up to the watermark and run the detector: first what is unsorted, then what is late, then in order."""
-        unit = part.unit
-        reached = unit.watermark
-        if unit.name in self._extras:
-            extras = sorted(self._extras.pop(unit.name), key=operator.itemgetter(0))
+        buffer = part.buffer
+        reached = buffer.watermark
+        if buffer.name in self._extras:
+            extras = sorted(self._extras.pop(buffer.name), key=operator.itemgetter(0))
             self._feed(part, [event for _, event in extras], reached + 1, position, clk)
-        if unit.overdue and (moved or watermark == FOREVER):
-            overdue = [entry.event for entry in sorted(unit.overdue)]
-            unit.overdue = []
+        if buffer.overdue and (moved or watermark == FOREVER):
+            overdue = [entry.event for entry in sorted(buffer.overdue)]
+            buffer.overdue = []
             self._feed(part, overdue, reached + 1, position, clk)
-        released = unit.release(watermark)
+        released = buffer.release(watermark)
         if released:
             self._feed(part, [entry.event for entry in released], NEVER, position, clk)
         if part.may_wait and part.backlog:
@@ -306,7 +306,7 @@ class ScalarDriver:
 
     def _feed(self, part: Operator, events: list[Event], least: int, position: int, clk: int) -> None:
         waits = [max(0, clk - event.ts) for event in events]
-        part.unit.count_wait(sum(waits), max(waits), len(events))
+        part.buffer.count_wait(sum(waits), max(waits), len(events))
         if part.holds:
             part.backlog.put(Due(events, None, least, clk))
         else:
@@ -320,13 +320,13 @@ class ScalarDriver:
         if part.runner.failures:
             self.outbox.fail(part, [position] * len(rows))
         for row, event in found:
-            channel = self.topology.derived[event.type]
-            channel.published(event, max(ts_of(rows, row), least))
+            input = self.topology.derived[event.type]
+            input.published(event, max(ts_of(rows, row), least))
             self.outbox.insert(part, event, position, clk, delayed)
-            if self.topology.readers[channel.name]:
-                channel.note(event.ts, clk)
-                self._unmeasured[channel.name] = channel
-                self._offer(event, channel, position)
+            if self.topology.readers[input.name]:
+                input.note(event.ts, clk)
+                self._unmeasured[input.name] = input
+                self._offer(event, input, position)
 
     def go_on(self) -> None:
         """Let those who are behind go on as far as they may, and with them those above."""
@@ -343,11 +343,11 @@ class ScalarDriver:
         self._catch_up()
         self._ended = True
         for part in self.topology.parts:
-            derived = [channel for channel in part.unit.inputs if isinstance(channel, DerivedInput)]
-            if part.unit.watermark < FOREVER and all(channel.ended for channel in derived):
+            derived = [input for input in part.buffer.inputs if isinstance(input, DerivedInput)]
+            if part.buffer.watermark < FOREVER and all(input.ended for input in derived):
                 self._run(part, FOREVER, self.intake.position, self.intake.clk, True)
-                for channel in part.publishes:
-                    channel.ended = True
+                for input in part.publishes:
+                    input.ended = True
 
     def release_all(self, reason: str) -> None:
         """Everything that waits goes, level by level, and the stream goes on: watermarks move to what went."""
@@ -356,11 +356,11 @@ class ScalarDriver:
         outbox.flushing = reason
         try:
             for part in self.topology.parts:
-                unit = part.unit
-                latest, delivered = max([entry.ts for entry in unit.heap], default=NEVER), unit.delivered
-                self._run(part, max(unit.next_watermark(), latest), intake.position, intake.clk, True)
-                part.tell(intake.clk)
-                outbox.flushed[reason] += unit.delivered - delivered
+                buffer = part.buffer
+                latest, delivered = max([entry.ts for entry in buffer.heap], default=NEVER), buffer.delivered
+                self._run(part, max(buffer.next_watermark(), latest), intake.position, intake.clk, True)
+                part.publish_progress(intake.clk)
+                outbox.flushed[reason] += buffer.delivered - delivered
         finally:
             outbox.flushing = None
             self._in_step = False
@@ -369,7 +369,7 @@ class ScalarDriver:
         """Let the oldest events go until at most ``keep`` wait for each detector: watermarks move without evidence."""
         self._catch_up()
         for part in self.topology.parts:
-            heap = part.unit.heap
+            heap = part.buffer.heap
             if len(heap) > keep:
                 going = sorted(entry.ts for entry in heap)[: len(heap) - keep]
                 self._run(part, going[-1], self.intake.position, self.intake.clk, True)

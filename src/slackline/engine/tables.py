@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from slackline.core.arrays import Column, Ints, Mask
-from slackline.core.batch import Batch, object_column
+from slackline.core.batch import Batch, Column, Ints, Mask, object_column
 from slackline.core.errors import SchemaError
 from slackline.core.event import NO_SEQ, Event, Source
 from slackline.core.types import EventType
@@ -38,7 +37,7 @@ from slackline.ordering.input import SensorInput
 class Lot:
     """The rows of one type in a table: their positions in it, and their columns."""
 
-    channel: SensorInput
+    input: SensorInput
     rows: Ints
     ts: Ints
     slots: Ints
@@ -49,8 +48,8 @@ class Lot:
 
     def batch(self) -> Batch:
         """The rows as a batch, without copying."""
-        names = self.channel.senders.names
-        return Batch(self.channel.name, self.ts, self.slots, self.seq, self.columns, names)
+        names = self.input.sources.names
+        return Batch(self.input.name, self.ts, self.slots, self.seq, self.columns, names)
 
     def keep(self, mask: Mask) -> None:
         """Keep some of the rows."""
@@ -152,7 +151,7 @@ class _Table:
         """The rows of each type that enters here; the rest is refused."""
         sensors = self.intake.topology.entering
         if self.types is None:
-            return [(channel, np.arange(len(self))) for channel in sensors.values()]
+            return [(input, np.arange(len(self))) for input in sensors.values()]
         found = []
         codes, values = self.types
         for code, name in enumerate(values):
@@ -179,16 +178,16 @@ class _Table:
                     f"cast the column, or declare the field otherwise."
                 )
 
-    def lot(self, channel: SensorInput, rows: Ints) -> tuple[Lot, Ints, Sequence[Source]]:
+    def lot(self, input: SensorInput, rows: Ints) -> tuple[Lot, Ints, Sequence[Source]]:
         """The rows of a type that pass the checks, still without the numbers of their sources: these come along."""
-        kind = self.intake.kind(channel.name)
+        kind = self.intake.kind(input.name)
         source = self.source_of(kind)
         fields: dict[str, arrow.Cast] = {}
         for field, dtype in kind.fields.items():
             column = self.columns[field]
             read = _declared_each if pa.types.is_union(column.type) else arrow.declared
             fields[field] = read(column, rows, dtype)
-        good = self._passing(channel.name, kind, rows, fields)
+        good = self._passing(input.name, kind, rows, fields)
         columns = {field: cast.values for field, cast in fields.items()}
         if not good.all():
             rows = rows[good]
@@ -200,7 +199,7 @@ class _Table:
                     columns[field] = arrow.undeclared(column, rows)
         codes, values = self.encoded_sources(source)
         seq = np.full(len(rows), NO_SEQ, dtype=np.int64) if self.seq is None else _taken(self.seq, rows)
-        lot = Lot(channel, rows, _taken(self.ts, rows), np.empty(0, dtype=np.int64), seq, columns, list(self.columns))
+        lot = Lot(input, rows, _taken(self.ts, rows), np.empty(0, dtype=np.int64), seq, columns, list(self.columns))
         return lot, _taken(codes, rows), values
 
     def _passing(self, name: str, kind: EventType, rows: Ints, fields: dict[str, arrow.Cast]) -> Mask:
@@ -241,9 +240,9 @@ def read(intake: Intake, table: pa.Table, now: Ints | None) -> tuple[dict[str, L
     """
     rows = _Table(intake, table)
     present = rows.rows_by_type()
-    for channel, _ in present:
-        rows.check_schema(intake.kind(channel.name), channel.name)
-    made = [rows.lot(channel, mine) for channel, mine in present]
+    for input, _ in present:
+        rows.check_schema(intake.kind(input.name), input.name)
+    made = [rows.lot(input, mine) for input, mine in present]
     # Nothing below raises.
     position = intake.position
     for refused in sorted(rows.refused):
@@ -252,29 +251,29 @@ def read(intake: Intake, table: pa.Table, now: Ints | None) -> tuple[dict[str, L
     owners = np.full(0 if intake.skews is None else len(rows), -1, dtype=np.int64)
     lots = {}
     for lot, codes, values in made:
-        channel = lot.channel
-        lot.slots = channel.senders.slots_of(codes, values)
-        repeated = channel.senders.are_duplicates(lot.slots, lot.seq)
+        input = lot.input
+        lot.slots = input.sources.slots_of(codes, values)
+        repeated = input.sources.are_duplicates(lot.slots, lot.seq)
         if repeated.any():
             if intake.outbox.keeps_duplicates:
                 again = np.flatnonzero(repeated)
                 for event, row in zip(lot.batch().take(again), lot.rows[again].tolist(), strict=True):
                     intake.outbox.repeat(event, position + row)
             lot.keep(~repeated)
-        keys[lot.rows] = channel.key | lot.slots
-        roles[lot.rows] = channel.role
+        keys[lot.rows] = input.key | lot.slots
+        roles[lot.rows] = input.role
         if intake.skews is not None:
-            mine = intake.skews.rows_of(channel).take(lot.slots)
+            mine = intake.skews.rows_of(input).take(lot.slots)
             if len(mine) == len(owners):
                 owners = mine
             else:
                 owners[lot.rows] = mine
-        lots[channel.name] = lot
+        lots[input.name] = lot
     stamps, clk, rejected, anew = intake.take_rows(rows.ts, roles, keys, owners, now)
     for lot in lots.values() if len(rejected) else ():
         jumped = np.isin(lot.rows, rejected)
         for row in lot.rows[jumped].tolist():
-            event = rows.event(row, lot.channel.name)
+            event = rows.event(row, lot.input.name)
             intake.outbox.quarantine(event, CLOCK_JUMP, jump(int(rows.ts[row]), int(clk[row])), position + row)
         lot.keep(~jumped)
     for lot in lots.values() if stamps is not rows.ts else ():

@@ -2,7 +2,7 @@
 
 The hierarchy says how an application's detectors are connected; the topology, which of them run in this engine, and
 what is known here of each event type. Parts come and go (:meth:`Topology.add`, :meth:`Topology.remove`). A type whose
-publisher runs elsewhere, or which enters elsewhere, has a channel all the same: what it needs to know comes from there.
+publisher runs elsewhere, or which enters elsewhere, has an input all the same: what it needs to know comes from there.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from slackline.core.calibration import Calibration
 from slackline.core.errors import StateError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import ProgressUpdate
-from slackline.core.time import Now
+from slackline.core.time import NEVER, Now
 from slackline.core.types import type_names
 from slackline.ordering.clock import AIDS, NO_CLOCK, SETS
-from slackline.ordering.constants import LATE_TARGET, NEVER, ORDERED, SLACK
 from slackline.ordering.input import DerivedInput, Evidence, Input, SensorInput
-from slackline.ordering.startup import SILENT, StartupEstimator
+from slackline.ordering.startup import STARTING, StartupEstimator
+from slackline.ordering.watermark import LATE_TARGET, ORDERED, SLACK
 from slackline.running.operator import Operator
 from slackline.running.runner import Runner
 
 
 class Topology:
-    """Channels by type, parts in the order of the hierarchy, and who reads what."""
+    """Inputs by type, parts in the order of the hierarchy, and who reads what."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Topology:
         #: The share of late events that each detector accepts, where they differ.
         self.targets = targets or {}
         #: What was heard of the delays of all types.
-        self.hearing = StartupEstimator(evidence.warmup)
+        self.startup = StartupEstimator(evidence.warmup)
         self.sensors: dict[str, SensorInput] = {}
         #: Which of them enter here: all, unless some are named; others come as news.
         self.named = sensors
@@ -63,16 +63,16 @@ class Topology:
         self.hierarchy = hierarchy
         names = sorted({*hierarchy.sensor_types, *hierarchy.publisher})
         for rank, name in enumerate(names):
-            channel: Input | None = self.sensors.get(name) or self.derived.get(name)
-            if channel is not None:
-                channel.rank = rank
+            input: Input | None = self.sensors.get(name) or self.derived.get(name)
+            if input is not None:
+                input.rank = rank
             elif name in hierarchy.publisher:
                 self.derived[name] = DerivedInput(name, rank, self.evidence)
                 self.derived[name].back = hierarchy.max_backdate[hierarchy.publisher[name]]
             else:
                 is_clock = name in hierarchy.clock
                 evidence = self._evidence(name)
-                sensor = self.sensors[name] = SensorInput(name, rank, evidence, is_clock, self.hearing)
+                sensor = self.sensors[name] = SensorInput(name, rank, evidence, is_clock, self.startup)
                 if name in hierarchy.clock_aids:
                     sensor.role = AIDS + hierarchy.clock_aids.index(name)
                 if self.alone:
@@ -85,8 +85,8 @@ class Topology:
         if enters:
             self.entering[sensor.name] = sensor
         if self.evidence.policy != SLACK:
-            sensor.decides = enters
-            sensor.told = None if enters else NEVER
+            sensor.owns_watermark = enters
+            sensor.remote_watermark = None if enters else NEVER
         if enters and self.own_time and not set(self.hierarchy.clock) <= set(self.named or ()):
             sensor.role = SETS
 
@@ -124,13 +124,13 @@ class Topology:
     def start_from(self, calibration: Calibration | None) -> None:
         """Begin with known delays, if there are any."""
         for name, known in calibration.types.items() if calibration else ():
-            self.channel(name).start_from(known.delay)
+            self.input(name).start_from(known.delay)
             if name in self.derived:
                 self.derived[name].back = max(self.derived[name].back, known.back)
         for part in self.parts:
-            part.unit.K = part.unit.largest_slack()  # who listens to it knows that already
+            part.buffer.K = part.buffer.largest_slack()  # who listens to it knows that already
 
-    def channel(self, name: str) -> Input:
+    def input(self, name: str) -> Input:
         return self.sensors[name] if name in self.sensors else self.derived[name]
 
     def part(self, name: str) -> Operator | None:
@@ -140,8 +140,8 @@ class Topology:
     def make(self, runner: Runner) -> Operator:
         """A part for a detector of the hierarchy, which does not run here yet."""
         detector = runner.detector
-        inputs = [self.channel(kind) for kind in dict.fromkeys(type_names(detector.listens))]
-        inputs.sort(key=lambda channel: channel.rank)
+        inputs = [self.input(kind) for kind in dict.fromkeys(type_names(detector.listens))]
+        inputs.sort(key=lambda input: input.rank)
         publishes = [self.derived[kind] for kind in dict.fromkeys(type_names(detector.publishes))]
         return Operator(runner, inputs, publishes, self._now)
 
@@ -159,13 +159,13 @@ class Topology:
         place = {name: rank for rank, name in enumerate(self.hierarchy.names)}
         for part in self.parts:
             part.rank = place[part.name]
-            part.unit.inputs.sort(key=lambda channel: channel.rank)
+            part.buffer.inputs.sort(key=lambda input: input.rank)
         self.parts.sort()
-        publisher = {channel.name: part for part in self.parts for channel in part.publishes}
+        publisher = {input.name: part for part in self.parts for input in part.publishes}
         self.readers = {name: [] for name in (*self.sensors, *self.derived)}
         for part in self.parts:
-            for channel in part.unit.inputs:
-                self.readers[channel.name].append(part)
+            for input in part.buffer.inputs:
+                self.readers[input.name].append(part)
             part.connect(publisher)
         above: dict[str, tuple[Operator, ...]] = {}
         for name in (*self.sensors, *self.derived):
@@ -175,37 +175,37 @@ class Topology:
         moving = [set(above[name]) for name, sensor in self.entering.items() if sensor.role != NO_CLOCK]
         always = set.intersection(*moving) if moving else set()
         for part in self.parts:
-            part.always = part in always
+            part.always_evaluated = part in always
 
     def _listeners(self, name: str, above: dict[str, tuple[Operator, ...]]) -> tuple[Operator, ...]:
         if name not in above:
             found = set(self.readers[name])
             for part in self.readers[name]:
-                for channel in part.publishes:
-                    found.update(self._listeners(channel.name, above))
+                for input in part.publishes:
+                    found.update(self._listeners(input.name, above))
             above[name] = tuple(sorted(found))
         return above[name]
 
     def with_above(self, parts: Iterable[Operator]) -> set[Operator]:
         """The parts, and those that hear of what they publish, through others too."""
         parts = list(parts)
-        return {*parts, *(above for p in parts for channel in p.publishes for above in self.above[channel.name])}
+        return {*parts, *(above for p in parts for input in p.publishes for above in self.above[input.name])}
 
     def told_elsewhere(self) -> list[str]:
         """The types published here to which detectors listen that run elsewhere; all, where sensor types are named."""
         if self.tells:
-            return [channel.name for part in self.parts for channel in part.publishes]
+            return [input.name for part in self.parts for input in part.publishes]
         here = {part.name for part in self.parts}
         wanted = {kind for name, kinds in self.hierarchy.listens.items() if name not in here for kind in kinds}
-        return [channel.name for part in self.parts for channel in part.publishes if channel.name in wanted]
+        return [input.name for part in self.parts for input in part.publishes if input.name in wanted]
 
-    def borrow(self, updates: Iterable[ProgressUpdate], clk: int) -> bool:
+    def adopt_default_slack(self, updates: Iterable[ProgressUpdate], clk: int) -> bool:
         """Take over what was heard of delays elsewhere, where too little was here; whether that changes anything."""
-        far = max([item.far for item in updates], default=SILENT)
-        if self.evidence.late_target is None or not self.hearing.borrow(far, clk):
+        default_slack = max([item.default_slack for item in updates], default=STARTING)
+        if self.evidence.late_target is None or not self.startup.adopt_default_slack(default_slack, clk):
             return False
         for sensor in self.sensors.values():
-            sensor.as_of = NEVER
+            sensor.evaluated_at = NEVER
         return True
 
     # What is asked of all.
@@ -213,36 +213,36 @@ class Topology:
     @property
     def has_rows(self) -> bool:
         """Whether anything waits as columns."""
-        return any(len(sensor.store) for sensor in self.sensors.values())
+        return any(len(sensor.shared_rows) for sensor in self.sensors.values())
 
     def rows_to_objects(self) -> None:
         """Let the rows that wait as columns wait as events, since events are about to come one by one."""
         if self.has_rows:
             for part in self.parts:
-                for entry in part.unit.row_entries():
-                    part.unit.wait(entry)
+                for entry in part.buffer.row_entries():
+                    part.buffer.wait(entry)
             for sensor in self.sensors.values():
-                sensor.store.clear()
+                sensor.shared_rows.clear()
 
-    def settle(self, position: int, clk: int) -> None:
+    def advance(self, position: int, clk: int) -> None:
         """Let all watermarks follow the clock."""
         for part in self.parts:
-            part.settle(position, clk)
+            part.advance(position, clk)
         for sensor in self.sensors.values():
-            sensor.follow(position, clk)
+            sensor.advance(position, clk)
 
     @property
     def buffered(self) -> int:
         """How many events wait in front of the detector with the most; events are shared by those who wait."""
-        return max([part.unit.buffered for part in self.parts], default=0)
+        return max([part.buffer.buffered for part in self.parts], default=0)
 
     def state(self) -> dict[str, Any]:
         return {
-            "sensors": {name: channel.state() for name, channel in self.sensors.items()},
-            "derived": {name: channel.state() for name, channel in self.derived.items()},
-            "units": {part.name: part.unit.state() for part in self.parts},
+            "sensors": {name: input.state() for name, input in self.sensors.items()},
+            "derived": {name: input.state() for name, input in self.derived.items()},
+            "buffers": {part.name: part.buffer.state() for part in self.parts},
             "runners": {part.name: part.runner.state() for part in self.parts},
-            "hearing": self.hearing.state(),
+            "startup": self.startup.state(),
             "backlogs": {part.name: part.backlog.state() for part in self.parts if part.backlog},
         }
 
@@ -256,7 +256,7 @@ class Topology:
             )
 
     def restore(self, state: dict[str, Any], arrivals: int) -> None:
-        self.hearing.restore(state["hearing"])
+        self.startup.restore(state["startup"])
         for name, sensor in self.sensors.items():
             sensor.restore(state["sensors"][name], arrivals)
             if name in self.entering and sensor.has_ended:
@@ -264,14 +264,14 @@ class Topology:
         for name, derived in self.derived.items():
             derived.restore(state["derived"][name], arrivals)
         for part in self.parts:
-            part.unit.restore(state["units"][part.name], arrivals)
+            part.buffer.restore(state["buffers"][part.name], arrivals)
             part.runner.restore(state["runners"][part.name])
             part.restore_backlog(state.get("backlogs", {}).get(part.name, []))
 
     def check_invariants(self) -> None:
         """What must hold between any two pushes; tests call it."""
         for part in self.parts:
-            part.unit.check_invariants()
+            part.buffer.check_invariants()
             assert all(lower.rank < part.rank for lower in part.below), f"{part.name} runs before what it listens to"
-        for channel in self.derived.values():
-            assert channel.back >= 0, f"{channel.name}: set back by less than nothing"
+        for input in self.derived.values():
+            assert input.back >= 0, f"{input.name}: set back by less than nothing"

@@ -1,7 +1,7 @@
-"""Reading saved state: nothing gets into the compiled loops, which check no bounds, that they could not have left.
+"""Validation of saved state: the compiled loops check no bounds, so only values that they could have produced get in.
 
-A state's bytes have a checksum, but whoever can write bytes can write the checksum. So each number and array is
-checked for what it is, its shape and its range; whatever is wrong is a StateError that names it.
+A state's bytes have a checksum, but so would forged ones. So the type, shape and range of each number and array are
+checked; a wrong one raises a StateError that names it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from slackline.core.arrays import Column, Floats, Ints
+from slackline.core.batch import Column, Floats, Ints
 from slackline.core.errors import StateError
-from slackline.ordering.constants import FOREVER
+from slackline.core.time import FOREVER
 
-#: No counter gets there.
+#: More than any counter reaches.
 MANY = 2**62
 
 Bound = int | Ints
@@ -32,10 +32,10 @@ def _are_within(rows, least, most):  # type: ignore[no-untyped-def]
 
 
 def wrong(what: str, why: str) -> StateError:
-    """The error to raise for a part of the state."""
+    """The error for an invalid part of the state."""
     return StateError(
-        f"the saved state is not valid: {what} {why}. It is damaged, or was not made by Slackline. "
-        f"Restore an older state, or begin with a new one."
+        f"the saved state is not valid: {what} {why}. It is damaged, or was not saved by Slackline. "
+        f"Restore an older state, or start without one."
     )
 
 
@@ -48,9 +48,9 @@ def entry(state: Any, what: str, name: str) -> Any:
 
 
 def mapping(state: Any, what: str) -> dict[str, Any]:
-    """A part of the state that has entries."""
+    """A part of the state that is a mapping."""
     if type(state) is not dict:
-        raise wrong(what, f"is {_short(state)} and must have entries")
+        raise wrong(what, f"is {_short(state)} and must be a mapping")
     return state
 
 
@@ -63,7 +63,7 @@ def number(state: Any, what: str, name: str, least: int = 0, most: int = MANY) -
 
 
 def ints(state: Any, what: str, name: str, shape: tuple[int | None, ...], least: Bound, most: Bound) -> Ints:
-    """An array of whole numbers within bounds, which are the same for all, or given for each along the last axis."""
+    """An array of whole numbers within bounds: the same for all, or one for each along the last axis."""
     value = _array(state, what, name, np.int64, shape)
     if not value.size:
         return value
@@ -79,7 +79,7 @@ def ints(state: Any, what: str, name: str, shape: tuple[int | None, ...], least:
 def floats(state: Any, what: str, name: str, size: int) -> Floats:
     """An array of finite numbers."""
     value = _array(state, what, name, np.float64, (size,))
-    if not math.isfinite(value.sum()):  # of numbers of which one is not, the sum is not
+    if not math.isfinite(value.sum()):  # the sum is not finite if one of the numbers is not
         raise wrong(f"{what}.{name}", "holds a number that is not finite")
     return value
 

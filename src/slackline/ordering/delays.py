@@ -1,16 +1,15 @@
-"""Measured delays of one event type, and the slack K they ask for [Order, II-E.2; Thesis, 3.3.2].
+"""Measured delays of one event type, and the slack K that follows from them [Order, II-E.2; Thesis, 3.3.2].
 
-The delay of an event is ``clk`` at the first clock update after it arrived, minus its time stamp. An event of a clock
-type is its own update: it moves the clock and has no delay, or it comes when the clock is further already and is
-measured against that. K is the largest delay in a window of recent measurements plus the
-margin λ·σ, σ being the standard deviation of the delays in the window. K grows at once and shrinks as the window
-moves on.
+The delay of an event is stream time (``clk``) at the first clock update after its arrival, minus its time stamp. An
+event of a clock type is its own update: it moves stream time and has no delay, or it arrives after a newer one and is
+measured against stream time. K is the largest delay in a window of recent measurements plus the margin λ·σ, where σ is
+the standard deviation of the delays in the window. K grows at once and shrinks as the window moves.
 
-The window holds ``BLOCKS`` closed blocks and an open one. A block closes when it has ``block`` measurements *and*
-spans half the largest delay in stream time: so the window covers a number of measurements that makes the maximum
-mean something, and at least 16 times the largest delay, whatever the rate of the stream.
+The window has ``BLOCKS`` closed blocks and an open one. A block closes when it has ``block`` measurements *and* spans
+half the largest delay in stream time: so the window has enough measurements for a meaningful maximum and covers at
+least 16 times the largest delay, whatever the rate of the stream.
 
-Between two clock updates only count, minimum and sums of the arrivals are kept, so every step is O(1).
+Between two clock updates only count, minimum and sums of the arrivals are stored, so every step is O(1).
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ import math
 import numpy as np
 from numba import njit
 
-from slackline.core.arrays import Floats, Ints
-from slackline.ordering.constants import FOREVER, NEVER
+from slackline.core.batch import Floats, Ints
+from slackline.core.time import FOREVER, NEVER
 
 BLOCKS = 32
 
@@ -44,7 +43,7 @@ _UNMEASURED: Ints = np.zeros(INTS, dtype=np.int64)
 _UNMEASURED[[CLOSED_MAX, OPEN_MAX, OPEN_START, *range(BLOCK_MAX, BLOCK_MAX + BLOCKS)]] = NEVER
 
 
-#: Between which numbers each is, whatever was measured.
+#: Bounds of each integer, to validate saved state.
 LEAST: Ints = np.zeros(INTS, dtype=np.int64)
 MOST: Ints = np.full(INTS, 2**62, dtype=np.int64)
 LEAST[[WAITING_MIN, WAITING_BASE, CLOSED_MAX, OPEN_MAX, OPEN_START, *range(BLOCK_MAX, BLOCK_MAX + BLOCKS)]] = NEVER
@@ -54,21 +53,18 @@ MOST[[HEAD, CALIBRATED]] = BLOCKS - 1, 1
 
 
 def empty_window() -> tuple[Ints, Floats]:
-    """The state of a type that nothing was measured of."""
+    """The state of a type without measurements."""
     return _UNMEASURED.copy(), np.zeros(FLOATS)
 
 
 def start_from(ints: Ints, delay: int) -> None:
-    """Begin with a delay that is known: it is the largest of the window until the window has moved on."""
+    """Start with a known delay: the largest of the window until the window has moved."""
     ints[OPEN_MAX] = ints[K] = delay
     ints[CALIBRATED] = 1
 
 
-def suppose(ints: Ints, delay: int) -> bool:
-    """Begin with a delay that is only supposed, and counts until the first is measured [Migration, algorithm 1].
-
-    Whether that is so: nothing changes if one was.
-    """
+def assume(ints: Ints, delay: int) -> bool:
+    """Use a delay until the first is measured [Migration, algorithm 1]; no effect, and False, if one was."""
     if ints[MEASURED]:
         return False
     ints[K] = delay
@@ -78,7 +74,7 @@ def suppose(ints: Ints, delay: int) -> bool:
 
 @njit(cache=True, inline="always")
 def note(ints, floats, ts, clk):  # type: ignore[no-untyped-def]
-    """An event (or a pseudo event) arrived; the next clock update will tell its delay."""
+    """An event (or a pseudo event) arrived; its delay is measured at the next clock update."""
     ts = max(ts, NEVER)
     if ints[WAITING] == 0:
         ints[WAITING_BASE] = ts if clk == NEVER else clk
@@ -95,7 +91,7 @@ def note(ints, floats, ts, clk):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, inline="always")
 def measure(ints, floats, clk, margin, block):  # type: ignore[no-untyped-def]
-    """The clock moved: measure what was waiting for that and set K."""
+    """Stream time moved: measure the pending delays and set K."""
     n = ints[WAITING]
     if n == 0:
         return
@@ -108,7 +104,7 @@ def measure(ints, floats, clk, margin, block):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, inline="always")
 def measure_itself(ints, floats, delay, clk, margin, block):  # type: ignore[no-untyped-def]
-    """An event of a clock type arrived and told its own delay: K follows."""
+    """An event of a clock type arrived with this delay: set K."""
     lag = float(delay)
     floats[OPEN_SUM] += lag
     floats[OPEN_SQ] += lag * lag
@@ -134,7 +130,7 @@ def _set_slack(ints, floats, n, longest, clk, margin, block):  # type: ignore[no
 
 @njit(cache=True)
 def _set_margin(ints, floats, margin):  # type: ignore[no-untyped-def]
-    """λ·σ anew; it changes slowly, so after the first measurements every 16th will do."""
+    """Recompute λ·σ; it changes slowly, so after the first measurements every 16th suffices."""
     total = ints[OPEN_N] + ints[CLOSED_N]
     mean = (floats[OPEN_SUM] + floats[CLOSED_SUM]) / total
     variance = max(0.0, (floats[OPEN_SQ] + floats[CLOSED_SQ]) / total - mean * mean)
@@ -156,7 +152,7 @@ def _close_block(ints, floats, clk):  # type: ignore[no-untyped-def]
     ints[OPEN_START] = clk
     floats[OPEN_SUM] = 0.0
     floats[OPEN_SQ] = 0.0
-    # Summed anew rather than updated, so that rounding errors of values long gone do not stay.
+    # Summed again rather than updated, so that rounding errors of old values do not accumulate.
     ints[CLOSED_MAX] = NEVER
     ints[CLOSED_N] = 0
     floats[CLOSED_SUM] = 0.0

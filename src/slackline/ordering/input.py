@@ -1,6 +1,21 @@
-"""Channels: all that a node knows of one event type, whoever listens to it.
+"""Inputs: what an engine knows of one event type, shared by all reorder buffers that read the type.
 
-Clock, delays and sources are the same for all units, so they are kept once; a unit takes the least input watermark.
+**Watermarks are evaluated lazily.** An input watermark is a function of the arrivals so far and of stream time. Stream
+time moves with nearly every event; evaluating every input and every operator each time would make the cost of an event
+grow with the number of detectors. So a watermark is evaluated only where the result can matter:
+
+- ``step`` (one position) and ``run`` (a chunk) take arrivals. They always evaluate, and set ``evaluated_at`` to the
+  stream time of the result.
+- ``advance(position, clk)`` evaluates at a stream time at which nothing arrived, unless ``evaluated_at`` says that this
+  was done. An operator calls it on its inputs, and on the operators that publish them, before it uses their watermarks.
+- ``next_evaluation(ts, clk)`` is a lower bound of the stream time at which the watermark can reach ``ts`` if nothing
+  arrives; FOREVER if only an arrival, or progress of a publisher, can move it. An operator schedules its next
+  evaluation by the oldest event in its reorder buffer.
+
+An operator is therefore evaluated when an event of one of its inputs arrives, when a delay of an input is measured,
+when a publisher below it makes progress, and when stream time reaches the scheduled evaluation; see
+:class:`slackline.running.operator.Operator`. Deferring all other evaluations changes no result: a watermark that moves
+past no buffered event releases nothing.
 """
 
 from __future__ import annotations
@@ -12,112 +27,111 @@ from typing import Any
 
 import numpy as np
 
-from slackline.core.arrays import Column, Ints
-from slackline.core.batch import Batch
+from slackline.core.batch import Batch, Column, Ints
 from slackline.core.event import Event
 from slackline.core.outcome import ProgressUpdate
-from slackline.ordering import checked, delays, lateness, readiness, watermark
+from slackline.core.time import FOREVER, NEVER
+from slackline.ordering import checked, delays, readiness, target_slack, watermark
 from slackline.ordering.clock import NO_CLOCK, SETS
-from slackline.ordering.constants import FOREVER, NEVER, ORDERED, POLICIES, SLACK
-from slackline.ordering.senders import Senders
-from slackline.ordering.startup import SILENT, StartupEstimator
-from slackline.ordering.store import ColumnStore
+from slackline.ordering.shared_rows import SharedRows
+from slackline.ordering.sources import Sources
+from slackline.ordering.startup import STARTING, StartupEstimator
+from slackline.ordering.watermark import ORDERED, POLICIES, SLACK
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """How input watermarks are found: the policy and its numbers."""
+    """How input watermarks are computed: the policy and its parameters."""
 
     policy: int = POLICIES["auto"]
     margin: float = 0.5
     window: int = 2048
     timeout: int = watermark.NO_TIMEOUT
-    #: Arrivals at the start of the stream during which nothing is released (see ``input_watermark``); with a target it may be
-    #: None: as many as it takes (see ``hearing``).
+    #: Arrivals at the start of the stream during which nothing is released (see ``watermark``). None, with a target: as
+    #: many as the startup estimator needs (see ``startup``).
     warmup: int | None = 0
-    #: The share of events that may be late, which K is to keep (see ``lateness``); None: K is that of [Order].
+    #: The share of events that may be late, from which K follows (see ``target_slack``); None: K is that of [Order].
     late_target: float | None = None
 
     @property
     def block(self) -> int:
-        """Measurements that fill one block of the window of delays."""
+        """Measurements per block of the delay window."""
         return min(max(1, self.window // delays.BLOCKS), FOREVER)
 
     def rules(self, is_clock: bool) -> Column:
-        """The same for the compiled code, for a type that is a clock or not."""
+        """The same for the compiled code; ``is_clock``: whether the type sets stream time."""
         target = watermark.NO_TARGET if self.late_target is None else self.late_target
         return watermark.rules_of(
             self.policy, self.margin, self.timeout, self.block, self.warmup or 0, target, is_clock
         )
 
 
-#: What a channel begins with.
+#: The readiness of an input without sources.
 _NO_SOURCES, _NO_TREE = readiness.empty_sources(readiness.FEWEST)
 
 
 class Input(ABC):
-    """What is known of one event type: its delays and K, and up to where nothing more is expected."""
+    """One event type: its delays, its K, and its watermark, up to which no more events are expected."""
 
     def __init__(self, name: str, rank: int, evidence: Evidence) -> None:
         self.name = name
-        self.rank = rank  # place among all types, by name: part of the total order; moves when types are added
+        self.rank = rank  # among all types, by name: part of the total order; changes when types are added
         self.evidence = evidence
         self.ints, self.floats = delays.empty_window()
-        self.watermark = NEVER  # never used below a unit's watermark, which does not move back
-        self.as_of = NEVER  # the clock that the input watermark has followed
+        self.watermark = NEVER  # may move back; the watermark of a reorder buffer does not
+        self.evaluated_at = NEVER  # stream time of ``watermark``
         self.events = 0
 
     @property
     def uses_slack(self) -> bool:
-        """Whether K is among the evidence for this type's input watermark."""
+        """Whether the watermark depends on K."""
         return True
 
     @property
     def K(self) -> int:
-        """The slack that the recent delays of this type ask for."""
+        """The slack that follows from the recent delays of this type."""
         return int(self.ints[delays.K])
 
     def start_from(self, delay: int) -> None:
-        """Begin with a known delay instead of a warm-up: K is that, and follows what is measured then."""
+        """Start with a known delay instead of a warm-up: the initial K."""
         delays.start_from(self.ints, delay)
 
-    def suppose(self, delay: int) -> None:
-        """K is that until a delay is measured here, if none was, and the type has not ended."""
-        if self.watermark != FOREVER and delays.suppose(self.ints, delay):
-            self.watermark, self.as_of = min(self.watermark, max(self.as_of - delay, NEVER)), NEVER
+    def assume_delay(self, delay: int) -> None:
+        """Use this K until the first delay is measured here; no effect if one was, or the type has ended."""
+        if self.watermark != FOREVER and delays.assume(self.ints, delay):
+            self.watermark, self.evaluated_at = min(self.watermark, max(self.evaluated_at - delay, NEVER)), NEVER
 
     @abstractmethod
-    def follow(self, position: int, clk: int) -> None:
-        """Let the input watermark follow the clock, where nothing else has happened."""
+    def advance(self, position: int, clk: int) -> None:
+        """Evaluate the watermark at stream time ``clk``, where nothing has arrived."""
 
     @abstractmethod
-    def due(self, ts: int, clk: int) -> int:
-        """The clock at which the input watermark, now below ``ts``, may reach it if nothing arrives; never too late."""
+    def next_evaluation(self, ts: int, clk: int) -> int:
+        """A lower bound of the stream time at which the watermark, now below ``ts``, reaches it if nothing arrives."""
 
     @property
-    def experience(self) -> int:
-        """On how much that which is known of this type rests: events, and delays measured or about to be."""
+    def observations(self) -> int:
+        """The amount of evidence: events, and delays measured or pending."""
         return self.events + int(self.ints[delays.MEASURED]) + int(self.ints[delays.WAITING])
 
     @property
-    def unmeasured(self) -> bool:
-        """Whether delays of events that arrived are measured when the clock moves next."""
+    def has_pending_delays(self) -> bool:
+        """Whether delays of events that arrived are measured when stream time moves next."""
         return bool(self.ints[delays.WAITING])
 
     def stats(self) -> dict[str, Any]:
-        """What users may want to know."""
         return {"events": self.events, "K": self.K}
 
     def state(self) -> dict[str, Any]:
         return {"ints": self.ints, "floats": self.floats, "watermark": self.watermark, "events": self.events}
 
     def restore(self, state: dict[str, Any], arrivals: int) -> None:
-        """Go on from what ``state`` gave, after so many arrivals."""
+        """Restore from ``state``, after so many arrivals."""
         what = f"type {self.name!r}"
         self._restore_delays(state, what)
         self.watermark = checked.number(state, what, "watermark", -(2**63), FOREVER)
         self.events = checked.number(state, what, "events")
-        self.as_of = NEVER
+        self.evaluated_at = NEVER
 
     def _restore_delays(self, state: dict[str, Any], what: str) -> None:
         self.ints = checked.ints(state, what, "ints", (delays.INTS,), delays.LEAST, delays.MOST)
@@ -125,117 +139,119 @@ class Input(ABC):
 
 
 class SensorInput(Input):
-    """A type that comes from outside: it has sources, which deliver, owe, fail and return."""
+    """A type that enters the engine from outside, from one or more sources."""
 
     def __init__(
-        self, name: str, rank: int, evidence: Evidence, is_clock: bool, hearing: StartupEstimator | None = None
+        self, name: str, rank: int, evidence: Evidence, is_clock: bool, startup: StartupEstimator | None = None
     ) -> None:
         super().__init__(name, rank, evidence)
         self.is_clock = is_clock
-        self.role = SETS if is_clock else NO_CLOCK  # what it is to the clock
-        #: With the number of a source it makes the source known to the clock; the same wherever the type is known.
+        self.role = SETS if is_clock else NO_CLOCK  # how its events move stream time
+        #: With a source's slot it identifies the source to the clock; the same in every engine.
         self.key = (zlib.crc32(name.encode()) & 0x3FFF_FFFF) << 32
-        self.senders = Senders()
-        self.store = ColumnStore()
-        self.sources, self.tree = _NO_SOURCES.copy(), _NO_TREE.copy()
-        self._sources = 0  # how many of them are set
-        #: What the whole node has heard; it stands in as long as little is known of this type.
-        self.hearing = hearing or StartupEstimator(None)
+        self.sources = Sources()
+        self.shared_rows = SharedRows()
+        self.readiness, self.readiness_tree = _NO_SOURCES.copy(), _NO_TREE.copy()
+        self._readiness_rows = 0  # how many rows are initialised
+        #: Shared by all types of an engine: the slack in force until the delays of this type are known.
+        self.startup = startup or StartupEstimator(None)
         self.tracks = evidence.late_target is not None
         if self.tracks:
-            self.ints, self.floats = lateness.empty_books()
+            self.ints, self.floats = target_slack.empty_state()
         self._rules = evidence.rules(is_clock)
-        #: The input watermark as it was found where the type enters, or FOREVER as it has ended; None: it is found here.
-        self.told: int | None = None
-        #: Whether it is decided here, once for everybody, what of this type is late. Its input watermark never moves back
-        #: then, since others rely on it. And how many were late.
-        self.decides = False
+        #: The watermark received from the engine that the type enters, FOREVER if it has ended; None: computed here.
+        self.remote_watermark: int | None = None
+        #: Whether the watermark computed here is the one that every engine uses, so that it is decided here which
+        #: events of the type are late. It then never moves back.
+        self.owns_watermark = False
         self.late = 0
 
     @property
     def uses_slack(self) -> bool:
-        return self.told is None
+        return self.remote_watermark is None
 
-    def tell(self, input_watermark: int, K: int) -> None:
-        """Where the type enters, its input watermark is this now, FOREVER at the end. It counts from the next step on."""
-        if self.told is not None:
-            self.told = max(self.told, input_watermark)
+    def receive_watermark(self, input_watermark: int, K: int) -> None:
+        """Take the watermark of the engine that the type enters, FOREVER at the end; in force from the next step on."""
+        if self.remote_watermark is not None:
+            self.remote_watermark = max(self.remote_watermark, input_watermark)
             self.ints[delays.K] = K
         elif input_watermark == FOREVER:
-            self.told = FOREVER
+            self.remote_watermark = FOREVER
 
     @property
     def has_ended(self) -> bool:
-        """Whether no more events of this type come."""
-        return self.told == FOREVER
+        """Whether no more events of this type can arrive."""
+        return self.remote_watermark == FOREVER
 
     def start_from(self, delay: int) -> None:
         super().start_from(delay)
         if self.tracks:
-            self.ints[lateness.LARGEST] = delay
+            self.ints[target_slack.LARGEST] = delay
 
-    def _make_room(self) -> None:
-        """Have a row for each source there is."""
-        known, self._sources = self._sources, len(self.senders)
-        if self._sources > len(self.sources):
-            self.sources, self.tree = readiness.with_room(self.sources, known, self._sources)
+    def _add_readiness_rows(self) -> None:
+        """Initialise the readiness of new sources."""
+        known, self._readiness_rows = self._readiness_rows, len(self.sources)
+        if self._readiness_rows > len(self.readiness):
+            self.readiness, self.readiness_tree = readiness.with_room(self.readiness, known, self._readiness_rows)
         else:
-            self.sources[known : self._sources] = readiness.UNKNOWN
+            self.readiness[known : self._readiness_rows] = readiness.UNKNOWN
 
-    def begin_anew(self, slot: int) -> None:
-        """The time stamps of a source are others from now on: what was known of when it delivers is not."""
-        if slot < self._sources:
-            readiness.begin_anew(self.sources, self.tree, slot)
+    def reset_source(self, slot: int) -> None:
+        """Forget when a source delivers: from now on its time stamps are corrected differently."""
+        if slot < self._readiness_rows:
+            readiness.reset_source(self.readiness, self.readiness_tree, slot)
 
     def batch(self, start: int, stop: int) -> Batch:
-        """Rows of the store as a batch, without copying."""
-        store = self.store
-        return Batch(self.name, store.ts, store.slots, store.seq, store.columns, self.senders.names, start, stop)
+        """A slice of the shared rows as a batch, without copying."""
+        rows = self.shared_rows
+        return Batch(self.name, rows.ts, rows.slots, rows.seq, rows.columns, self.sources.names, start, stop)
 
     def step(self, slot: int, ts: int, position: int, before: int, clk: int) -> None:
-        """One position: an arrival (``slot >= 0``), a move of the clock, or both."""
-        if self.told is not None:
-            self.watermark, self.as_of = self.told, clk
+        """One position: an arrival (``slot >= 0``), a move of stream time from ``before`` to ``clk``, or both."""
+        if self.remote_watermark is not None:
+            self.watermark, self.evaluated_at = self.remote_watermark, clk
             return
-        before_it = self.watermark
-        if slot >= self._sources:
-            self._make_room()
-        hearing = self.hearing
+        previous = self.watermark
+        if slot >= self._readiness_rows:
+            self._add_readiness_rows()
+        startup = self.startup
         self.watermark = watermark.step(
-            self.ints, self.floats, self.sources, self.tree, self._rules, slot, ts, position, before, clk,
-            hearing.far, hearing.since,
+            self.ints, self.floats, self.readiness, self.readiness_tree, self._rules, slot, ts, position, before, clk,
+            startup.default_slack, startup.since,
         )  # fmt: skip
-        if hearing.reached > self.watermark > NEVER:
-            self.watermark = hearing.reached
-        if self.decides and before_it > self.watermark:
-            self.watermark = before_it
-        self.as_of = clk
+        if startup.arrival_watermark > self.watermark > NEVER:
+            self.watermark = startup.arrival_watermark
+        if self.owns_watermark and previous > self.watermark:
+            self.watermark = previous
+        self.evaluated_at = clk
 
-    def follow(self, position: int, clk: int) -> None:
-        if self.as_of != clk:
+    def advance(self, position: int, clk: int) -> None:
+        if self.evaluated_at != clk:
             self.step(-1, 0, position, clk, clk)
 
-    def due(self, ts: int, clk: int) -> int:
+    def next_evaluation(self, ts: int, clk: int) -> int:
         if clk == NEVER:
-            return NEVER + 1  # when the clock begins
+            return NEVER + 1  # with the first clock event
         if self.watermark == NEVER:
-            return FOREVER  # the beginning ends by an arrival or at a known position
-        if self.told is not None:
-            return FOREVER  # news comes by itself
+            return FOREVER  # warm-up ends with an arrival
+        if self.remote_watermark is not None:
+            return FOREVER  # progress updates move it
         e = self.evidence
         if e.policy == ORDERED:
             return ts + 1
         if e.policy == SLACK:
             return ts + self.K
-        far = self.hearing.far
-        if self.tracks and (not self.ints[lateness.STARTED] or far == SILENT):
-            return ts + max(self.K, int(self.ints[lateness.LARGEST]) if self.ints[delays.CALIBRATED] else far)
-        patience = watermark.patience(self.ints, self._rules)
-        if self.tracks and self.ints[lateness.SUSPENDED]:
-            return ts + patience
-        if ts <= self.tree[1] < FOREVER:
-            return ts  # the sources have come that far: when the clock has
-        return min(ts + patience, readiness.next_change(self.sources, self.tree, clk, patience))
+        default_slack = self.startup.default_slack
+        if self.tracks and (not self.ints[target_slack.STARTED] or default_slack == STARTING):
+            return ts + max(
+                self.K, int(self.ints[target_slack.LARGEST]) if self.ints[delays.CALIBRATED] else default_slack
+            )
+        timeout = watermark.source_timeout(self.ints, self._rules)
+        if self.tracks and self.ints[target_slack.SUSPENDED]:
+            return ts + timeout
+        if ts <= self.readiness_tree[1] < FOREVER:
+            return ts  # all sources have reached it; no watermark passes stream time
+        return min(ts + timeout, readiness.next_change(self.readiness, self.readiness_tree, clk, timeout))
 
     def run(
         self,
@@ -245,144 +261,140 @@ class SensorInput(Input):
         first: int,
         before: int,
         clk: Ints,
-        heard: tuple[Ints, Ints] | None = None,
-        elapsed: Ints | None = None,
+        startup: tuple[Ints, Ints] | None = None,
+        arrival_watermark: Ints | None = None,
     ) -> tuple[Ints, Ints]:
-        """All positions of a chunk that starts at position ``first``: the input watermark and K after each.
+        """All positions of a chunk that starts at position ``first``: the watermark and K after each.
 
-        With a target, ``heard`` is what the node has heard after each (:meth:`StartupEstimator.run`), and ``elapsed`` what may
-        be released because wall time has passed (:meth:`Elapsed.run`). A input watermark that was told counts from the last
-        position on.
+        With a target, ``startup`` is the default slack and ``since`` after each (:meth:`StartupEstimator.run`), and
+        ``arrival_watermark`` the watermark that arrival times give (:meth:`ArrivalWatermark.run`). A remote watermark
+        is in force from the last position on.
         """
-        if self.told is not None:
+        if self.remote_watermark is not None:
             reached, slack = np.full(len(clk), self.watermark), np.full(len(clk), self.K)
-            reached[-1] = self.told
-            self.watermark, self.as_of = self.told, int(clk[-1])
+            reached[-1] = self.remote_watermark
+            self.watermark, self.evaluated_at = self.remote_watermark, int(clk[-1])
             return reached, slack
-        if self._sources < len(self.senders):
-            self._make_room()
-        far, since = heard or (clk, clk)
+        if self._readiness_rows < len(self.sources):
+            self._add_readiness_rows()
+        default_slack, since = startup or (clk, clk)
         reached, slack = np.empty(len(clk), dtype=np.int64), np.empty(len(clk), dtype=np.int64)
         watermark.run(
-            self.ints, self.floats, self.sources, self.tree, self._rules, positions, slots, ts, first, before, clk,
-            far, since, reached, slack,
+            self.ints, self.floats, self.readiness, self.readiness_tree, self._rules, positions, slots, ts, first,
+            before, clk, default_slack, since, reached, slack,
         )  # fmt: skip
-        if elapsed is not None:
-            np.maximum(reached, elapsed, out=reached, where=reached > NEVER)
-        if self.decides:
+        if arrival_watermark is not None:
+            np.maximum(reached, arrival_watermark, out=reached, where=reached > NEVER)
+        if self.owns_watermark:
             reached[0] = max(int(reached[0]), self.watermark)
             np.maximum.accumulate(reached, out=reached)
-        self.watermark, self.as_of = int(reached[-1]), int(clk[-1])
+        self.watermark, self.evaluated_at = int(reached[-1]), int(clk[-1])
         return reached, slack
 
     def stats(self) -> dict[str, Any]:
-        known = self.sources[: self._sources]
-        learning = self.tracks and not self.ints[lateness.STARTED]
+        known = self.readiness[: self._readiness_rows]
+        learning = self.tracks and not self.ints[target_slack.STARTED]
         return {
             **super().stats(),
-            "duplicates": self.senders.duplicates,
-            "sources": len(self.senders),
+            "duplicates": self.sources.duplicates,
+            "sources": len(self.sources),
             "disabled": int(known[:, readiness.DISABLED].sum()),
             "times_skipped": int(known[:, readiness.SKIPPED].sum()),
             "times_disabled": int(known[:, readiness.TIMES_DISABLED].sum()),
             **({"learning": bool(learning)} if self.tracks else {}),
-            **({"late": self.late} if self.decides else {}),
+            **({"late": self.late} if self.owns_watermark else {}),
         }
 
     def state(self) -> dict[str, Any]:
-        if self._sources < len(self.senders):
-            self._make_room()
-        state = {**super().state(), **self.senders.state(), "sources": self.sources[: self._sources]}
+        if self._readiness_rows < len(self.sources):
+            self._add_readiness_rows()
+        state = {**super().state(), **self.sources.state(), "sources": self.readiness[: self._readiness_rows]}
         if self.tracks:
-            state |= lateness.packed(self.floats)
-        return state | {"store": self.store.state(), "told": self.told, "late": self.late}
+            state |= target_slack.packed(self.floats)
+        return state | {"rows": self.shared_rows.state(), "remote_watermark": self.remote_watermark, "late": self.late}
 
     def restore(self, state: dict[str, Any], arrivals: int) -> None:
         what = f"type {self.name!r}"
         super().restore(state, arrivals)
-        self.senders.restore(state, what)
-        n = self._sources = len(self.senders)
+        self.sources.restore(state, what)
+        n = self._readiness_rows = len(self.sources)
         sources = checked.ints(state, what, "sources", (n, readiness.FIELDS), readiness.LEAST, readiness.MOST)
-        if not readiness.are_possible(sources):
-            raise checked.wrong(f"{what}.sources", "do not fit together")
-        self.sources, self.tree = readiness.with_room(sources, n, n)
-        self.store.restore(checked.entry(state, what, "store"), f"{what}.store", n, arrivals)
+        if not readiness.are_valid(sources):
+            raise checked.wrong(f"{what}.sources", "are not consistent")
+        self.readiness, self.readiness_tree = readiness.with_room(sources, n, n)
+        self.shared_rows.restore(checked.entry(state, what, "rows"), f"{what}.rows", n, arrivals)
         self.late = checked.number(state, what, "late")
-        if self.told is not None or checked.entry(state, what, "told") is not None:
-            least = FOREVER if self.told is None else NEVER  # of what is found here only the end is told
-            self.told = checked.number(state, what, "told", least, FOREVER)
+        if self.remote_watermark is not None or checked.entry(state, what, "remote_watermark") is not None:
+            least = FOREVER if self.remote_watermark is None else NEVER  # of a local watermark only the end is set
+            self.remote_watermark = checked.number(state, what, "remote_watermark", least, FOREVER)
 
     def _restore_delays(self, state: dict[str, Any], what: str) -> None:
         if self.tracks != ("weights" in checked.mapping(state, what)):
-            return  # K is found in another way than before: it is learnt anew
+            return  # K was computed by another policy: start over
         if not self.tracks:
             super()._restore_delays(state, what)
             return
-        self.ints = checked.ints(state, what, "ints", (lateness.INTS,), lateness.LEAST, lateness.MOST)
-        self.floats = lateness.unpacked(state, what)
+        self.ints = checked.ints(state, what, "ints", (target_slack.INTS,), target_slack.LEAST, target_slack.MOST)
+        self.floats = target_slack.unpacked(state, what)
 
 
 class DerivedInput(Input):
-    """A type that a detector of this node publishes: what its publisher has processed is known (progress).
+    """A type that a detector publishes.
 
-    Under ``ready`` and ``auto`` the input watermark is the publisher's watermark less the largest back-setting seen. Slack
-    is not asked then: the publisher may be waiting for somebody longer than usual, and knows so.
+    Under ``ready`` and ``auto`` the watermark is the publisher's watermark minus the largest back-dating seen
+    (progress). Slack does not count then: the publisher may be waiting for a source longer than usual.
     """
 
     def __init__(self, name: str, rank: int, evidence: Evidence) -> None:
         super().__init__(name, rank, evidence)
         self.back = 0
-        self.ended = False  # whether the publisher has published its last
+        self.ended = False  # whether the publisher has ended
 
     @property
     def uses_slack(self) -> bool:
         return self.evidence.policy == SLACK
 
     def published(self, event: Event, trigger_ts: int) -> None:
-        """The publisher has published something: news of how far it sets events back."""
+        """Record a published event, and by how much it was back-dated."""
         self.events += 1
         self.back = max(self.back, trigger_ts - event.ts)
 
     def note(self, ts: int, clk: int) -> None:
-        """A derived (or pseudo) event arrived; it is measured when the clock moves next."""
+        """A derived (or pseudo) event arrived; its delay is measured when stream time moves next."""
         delays.note(self.ints, self.floats, max(ts, NEVER), clk)
 
     def tick(self, before: int, clk: int) -> None:
-        """The clock moved."""
+        """Stream time moved: measure the delays of what arrived before."""
         e = self.evidence
         watermark.derived_step(self.ints, self.floats, before, clk, e.margin, e.block)
 
-    def progress(self, watermark: int, clk: int) -> None:
-        """The publisher has processed everything up to its watermark; before it has begun nothing is known.
-
-        After it has ended nothing comes, however far it has set events back.
-        """
-        self.as_of = clk
+    def set_progress(self, watermark: int, clk: int) -> None:
+        """The publisher has processed everything up to its watermark (NEVER before it started, FOREVER at its end)."""
+        self.evaluated_at = clk
         self.ended = watermark == FOREVER
         if watermark in (NEVER, FOREVER):
             self.watermark = watermark
         else:
             self.watermark = clk - self.K if self.evidence.policy == SLACK else watermark - self.back
 
-    def hear(self, item: ProgressUpdate, clk: int) -> None:
-        """The publisher, which runs elsewhere, has told of events and of how far it is."""
+    def receive(self, item: ProgressUpdate, clk: int) -> None:
+        """Take a progress update of the publisher, which runs in another engine."""
         self.back = max(self.back, item.back)
         self.events += len(item.events)
-        self.progress(item.watermark, clk)
+        self.set_progress(item.watermark, clk)
 
-    def follow(self, position: int, clk: int) -> None:
-        """As the publisher is elsewhere: by slack alone, if that counts."""
-        if self.as_of != clk:
-            self.as_of = clk
+    def advance(self, position: int, clk: int) -> None:
+        """With the publisher in another engine only slack follows stream time, if it counts."""
+        if self.evaluated_at != clk:
+            self.evaluated_at = clk
             if self.uses_slack and self.watermark != NEVER and not self.ended:
                 self.watermark = clk - self.K
 
-    def due(self, ts: int, clk: int) -> int:
-        """By slack, if that counts; progress comes by itself."""
+    def next_evaluation(self, ts: int, clk: int) -> int:
         return ts + self.K if self.uses_slack and self.watermark != NEVER else FOREVER
 
     def run(self, positions: Ints, ts: Ints, before: int, clk: Ints) -> Ints:
-        """All positions of a chunk: K after each."""
+        """K after each position of a chunk."""
         e = self.evidence
         slack = np.empty(len(clk), dtype=np.int64)
         watermark.derived_run(self.ints, self.floats, positions, ts, before, clk, e.margin, e.block, slack)

@@ -1,23 +1,23 @@
-"""Which sources still owe an event [Sync, IV].
+"""Readiness: up to which event time each source has delivered [Sync, IV].
 
-A source that delivers in order has nothing older than its last event to come, and if its gaps are regular, nothing
-until the smallest plausible gap has passed: its input watermark is ``last + gap - 1``. The input watermark of a type is the least
-over its live sources, kept at the root of a tournament tree, so that an arrival costs O(log sources).
+A source that delivers in order has no event older than its last one to come, and if its gaps are regular, none until
+the smallest plausible gap has passed: its watermark is ``last + gap - 1``. The readiness of a type is the minimum over
+its live sources, at the root of a tournament tree, so that an arrival costs O(log sources).
 
-**Gap.** The least of the last 64 to 80 gaps (as blocks of 16), shaved by 4 %, as the next one may be a little
-smaller still. One block whose least gap is under half of all others' is a glitch and is passed over.
+**Gap.** The smallest of the last 64 to 80 gaps (as blocks of 16), reduced by 4 %, as the next one may be a little
+smaller still. A single block whose smallest gap is under half of all others' is an outlier and is ignored.
 
-**Leaps.** When a regular source leaps over some of its own events, they are lost or have been overtaken by later
-ones. It stays at the input watermark it had until as many have come as it leapt over, or the time-out strikes. A source that
-leaps without ever filling in just loses events; after ``LOSSES`` such leaps it is believed at once.
+**Leaps.** When a regular source leaps over some of its own events, they are lost or were overtaken by later ones. Its
+watermark stays where it was until as many have arrived as it leapt over, or the timeout expires. A source that leaps
+without ever filling in loses events; after ``LOSSES`` such leaps its watermark follows at once.
 
-**Disorder.** A source that often steps back (about 1 event in 20 or more) does not deliver in order; its input watermark lies
-as far behind its last event as it stepped back lately, and half as far again. Rare steps back cost a late event each,
-no more. Either way it is handled by itself and changes nothing for the others.
+**Disorder.** A source that often steps back (about 1 event in 20 or more) does not deliver in order; its watermark is
+behind its last event by one and a half times its recent steps back. Rare steps back cost one late event each. Either
+way the source is treated by itself and changes nothing for the others.
 
-**Owing.** A source whose input watermark the time-out overtakes is skipped, which is counted when it returns. When it stays
-away for another ``FAILURES`` of its longest usual gaps, it is disabled and holds up nobody. Its next event takes it
-back.
+**Timeout.** A source whose watermark the timeout overtakes is skipped, which is counted when it returns. When it stays
+silent for another ``FAILURES`` of its longest usual gaps, it is disabled and no longer counts. Its next event
+enables it again.
 """
 
 from __future__ import annotations
@@ -25,19 +25,18 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from slackline.core.arrays import Ints
-from slackline.core.time import MAX_TS
-from slackline.ordering.constants import FOREVER, NEVER
+from slackline.core.batch import Ints
+from slackline.core.time import FOREVER, MAX_TS, NEVER
 
 BLOCK = 16
 BLOCKS = 4
-#: Gaps to see before the first one is trusted.
+#: Gaps to observe before they are relied on.
 ENOUGH = 4
 #: Gaps after which a source is established.
-SETTLED = 8
-#: Missed usual gaps, after the time-out, that disable a source (MS of [Sync]).
+ESTABLISHED = 8
+#: Missed usual gaps, after the timeout, that disable a source (MS of [Sync]).
 FAILURES = 3
-#: Leaps that nothing filled in before a source's leaps are taken for losses.
+#: Leaps that were never filled in, after which a source's leaps are taken for losses.
 LOSSES = 3
 #: A step back adds ONE to the disorder score, an event in order takes 1/64 of it away.
 ONE = 1024
@@ -57,28 +56,28 @@ BACK = BLOCK_MAX + BLOCKS
 FIELDS = BACK + 1
 
 
-#: The row of a source of which nothing is known.
+#: The row of a source without events.
 UNKNOWN: Ints = np.zeros(FIELDS, dtype=np.int64)
 UNKNOWN[[LAST, PREVIOUS]] = NEVER
 UNKNOWN[[OPEN_MIN, *range(BLOCK_MIN, BLOCK_MAX)]] = FOREVER
-#: Between which numbers each is, whatever came.
+#: Bounds of each field, to validate saved state.
 LEAST: Ints = np.zeros(FIELDS, dtype=np.int64)
 MOST: Ints = np.full(FIELDS, MAX_TS, dtype=np.int64)
 LEAST[[LAST, PREVIOUS]] = NEVER
 LEAST[HELD] = -1
 MOST[[OPEN_MIN, BACK, *range(BLOCK_MIN, BLOCK_MAX)]] = FOREVER
 MOST[[OPEN_N, HEAD, DISABLED]] = BLOCK - 1, BLOCKS - 1, 1
-#: The least number of sources that there is room for.
+#: The least capacity, in sources.
 FEWEST = 4
 
 
 def empty_sources(capacity: int) -> tuple[Ints, Ints]:
-    """Sources of which nothing is known, and the tree over their input watermarks; capacity is a power of two."""
+    """Sources without events, and the tree over their watermarks; capacity is a power of two."""
     return np.tile(UNKNOWN, (capacity, 1)), np.full(2 * capacity, FOREVER, dtype=np.int64)
 
 
 def capacity_for(wanted: int) -> int:
-    """The power of two that has room for so many."""
+    """The smallest capacity (a power of two) for so many sources."""
     capacity = FEWEST
     while capacity < wanted:
         capacity *= 2
@@ -86,9 +85,9 @@ def capacity_for(wanted: int) -> int:
 
 
 def with_room(sources: Ints, known: int, wanted: int) -> tuple[Ints, Ints]:
-    """The first ``known`` of these sources and room for ``wanted``, and the tree over them.
+    """The first ``known`` of these sources in an array of capacity for ``wanted``, and the tree over them.
 
-    Those that are new are UNKNOWN. What is beyond them is not set, and takes no memory as long as it is not.
+    New sources are UNKNOWN. Rows beyond ``wanted`` are not initialised, so the operating system does not allocate them.
     """
     capacity = capacity_for(wanted)
     more = np.empty((capacity, FIELDS), dtype=np.int64)
@@ -98,8 +97,8 @@ def with_room(sources: Ints, known: int, wanted: int) -> tuple[Ints, Ints]:
 
 
 @njit(cache=True)
-def are_possible(sources):  # type: ignore[no-untyped-def]
-    """Whether the gaps of each fit together, so that what is computed of them is defined."""
+def are_valid(sources):  # type: ignore[no-untyped-def]
+    """Whether the gaps of each source are consistent."""
     for slot in range(len(sources)):
         row = sources[slot]
         if row[PLAUSIBLE] > 0 and not row[PLAUSIBLE] <= row[SHORTEST] <= row[LONGEST]:
@@ -108,11 +107,11 @@ def are_possible(sources):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="always")
-def arrive(sources, tree, slot, ts, overdue):  # type: ignore[no-untyped-def]
-    """A source delivered; ``overdue`` is the time stamp up to which the time-out has run."""
+def arrive(sources, tree, slot, ts, timed_out):  # type: ignore[no-untyped-def]
+    """A source delivered an event; ``timed_out`` is the time stamp up to which the timeout has expired."""
     row = sources[slot]
     leaf = len(sources) + slot
-    if row[DISABLED] == 1 or tree[leaf] < overdue:
+    if row[DISABLED] == 1 or tree[leaf] < timed_out:
         row[SKIPPED] += 1
         row[DISABLED] = 0
     if row[LAST] == NEVER:
@@ -146,8 +145,8 @@ def arrive(sources, tree, slot, ts, overdue):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def begin_anew(sources, tree, slot):  # type: ignore[no-untyped-def]
-    """Forget all of a source but what was counted."""
+def reset_source(sources, tree, slot):  # type: ignore[no-untyped-def]
+    """Forget everything of a source but its counters."""
     row = sources[slot]
     skipped, times_disabled = row[SKIPPED], row[TIMES_DISABLED]
     row[:] = UNKNOWN
@@ -157,13 +156,13 @@ def begin_anew(sources, tree, slot):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, inline="always")
 def is_established(row):  # type: ignore[no-untyped-def]
-    """Whether a source has been there for some events; before, it is new."""
-    return row[OPEN_N] >= SETTLED or row[BLOCK_MIN] != FOREVER
+    """Whether a source has delivered enough events not to be new."""
+    return row[OPEN_N] >= ESTABLISHED or row[BLOCK_MIN] != FOREVER
 
 
 @njit(cache=True, inline="always")
 def _reach(row):  # type: ignore[no-untyped-def]
-    """Up to where a source owes nothing after its last event."""
+    """The event time up to which a source has nothing to deliver after its last event."""
     return min(row[LAST] + row[PLAUSIBLE] - 1, MAX_TS)
 
 
@@ -178,7 +177,7 @@ def _watermark(row):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def tree_over(sources, known):  # type: ignore[no-untyped-def]
-    """The tree over the input watermarks of the first ``known`` sources."""
+    """The tree over the watermarks of the first ``known`` sources."""
     capacity = len(sources)
     tree = np.full(2 * capacity, FOREVER, dtype=np.int64)
     for slot in range(known):
@@ -192,7 +191,7 @@ def tree_over(sources, known):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, inline="always")
 def _leapt_over(row, gap):  # type: ignore[no-untyped-def]
-    """How many events a regular source (no gap twice another) has leapt over with this gap."""
+    """How many events a regular source (no gap twice another) leapt over with this gap."""
     longest = row[LONGEST]
     shortest = row[SHORTEST]
     if gap <= longest or row[PLAUSIBLE] == 0 or longest - shortest >= shortest:
@@ -240,7 +239,7 @@ def _sum_up(row):  # type: ignore[no-untyped-def]
     row[SHORTEST] = least
     row[PLAUSIBLE] = 0
     if row[BLOCK_MIN] != FOREVER or row[OPEN_N] >= ENOUGH:
-        # Whole numbers without overflow: gaps may be as large as a time stamp.
+        # In integers without overflow: gaps may be as large as a time stamp.
         row[PLAUSIBLE] = least // 1000 * TRUST + least % 1000 * TRUST // 1000
 
 
@@ -258,7 +257,7 @@ def _set(tree, node, value):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _slowest(tree):  # type: ignore[no-untyped-def]
-    """The leaf of the source with the least input watermark."""
+    """The leaf of the source with the smallest watermark."""
     node = 1
     while node < len(tree) // 2:
         node = 2 * node if tree[2 * node] == tree[node] else 2 * node + 1
@@ -266,18 +265,18 @@ def _slowest(tree):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _leave(row):  # type: ignore[no-untyped-def]
-    """For how long a source may stay away, beyond the time-out, before it is disabled."""
-    # No gap is longer than 2**62, so three of 2**61 are more than can have passed.
+def _grace(row):  # type: ignore[no-untyped-def]
+    """How long a source may stay silent, beyond the timeout, before it is disabled."""
+    # No gap is longer than 2**62, so three times 2**61 is more than can have passed.
     return FAILURES * min(row[LONGEST], MAX_TS // 2)
 
 
 @njit(cache=True, inline="always")
-def least_watermark(sources, tree, clk, patience):  # type: ignore[no-untyped-def]
-    """The input watermark of the type: the least over the live sources, FOREVER when there is none."""
+def least_watermark(sources, tree, clk, timeout):  # type: ignore[no-untyped-def]
+    """The readiness of the type: the smallest watermark of its live sources, FOREVER if there is none."""
     if clk == NEVER:
         return tree[1]
-    while tree[1] < clk - patience:
+    while tree[1] < clk - timeout:
         node = _slowest(tree)
         row = sources[node - len(sources)]
         if row[MISSING] > 0 and row[DISORDER] < DISORDERLY:
@@ -285,7 +284,7 @@ def least_watermark(sources, tree, clk, patience):  # type: ignore[no-untyped-de
             row[LOST] += 1
             _set(tree, node, _watermark(row))
             continue
-        if clk - row[LAST] - patience <= _leave(row):
+        if clk - row[LAST] - timeout <= _grace(row):
             break
         row[DISABLED] = 1
         row[TIMES_DISABLED] += 1
@@ -293,12 +292,12 @@ def least_watermark(sources, tree, clk, patience):  # type: ignore[no-untyped-de
     return tree[1]
 
 
-def next_change(sources: Ints, tree: Ints, clk: int, patience: int) -> int:
-    """The clock at which ``least_watermark`` may give more than it does at ``clk``, if nothing arrives meanwhile."""
+def next_change(sources: Ints, tree: Ints, clk: int, timeout: int) -> int:
+    """A lower bound of the stream time at which ``least_watermark`` exceeds its value at ``clk`` if nothing arrives."""
     least = int(tree[1])
     if least == FOREVER:
         return FOREVER
-    if least >= clk - patience:
-        return least + patience + 1
+    if least >= clk - timeout:
+        return least + timeout + 1
     row = sources[_slowest(tree) - len(sources)]
-    return int(row[LAST]) + patience + int(_leave(row)) + 1
+    return int(row[LAST]) + timeout + int(_grace(row)) + 1

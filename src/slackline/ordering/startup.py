@@ -1,15 +1,15 @@
-"""What a node has heard of delays at all, before it knows each type: the beginning of ``auto``.
+"""The start of a stream under ``auto``: how long to wait for types whose delays are not known yet.
 
-When listening begins, what is on its way may be of any age: a backlog, a snapshot. So the first ``LISTENED`` arrivals
-only tell what time it is. Of what happened later, ``HEARD`` arrivals are listened to before anything is released.
+The first events of a stream may be of any age: a backlog, a snapshot. So the first ``CLOCK_ARRIVALS`` arrivals only set
+stream time. Of the events that happened after that, ``MEASURED_ARRIVALS`` are observed before anything is released.
 
-Who listens for a minute can hear of no delay that is longer. So slack is not believed before that what was heard is
-short, ``SPANS`` times shorter than the time since; readiness may be. From then on a type that is not known yet is taken
-to be as late as the latest of all were, twice over: rare types hold up nobody, and are waited for all the same.
+Within a minute no delay longer than a minute can be observed. So slack gives no watermark until the time observed is
+``SPANS`` times the largest delay; readiness may. From then on the *default slack*, ``CAREFUL`` times the largest delay
+of any type, applies to every type whose own delays are not known: rare types delay no other type, and are waited for
+all the same.
 
-Where types enter at several nodes, who has heard too little goes by what others have (:meth:`StartupEstimator.borrow`).
-
-A given ``warmup`` takes the place of all this.
+Where sensor types enter at several engines, one that has observed too little adopts the default slack of another
+(:meth:`StartupEstimator.adopt_default_slack`). A given ``warmup`` replaces all of this.
 """
 
 from __future__ import annotations
@@ -19,99 +19,99 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from slackline.core.arrays import Ints
-from slackline.core.time import MAX_TS
+from slackline.core.batch import Ints
+from slackline.core.time import FOREVER, MAX_TS, NEVER
 from slackline.ordering import checked
-from slackline.ordering.constants import FOREVER, NEVER
-from slackline.ordering.lateness import CAREFUL
+from slackline.ordering.target_slack import CAREFUL
 
-LISTENED = 8
-HEARD = 8
+CLOCK_ARRIVALS = 8
+MEASURED_ARRIVALS = 8
 SPANS = 8
-#: Nothing is known yet, so nothing is released; or so little that slack says nothing.
-SILENT, UNSURE = -1, FOREVER
+#: Values of the default slack: nothing is released yet; only readiness gives watermarks.
+STARTING, UNCERTAIN = -1, FOREVER
 
-#: Arrivals while only listening; since when is measured; how many are still to be heard; the largest delay; and the
-#: oldest of those that came since the clock moved; whether the largest is short enough.
-_COUNT, _SINCE, _LEFT, _LARGEST, _OLDEST, _SURE = range(6)
+#: Arrivals that only set stream time; event time after which delays are measured; arrivals still to be observed; the
+#: largest delay; the oldest event since stream time moved; whether the largest delay is short enough to be relied on.
+_COUNT, _SINCE, _LEFT, _LARGEST, _OLDEST, _CERTAIN = range(6)
 _LEAST: Ints = np.array([0, NEVER, 0, 0, 0, 0])
 _MOST: Ints = np.array([2**62, MAX_TS, FOREVER, FOREVER, FOREVER, 1])
 
 
 class StartupEstimator:
-    """How late anything was so far; ``far`` is how long to wait for a type that is not known, or SILENT."""
+    """Delays over all types of an engine, from which ``default_slack`` follows."""
 
-    __slots__ = ("_ints", "_listened", "far", "reached")
+    __slots__ = ("_clock_arrivals", "_ints", "arrival_watermark", "default_slack")
 
     def __init__(self, warmup: int | None) -> None:
-        self._listened = LISTENED if warmup is None else 0
-        left = HEARD if warmup is None else min(warmup, FOREVER)
-        #: What may be released because enough wall time has passed, where that is known.
-        self.reached = NEVER
+        self._clock_arrivals = CLOCK_ARRIVALS if warmup is None else 0
+        left = MEASURED_ARRIVALS if warmup is None else min(warmup, FOREVER)
+        #: The watermark that arrival times give, where they are known; the same for all types.
+        self.arrival_watermark = NEVER
         self._ints: Ints = np.array([0, NEVER, left, 0, FOREVER, warmup is not None], dtype=np.int64)
-        self.far = int(_far(self._ints))
+        #: The slack of types whose own delays are not known; STARTING or UNCERTAIN if there is none yet.
+        self.default_slack = int(_default_slack(self._ints))
 
     @property
     def since(self) -> int:
-        """Only what happened after this is measured."""
+        """The event time after which delays are measured."""
         return int(self._ints[_SINCE])
 
     @property
-    def sure(self) -> int:
-        """What others may go by: ``far``, or SILENT."""
-        return self.far if self.far != UNSURE else SILENT
+    def shared_default_slack(self) -> int:
+        """The default slack for other engines; STARTING unless it is certain."""
+        return self.default_slack if self.default_slack != UNCERTAIN else STARTING
 
-    def borrow(self, far: int, clk: int) -> bool:
-        """Go by what was heard elsewhere, as long as too little was here; whether that is something new."""
-        if far == SILENT or self.far not in (SILENT, UNSURE) or clk == NEVER:
+    def adopt_default_slack(self, default_slack: int, clk: int) -> bool:
+        """Use the default slack of another engine if there is none here; says whether anything changed."""
+        if default_slack == STARTING or self.default_slack not in (STARTING, UNCERTAIN) or clk == NEVER:
             return False
-        self._ints[[_COUNT, _SINCE, _LEFT, _SURE]] = self._listened, clk, 0, 1
-        self._ints[_LARGEST] = max(self._ints[_LARGEST], far // CAREFUL)
-        self.far = int(_far(self._ints))
+        self._ints[[_COUNT, _SINCE, _LEFT, _CERTAIN]] = self._clock_arrivals, clk, 0, 1
+        self._ints[_LARGEST] = max(self._ints[_LARGEST], default_slack // CAREFUL)
+        self.default_slack = int(_default_slack(self._ints))
         return True
 
-    def changes(self, ts: int, before: int, clk: int) -> bool:
-        """Whether the next arrival changes ``far`` or ``since``."""
-        count, since, left, largest, oldest, sure = self._ints.tolist()
-        if left > 0 or count < self._listened or (not sure and clk - since >= SPANS * largest):
+    def would_change(self, ts: int, before: int, clk: int) -> bool:
+        """Whether observing this arrival changes ``default_slack`` or ``since``."""
+        count, since, left, largest, oldest, certain = self._ints.tolist()
+        if left > 0 or count < self._clock_arrivals or (not certain and clk - since >= SPANS * largest):
             return True
         return clk - oldest > largest if clk > before else since < ts <= clk - largest
 
-    def hear(self, ts: int, before: int, clk: int) -> None:
-        """Take one arrival, which moved the clock from ``before`` to ``clk``."""
-        hear(self._ints, ts, before, clk, self._listened)
-        self.far = int(_far(self._ints))
+    def observe(self, ts: int, before: int, clk: int) -> None:
+        """Take one arrival, which moved stream time from ``before`` to ``clk``."""
+        _observe(self._ints, ts, before, clk, self._clock_arrivals)
+        self.default_slack = int(_default_slack(self._ints))
 
     def run(self, ts: Ints, before: int, clk: Ints) -> tuple[Ints, Ints]:
-        """Take a chunk (NEVER: nothing arrived); ``far`` and ``since`` after each position."""
-        far, since = np.empty(len(ts), dtype=np.int64), np.empty(len(ts), dtype=np.int64)
-        _run(self._ints, ts, before, clk, self._listened, far, since)
+        """Take a chunk (NEVER: no arrival at that position); ``default_slack`` and ``since`` after each position."""
+        default_slack, since = np.empty(len(ts), dtype=np.int64), np.empty(len(ts), dtype=np.int64)
+        _run(self._ints, ts, before, clk, self._clock_arrivals, default_slack, since)
         if len(ts):
-            self.far = int(far[-1])
-        return far, since
+            self.default_slack = int(default_slack[-1])
+        return default_slack, since
 
     def state(self) -> dict[str, Any]:
         return {"ints": self._ints}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self._ints = checked.ints(state, "hearing", "ints", (len(_LEAST),), _LEAST, _MOST)
-        self.far = int(_far(self._ints))
+        self._ints = checked.ints(state, "startup", "ints", (len(_LEAST),), _LEAST, _MOST)
+        self.default_slack = int(_default_slack(self._ints))
 
 
 @njit(cache=True, inline="always")
-def _far(ints):  # type: ignore[no-untyped-def]
+def _default_slack(ints):  # type: ignore[no-untyped-def]
     if ints[_LEFT] > 0:
-        return SILENT
-    if ints[_SURE] == 0:
-        return UNSURE
+        return STARTING
+    if ints[_CERTAIN] == 0:
+        return UNCERTAIN
     return max(1, min(ints[_LARGEST], FOREVER // CAREFUL) * CAREFUL)
 
 
 @njit(cache=True)
-def hear(ints, ts, before, clk, listened):  # type: ignore[no-untyped-def]
+def _observe(ints, ts, before, clk, clock_arrivals):  # type: ignore[no-untyped-def]
     if clk == NEVER:
         return
-    if ints[_COUNT] < listened:
+    if ints[_COUNT] < clock_arrivals:
         ints[_COUNT] += 1
         ints[_SINCE] = clk
     elif ts > ints[_SINCE]:
@@ -122,15 +122,15 @@ def hear(ints, ts, before, clk, listened):  # type: ignore[no-untyped-def]
     if clk > before:
         ints[_LARGEST] = max(ints[_LARGEST], clk - ints[_OLDEST])
         ints[_OLDEST] = FOREVER
-    if ints[_SURE] == 0 and ints[_LEFT] == 0 and (clk - ints[_SINCE]) // SPANS >= ints[_LARGEST]:
-        ints[_SURE] = 1
+    if ints[_CERTAIN] == 0 and ints[_LEFT] == 0 and (clk - ints[_SINCE]) // SPANS >= ints[_LARGEST]:
+        ints[_CERTAIN] = 1
 
 
 @njit(cache=True)
-def _run(ints, ts, before, clk, listened, far, since):  # type: ignore[no-untyped-def]
+def _run(ints, ts, before, clk, clock_arrivals, default_slack, since):  # type: ignore[no-untyped-def]
     for p in range(len(ts)):
         if ts[p] != NEVER:
-            hear(ints, ts[p], before, clk[p], listened)
+            _observe(ints, ts[p], before, clk[p], clock_arrivals)
         before = clk[p]
-        far[p] = _far(ints)
+        default_slack[p] = _default_slack(ints)
         since[p] = ints[_SINCE]

@@ -1,22 +1,22 @@
-"""The input watermark of one sensor type from position to position: slack, readiness, or both
+"""The input watermark of one sensor type, position by position: slack, readiness, or both
 (``docs/concepts/watermarks.md``).
 
-Slack says ``clk - K``. Readiness says what the slowest live source has reached. Either suffices, so the input watermark is
-the greater, but never greater than ``clk``: an event that is newer than all before it is not late. Under ``ready`` the
-time-out is ``READY_PATIENCE`` times K, so that it acts only on sources that are all but gone. A given ``timeout`` takes
-the place of K as the time-out under ``ready`` and ``auto``.
+Slack gives ``clk - K``. Readiness gives what the slowest live source has reached. Either suffices, so the input
+watermark is the greater of the two, but never greater than ``clk``: an event newer than all before it is not late.
+Under ``ready`` the source timeout is ``READY_TIMEOUTS`` times K, so that it affects only sources that have all but
+stopped. A given ``timeout`` replaces K as the source timeout under ``ready`` and ``auto``.
 
-**Target.** Under ``auto`` K is what keeps the share of late events (:mod:`slackline.ordering.lateness`), unless a
-``timeout``, or ``margin`` and ``window`` are given.
+**Target.** Under ``auto`` K keeps the share of late events (:mod:`slackline.ordering.target_slack`), unless
+``timeout``, ``margin`` or ``window`` are given.
 
-**Warm-up.** At the start nobody knows who is there and how late they are. With a target, see
-:mod:`slackline.ordering.startup`. Without, a type gives no input watermark for the first
-``warmup`` arrivals of the stream, nor until ``KNOWN`` delays of its own were measured, but at most for ``RARE`` times
-as many arrivals: a type that is seldom must not hold up the rest for ever. Where the delay of a type was known from the
-start (a calibration), slack gives its input watermark from the first clock event on, and only readiness waits.
+**Warm-up.** At the start neither the sources nor their delays are known. With a target, see
+:mod:`slackline.ordering.startup`. Without, a type has no watermark for the first ``warmup`` arrivals of the stream, nor
+until ``KNOWN`` of its delays were measured, but at most for ``RARE`` times as many arrivals: a rare type must not block
+the others for ever. With a calibrated delay, slack gives a watermark from the first clock event on, and only readiness
+waits for the warm-up.
 
-**Ordered.** Where the input is in order already, everything before ``clk`` is there, and only events of the very time
-stamp ``clk`` may follow: the input watermark is ``clk - 1``, and nothing is measured.
+**Ordered.** Where the input is in order already, every event before ``clk`` has arrived and only events at ``clk``
+itself may follow: the input watermark is ``clk - 1``, and nothing is measured.
 
 ``step`` is one position; ``run`` is many, made of the same steps. There is no other code for it, so cutting a stream
 into chunks cannot make a difference (law 3).
@@ -30,10 +30,12 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from slackline.core.arrays import Column
-from slackline.ordering.constants import FOREVER, NEVER, ORDERED, READY, SLACK
+from slackline.core.batch import Column
+from slackline.core.time import FOREVER, NEVER
 from slackline.ordering.delays import CALIBRATED, MEASURED, WAITING, K, measure, measure_itself, note
-from slackline.ordering.lateness import (
+from slackline.ordering.readiness import arrive, is_established, least_watermark
+from slackline.ordering.startup import STARTING, UNCERTAIN
+from slackline.ordering.target_slack import (
     CAREFUL,
     EVERY,
     KNOWN,
@@ -42,22 +44,27 @@ from slackline.ordering.lateness import (
     SLACK_REACH,
     STARTED,
     SUSPENDED,
-    await_clock,
-    clock_moved,
     learn,
+    measure_pending,
+    note_pending,
 )
-from slackline.ordering.readiness import arrive, is_established, least_watermark
-from slackline.ordering.startup import SILENT, UNSURE
 
-READY_PATIENCE = 4
+#: The policies by name, and as the compiled loops know them.
+SLACK, READY, AUTO, ORDERED = range(4)
+POLICIES = {"slack": SLACK, "ready": READY, "auto": AUTO, "ordered": ORDERED}
+#: Default warm-up, in arrivals, of ``ready`` and of ``auto`` without a target.
+WARMUP = 32
+#: Default share of events that may be late under ``auto``.
+LATE_TARGET = 0.001
+READY_TIMEOUTS = 4
 NO_TIMEOUT = -1
 NO_TARGET = -1.0
-#: After so many times the warm-up no type is waited for any more.
+#: After so many times the warm-up a type has a watermark even if few of its delays were measured.
 RARE = 32
 
 
-#: How input watermarks are found, as it gets into the compiled code: an array of one record. To pass each number by itself
-#: would cost more at every step; to pass a tuple, twice as much.
+#: The rules of a type as passed to the compiled code: an array of one record. Passing each number by itself costs
+#: more at every step; passing a tuple, twice as much.
 RULES = np.dtype(
     [
         ("policy", "i8"), ("margin", "f8"), ("timeout", "i8"), ("block", "i8"), ("warmup", "i8"), ("target", "f8"),
@@ -69,8 +76,8 @@ RULES = np.dtype(
 class Rules(NamedTuple):
     """The same inside the compiled code.
 
-    Only functions that are inlined take this or an AtPosition: with the signatures of others Numba's cache would keep
-    the class by its name, and could not be read where a later release has renamed it.
+    Only inlined functions take this or an AtPosition: Numba's cache stores the signatures of other functions with the
+    name of the class, and could not be loaded by a release that renamed it.
     """
 
     policy: int
@@ -83,15 +90,15 @@ class Rules(NamedTuple):
 
 
 class AtPosition(NamedTuple):
-    """One position: an arrival of this type (``slot >= 0``), a move of the clock from ``before``, or both."""
+    """One position: an arrival of this type (``slot >= 0``), a move of stream time from ``before``, or both."""
 
     slot: int
     ts: int
     position: int
     before: int
     clk: int
-    #: What the node has heard: how late anything was (or SILENT), and since when is measured.
-    far: int
+    #: Of the startup estimator.
+    default_slack: int
     since: int
 
 
@@ -99,7 +106,7 @@ class AtPosition(NamedTuple):
 def rules_of(
     policy: int, margin: float, timeout: int, block: int, warmup: int, target: float, is_clock: bool
 ) -> Column:
-    """The rules as ``step`` and ``run`` take them; what is larger than any time stamp saturates."""
+    """The rules as ``step`` and ``run`` take them; values larger than any time stamp saturate."""
     # RARE times the warm-up must fit 64 bits.
     timeout, block, warmup = min(timeout, FOREVER), min(block, FOREVER), min(warmup, FOREVER // RARE)
     rules = np.array([(policy, margin, timeout, block, warmup, target, is_clock)], dtype=RULES)
@@ -114,27 +121,27 @@ def _unpacked(rules):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="always")
-def _is_cold(ints, position, warmup):  # type: ignore[no-untyped-def]
+def _is_warming_up(ints, position, warmup):  # type: ignore[no-untyped-def]
     return position < warmup or (ints[MEASURED] < KNOWN and position < RARE * warmup)
 
 
-def turning_points(warmup: int) -> tuple[int, int]:
-    """The positions at which warm-up without a target ends for everybody, so that everybody has to be looked at."""
+def warmup_ends(warmup: int) -> tuple[int, int]:
+    """The positions at which warm-up without a target ends for all types, so that all operators are evaluated."""
     return warmup, RARE * warmup
 
 
 @njit(cache=True, inline="always")
-def patience_of(ints, rules):  # type: ignore[no-untyped-def]
-    """How long a source may owe."""
+def source_timeout_of(ints, rules):  # type: ignore[no-untyped-def]
+    """How long the watermark waits for a source that is behind."""
     if rules.policy == SLACK or rules.timeout == NO_TIMEOUT:
-        return min(ints[K], FOREVER // READY_PATIENCE) * READY_PATIENCE if rules.policy == READY else ints[K]
+        return min(ints[K], FOREVER // READY_TIMEOUTS) * READY_TIMEOUTS if rules.policy == READY else ints[K]
     return rules.timeout
 
 
 @njit(cache=True)
-def patience(ints, rules):  # type: ignore[no-untyped-def]
-    """The same for those who are not compiled."""
-    return patience_of(ints, _unpacked(rules))
+def source_timeout(ints, rules):  # type: ignore[no-untyped-def]
+    """The same for callers that are not compiled."""
+    return source_timeout_of(ints, _unpacked(rules))
 
 
 @njit(cache=True, inline="always")
@@ -142,7 +149,7 @@ def _measure_arrival(ints, floats, at, rules):  # type: ignore[no-untyped-def]
     clk, before = at.clk, at.before
     if at.slot >= 0:
         if rules.is_clock:
-            # Where the clock stood still for it: the next one that is as late must not be late, hence the one more.
+            # Stream time did not move: an equally delayed event must not be late next time, hence the + 1.
             delay = 0 if clk > before else max(0, clk + 1 - at.ts)
             measure_itself(ints, floats, delay, clk, rules.margin, rules.block)
         else:
@@ -159,20 +166,20 @@ def _before(clk):  # type: ignore[no-untyped-def]
 @njit(cache=True, inline="always")
 def _slack_step(ints, floats, at, rules):  # type: ignore[no-untyped-def]
     _measure_arrival(ints, floats, at, rules)
-    cold = at.clk == NEVER or (ints[CALIBRATED] == 0 and _is_cold(ints, at.position, rules.warmup))
-    return NEVER if cold else at.clk - ints[K]
+    warming_up = at.clk == NEVER or (ints[CALIBRATED] == 0 and _is_warming_up(ints, at.position, rules.warmup))
+    return NEVER if warming_up else at.clk - ints[K]
 
 
 @njit(cache=True, inline="always")
 def _ready_step(ints, floats, sources, tree, at, rules):  # type: ignore[no-untyped-def]
     if at.slot >= 0:
-        overdue = NEVER if at.before == NEVER else at.before - patience_of(ints, rules)
-        arrive(sources, tree, at.slot, at.ts, overdue)
+        timed_out = NEVER if at.before == NEVER else at.before - source_timeout_of(ints, rules)
+        arrive(sources, tree, at.slot, at.ts, timed_out)
     _measure_arrival(ints, floats, at, rules)
-    patience = patience_of(ints, rules)
-    input_watermark = NEVER if at.clk == NEVER else at.clk - patience
-    ready = least_watermark(sources, tree, at.clk, patience)
-    if _is_cold(ints, at.position, rules.warmup):
+    timeout = source_timeout_of(ints, rules)
+    input_watermark = NEVER if at.clk == NEVER else at.clk - timeout
+    ready = least_watermark(sources, tree, at.clk, timeout)
+    if _is_warming_up(ints, at.position, rules.warmup):
         return NEVER if ints[CALIBRATED] == 0 else input_watermark
     if ready != FOREVER:
         input_watermark = max(input_watermark, min(ready, at.clk))
@@ -181,20 +188,20 @@ def _ready_step(ints, floats, sources, tree, at, rules):  # type: ignore[no-unty
 
 @njit(cache=True, inline="always")
 def _learn_arrival(ints, floats, sources, tree, at, rules):  # type: ignore[no-untyped-def]
-    """Take an arrival into the books by which the target is kept."""
+    """Account for an arrival towards the target."""
     clk, target = at.clk, rules.target
     newcomer = not is_established(sources[at.slot])
     arrive(sources, tree, at.slot, at.ts, NEVER if at.before == NEVER else at.before - ints[K])
     if clk == NEVER:
         return
-    # Where the clock stood still for it: the next one that is as late must not be late, hence the one more.
+    # Stream time did not move: an equally delayed event must not be late next time, hence the + 1.
     delay = 0 if at.ts > clk or (rules.is_clock and clk > at.before) else clk + 1 - at.ts
     if at.ts > at.since:
         learn(ints, floats, at.ts, delay, target, newcomer)
         if not rules.is_clock:
-            await_clock(ints, at.ts)
+            note_pending(ints, at.ts)
     if ints[STARTED] == 0 and ints[MEASURED] >= KNOWN:
-        # A calibrated delay is better than what so few can show: the long ones take their time to be seen.
+        # A calibrated delay is better evidence than so few events: long delays take time to be observed.
         enough = ints[K] if ints[CALIBRATED] == 0 else min(ints[LARGEST], FOREVER // CAREFUL) * CAREFUL
         ints[STARTED] = 1 if clk - at.since >= enough else 0
 
@@ -202,21 +209,21 @@ def _learn_arrival(ints, floats, sources, tree, at, rules):  # type: ignore[no-u
 @njit(cache=True, inline="always")
 def _target_step(ints, floats, sources, tree, at, rules):  # type: ignore[no-untyped-def]
     if at.clk > at.before:
-        clock_moved(ints, floats, at.clk, rules.target)
+        measure_pending(ints, floats, at.clk, rules.target)
     if at.slot >= 0:
         _learn_arrival(ints, floats, sources, tree, at, rules)
     clk = at.clk
-    if clk == NEVER or (at.far == SILENT and ints[CALIBRATED] == 0):
+    if clk == NEVER or (at.default_slack == STARTING and ints[CALIBRATED] == 0):
         return NEVER
     slack = ints[K]
     if ints[CALIBRATED] == 1:
-        slack = max(slack, ints[LARGEST]) if ints[STARTED] == 0 or at.far == SILENT else slack
-    elif ints[STARTED] == 0 or at.far == UNSURE:
-        slack = max(slack, at.far)
-    if ints[STARTED] == 1 and at.far != SILENT:  # else who is there is not known yet
+        slack = max(slack, ints[LARGEST]) if ints[STARTED] == 0 or at.default_slack == STARTING else slack
+    elif ints[STARTED] == 0 or at.default_slack == UNCERTAIN:
+        slack = max(slack, at.default_slack)
+    if ints[STARTED] == 1 and at.default_slack != STARTING:  # else the sources are not known yet
         ready = least_watermark(sources, tree, clk, ints[K])
         if ready != FOREVER and ints[SUSPENDED] == 0:
-            latest = clk - 1 if ints[MEASURED] < EVERY else clk  # equal time stamps may follow
+            latest = clk - 1 if ints[MEASURED] < EVERY else clk  # events with the same time stamp may follow
             ints[READY_REACH] = max(ints[READY_REACH], min(ready, latest))
     ints[SLACK_REACH] = max(ints[SLACK_REACH], clk - slack)
     return max(ints[SLACK_REACH], ints[READY_REACH])
@@ -224,10 +231,10 @@ def _target_step(ints, floats, sources, tree, at, rules):  # type: ignore[no-unt
 
 @njit(cache=True)
 def step(  # type: ignore[no-untyped-def]
-    ints, floats, sources, tree, rules, slot, ts, position, before, clk, far, since
+    ints, floats, sources, tree, rules, slot, ts, position, before, clk, default_slack, since
 ):
-    """One position: an arrival of this type (``slot >= 0``), a move of the clock from ``before``, or both."""
-    at, r = AtPosition(slot, ts, position, before, clk, far, since), _unpacked(rules)
+    """One position: an arrival of this type (``slot >= 0``), a move of stream time from ``before``, or both."""
+    at, r = AtPosition(slot, ts, position, before, clk, default_slack, since), _unpacked(rules)
     if r.policy == ORDERED:
         return _before(clk)
     if r.policy == SLACK:
@@ -239,7 +246,21 @@ def step(  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def run(  # type: ignore[no-untyped-def]
-    ints, floats, sources, tree, rules, positions, slots, ts, first, before, clk, far, since, input_watermark, slack
+    ints,
+    floats,
+    sources,
+    tree,
+    rules,
+    positions,
+    slots,
+    ts,
+    first,
+    before,
+    clk,
+    default_slack,
+    since,
+    input_watermark,
+    slack,
 ):
     """All positions of a chunk that starts at ``first``: fills ``input_watermark`` and ``slack`` (K)."""
     policy = rules[0]["policy"]
@@ -264,7 +285,7 @@ def run(  # type: ignore[no-untyped-def]
             first,
             before,
             clk,
-            far,
+            default_slack,
             since,
             input_watermark,
             slack,
@@ -275,7 +296,7 @@ def run(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, inline="always")
 def _arriving(positions, slots, ts, arrival, p):  # type: ignore[no-untyped-def]
-    """Whose event arrives at a position, and its time stamp; -1 where none of this type does."""
+    """The slot and time stamp of the arrival at a position; -1 if none of this type."""
     if arrival < len(positions) and positions[arrival] == p:
         return slots[arrival], ts[arrival]
     return -1, 0
@@ -317,7 +338,21 @@ def _run_ready(  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _run_target(  # type: ignore[no-untyped-def]
-    ints, floats, sources, tree, rules, positions, slots, ts, first, before, clk, far, since, input_watermark, slack
+    ints,
+    floats,
+    sources,
+    tree,
+    rules,
+    positions,
+    slots,
+    ts,
+    first,
+    before,
+    clk,
+    default_slack,
+    since,
+    input_watermark,
+    slack,
 ):
     r = _unpacked(rules)
     arrival = 0
@@ -325,8 +360,8 @@ def _run_target(  # type: ignore[no-untyped-def]
     for p in range(len(clk)):
         slot, stamp = _arriving(positions, slots, ts, arrival, p)
         arrival += slot >= 0
-        if slot >= 0 or clk[p] > before or p == 0 or far[p] != far[p - 1]:
-            at = AtPosition(slot, stamp, first + p, before, clk[p], far[p], since[p])
+        if slot >= 0 or clk[p] > before or p == 0 or default_slack[p] != default_slack[p - 1]:
+            at = AtPosition(slot, stamp, first + p, before, clk[p], default_slack[p], since[p])
             reached = _target_step(ints, floats, sources, tree, at, r)
         before = clk[p]
         input_watermark[p] = reached
@@ -335,7 +370,7 @@ def _run_target(  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def derived_step(ints, floats, before, clk, margin, block):  # type: ignore[no-untyped-def]
-    """The clock moved: measure the derived events that arrived before. What arrives now is noted afterwards."""
+    """Measure the delays of derived events that arrived before stream time moved."""
     if clk > before:
         measure(ints, floats, clk, margin, block)
 
@@ -344,7 +379,7 @@ def derived_step(ints, floats, before, clk, margin, block):  # type: ignore[no-u
 def derived_run(ints, floats, positions, ts, before, clk, margin, block, slack):  # type: ignore[no-untyped-def]
     """All positions of a chunk for a derived type, whose events arrive after the clock update of their position.
 
-    Derived events are few: nothing happens between an arrival's measurement and the next arrival.
+    Derived events are few: positions between the measurement of one and the next arrival are skipped.
     """
     arrival = 0
     p = 0
@@ -378,7 +413,7 @@ def rises(values, before):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def release_positions(ts, arrived, watermark):  # type: ignore[no-untyped-def]
-    """Where events sorted by time stamp are released: the first position, at or after arrival, that covers them."""
+    """Release positions of events sorted by time stamp: the first, at or after arrival, whose watermark covers it."""
     positions = np.empty(len(ts), dtype=np.int64)
     p = 0
     for i in range(len(ts)):

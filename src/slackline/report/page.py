@@ -40,7 +40,14 @@ th.n, td.n {{ text-align: right; white-space: nowrap; }}
 tr.mark td {{ background: #fdf1ea; font-weight: 600; }}
 tr.last td {{ border-top: 2px solid #cfd6dd; color: {FAINT}; }}
 .dot {{ display: inline-block; width: 10px; height: 10px; border-radius: 50%; margin-right: 8px; }}
-.plotly-graph-div {{ min-width: 640px; }}
+.plotly-graph-div {{ min-width: var(--min-width, 640px); }}
+@media (max-width: 600px) {{
+  main {{ padding: 20px 12px 32px; }}
+  .card {{ padding: 8px; }}
+  table {{ font-size: 10.5px; }}
+  th, th.n {{ white-space: normal; }}
+  th, td {{ padding: 4px 1px; }}
+}}
 """
 
 #: Above the plot, in the middle.
@@ -73,11 +80,14 @@ def html_page(title: str, body: Iterable[str]) -> str:
     )
 
 
-def figure_card(figure: go.Figure, height: int) -> str:
-    """A plot in a card, in the page's fonts and colours."""
+def figure_card(figure: go.Figure, height: int | str, min_width: int = 640) -> str:
+    """A plot in a card, in the page's fonts and colours.
+
+    ``height`` is in pixels, or a length of CSS; on screens narrower than ``min_width`` pixels the card scrolls.
+    """
     figure.update_layout(
         template="none",
-        height=height,
+        height=height if isinstance(height, int) else None,
         font={"family": FONT, "size": 14, "color": INK},
         paper_bgcolor="#fff",
         plot_bgcolor="#fff",
@@ -93,8 +103,13 @@ def figure_card(figure: go.Figure, height: int) -> str:
     figure.update_xaxes(**axis)
     figure.update_yaxes(**axis)
     options: dict[str, Any] = {"displaylogo": False, "responsive": True, "displayModeBar": False}
-    inner = figure.to_html(full_html=False, include_plotlyjs=False, config=options, default_height=f"{height}px")
-    return f'<div class="card">{inner}</div>'
+    inner = figure.to_html(
+        full_html=False,
+        include_plotlyjs=False,
+        config=options,
+        default_height=f"{height}px" if isinstance(height, int) else height,
+    )
+    return f'<div class="card" style="--min-width:{min_width}px">{inner}</div>'
 
 
 def facts(items: Sequence[tuple[str, str]]) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from slackline.core.arrays import Ints
+from slackline.core.batch import Ints
 from slackline.report.page import ACCENT, FAINT, facts, figure_card, heading, html_page, paragraph, table_card
 from slackline.report.scale import share_text
 from slackline.report.summaries import SyncSummary

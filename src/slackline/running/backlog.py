@@ -18,9 +18,9 @@ from slackline.core.batch import Batch
 from slackline.core.codec import decode, encode
 from slackline.core.errors import UnsupportedStateError
 from slackline.core.event import Event, Source
+from slackline.core.time import FOREVER, NEVER
 from slackline.ordering import checked
-from slackline.ordering.constants import FOREVER, NEVER
-from slackline.ordering.store import restored_rows, saved_rows
+from slackline.ordering.shared_rows import restored_rows, saved_rows
 from slackline.running.segments import Piece, Rows, sliced
 
 #: More rows than anybody has.

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from slackline.core.arrays import Ints
+from slackline.core.batch import Ints
 from slackline.core.event import Event
-from slackline.core.time import Now
+from slackline.core.time import FOREVER, NEVER, Now
 from slackline.core.types import type_names
-from slackline.ordering.constants import FOREVER, NEVER
 from slackline.ordering.input import DerivedInput, Input, SensorInput
 from slackline.ordering.reorder_buffer import ReorderBuffer
-from slackline.ordering.senders import total_order
+from slackline.ordering.sources import total_order
 from slackline.running.backlog import UNLIMITED, Backlog, Due
 from slackline.running.runner import Found, Runner
 from slackline.running.segments import Rows
@@ -23,13 +22,26 @@ T = TypeVar("T")
 class Operator:
     """One detector at work.
 
-    Its watermark follows the clock only when somebody asks (:meth:`settle`): while nothing waits, and nothing arrives for
+    Its watermark follows the clock only when somebody asks (:meth:`advance`): while nothing waits, and nothing arrives for
     it, that makes no difference to anybody, and so many detectors cost no more than few.
     """
 
     __slots__ = (
-        "alarm", "allowed", "always", "as_of", "backlog", "below", "delayed", "follows", "may_wait", "publishes",
-        "rank", "runner", "spent", "unit", "wall",
+        "allowed",
+        "always_evaluated",
+        "backlog",
+        "below",
+        "buffer",
+        "delayed",
+        "evaluate_at",
+        "evaluated_at",
+        "local_inputs",
+        "may_wait",
+        "publishes",
+        "rank",
+        "runner",
+        "spent",
+        "wall",
     )  # fmt: skip
 
     def __init__(self, runner: Runner, inputs: list[Input], publishes: list[DerivedInput], now: Now | None) -> None:
@@ -37,7 +49,7 @@ class Operator:
         #: Wall time in seconds, if somebody tells it; and how much of it the detector has taken so far.
         self.wall = now
         self.spent = 0.0
-        self.unit = ReorderBuffer(runner.name, inputs, frozenset(type_names(runner.detector.unsorted)))
+        self.buffer = ReorderBuffer(runner.name, inputs, frozenset(type_names(runner.detector.unsorted)))
         self.publishes = publishes
         #: Whether detectors of this engine may be held up. What this one is due, while it is; how much may go on now.
         self.may_wait = False
@@ -47,14 +59,14 @@ class Operator:
         self.delayed = NEVER, 0
         #: The place in the hierarchy's order, wherever the others run.
         self.rank = 0
-        #: Of the awaited inputs: the parts that publish them, and the channels that follow the clock by themselves.
+        #: Of the awaited inputs: the parts that publish them, and the inputs that follow the clock by themselves.
         self.below: list[Operator] = []
-        self.follows: list[Input] = []
+        self.local_inputs: list[Input] = []
         #: The clock up to which the watermark was brought; whether each move of the clock finds us anyway; and if not,
         #: the clock at which something may be due.
-        self.as_of = NEVER
-        self.always = False
-        self.alarm = FOREVER
+        self.evaluated_at = NEVER
+        self.always_evaluated = False
+        self.evaluate_at = FOREVER
 
     def __lt__(self, other: Operator) -> bool:
         return self.rank < other.rank
@@ -65,8 +77,8 @@ class Operator:
 
     @property
     def watermark(self) -> int:
-        """Up to where the detector has processed everything: behind the unit's watermark while it is held up."""
-        return self.backlog.reached(self.unit.watermark) if self.may_wait else self.unit.watermark
+        """Up to where the detector has processed everything: behind the buffer's watermark while it is held up."""
+        return self.backlog.reached(self.buffer.watermark) if self.may_wait else self.buffer.watermark
 
     @property
     def holds(self) -> bool:
@@ -90,23 +102,23 @@ class Operator:
 
     def connect(self, publisher: dict[str, Operator]) -> None:
         """Know the parts of this engine by the types they publish."""
-        awaited = self.unit.awaited
-        self.below = list({id(p): p for c in awaited if (p := publisher.get(c.name)) is not None}.values())
-        self.follows = [c for c in awaited if isinstance(c, SensorInput) or c.name not in publisher]
+        watermark_inputs = self.buffer.watermark_inputs
+        self.below = list({id(p): p for c in watermark_inputs if (p := publisher.get(c.name)) is not None}.values())
+        self.local_inputs = [c for c in watermark_inputs if isinstance(c, SensorInput) or c.name not in publisher]
 
-    def settle(self, position: int, clk: int) -> None:
+    def advance(self, position: int, clk: int) -> None:
         """Let the watermark follow the clock, where nothing else has happened: so nothing that waits is due."""
-        if self.as_of != clk:
-            self.look(position, clk)
-            self.unit.watermark = self.unit.next_watermark()
-            self.tell(clk)
+        if self.evaluated_at != clk:
+            self.advance_inputs(position, clk)
+            self.buffer.watermark = self.buffer.next_watermark()
+            self.publish_progress(clk)
 
-    def look(self, position: int, clk: int) -> None:
+    def advance_inputs(self, position: int, clk: int) -> None:
         """Let everything that the watermark rests on follow the clock."""
         for part in self.below:
-            part.settle(position, clk)
-        for channel in self.follows:
-            channel.follow(position, clk)
+            part.advance(position, clk)
+        for input in self.local_inputs:
+            input.advance(position, clk)
 
     def feed(self, rows: Rows, keys: Ints | None = None) -> Found:
         """What the detector publishes for rows (:meth:`Runner.feed`)."""
@@ -121,46 +133,46 @@ class Operator:
         self.spent += self.wall() - start
         return done
 
-    def tell(self, clk: int) -> None:
+    def publish_progress(self, clk: int) -> None:
         """Announce to those who listen that everything up to the watermark was processed."""
-        self.as_of = clk
-        for channel in self.publishes:
-            channel.progress(self.watermark, clk)
+        self.evaluated_at = clk
+        for input in self.publishes:
+            input.set_progress(self.watermark, clk)
 
-    def due(self, ts: int, clk: int) -> int:
+    def next_evaluation(self, ts: int, clk: int) -> int:
         """The clock at which the watermark may reach ``ts``, if nothing arrives meanwhile; never too late."""
         latest = NEVER
-        for channel in self.unit.awaited:
-            if channel.watermark < ts:
-                at = channel.due(ts, clk)
-                if isinstance(channel, DerivedInput) and not channel.uses_slack:
-                    publisher = next((part for part in self.below if channel in part.publishes), None)
-                    at = FOREVER if publisher is None else publisher.due(ts + channel.back, clk)
+        for input in self.buffer.watermark_inputs:
+            if input.watermark < ts:
+                at = input.next_evaluation(ts, clk)
+                if isinstance(input, DerivedInput) and not input.uses_slack:
+                    publisher = next((part for part in self.below if input in part.publishes), None)
+                    at = FOREVER if publisher is None else publisher.next_evaluation(ts + input.back, clk)
                 latest = max(latest, at)
         return latest
 
-    def set_alarm(self, clk: int) -> bool:
+    def schedule_evaluation(self, clk: int) -> bool:
         """Set the alarm for what waits; says whether it is another one."""
-        before, unit = self.alarm, self.unit
-        self.alarm = FOREVER
-        if unit.overdue:
-            self.alarm = clk + 1
-        elif unit.heap:
-            self.alarm = max(clk + 1, self.due(unit.heap[0].ts, clk))
-        return self.alarm != before
+        before, buffer = self.evaluate_at, self.buffer
+        self.evaluate_at = FOREVER
+        if buffer.overdue:
+            self.evaluate_at = clk + 1
+        elif buffer.heap:
+            self.evaluate_at = max(clk + 1, self.next_evaluation(buffer.heap[0].ts, clk))
+        return self.evaluate_at != before
 
     def restore_backlog(self, state: Any) -> None:
         """Go on with what the detector was behind with."""
-        self.backlog.restore(state, frozenset(channel.name for channel in self.unit.inputs))
+        self.backlog.restore(state, frozenset(input.name for input in self.buffer.inputs))
         self.may_wait |= len(self.backlog) > 0
 
     def waiting(self) -> list[Event]:
         """The events that wait, in the order in which they will be seen."""
-        events = [entry.event for entry in sorted([*self.unit.heap, *self.unit.overdue])]
-        for channel, n in self.unit.stored():
-            events += channel.batch(len(channel.store) - n, len(channel.store))
+        events = [entry.event for entry in sorted([*self.buffer.heap, *self.buffer.overdue])]
+        for input, n in self.buffer.buffered_rows():
+            events += input.batch(len(input.shared_rows) - n, len(input.shared_rows))
         return sorted(events, key=total_order)
 
     def stats(self) -> dict[str, Any]:
         cpu = None if self.wall is None else self.spent
-        return {**self.unit.stats(), **self.runner.stats(), "cpu": cpu, "held": len(self.backlog)}
+        return {**self.buffer.stats(), **self.runner.stats(), "cpu": cpu, "held": len(self.backlog)}

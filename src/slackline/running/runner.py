@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from slackline.core.arrays import Ints
-from slackline.core.batch import Batch
+from slackline.core.batch import Batch, Ints
 from slackline.core.codec import class_finder, decode, encode
 from slackline.core.detector import Detector
 from slackline.core.errors import NotAnEventError, StateError

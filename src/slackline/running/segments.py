@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slackline.core.arrays import Ints
-from slackline.core.batch import Batch
+from slackline.core.batch import Batch, Ints
 from slackline.core.event import Event
 
 #: Events of any types, or a batch of one.

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackline.core import check
-from slackline.core.arrays import Ints
+from slackline.core.batch import Ints
 from slackline.core.errors import ConfigError, SchemaError, StateError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy

@@ -33,7 +33,7 @@ from slackline.core.event import Event, Source
 from slackline.core.hierarchy import Hierarchy, detector_name
 from slackline.core.outcome import Late
 from slackline.core.types import type_names
-from slackline.ordering.senders import total_order
+from slackline.ordering.sources import total_order
 from slackline.running.runner import Runner
 
 #: The column, and the field of published events, that holds the key.

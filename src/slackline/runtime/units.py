@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from slackline.core.arrays import Ints
+from slackline.core.batch import Ints
 from slackline.core.errors import SchemaError
 from slackline.core.time import PER_SECOND
 

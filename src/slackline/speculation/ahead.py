@@ -12,7 +12,7 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-from slackline.core.arrays import Ints
+from slackline.core.batch import Ints
 from slackline.core.detector import Detector
 from slackline.core.event import Event
 from slackline.core.outcome import id_of

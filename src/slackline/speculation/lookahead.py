@@ -1,6 +1,6 @@
 """Looking ahead: after each push, let the detectors run on what is probably complete [Speculation, 4].
 
-The early watermark of a unit is ``clk - α·(clk - watermark)``: under slack, where the watermark is ``clk - K``, the
+The early watermark of a buffer is ``clk - α·(clk - watermark)``: under slack, where the watermark is ``clk - K``, the
 published ``ts + α·K <= clk``; under input watermarks, α of the wait for sources that are behind. Part after part, from the
 lowest level up, what waits up to there is handed to the detector, together with what the levels below have published
 ahead. What comes out is compared with what was announced before, and the difference comes out: *retract* and *insert*.
@@ -22,8 +22,8 @@ import numpy as np
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import Output, id_of
+from slackline.core.time import NEVER
 from slackline.ordering import checked
-from slackline.ordering.constants import NEVER
 from slackline.ordering.input import SensorInput
 from slackline.ordering.reorder_buffer import Entry, ReorderBuffer
 from slackline.running.operator import Operator
@@ -97,12 +97,12 @@ class LookAhead:
 
     def early_watermark(self, part: Operator, clk: int) -> int:
         """Up to where the detector may look."""
-        unit, alpha = part.unit, self.alpha(part)
+        buffer, alpha = part.buffer, self.alpha(part)
         if clk == NEVER or alpha >= 1:
-            return unit.watermark
+            return buffer.watermark
         # While plain buffering does not dare to begin, its watermark is where K would put it.
-        plain = clk - unit.largest_slack() if unit.watermark == NEVER else unit.watermark
-        return max(unit.watermark, clk - math.ceil(alpha * max(clk - plain, 0)))
+        plain = clk - buffer.largest_slack() if buffer.watermark == NEVER else buffer.watermark
+        return max(buffer.watermark, clk - math.ceil(alpha * max(clk - plain, 0)))
 
     def run(self, parts: Sequence[Operator], finals: list[Output], clk: int, position: int) -> list[Output]:
         """Look ahead after a push that made ``finals`` certain; returns everything that comes out of the push."""
@@ -122,7 +122,7 @@ class LookAhead:
             gone: frozenset[str] = frozenset()
             if isinstance(runner, SpeculativeRunner):  # else it did once, and what it announced then is settled
                 if not part.holds:  # else it is not even where its watermark is
-                    pieces = _pending(part.unit, self.early_watermark(part, clk), tentative, position)
+                    pieces = _pending(part.buffer, self.early_watermark(part, clk), tentative, position)
                     part.timed(partial(runner.ahead, pieces, taken_back))
                 gone = runner.settle([output.event for output in mine])
                 ahead = runner.tentative()
@@ -229,41 +229,41 @@ class _Changes:
         return self.retracted + certain + self.inserted
 
 
-def _pending(unit: ReorderBuffer, limit: int, tentative: Mapping[str, Sequence[Event]], position: int) -> list[Piece]:
+def _pending(buffer: ReorderBuffer, limit: int, tentative: Mapping[str, Sequence[Event]], position: int) -> list[Piece]:
     """All that waits up to the early watermark, in order."""
-    if limit <= unit.watermark:
+    if limit <= buffer.watermark:
         return []
-    entries: list[Entry] = [entry for entry in unit.heap if entry.ts <= limit]
+    entries: list[Entry] = [entry for entry in buffer.heap if entry.ts <= limit]
     segments: list[Segment] = []
-    for channel in unit.inputs:
-        if not unit.sorts(channel):
+    for input in buffer.inputs:
+        if not buffer.sorts(input):
             continue
-        for event in tentative.get(channel.name, ()):
-            if unit.watermark < event.ts <= limit:
-                entries.append(unit.entry(event, position))
-        if isinstance(channel, SensorInput) and len(channel.store):
-            _stored(unit, channel, limit, entries, segments)
+        for event in tentative.get(input.name, ()):
+            if buffer.watermark < event.ts <= limit:
+                entries.append(buffer.entry(event, position))
+        if isinstance(input, SensorInput) and len(input.shared_rows):
+            _stored(buffer, input, limit, entries, segments)
     entries.sort()
     if not segments:
         return [Piece([entry.event for entry in entries], None)] if entries else []
     if entries:
         ts = np.array([entry.ts for entry in entries], dtype=np.int64)
-        ranks = np.array(unit.ranks_of(entries), dtype=np.int64)
+        ranks = np.array(buffer.ranks_of(entries), dtype=np.int64)
         events = [entry.event for entry in entries]
         segments.append(Segment(IN_ORDER, events, ts, np.zeros_like(ts), ranks, ts, None))
     return [Piece(*segment.part(start, stop)) for segment, start, stop in merged(segments)]
 
 
 def _stored(
-    unit: ReorderBuffer, channel: SensorInput, limit: int, entries: list[Entry], segments: list[Segment]
+    buffer: ReorderBuffer, input: SensorInput, limit: int, entries: list[Entry], segments: list[Segment]
 ) -> None:
-    store = channel.store
-    start, stop = np.searchsorted(store.ts, (unit.watermark, limit), side="right").tolist()
+    store = input.shared_rows
+    start, stop = np.searchsorted(store.ts, (buffer.watermark, limit), side="right").tolist()
     if start == stop:
         return
-    batch, positions = channel.batch(start, stop), store.positions[start:stop]
-    if any(entry.type == channel.name for entry in unit.heap):  # the same type also waits as objects
-        entries += [unit.entry(event, at) for event, at in zip(batch, positions.tolist(), strict=True)]
+    batch, positions = input.batch(start, stop), store.positions[start:stop]
+    if any(entry.type == input.name for entry in buffer.heap):  # the same type also waits as objects
+        entries += [buffer.entry(event, at) for event, at in zip(batch, positions.tolist(), strict=True)]
         return
     ts = batch.ts
-    segments.append(segment_of(IN_ORDER, batch, channel.rank, ts, np.zeros_like(ts), positions.copy()))
+    segments.append(segment_of(IN_ORDER, batch, input.rank, ts, np.zeros_like(ts), positions.copy()))

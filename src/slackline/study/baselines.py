@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from slackline.core.arrays import Ints
+from slackline.core.batch import Ints
 from slackline.study.outcome import Outcome, under_watermark
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from slackline.core.arrays import Ints
+from slackline.core.batch import Ints
 from slackline.core.time import converted
 from slackline.study.baselines import clairvoyant, fixed, lateness, max_slack, quantile, smallest_bound
 from slackline.study.outcome import STEADY, Outcome, PolicyFigures, measure

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slackline.core.arrays import Ints, Mask
+from slackline.core.batch import Ints, Mask
 
 #: After so many arrivals a policy is past its start; its figures from there on are its steady ones.
 STEADY = 1_000

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from slackline.connectors.formats import ending_of, read_records, stem_of
-from slackline.core.arrays import Ints
+from slackline.core.batch import Ints
 from slackline.core.errors import ConfigError, SchemaError
 from slackline.runtime.output import BadRecord
 from slackline.runtime.schema import RecordSchema, bare_times, times_of

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from slackline.core.arrays import Ints
+from slackline.core.batch import Ints
+from slackline.core.time import NEVER
 from slackline.engine.options import Options
+from slackline.ordering.arrival_time import ArrivalHistory, ArrivalWatermark
 from slackline.ordering.clock import JUMP_OFF, Clock
-from slackline.ordering.constants import NEVER
-from slackline.ordering.elapsed import Elapsed
 from slackline.ordering.input import SensorInput
 from slackline.ordering.startup import StartupEstimator
-from slackline.ordering.wall import Wall
 from slackline.study.outcome import Outcome
 
 
@@ -38,20 +37,20 @@ def replay(
     """
     options = Options(policy, margin, window, timeout, warmup, late_target=late_target)
     evidence = options.evidence
-    channel = SensorInput("event", 0, evidence, is_clock=True)
+    input = SensorInput("event", 0, evidence, is_clock=True)
     n = len(ts)
     for number in range(int(source.max(initial=-1)) + 1):
-        channel.senders.slot(number)
+        input.sources.slot(number)
     clk = np.empty(n, dtype=np.int64)
     Clock(JUMP_OFF).run(ts, np.ones(n, dtype=np.bool_), source, clk)
     positions = np.arange(n)
     if n == 0:
         return Outcome(positions, np.zeros(0, dtype=np.bool_), K=positions)
-    heard = StartupEstimator(evidence.warmup).run(ts, NEVER, clk)
+    startup = StartupEstimator(evidence.warmup).run(ts, NEVER, clk)
     timed = None
     if arrival is not None and evidence.late_target is not None:
-        timed = Elapsed(evidence.late_target).run(Wall(), ts, arrival, NEVER, clk, heard[1])
-    reached, slack = channel.run(positions, source, ts, 0, NEVER, clk, heard)
+        timed = ArrivalWatermark(evidence.late_target).run(ArrivalHistory(), ts, arrival, NEVER, clk, startup[1])
+    reached, slack = input.run(positions, source, ts, 0, NEVER, clk, startup)
     at_once = watermark = np.maximum.accumulate(reached)
     if timed is not None:
         watermark = np.maximum.accumulate(np.maximum(reached, timed[1], out=reached.copy(), where=reached > NEVER))

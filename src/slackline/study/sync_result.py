@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slackline.core.arrays import Ints, Mask
+from slackline.core.batch import Ints, Mask
 from slackline.study.recording import SyncRecording
 from slackline.sync import StreamStats
 

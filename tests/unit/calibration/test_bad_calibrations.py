@@ -139,8 +139,11 @@ class Low2(Low):
 @pytest.mark.parametrize(
     ("other", "word"),
     [
-        (hierarchy(Third()), r"detector 'Third' is not there, and listens to \['a'\] and publishes \[\] here"),
-        (sl.Hierarchy([Low()], clock="a"), r"detector 'High' listens to \['a', 'low'\] .* there, and is not here"),
+        (hierarchy(Third()), r"detector 'Third' does not exist there, and listens to \['a'\] and publishes \[\] here"),
+        (
+            sl.Hierarchy([Low()], clock="a"),
+            r"detector 'High' listens to \['a', 'low'\] .* there, and does not exist here",
+        ),
         (
             sl.Hierarchy([Low2(), High()], clock="a"),
             r"'Low' listens to \['a', 'b'\] .* there, and listens to \['a', 'b', 'c'\]",

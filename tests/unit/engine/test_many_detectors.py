@@ -11,7 +11,7 @@ from slackline.running.operator import Operator
 
 
 @pytest.mark.parametrize("in_turn", [False, True])
-def test_an_event_for_one_of_many_detectors_makes_few_others_look(
+def test_an_event_for_one_of_many_detectors_evaluates_few_others(
     in_turn: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     n, events = 100, 400
@@ -21,9 +21,11 @@ def test_an_event_for_one_of_many_detectors_makes_few_others_look(
     engine = sl.Engine(sl.Hierarchy([kind() for kind in kinds], clock=[f"t{i}" for i in range(n)]))
     stream = [sl.Event(f"t{i % n if in_turn else 0}", 10 * i, "s", i) for i in range(1100 + events)]
     engine.push(stream[:1100])  # beyond every warm-up
-    looks: list[Any] = []
-    look = Operator.look
-    monkeypatch.setattr(Operator, "look", lambda part, *args: (looks.append(part), look(part, *args))[1])
+    evaluated: list[Any] = []
+    advance = Operator.advance_inputs
+    monkeypatch.setattr(
+        Operator, "advance_inputs", lambda part, *args: (evaluated.append(part), advance(part, *args))[1]
+    )
     for event in stream[1100:]:
         engine.push(event)
-    assert len(looks) < 4 * events
+    assert len(evaluated) < 4 * events

@@ -11,7 +11,7 @@ from tests.unit.engine.spread import A, Sees, a, b, engine, hierarchy, of, table
 
 import slackline as sl
 from slackline.core.errors import BufferLimitError, ClosedError, ConfigError
-from slackline.ordering.constants import FOREVER
+from slackline.core.time import FOREVER
 
 
 @pytest.mark.parametrize("form", [list, table])

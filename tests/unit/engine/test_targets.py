@@ -54,7 +54,7 @@ def test_each_detector_has_its_own_target() -> None:
 def test_who_is_heard_through_others_counts_too() -> None:
     engine = sl.Engine(sl.Hierarchy([One(), Other(), Both()], clock=("a", "b")), late_target={"Both": 0, "One": 0.02})
     engine.push(stream())
-    assert all(channel.evidence.late_target == 0 for channel in engine._topology.sensors.values())
+    assert all(input.evidence.late_target == 0 for input in engine._topology.sensors.values())
 
 
 def test_a_target_for_a_detector_that_is_not_there_is_refused() -> None:

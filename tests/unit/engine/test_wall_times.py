@@ -21,16 +21,16 @@ def arrivals(form: str, ts: list[int]) -> Any:
 
 
 def history(target: sl.Engine) -> Any:
-    wall = target._intake.wall
-    return None if wall is None else {name: array.tolist() for name, array in wall.state().items()}
+    history = target._intake.arrival_history
+    return None if history is None else {name: array.tolist() for name, array in history.state().items()}
 
 
 @FORMS
 def test_one_wall_time_is_that_of_all_rows(form: str) -> None:
     target = engine()
     target.push(arrivals(form, [1, 2, 3]), now=70)
-    assert target.stats()["wall"] == {"now": 70, "backwards": 0}
-    assert target._intake.wall.first_wall(1) == 70 and target._intake.wall.clk_at(70) == 3
+    assert target.stats()["arrival_time"] == {"now": 70, "backwards": 0}
+    assert target._intake.arrival_history.first_arrival_time(1) == 70 and target._intake.arrival_history.clk_at(70) == 3
 
 
 @FORMS
@@ -46,8 +46,8 @@ def test_one_wall_time_is_that_of_all_rows(form: str) -> None:
 def test_one_wall_time_per_row_in_any_form(form: str, now: Any) -> None:
     target = engine()
     target.push(arrivals(form, [1, 2, 3, 4]), now=now)
-    assert target.stats()["wall"] == {"now": 80, "backwards": 1}
-    assert [target._intake.wall.first_wall(ts) for ts in (1, 2, 3, 4)] == [70, 70, 70, 80]
+    assert target.stats()["arrival_time"] == {"now": 80, "backwards": 1}
+    assert [target._intake.arrival_history.first_arrival_time(ts) for ts in (1, 2, 3, 4)] == [70, 70, 70, 80]
 
 
 def test_time_passes_without_arrivals() -> None:
@@ -55,10 +55,10 @@ def test_time_passes_without_arrivals() -> None:
         target = engine()
         target.push(arrivals("events", [1]), now=10)
         assert target.push(nothing, now=500) == []
-        assert target.stats()["wall"] == {"now": 500, "backwards": 0}
+        assert target.stats()["arrival_time"] == {"now": 500, "backwards": 0}
         target.push(nothing, now=[])
         target.push(nothing, now=400)
-        assert target.stats()["wall"] == {"now": 500, "backwards": 1}
+        assert target.stats()["arrival_time"] == {"now": 500, "backwards": 1}
         assert target.stats()["arrivals"] == 1
 
 
@@ -66,12 +66,12 @@ def test_time_passes_without_arrivals() -> None:
 def test_a_push_without_wall_times_keeps_the_last(form: str) -> None:
     target = engine()
     target.push(arrivals(form, [1]))
-    assert target.stats()["wall"] is None
+    assert target.stats()["arrival_time"] is None
     target.push(arrivals(form, [2]), now=[None])
-    assert target.stats()["wall"] == {"now": None, "backwards": 0}
+    assert target.stats()["arrival_time"] == {"now": None, "backwards": 0}
     target.push(arrivals(form, [3]), now=50)
     target.push(arrivals(form, [4]))
-    assert target.stats()["wall"] == {"now": 50, "backwards": 0}
+    assert target.stats()["arrival_time"] == {"now": 50, "backwards": 0}
     told = engine()
     told.push(arrivals(form, [1, 2, 3, 4]), now=[None, None, 50, None])
     assert history(told) == history(target)
@@ -110,7 +110,7 @@ def test_a_table_that_is_refused_leaves_wall_time_alone() -> None:
     target.push(ticks(3), now=10)
     with pytest.raises(SchemaError):
         target.push(table(ts=["x"]), now=20)
-    assert target.stats()["wall"] == {"now": 10, "backwards": 0}
+    assert target.stats()["arrival_time"] == {"now": 10, "backwards": 0}
     target.close()
     with pytest.raises(ClosedError):
         target.push([], now=20)
@@ -123,7 +123,7 @@ def test_rows_that_are_not_taken_have_a_wall_time_all_the_same(form: str) -> Non
         target.push([sl.Event("in", 1), sl.Event("in", -4), sl.Event("what", 3)], now=[10, 20, 30])
     else:
         target.push(table(ts=[1, -4, 3], type=["in", "in", "what"]), now=[10, 20, 30])
-    assert target.stats()["wall"]["now"] == 30 and len(target.quarantined) == 2
+    assert target.stats()["arrival_time"]["now"] == 30 and len(target.quarantined) == 2
 
 
 def test_cutting_form_and_saving_make_no_difference() -> None:
@@ -147,6 +147,6 @@ def test_a_state_with_wall_times_ahead_of_the_clock_is_refused() -> None:
     target = engine()
     target.push(ticks(5), now=10)
     state = codec.load(STATE_KIND, STATE_VERSION, target.save())
-    state["intake"]["wall"]["marks"][-1, 2] = 10**6
+    state["intake"]["arrival_time"]["marks"][-1, 2] = 10**6
     with pytest.raises(StateError, match="ahead of the clock"):
         sl.Engine.load(codec.dump(STATE_KIND, STATE_VERSION, state), target.hierarchy)

@@ -1,4 +1,4 @@
-"""Streams whose time stamps are as large as they may be, through clock, channels and input watermarks.
+"""Streams whose time stamps are as large as they may be, through clock, inputs and input watermarks.
 
 Run as a program it does so without compilation, where NumPy notices every overflow, and prints what it found: the
 compiled code must find the same.
@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from slackline.core.time import MAX_TS
+from slackline.core.time import FOREVER, MAX_TS, NEVER
 from slackline.ordering.clock import ADVANCED, CLK, JUMP_AUTO, JUMP_OFF, REJECTED, Clock
-from slackline.ordering.constants import FOREVER, NEVER, POLICIES
 from slackline.ordering.input import DerivedInput, Evidence, SensorInput
-from slackline.ordering.watermark import NO_TIMEOUT
+from slackline.ordering.watermark import NO_TIMEOUT, POLICIES
 
 WORLDS = 120
 
@@ -64,23 +63,23 @@ def world(seed: int) -> list[Any]:
     found: list[Any] = []
     K = 0
     for position, ts in enumerate(stamps(rng, 60)):
-        channel = (one, other)[rng.integers(2)]
-        slot = channel.senders.slot(int(rng.integers(3)))
+        input = (one, other)[rng.integers(2)]
+        slot = input.sources.slot(int(rng.integers(3)))
         before = int(clock.ints[CLK])
-        fate = clock.tick(ts, channel.is_clock, channel.rank << 32 | slot)
+        fate = clock.tick(ts, input.is_clock, input.rank << 32 | slot)
         if fate == REJECTED:
             continue
         clk = int(clock.ints[CLK])
-        channel.step(slot, ts, position, before, clk)
+        input.step(slot, ts, position, before, clk)
         if fate == ADVANCED:
-            (other if channel is one else one).step(-1, 0, position, before, clk)
+            (other if input is one else one).step(-1, 0, position, before, clk)
             derived.tick(before, clk)
         if max(one.K, other.K) > K:
             K = max(one.K, other.K)
             derived.note(clk - K - derived.back, clk)
         if rng.random() < 0.3:
             derived.note(ts, clk)
-        derived.progress(max(NEVER, min(one.watermark, other.watermark)), clk)
+        derived.set_progress(max(NEVER, min(one.watermark, other.watermark)), clk)
         found.append([clk, int(one.watermark), int(other.watermark), int(derived.watermark), one.K, other.K, derived.K])
     return found
 

@@ -1,4 +1,4 @@
-"""Saved states of clock, channels and units with something wrong in them: each is refused, or does no harm.
+"""Saved states of clock, inputs and buffers with something wrong in them: each is refused, or does no harm.
 
 As a program: tries the mutations from a given number on and writes a line for each, so that whoever started it can tell
 which one it died of.
@@ -17,26 +17,25 @@ import numpy as np
 from slackline.core.codec import encode
 from slackline.core.errors import StateError
 from slackline.core.event import Event
-from slackline.core.time import MAX_TS
+from slackline.core.time import FOREVER, MAX_TS, NEVER
 from slackline.ordering.clock import CLK, Clock
-from slackline.ordering.constants import FOREVER, NEVER, POLICIES
 from slackline.ordering.input import DerivedInput, Evidence, SensorInput
 from slackline.ordering.reorder_buffer import ReorderBuffer
-from slackline.ordering.store import late_rows
-from slackline.ordering.watermark import release_positions
+from slackline.ordering.shared_rows import late_rows
+from slackline.ordering.watermark import POLICIES, release_positions
 
 EVIDENCE = Evidence(POLICIES["auto"], warmup=4)
 ARRIVALS = 200
 
 
 class World:
-    """A clock, a sensor type, a derived type, and a unit that listens to both."""
+    """A clock, a sensor type, a derived type, and a buffer that listens to both."""
 
     def __init__(self) -> None:
         self.clock = Clock()
         self.sensor = SensorInput("a", 0, EVIDENCE, is_clock=True)
         self.derived = DerivedInput("d", 1, EVIDENCE)
-        self.unit = ReorderBuffer("u", [self.sensor, self.derived], frozenset())
+        self.buffer = ReorderBuffer("u", [self.sensor, self.derived], frozenset())
         self.position = 0
 
     def live(self, arrivals: int = ARRIVALS) -> None:
@@ -48,62 +47,62 @@ class World:
         self._chunk(rng, start + 10 * arrivals)
 
     def _arrive(self, ts: int, source: str, seq: int) -> None:
-        sensor, derived, unit = self.sensor, self.derived, self.unit
-        slot = sensor.senders.slot(source)
-        sensor.senders.is_duplicate(slot, seq)
+        sensor, derived, buffer = self.sensor, self.derived, self.buffer
+        slot = sensor.sources.slot(source)
+        sensor.sources.is_duplicate(slot, seq)
         before = int(self.clock.ints[CLK])
         self.clock.tick(ts, True, slot)
         clk = int(self.clock.ints[CLK])
         sensor.step(slot, ts, self.position, before, clk)
         derived.tick(before, clk)
         for event in (Event("a", ts, source, None if seq < 0 else seq, x=1.5), Event("d", ts, "u", seq)):
-            if event.ts > unit.watermark:
-                unit.wait(unit.entry(event, self.position))
+            if event.ts > buffer.watermark:
+                buffer.wait(buffer.entry(event, self.position))
             else:
-                unit.overdue = [*unit.overdue[-3:], unit.entry(event, self.position)]
-        derived.note(clk - unit.largest_slack() - derived.back, clk)
-        derived.progress(sensor.watermark, clk)
-        unit.ranks_of(unit.release(unit.next_watermark()))
-        sorted(unit.overdue)
+                buffer.overdue = [*buffer.overdue[-3:], buffer.entry(event, self.position)]
+        derived.note(clk - buffer.largest_slack() - derived.back, clk)
+        derived.set_progress(sensor.watermark, clk)
+        buffer.ranks_of(buffer.release(buffer.next_watermark()))
+        sorted(buffer.overdue)
         self.position += 1
 
     def _chunk(self, rng: np.random.Generator, start: int) -> None:
         n, sensor, first = 50, self.sensor, self.position
         ts = np.minimum(start + rng.integers(0, 40, n), MAX_TS)
-        slots = sensor.senders.slots_of(np.arange(n) % 7, [f"s{i}" for i in range(7)])
+        slots = sensor.sources.slots_of(np.arange(n) % 7, [f"s{i}" for i in range(7)])
         seq = np.arange(n)
-        sensor.senders.are_duplicates(slots, seq)
+        sensor.sources.are_duplicates(slots, seq)
         clk = np.empty(n, dtype=np.int64)
         before = int(self.clock.ints[CLK])
         self.clock.run(ts, np.ones(n, dtype=np.bool_), slots, clk)
         input_watermarks, _ = sensor.run(np.arange(n), slots, ts, first, before, clk)
         self.derived.run(np.arange(0, n, 9), ts[::9].copy(), before, clk)
-        self.derived.progress(int(input_watermarks[-1]), int(clk[-1]))
-        store = sensor.store
-        store.add(ts, slots, seq, first + np.arange(n), {"x": ts / 2}, sensor.senders.ranks_of)
-        watermark = np.maximum(np.maximum.accumulate(input_watermarks), self.unit.watermark)
-        late_rows(store.ts, store.positions, first, self.unit.watermark, watermark)
+        self.derived.set_progress(int(input_watermarks[-1]), int(clk[-1]))
+        store = sensor.shared_rows
+        store.add(ts, slots, seq, first + np.arange(n), {"x": ts / 2}, sensor.sources.ranks_of)
+        watermark = np.maximum(np.maximum.accumulate(input_watermarks), self.buffer.watermark)
+        late_rows(store.ts, store.positions, first, self.buffer.watermark, watermark)
         release_positions(store.ts, store.positions - first, watermark)
         list(sensor.batch(0, len(store)))
         store.drop_through(int(np.median(store.ts)))
         self.position += n
-        self.unit.ranks_of(self.unit.release(self.unit.next_watermark()))
+        self.buffer.ranks_of(self.buffer.release(self.buffer.next_watermark()))
 
     def state(self) -> dict[str, Any]:
-        return {name: getattr(self, name).state() for name in ("clock", "sensor", "derived", "unit")}
+        return {name: getattr(self, name).state() for name in ("clock", "sensor", "derived", "buffer")}
 
     def restore(self, state: dict[str, Any], arrivals: int) -> None:
         self.position = arrivals
         self.clock.restore(state["clock"])
         self.sensor.restore(state["sensor"], arrivals)
         self.derived.restore(state["derived"], arrivals)
-        self.unit.restore(state["unit"], arrivals)
+        self.buffer.restore(state["buffer"], arrivals)
 
     def check(self) -> None:
-        assert NEVER <= self.unit.watermark <= FOREVER
-        for part in (self.sensor, self.derived, self.unit):
+        assert NEVER <= self.buffer.watermark <= FOREVER
+        for part in (self.sensor, self.derived, self.buffer):
             part.stats()
-        self.unit.check_invariants()
+        self.buffer.check_invariants()
         encode(self.state())
 
 
@@ -251,10 +250,10 @@ def saved() -> World:
     world = World()
     world.live()
     for ts in (2_300, 2_400, 2_350):
-        world.unit.wait(world.unit.entry(Event("d", world.unit.watermark + ts, "u", ts), world.position - 1))
-    world.unit.overdue.append(world.unit.entry(Event("a", 5, "s1", x=1), world.position - 1))
+        world.buffer.wait(world.buffer.entry(Event("d", world.buffer.watermark + ts, "u", ts), world.position - 1))
+    world.buffer.overdue.append(world.buffer.entry(Event("a", 5, "s1", x=1), world.position - 1))
     world.check()
-    assert world.unit.heap and world.unit.overdue and len(world.sensor.store)
+    assert world.buffer.heap and world.buffer.overdue and len(world.sensor.shared_rows)
     return world
 
 

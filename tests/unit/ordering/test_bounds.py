@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from tests.unit.ordering import bounds
 
 import slackline as sl
-from slackline.core.time import MAX_TS
+from slackline.core.time import MAX_TS, NEVER
 from slackline.ordering.clock import ADVANCED, JUMP_OFF, Clock
-from slackline.ordering.constants import NEVER, POLICIES
 from slackline.ordering.input import DerivedInput, Evidence, SensorInput
+from slackline.ordering.watermark import POLICIES
 
 ROOT = Path(__file__).parents[3]
 
@@ -57,9 +57,9 @@ def test_a_chunk_gives_what_its_positions_give_also_at_the_end_of_time(
     Clock(JUMP_OFF).run(ts, np.ones(len(ts), dtype=np.bool_), slots, clk)
     before = np.concatenate(([NEVER], clk[:-1]))
     whole, steps, cuts = (SensorInput("a", 0, Evidence(POLICIES[policy], margin), True) for _ in range(3))
-    for channel in (whole, steps, cuts):
+    for input in (whole, steps, cuts):
         for source in range(3):
-            channel.senders.slot(source)
+            input.sources.slot(source)
     input_watermarks, slacks = whole.run(np.arange(len(ts)), slots, ts, 0, NEVER, clk)
     one_by_one = []
     for p in range(len(ts)):
@@ -72,23 +72,23 @@ def test_a_chunk_gives_what_its_positions_give_also_at_the_end_of_time(
         if len(ts[part]):
             n = len(ts[part])
             cuts.run(np.arange(n), slots[part], ts[part], part.start, int(before[part.start]), clk[part])
-    assert cuts.watermark == whole.watermark and cuts.sources[:3].tolist() == whole.sources[:3].tolist()
+    assert cuts.watermark == whole.watermark and cuts.readiness[:3].tolist() == whole.readiness[:3].tolist()
 
 
 @given(st.lists(st.tuples(huge, huge), min_size=1, max_size=20), st.sampled_from([0.0, 3.7, 1e300]))
 def test_derived_events_of_any_age_give_a_K_that_covers_them_and_no_more_than_all_time(
     steps: list[tuple[int, int]], margin: float
 ) -> None:
-    channel = DerivedInput("d", 0, Evidence(POLICIES["slack"], margin))
+    input = DerivedInput("d", 0, Evidence(POLICIES["slack"], margin))
     clk, oldest = NEVER, MAX_TS
     for ts, now in sorted(steps, key=lambda step: step[1]):
         if now > clk:
-            channel.tick(clk, now)
+            input.tick(clk, now)
             if oldest < MAX_TS:
-                assert min(now - oldest, MAX_TS + 1) <= channel.K <= MAX_TS + 1
+                assert min(now - oldest, MAX_TS + 1) <= input.K <= MAX_TS + 1
                 oldest = MAX_TS
             clk = now
-        channel.note(ts - 2**63, clk)  # as a pseudo event of a large K
+        input.note(ts - 2**63, clk)  # as a pseudo event of a large K
         oldest = NEVER
 
 

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from slackline.core.time import NEVER
 from slackline.ordering import delays as d
-from slackline.ordering.constants import NEVER
 
 
 class Window:

@@ -6,13 +6,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slackline.ordering.duplicates import SPAN, duplicates, empty_seen
+from slackline.ordering.sources import SPAN, empty_seen, find_duplicates
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 900)), max_size=200))
 def test_within_the_span_every_duplicate_is_found(arrivals: list[tuple[int, int]]) -> None:
     slots = np.array([slot for slot, _ in arrivals], dtype=np.int64)
-    found = duplicates(empty_seen(4), slots, np.array([seq for _, seq in arrivals], dtype=np.int64))
+    found = find_duplicates(empty_seen(4), slots, np.array([seq for _, seq in arrivals], dtype=np.int64))
     seen: set[tuple[int, int]] = set()
     for arrival, duplicate in zip(arrivals, found.tolist(), strict=True):
         assert duplicate == (arrival in seen)
@@ -20,16 +20,18 @@ def test_within_the_span_every_duplicate_is_found(arrivals: list[tuple[int, int]
 
 
 def test_a_number_far_below_the_highest_passes() -> None:
-    assert duplicates(empty_seen(1), np.zeros(3, dtype=np.int64), np.array([5, 5 + SPAN, 5])).tolist() == [False] * 3
+    assert (
+        find_duplicates(empty_seen(1), np.zeros(3, dtype=np.int64), np.array([5, 5 + SPAN, 5])).tolist() == [False] * 3
+    )
 
 
 def test_bits_of_numbers_long_gone_do_not_make_new_ones_duplicates() -> None:
     numbers = np.concatenate([np.arange(0, 3 * SPAN, 3), np.arange(3 * SPAN, 4 * SPAN)])
-    assert not duplicates(empty_seen(1), np.zeros(len(numbers), dtype=np.int64), numbers).any()
+    assert not find_duplicates(empty_seen(1), np.zeros(len(numbers), dtype=np.int64), numbers).any()
 
 
 def test_events_without_number_are_never_duplicates() -> None:
-    assert not duplicates(empty_seen(1), np.zeros(3, dtype=np.int64), np.full(3, -1)).any()
+    assert not find_duplicates(empty_seen(1), np.zeros(3, dtype=np.int64), np.full(3, -1)).any()
 
 
 LIMIT = 2**63 - 1
@@ -44,7 +46,7 @@ LIMIT = 2**63 - 1
     )
 )
 def test_any_number_that_fits_64_bits_is_taken_and_ends(numbers: list[int]) -> None:
-    found = duplicates(empty_seen(1), np.zeros(len(numbers), dtype=np.int64), np.array(numbers, dtype=np.int64))
+    found = find_duplicates(empty_seen(1), np.zeros(len(numbers), dtype=np.int64), np.array(numbers, dtype=np.int64))
     highest, seen = -1, set()
     for number, duplicate in zip(numbers, found.tolist(), strict=True):
         assert duplicate == (number in seen and highest - number < SPAN)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slackline.core.time import FOREVER, NEVER
 from slackline.ordering import readiness as r
-from slackline.ordering.constants import FOREVER, NEVER
 
 
 class Sources:

@@ -67,11 +67,11 @@ def test_a_state_that_is_right_goes_on_as_if_nothing_had_been() -> None:
     [
         ("clock", "ints", np.zeros(3, dtype=np.int64), r"clock\.ints has the shape \(3,\) and must have \(14,\)"),
         ("sensor", "sources", np.zeros((0, 24), dtype=np.int64), r"type 'a'\.sources has the shape"),
-        ("sensor", "names", [1.5] * 7, r"names holds what cannot be a source"),
+        ("sensor", "names", [1.5] * 7, r"names holds a value that cannot be a source"),
         ("sensor", "duplicates", -1, r"type 'a'\.duplicates is -1 and must be a whole number from 0"),
         ("derived", "back", None, r"type 'd'\.back is a NoneType and must be"),
-        ("unit", "watermark", 2**80, r"unit 'u'\.watermark is a int and must be"),
-        ("unit", "heap", [None], r"unit 'u'\.heap holds what is no waiting event"),
+        ("buffer", "watermark", 2**80, r"reorder buffer 'u'\.watermark is a int and must be"),
+        ("buffer", "heap", [None], r"reorder buffer 'u'\.heap holds an item that is not a buffered event"),
     ],
 )
 def test_the_error_names_what_is_wrong(part: str, name: str, value: Any, word: str) -> None:
@@ -83,5 +83,5 @@ def test_the_error_names_what_is_wrong(part: str, name: str, value: Any, word: s
 
 def test_nothing_may_have_arrived_after_the_last_arrival() -> None:
     world = saved()
-    with pytest.raises(StateError, match=r"store\.positions holds a number out of bounds"):
-        World().restore(world.state(), int(world.sensor.store.positions.max()))
+    with pytest.raises(StateError, match=r"rows\.positions holds a number out of bounds"):
+        World().restore(world.state(), int(world.sensor.shared_rows.positions.max()))

@@ -9,30 +9,29 @@ import pytest
 
 from slackline.core.codec import decode, encode
 from slackline.core.errors import StateError
-from slackline.core.time import MAX_TS
+from slackline.core.time import MAX_TS, NEVER
 from slackline.ordering.clock import JUMP_OFF, Clock
-from slackline.ordering.constants import NEVER
 from slackline.ordering.input import Evidence, SensorInput
-from slackline.ordering.skew import ALL, BLOCKS, HEARD, KIND, KNOWN, LAG, OFFSET, N, Skews
+from slackline.ordering.skew import ALL, BLOCKS, KIND, KNOWN, LAG, OFFSET, SOURCES, N, Skews
 
 
 class Room:
     """A type, the clock, and what is known of the type's sources."""
 
     def __init__(self, corrects: bool = False) -> None:
-        self.channel = SensorInput("in", 0, Evidence(), is_clock=True)
+        self.input = SensorInput("in", 0, Evidence(), is_clock=True)
         self.clock = Clock(JUMP_OFF)
         self.skews = Skews(["in"], corrects)
         self.position = 0
 
     def take(self, source: Any, ts: int, wall: int = NEVER) -> int:
-        slot = self.channel.senders.slot(source)
-        stamp = self.skews.tick(self.clock, self.channel, slot, ts, self.position, wall)[1]
+        slot = self.input.sources.slot(source)
+        stamp = self.skews.tick(self.clock, self.input, slot, ts, self.position, wall)[1]
         self.position += 1
         return stamp
 
     def off(self) -> dict[Any, int]:
-        return self.skews.skewed(self.channel)
+        return self.skews.skewed(self.input)
 
 
 def rounds(room: Room, lags: dict[Any, int], n: int, start: int = 0, walled: bool = True) -> list[dict[Any, int]]:
@@ -141,7 +140,7 @@ def test_types_are_apart_and_wall_time_begins_anew() -> None:
     for i in range(200, 400):
         rounds(room, FOUR, 1, start=i, walled=False)
         for source in "abc":  # 5,000 late, all of them: that is how this type is
-            slot = other.senders.slot(source)
+            slot = other.sources.slot(source)
             room.skews.tick(room.clock, other, slot, 10 * i + 5_000, room.position, NEVER)
     assert room.skews.skewed(other) == {}
     room.take("a", 15_000, 77)
@@ -166,12 +165,12 @@ def test_one_by_one_in_chunks_and_restored_is_the_same(corrects: bool, walled: b
     other, found, start = Room(corrects), [], 0
     for size in (1, 700, 3, 2_000, n):
         cut = slice(start, min(n, start + size))
-        slots = other.channel.senders.slots_of(source[cut], list(range(6)))
-        rows = other.skews.rows_of(other.channel).take(slots)
+        slots = other.input.sources.slots_of(source[cut], list(range(6)))
+        rows = other.skews.rows_of(other.input).take(slots)
         told = now[cut] if walled else np.empty(0, dtype=np.int64)
         clk, m = np.empty(len(rows), dtype=np.int64), len(rows)
         found += other.skews.run(
-            other.clock, rows, ts[cut].copy(), np.ones(m, dtype=np.bool_), other.channel.key | slots, start, told,
+            other.clock, rows, ts[cut].copy(), np.ones(m, dtype=np.bool_), other.input.key | slots, start, told,
             NEVER, clk,
         )[0].tolist()  # fmt: skip
         start += m
@@ -206,7 +205,7 @@ def test_a_state_that_cannot_be_is_refused(name: Any, value: Any) -> None:
     elif name == "kinds":
         state["kinds"][0, KNOWN] = value
     elif name == "heard":
-        state["ints"][HEARD] = value
+        state["ints"][SOURCES] = value
     else:
         state["sources"]["in"][1, name] = value
     with pytest.raises(StateError, match="skew"):

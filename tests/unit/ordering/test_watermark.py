@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from numba.core import types
 
+from slackline.core.time import NEVER
 from slackline.ordering import watermark
-from slackline.ordering.constants import AUTO, NEVER, SLACK
 from slackline.ordering.input import Evidence, SensorInput
+from slackline.ordering.watermark import AUTO, SLACK
 
 
 @pytest.mark.parametrize(
@@ -21,10 +22,10 @@ def test_no_class_of_ours_gets_into_the_signatures_that_numba_keeps(
     policy: int, target: float | None, loop: Any
 ) -> None:
     """Its cache reads them before it looks whether they are of this release: a class that is gone would be an error."""
-    channel = SensorInput("a", 0, Evidence(policy, late_target=target), is_clock=True)
+    input = SensorInput("a", 0, Evidence(policy, late_target=target), is_clock=True)
     one = np.zeros(1, dtype=np.int64)
-    channel.senders.slots_of(one, ["s"])
-    known = channel.ints, channel.floats, channel.sources, channel.tree, channel._rules
+    input.sources.slots_of(one, ["s"])
+    known = input.ints, input.floats, input.readiness, input.readiness_tree, input._rules
     watermark.step(*known, 0, 1, 0, NEVER, 1, 0, 0)
     watermark.run.py_func(*known, one, one, one + 2, 1, 1, one + 2, one, one, one.copy(), one.copy())
     for function in (watermark.step, loop):

@@ -6,7 +6,7 @@ import pytest
 import slackline as sl
 from slackline.core.codec import encode
 from slackline.core.errors import StateError
-from slackline.ordering.constants import NEVER
+from slackline.core.time import NEVER
 from slackline.running.backlog import UNLIMITED, Backlog, Due
 
 

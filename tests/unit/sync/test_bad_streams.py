@@ -85,7 +85,7 @@ def test_more_than_max_waiting_is_refused_but_a_stream_that_may_be_owed_is_heard
     sync = Synchroniser(list("ab"), max_waiting=3)
     sync.push([e("a", ts) for ts in (1, 2, 3)])
     with pytest.raises(
-        BufferLimitError, match="3 events are held, max_waiting=3 allows no more: they wait for 'b'"
+        BufferLimitError, match="3 events are buffered, max_waiting=3 allows no more: they wait for 'b'"
     ) as raised:
         sync.push(iter([e("a", 4), e("a", 5)]))
     assert names(raised.value.refused) == ["a4", "a5"]

@@ -7,6 +7,7 @@
 True
 """
 
+from slackline_soccer.accuracy import Comparison, compare, load_truth
 from slackline_soccer.hierarchy import detectors
 from slackline_soccer.model.field import DEBS_2013, FULL_SIZE, Field
 from slackline_soccer.model.match import Match
@@ -16,7 +17,6 @@ from slackline_soccer.run import MatchResult, match_hierarchy, match_warmup, que
 from slackline_soccer.simulator import Simulation, simulate
 from slackline_soccer.summary import Summary
 from slackline_soccer.tracking.game import Limb, Period, Role, Sensor
-from slackline_soccer.truth import Comparison, compare, load_truth
 
 __all__ = [
     "DEBS_2013",

@@ -23,7 +23,7 @@ from slackline_soccer import data
 from slackline_soccer.model.field import FULL_SIZE
 from slackline_soccer.model.match import Match
 from slackline_soccer.tracking.game import Limb
-from slackline_soccer.tracking.time import SECOND
+from slackline_soccer.tracking.positions import SECOND
 
 Floats = NDArray[np.float64]
 
@@ -114,7 +114,7 @@ def plausibility(match: Match, truth: pa.Table, tables: Iterable[pa.Table]) -> P
 
 _METRICA = "Metrica games 1 and 3"
 _EXCERPT = "DEBS 2013 excerpt"
-_EXCERPT_NOTE = "Recorded: 0.82 s of 16 players, most of them walking. Simulated: a whole match."
+_EXCERPT_NOTE = "Recorded: 0.82 s of 16 players, most of them walking. Simulated: all players, all of the time."
 
 
 def _figures(match: Match, truth: pa.Table, good: int, passes: int, games: list[Annotated]) -> tuple[Figure, ...]:

@@ -14,7 +14,7 @@ from slackline import Event, Hierarchy
 from slackline_soccer.model.match import Match
 from slackline_soccer.queries.running import INTENSITIES
 from slackline_soccer.queries.windows import WHOLE_GAME
-from slackline_soccer.tracking.time import SECOND
+from slackline_soccer.tracking.positions import SECOND
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ import pytest
 from apps.soccer.tests.detectors.worlds import feed, feed_with_restart, make_match, positions, seconds
 
 from slackline_soccer.detectors import BallTurned
-from slackline_soccer.tracking.time import SECOND
+from slackline_soccer.tracking.positions import SECOND
 
 MATCH = make_match()
 

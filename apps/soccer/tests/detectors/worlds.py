@@ -19,7 +19,7 @@ from slackline_soccer.model.events import ALL
 from slackline_soccer.model.field import DEBS_2013, FULL_SIZE, Field
 from slackline_soccer.model.match import Match
 from slackline_soccer.tracking.game import Limb, Period, Role, Sensor
-from slackline_soccer.tracking.time import SECOND
+from slackline_soccer.tracking.positions import SECOND
 
 Way = Sequence[tuple[float, ...]]
 

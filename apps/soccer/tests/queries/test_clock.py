@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from apps.soccer.tests.queries.small import feed, small_match, steady, together, walk
 
-from slackline_soccer.queries.clock import GameClock
-from slackline_soccer.queries.seconds import Seconds
-from slackline_soccer.tracking.time import SECOND
+from slackline_soccer.queries.clock import GameClock, Seconds
+from slackline_soccer.tracking.positions import SECOND
 
 
 def seconds(match, given, size=10**9):

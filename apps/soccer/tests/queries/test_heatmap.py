@@ -20,7 +20,7 @@ from slackline.core.errors import SlacklineError
 from slackline_soccer.model.field import DEBS_2013, FULL_SIZE
 from slackline_soccer.queries.heatmap import CELLS, GRIDS, NOTES, WINDOWS, HeatMaps
 from slackline_soccer.queries.tables import unpack
-from slackline_soccer.tracking.time import SECOND
+from slackline_soccer.tracking.positions import SECOND
 
 TICK = SECOND // NOTES
 

@@ -10,7 +10,7 @@ from apps.soccer.tests.queries.small import of_type, small_match
 from slackline import Event
 from slackline.core.codec import decode, encode
 from slackline_soccer.queries.possession import WINDOWS, PossessionAnalysis
-from slackline_soccer.tracking.time import SECOND
+from slackline_soccer.tracking.positions import SECOND
 
 TEAM = {"A1": "A", "A2": "A", "B1": "B", "B2": "B"}
 

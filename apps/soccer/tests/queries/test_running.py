@@ -17,7 +17,7 @@ from apps.soccer.tests.queries.small import (
 
 from slackline.core.errors import SlacklineError
 from slackline_soccer.queries.running import INTENSITIES, LIMITS, TICK, TICKS, WINDOWS, RunningAnalysis
-from slackline_soccer.tracking.time import SECOND
+from slackline_soccer.tracking.positions import SECOND
 
 
 def speed_of(player, heard, start, now):

@@ -13,7 +13,7 @@ from slackline.core.codec import decode, encode
 from slackline.core.errors import SlacklineError
 from slackline_soccer.model.field import DEBS_2013, FULL_SIZE
 from slackline_soccer.queries.shots import LONGEST, TURNED, ShotMotion
-from slackline_soccer.tracking.time import MILLISECOND, SECOND
+from slackline_soccer.tracking.positions import MILLISECOND, SECOND
 
 BALL = 3
 HIT_AT = 10 * SECOND

@@ -15,7 +15,7 @@ from slackline_soccer.model.field import DEBS_2013
 from slackline_soccer.queries import HeatMaps, RunningAnalysis, Seconds, heatmap_table, queries, query_tables
 from slackline_soccer.queries.heatmap import GRIDS, WINDOWS
 from slackline_soccer.queries.tables import HEATMAP_SCHEMA, SCHEMAS
-from slackline_soccer.tracking.time import SECOND
+from slackline_soccer.tracking.positions import SECOND
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from slackline_soccer.report import (
 )
 from slackline_soccer.report.series import Point, Series
 from slackline_soccer.tracking.game import Limb, Period, Role, Sensor
-from slackline_soccer.tracking.time import MILLISECOND, SECOND
+from slackline_soccer.tracking.positions import MILLISECOND, SECOND
 
 TEAMS = ("North", "South")
 START = 1_000 * SECOND

@@ -23,13 +23,13 @@ from slackline_soccer.report import (
     match_page,
 )
 from slackline_soccer.report.accuracy import accuracy_table, conclusion, sameness_figure
-from slackline_soccer.report.heat import heat_figure
 from slackline_soccer.report.looks import clock
 from slackline_soccer.report.pitch import Plane, draw_lines, pitch
 from slackline_soccer.report.play import play_figure
+from slackline_soccer.report.players import heat_figure
 from slackline_soccer.report.timeline import timeline_figure
 from slackline_soccer.tracking.game import Period
-from slackline_soccer.tracking.time import MILLISECOND, SECOND
+from slackline_soccer.tracking.positions import MILLISECOND, SECOND
 
 SECTIONS = {
     "shots": "The match",

@@ -6,7 +6,7 @@ from slackline.core.errors import ConfigError
 from slackline_soccer.model.field import FULL_SIZE
 from slackline_soccer.simulator import simulate
 from slackline_soccer.tracking.game import Role
-from slackline_soccer.tracking.time import SECOND
+from slackline_soccer.tracking.positions import SECOND
 
 
 def whole(simulation, rows):

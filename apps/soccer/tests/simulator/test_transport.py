@@ -6,8 +6,8 @@ from tests.recordings import recorded
 
 from slackline.core.errors import ConfigError
 from slackline_soccer.simulator import simulate
-from slackline_soccer.simulator.transport import Bursts, Line, read_delays, seed_delays
-from slackline_soccer.tracking.time import MILLISECOND, SECOND
+from slackline_soccer.simulator.transport import Bursts, Congestion, Line, measured_delays, read_delays
+from slackline_soccer.tracking.positions import MILLISECOND, SECOND
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +92,29 @@ def test_stalls_do_not_depend_on_how_arrivals_are_asked_for():
     assert (np.concatenate(pieces) == at_once).all()
 
 
+def test_a_congested_receiver_delays_players_by_up_to_half_a_second_and_no_ball():
+    simulation, usual = (simulate(20, seed=4, delays=delays) for delays in ("congested", "measured"))
+    table, as_usual = simulation.table(), usual.table()
+    assert len(table) == len(as_usual)  # the same packets are lost
+    ball = simulation.match.is_ball[table["sid"].to_numpy()]
+    assert table.filter(ball).equals(as_usual.filter(usual.match.is_ball[as_usual["sid"].to_numpy()]))
+    delay = (table["arrival"].to_numpy() - table["ts"].to_numpy())[~ball] / MILLISECOND
+    assert 300 < delay.max() < 650 + 300  # jitter, packet and backlog, perhaps in a stall of the network
+    assert 0.05 < (delay > 200).mean() < 0.6
+    assert (np.diff(table["arrival"].to_numpy()) >= 0).all()
+
+
+def test_congestion_does_not_depend_on_how_packets_are_asked_for_and_packets_never_overtake():
+    sent = np.arange(0, 60 * SECOND, SECOND // 100)
+    at_once = Congestion(seed=1, start=0).backlog(sent)
+    pieces = Congestion(seed=1, start=0)
+    assert (np.concatenate([pieces.backlog(piece) for piece in np.split(sent, 30)]) == at_once).all()
+    assert (np.diff(sent + at_once) >= 0).all()
+    assert 200 < at_once.max() / MILLISECOND <= 500
+
+
 def test_a_line_never_overtakes_across_blocks():
-    line = Line(seed=1, sources=1, draw=seed_delays, ball=False)
+    line = Line(seed=1, sources=1, draw=measured_delays, ball=False)
     sent = np.arange(0, 10 * SECOND, MILLISECOND)
     arrivals = [line.send(n, block, np.array([0, len(block)]))[0] for n, block in enumerate(np.split(sent, 10))]
     assert (np.diff(np.concatenate(arrivals)) >= 0).all()
@@ -135,5 +156,5 @@ def test_a_file_without_delays_is_refused_with_a_reason(tmp_path, text, complain
 
 
 def test_unknown_delays_are_refused():
-    with pytest.raises(ConfigError, match="'seeds', 'none' or a CSV"):
+    with pytest.raises(ConfigError, match="'measured', 'congested', 'none' or a CSV"):
         simulate(1, seed=1, delays="nonsense")

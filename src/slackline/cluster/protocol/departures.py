@@ -13,8 +13,8 @@ from slackline.cluster.protocol.messages import InputDelays, MigrationRejected, 
 from slackline.cluster.protocol.moves import Arriving, Leaving, missed_of
 from slackline.core.errors import UnsupportedStateError
 from slackline.core.outcome import Output
+from slackline.core.time import NEVER
 from slackline.engine import Engine
-from slackline.ordering.constants import NEVER
 
 
 class Departures:

@@ -11,7 +11,7 @@ from slackline.cluster.protocol.outgoing import Outgoing
 from slackline.cluster.settings import NodeSettings
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import ProgressUpdate
-from slackline.ordering.constants import FOREVER
+from slackline.core.time import FOREVER
 
 #: Beats without a word of a type after which it is asked for anew.
 SILENT = 3

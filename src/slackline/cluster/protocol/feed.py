@@ -18,7 +18,7 @@ from slackline.cluster.protocol import wire
 from slackline.cluster.protocol.messages import Item, ProtocolError
 from slackline.core.batch import Batch
 from slackline.core.outcome import ProgressUpdate
-from slackline.ordering.constants import FOREVER, NEVER
+from slackline.core.time import FOREVER, NEVER
 
 
 class Publisher(NamedTuple):
@@ -71,7 +71,7 @@ class Portion(NamedTuple):
 def portion_of(item: Item, derived: bool) -> Portion:
     """An item, read and checked."""
     sound = item.first >= 1 and item.count >= 0 and 0 <= item.back <= FOREVER and 0 <= item.K <= FOREVER
-    told = all(NEVER <= ts <= FOREVER for ts in (item.watermark, item.clk)) and -1 <= item.far <= FOREVER
+    told = all(NEVER <= ts <= FOREVER for ts in (item.watermark, item.clk)) and -1 <= item.default_slack <= FOREVER
     if not sound or not told:
         raise ProtocolError(f"an item of type {item.type!r} whose numbers cannot be.")
     if any(not 2 * NEVER <= ts <= FOREVER for ts in item.warnings):
@@ -79,7 +79,7 @@ def portion_of(item: Item, derived: bool) -> Portion:
     read = wire.unpacked_events if derived else wire.unpacked
     events = read(item.type, item.events, item.count)
     updates = ProgressUpdate(
-        item.type, events, tuple(item.warnings), item.watermark, item.back, item.clk, item.K, item.far
+        item.type, events, tuple(item.warnings), item.watermark, item.back, item.clk, item.K, item.default_slack
     )
     return Portion(item.first, updates, item)
 

@@ -36,7 +36,7 @@ from slackline.cluster.protocol.messages import (
 from slackline.cluster.protocol.moves import Arriving, in_order, missed_of, unsound
 from slackline.core.errors import BufferLimitError, ConfigError, StateError
 from slackline.core.outcome import Output
-from slackline.ordering.constants import NEVER
+from slackline.core.time import NEVER
 
 
 class Handovers(Departures):

@@ -101,7 +101,7 @@ class Item(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
     Who has all events up to this item knows that nothing at or below ``watermark - back`` comes any more (FOREVER:
     nothing at all). ``clk`` is stream time there, ``K`` the publisher's slack, ``warnings`` are pseudo events
-    [Order, II-E.2], ``far`` is how long a sensor type that is not known is waited for there (-1: not known).
+    [Order, II-E.2], ``default_slack`` is how long a sensor type that is not known is waited for there (-1: not known).
     """
 
     type: str
@@ -111,7 +111,7 @@ class Item(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     back: int
     clk: int
     K: int
-    far: int = -1
+    default_slack: int = -1
     warnings: list[int] = []
     events: bytes = b""
 

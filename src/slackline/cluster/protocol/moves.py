@@ -9,7 +9,7 @@ from typing import Any
 from slackline.cluster.protocol.feed import Portion, portion_of
 from slackline.cluster.protocol.messages import InputDelays, ProtocolError, State
 from slackline.core.outcome import ProgressUpdate
-from slackline.ordering.constants import FOREVER, NEVER
+from slackline.core.time import FOREVER, NEVER
 
 Records = dict[str, list[Portion]]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from slackline.cluster.protocol import wire
 from slackline.cluster.protocol.messages import Item, Outlet
 from slackline.core.outcome import ProgressUpdate
-from slackline.ordering.constants import NEVER
+from slackline.core.time import NEVER
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class Outgoing:
         #: The number of the next event.
         self.next = 1
         self.kept: list[Item] = []
-        self.watermark, self.back, self.clk, self.K, self.far = NEVER, 0, NEVER, 0, -1
+        self.watermark, self.back, self.clk, self.K, self.default_slack = NEVER, 0, NEVER, 0, -1
         self.subscribers: dict[str, Subscriber] = {}
         #: Nodes that will subscribe from the start: everything is kept for them. None: nobody has said yet who.
         self.expected: set[str] | None = None
@@ -65,7 +65,7 @@ class Outgoing:
 
     def publish(self, updates: ProgressUpdate) -> Item:
         """Number events, and keep them for those who get them."""
-        self.watermark, self.back, self.clk, self.K, self.far = updates[3:]
+        self.watermark, self.back, self.clk, self.K, self.default_slack = updates[3:]
         count = len(updates.events)
         wanted = count and (self.subscribers or self.expected is None or self.expected)
         item = self._item(self.next, count, list(updates.warnings), wire.packed(updates.events) if wanted else b"")
@@ -83,7 +83,7 @@ class Outgoing:
         return self._item(self.next, 0, warnings or [], b"")
 
     def _item(self, first: int, count: int, warnings: list[int], events: bytes) -> Item:
-        told = self.watermark, self.back, self.clk, self.K, self.far
+        told = self.watermark, self.back, self.clk, self.K, self.default_slack
         return Item(self.kind, first, count, *told, warnings, events)
 
     def subscribe(self, node: str, since: int, reliable: bool, ticks: bool) -> int:

@@ -17,7 +17,7 @@ from slackline.cluster.protocol.feed import Publisher
 from slackline.cluster.protocol.handover import Handovers
 from slackline.cluster.protocol.membership import Asked, Happening, Lost, Membership, Met, Said
 from slackline.core.outcome import Output
-from slackline.ordering.constants import NEVER
+from slackline.core.time import NEVER
 
 #: A message with events is sent when it has so many bytes.
 MESSAGE_BYTES = 512 * 1024

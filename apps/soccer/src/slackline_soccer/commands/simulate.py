@@ -15,7 +15,7 @@ from rich.table import Table
 
 from slackline.cli import reports_errors
 from slackline_soccer.simulator import Simulation, saved, simulate
-from slackline_soccer.tracking.time import SECOND
+from slackline_soccer.tracking.positions import SECOND
 
 #: Rows per file: about ten seconds of match.
 _PART = 360_000
@@ -37,10 +37,11 @@ def match(
     delays: Annotated[
         str,
         typer.Option(
-            help="'seeds' (jitter, packets, bursts, loss), 'none', or a CSV file (also .gz) with arrival_ms and ts_ms "
-            "whose delays are drawn again for each packet."
+            help="'measured' (jitter, packets, bursts, loss), 'congested' (the same, the receiver fully loaded "
+            "at times), 'none', or a CSV file (also .gz) with arrival_ms and ts_ms whose delays are drawn again for "
+            "each packet."
         ),
-    ] = "seeds",
+    ] = "measured",
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Simulate a soccer match of 144 transmitters, 36,000 positions per second, and write down what really happens."""

@@ -14,11 +14,11 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from slackline import ConfigError
 from slackline.cli import reports_errors
+from slackline_soccer.accuracy import Comparison, compare, load_truth
 from slackline_soccer.commands.tables import print_match
 from slackline_soccer.export import Export
 from slackline_soccer.recordings import MatchRecording, open_recording
 from slackline_soccer.run import MatchResult, run
-from slackline_soccer.truth import Comparison, compare, load_truth
 
 
 @reports_errors

@@ -69,9 +69,14 @@ def _player_rows(summary: Summary) -> Rows:
 
 def _print_truth(console: Console, comparison: Comparison) -> None:
     rows: Rows = [
-        (s.type, s.true, s.found, s.matched, f"{s.precision:.3f}", f"{s.recall:.3f}", f"{s.f1:.3f}")
+        (
+            "ball_left (field)" if s.type == "ball_left" else s.type, s.true, s.found, s.matched,
+            f"{s.precision:.3f}" if s.found else "-",
+            f"{s.recall:.3f}" if s.true else "-",
+            f"{s.f1:.3f}" if s.found or s.true else "-",
+        )
         for s in comparison.accuracies
-    ]
+    ]  # fmt: skip
     header = ("event", "true", "found", "right", "precision", "recall", "F1")
     _table(console, "Against what really happened (same players, within 100 ms)", header, rows)
     shares = comparison.possession

@@ -27,7 +27,7 @@ from slackline_soccer.detectors.columns import LONG_AGO, columns, numbered, sour
 from slackline_soccer.model.events import ACTIVE_BALL
 from slackline_soccer.model.match import Match
 from slackline_soccer.model.thresholds import Thresholds
-from slackline_soccer.tracking.time import SECOND
+from slackline_soccer.tracking.positions import SECOND
 
 #: In mm and µm/s: how far out is out, and how fast is moved.
 MARGIN = 300.0

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from slackline import Batch, Detector, Event
-from slackline_soccer.detectors.columns import columns, sources
-from slackline_soccer.detectors.feet import keep_latest, no_feet
+from slackline_soccer.detectors.columns import columns, keep_latest, no_feet, sources
 from slackline_soccer.model.events import CLOSEST
 from slackline_soccer.model.match import Match
 from slackline_soccer.model.thresholds import BALL_RADIUS, Thresholds

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slackline import Batch, Detector, Event
-from slackline_soccer.detectors.columns import Floats, columns, sources
-from slackline_soccer.detectors.feet import NOBODY, feet_of, keep_latest, no_feet
+from slackline_soccer.detectors.columns import NOBODY, Floats, columns, feet_of, keep_latest, no_feet, sources
 from slackline_soccer.model.events import OFFSIDE
 from slackline_soccer.model.match import Match
 from slackline_soccer.model.thresholds import Thresholds

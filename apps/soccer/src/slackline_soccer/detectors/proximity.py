@@ -19,8 +19,7 @@ import numpy as np
 from numba import njit
 
 from slackline import Batch, Detector, Event
-from slackline_soccer.detectors.columns import LONG_AGO, Floats, Ints, columns, sources
-from slackline_soccer.detectors.feet import NOBODY, feet_of
+from slackline_soccer.detectors.columns import LONG_AGO, NOBODY, Floats, Ints, columns, feet_of, sources
 from slackline_soccer.model.events import NEAR, NOT_NEAR
 from slackline_soccer.model.match import Match
 from slackline_soccer.model.thresholds import Thresholds

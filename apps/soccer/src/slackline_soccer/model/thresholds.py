@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from slackline_soccer.model.match import Match
 from slackline_soccer.tracking.game import Limb
-from slackline_soccer.tracking.time import MILLISECOND, SECOND
+from slackline_soccer.tracking.positions import MILLISECOND, SECOND
 
 #: A mean over 10 positions at 2000 Hz [Thesis, A.2].
 FILTERED = 0.005

@@ -6,6 +6,11 @@ not depend on where the positions happen to fall, and they are set back by less 
 
 Between periods the clock stands still. It also does before the first position of a period: a recording that begins in
 the middle of a half has nothing to say about the time before.
+
+The seconds of the match, for detectors that publish regularly but have no use for positions.
+
+A ``second`` is not set back to the grid point, as the queries' results are: whoever listens would have to wait for the
+longest gap between two positions there ever was. It carries the time stamp of the position that ends it.
 """
 
 from __future__ import annotations
@@ -16,8 +21,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from slackline import Batch, Detector, Event
 from slackline_soccer.model.match import Match
-from slackline_soccer.tracking.time import SECOND
+from slackline_soccer.queries.events import SECOND_OVER
+from slackline_soccer.tracking.positions import SECOND
 
 Ints = npt.NDArray[np.int64]
 
@@ -111,3 +118,20 @@ class GameClock:
             if over:
                 self.period, self.next = self.period + 1, 0
         return found
+
+
+class Seconds(Detector):
+    """Publishes ``second`` at each full second of a period."""
+
+    listens = ("position",)
+    publishes = (SECOND_OVER,)
+
+    def __init__(self, match: Match) -> None:
+        self.clock = GameClock.of(match, per_second=1)
+
+    def on_batch(self, batch: Batch) -> Iterator[tuple[int, Event]]:
+        for stretch in self.clock.stretches(batch.ts):
+            ends = zip(stretch.at.tolist(), stretch.grid.tolist(), stretch.number.tolist(), strict=True)
+            for row, at, number in ends:
+                payload = {"at": at, "period": stretch.period, "number": number}
+                yield row, Event.of(SECOND_OVER.name, int(batch.ts[row]), None, None, payload)

@@ -17,7 +17,7 @@ from slackline_soccer.model.events import HIT, POSSESSION
 from slackline_soccer.model.match import Match
 from slackline_soccer.queries.events import POSSESSION_PLAYER, POSSESSION_TEAM, SECOND_OVER
 from slackline_soccer.queries.windows import Totals
-from slackline_soccer.tracking.time import SECOND
+from slackline_soccer.tracking.positions import SECOND
 
 #: In seconds; the whole game comes on top.
 WINDOWS = (60, 300, 600, 1200)

@@ -34,7 +34,7 @@ from slackline_soccer.queries.clock import GameClock, PlayPiece
 from slackline_soccer.queries.events import RUN, RUNNING, RUNNING_TOTAL
 from slackline_soccer.queries.feet import numbered_feet
 from slackline_soccer.queries.windows import Totals
-from slackline_soccer.tracking.time import SECOND
+from slackline_soccer.tracking.positions import SECOND
 
 Ints = npt.NDArray[np.int64]
 Found = list[tuple[int, Event]]

@@ -23,7 +23,7 @@ from slackline import Batch, ConfigError, Detector, Event
 from slackline_soccer.model.events import BALL_LEFT, HIT, SHOT
 from slackline_soccer.model.match import Match
 from slackline_soccer.queries.events import SHOT_MOTION
-from slackline_soccer.tracking.time import MILLISECOND, SECOND
+from slackline_soccer.tracking.positions import MILLISECOND, SECOND
 
 LONGEST = 3 * SECOND
 TURNED = 25 * MILLISECOND

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from slackline_soccer.model.match import Match
-from slackline_soccer.tracking.set_aside import SetAside
+from slackline_soccer.tracking.files import SetAside
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,12 @@
 """The page of a match: pitch, timeline, truth, running, waits, delays."""
 
-from slackline_soccer.report.build import match_report
-from slackline_soccer.report.looks import WORDS
+from slackline_soccer.report.approaches import comparison
+from slackline_soccer.report.build import approach, match_report
+from slackline_soccer.report.looks import WORDS, counted
 from slackline_soccer.report.measures import delays_by_kind, hierarchy_nodes, policy_waits
 from slackline_soccer.report.model import (
     OUTCOMES,
+    Approach,
     Delays,
     DetectorNode,
     DetectorWait,
@@ -12,6 +14,7 @@ from slackline_soccer.report.model import (
     Heat,
     Mark,
     MatchReport,
+    Mistakes,
     PassLine,
     PolicyWaits,
     PossessionShare,
@@ -27,6 +30,7 @@ from slackline_soccer.report.page import match_page
 __all__ = [
     "OUTCOMES",
     "WORDS",
+    "Approach",
     "Delays",
     "DetectorNode",
     "DetectorWait",
@@ -34,6 +38,7 @@ __all__ = [
     "Heat",
     "Mark",
     "MatchReport",
+    "Mistakes",
     "PassLine",
     "PolicyWaits",
     "PossessionShare",
@@ -43,6 +48,9 @@ __all__ = [
     "Shot",
     "Timeline",
     "Verdict",
+    "approach",
+    "comparison",
+    "counted",
     "delays_by_kind",
     "hierarchy_nodes",
     "match_page",

@@ -8,17 +8,17 @@ from html import escape
 import plotly.graph_objects as go
 
 from slackline.report import ACCENT, LEGEND, share_text, table_card
-from slackline_soccer.report.looks import NOBODY, counted, team_color, words
+from slackline_soccer.report.looks import NOBODY, counted, judged_words, team_color, words
 from slackline_soccer.report.model import MatchReport, PossessionShare, Sameness, Verdict, mistakes
 
 
 def accuracy_table(verdicts: Sequence[Verdict]) -> str:
     compared = any(v.unordered is not None for v in verdicts)
-    header = ["event", "true", "found", "right", "precision", "recall", "F1"]
+    header = ["event", "true", "found", "right", "preci\u00adsion", "recall", "F1"]
     rows = []
     for v in verdicts:
         score = v.ordered
-        row = [words(v.type), f"{score.true:,}", f"{score.found:,}", f"{score.matched:,}"]
+        row = [judged_words(v.type), f"{score.true:,}", f"{score.found:,}", f"{score.matched:,}"]
         row += [
             f"{figure:.3f}" if of else "-"
             for figure, of in (
@@ -30,7 +30,7 @@ def accuracy_table(verdicts: Sequence[Verdict]) -> str:
         if compared:
             row += [f"{mistakes(score):,}", f"{mistakes(v.unordered):,}" if v.unordered else "-"]
         rows.append(row)
-    return table_card(header + (["mistakes", "mistakes in arrival order"] if compared else []), rows)
+    return table_card(header + (["mis\u00adtakes", "mistakes in arrival order"] if compared else []), rows)
 
 
 def comparable(sameness: Sequence[Sameness]) -> list[Sameness]:
@@ -60,10 +60,10 @@ def sameness_figure(sameness: Sequence[Sameness]) -> go.Figure:
             hovertemplate="%{customdata[0]:,} in the ordered stream, %{customdata[1]:,} found,<br>"
             "%{customdata[2]:,} the same<extra>" + look + "</extra>",
         )  # fmt: skip
-    figure.update_xaxes(range=[0, 100], ticksuffix=" %", title="the same as in the perfectly ordered stream", dtick=20)
+    figure.update_xaxes(range=[0, 100], ticksuffix=" %", title="same as in perfect order", dtick=25)
     figure.update_xaxes(fixedrange=True)
     figure.update_yaxes(fixedrange=True, range=[-0.6, len(shown) - 0.4])
-    figure.update_layout(margin={"l": 160, "r": 40, "t": 44, "b": 56}, legend=LEGEND)
+    figure.update_layout(margin={"l": 158, "r": 24, "t": 44, "b": 56}, legend=LEGEND)
     return figure
 
 

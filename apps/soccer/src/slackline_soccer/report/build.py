@@ -14,16 +14,18 @@ from typing import Any
 import numpy as np
 
 from slackline import Event
-from slackline_soccer.accuracy import accuracy, possession_time
+from slackline_soccer.accuracy import COMPARED, KEYS, accuracy, pair, possession_time
 from slackline_soccer.model.events import ALL
 from slackline_soccer.model.match import Match
 from slackline_soccer.queries.running import INTENSITIES
 from slackline_soccer.queries.tables import unpack
 from slackline_soccer.queries.windows import WHOLE_GAME
 from slackline_soccer.report.model import (
+    Approach,
     Heat,
     Mark,
     MatchReport,
+    Mistakes,
     PassLine,
     Place,
     PossessionShare,
@@ -36,7 +38,6 @@ from slackline_soccer.report.model import (
 )
 from slackline_soccer.report.timeline import ROWS
 from slackline_soccer.run import match_hierarchy
-from slackline_soccer.truth import COMPARED
 
 #: Cells across and along of the heat maps on the page.
 GRID = (32, 50)
@@ -67,6 +68,7 @@ def match_report(
     return MatchReport(
         title,
         match,
+        mistakes=mistakes(naive, true) if naive is not None and true is not None else None,
         sameness=sameness(match, found, reference, naive) if reference is not None else (),
         verdicts=verdicts(found, true, naive) if true is not None else (),
         possession=possession(match, found, true, naive, stop),
@@ -77,6 +79,46 @@ def match_report(
         runners=runners(found),
         **more,
     )
+
+
+def approach(
+    name: str,
+    kind: str,
+    events: Iterable[Event],
+    truth: Iterable[Event],
+    until: int,
+    *,
+    wait: float,
+    late: int = 0,
+    why: str = "",
+) -> Approach:
+    """What an approach found up to ``until``, against the truth, over all types that are compared."""
+    found, true = _judged(_within(events, until)), _judged(_within(truth, until))
+    scores = [accuracy(kind, found, true) for kind in COMPARED]
+    true_count, found_count, right = (sum(getattr(s, what) for s in scores) for what in ("true", "found", "matched"))
+    return Approach(name, kind, true_count, found_count, right, wait, late, why)
+
+
+def mistakes(found: Sequence[Event], true: Sequence[Event]) -> Mistakes:
+    """The passes and shots that were missed, and those that were invented, with their places."""
+    wrong: dict[str, tuple[list[Event], list[Event]]] = {}
+    for kind in ("pass", "shot"):
+        ours, theirs = ([event for event in events if event.type == kind] for events in (found, true))
+        pairing = pair(ours, theirs, KEYS[kind])
+        wrong[kind] = list(pairing.missed), list(pairing.wrong)
+    (missed_passes, invented_passes), (missed_shots, invented_shots) = wrong["pass"], wrong["shot"]
+    found_hits, true_hits = ([event for event in events if event.type == "hit"] for events in (found, true))
+    return Mistakes(
+        passes([*true_hits, *missed_passes]),
+        passes([*found_hits, *invented_passes]),
+        [_shot(event) for event in missed_shots],
+        [_shot(event) for event in invented_shots],
+    )
+
+
+def _shot(event: Event, outcome: str = "on target", path: Sequence[Place] = ()) -> Shot:
+    place = event["x"], event["y"]
+    return Shot(event.ts, event["player"], event["team"], place, event["goal"], outcome, event.get("speed"), path)
 
 
 def _within(events: Iterable[Event], until: int | None) -> list[Event]:
@@ -181,16 +223,7 @@ def shots(match: Match, events: Iterable[Event]) -> list[Shot]:
         if event.type == "shot_motion":
             ways.setdefault(event["shot_at"], []).append((event["x"], event["y"]))
     return [
-        Shot(
-            shot.ts,
-            shot["player"],
-            shot["team"],
-            (shot["x"], shot["y"]),
-            shot["goal"],
-            "goal" if shot.ts in scored else stopped.get(shot.ts, "on target"),
-            shot.get("speed"),
-            ways.get(shot.ts, ()),
-        )
+        _shot(shot, "goal" if shot.ts in scored else stopped.get(shot.ts, "on target"), ways.get(shot.ts, ()))
         for shot in events
         if shot.type == "shot"
     ]

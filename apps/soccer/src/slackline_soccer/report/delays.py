@@ -23,9 +23,9 @@ def drawable(delays: Sequence[Delays]) -> list[Delays]:
 
 
 def delay_figure(delays: Sequence[Delays]) -> go.Figure:
-    """Left: how the delays are spread. Right: how many are still on their way after so long."""
+    """Above: how the delays are spread. Below: how many are still on their way after so long."""
     shown = drawable(delays)
-    figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.1)
+    figure = make_subplots(rows=2, cols=1, vertical_spacing=0.2)
     in_ms = [np.maximum(ms(np.asarray(kind.delays, dtype=np.float64)), _LEAST) for kind in shown]
     low, high = min(float(d.min()) for d in in_ms), max(float(d.max()) for d in in_ms)
     edges = np.geomspace(low / 1.05, high * 1.05, _BINS + 1)
@@ -39,20 +39,20 @@ def delay_figure(delays: Sequence[Delays]) -> go.Figure:
         left = 1 - np.searchsorted(np.sort(values), edges, side="right") / len(values)
         some = left > 0
         figure.add_scatter(
-            x=edges[some].round(4), y=(100 * left[some]), row=1, col=2, mode="lines",
+            x=edges[some].round(4), y=(100 * left[some]), row=2, col=1, mode="lines",
             line={"color": color, "width": 2}, name=kind.kind, legendgroup=kind.kind, showlegend=False,
             hovertemplate=f"%{{y:.3~g}} % need longer than %{{x:.3~g}} ms<extra>{kind.kind}</extra>",
         )  # fmt: skip
-    ticks = [t for t in (m * 10.0**e for e in range(-2, 6) for m in (1, 2, 5)) if low / 1.05 <= t <= high * 1.05]
-    for column in (1, 2):
+    ticks = [t for t in (m * 10.0**e for e in range(-2, 6) for m in (1, 3)) if low / 1.05 <= t <= high * 1.05]
+    for row in (1, 2):
         figure.update_xaxes(
             type="log", title="arrival minus occurrence (ms)", tickvals=ticks, ticktext=[f"{t:g}" for t in ticks],
-            row=1, col=column, fixedrange=True,
+            row=row, col=1, fixedrange=True,
         )  # fmt: skip
     figure.update_yaxes(title="share of positions (%)", rangemode="tozero", row=1, col=1, fixedrange=True)
     shares = [t for t in (10.0**e for e in range(-5, 3)) if t >= 50 / max(len(d) for d in in_ms)]
     figure.update_yaxes(
-        type="log", title="still on their way (%)", tickvals=shares, ticktext=[f"{t:g}" for t in shares], row=1, col=2,
+        type="log", title="still on their way (%)", tickvals=shares, ticktext=[f"{t:g}" for t in shares], row=2, col=1,
         fixedrange=True,
     )  # fmt: skip
     figure.update_layout(
@@ -71,7 +71,7 @@ def lesson(delays: Sequence[Delays]) -> str:
     (soon, first), *_, (late, last) = middles
     return (
         f"Half of the positions of {first} arrive within {number_text(soon)} ms, half of those of {last} within "
-        f"{number_text(late)} ms. So the one is news while the other is still on its way, and positions cross."
+        f"{number_text(late)} ms. So positions of the one overtake those of the other."
     )
 
 

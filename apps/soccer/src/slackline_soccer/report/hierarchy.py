@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from html import escape
+from math import ceil
 
 import plotly.graph_objects as go
 
@@ -13,10 +15,23 @@ from slackline_soccer.report.model import DetectorNode
 Places = dict[str, tuple[float, int]]
 
 _ROW = 84
+#: In one row: more would overlap on a narrow screen.
+_BOXES = 3
 
 
 def height_of(nodes: Sequence[DetectorNode]) -> int:
-    return 40 + _ROW * (1 + len({node.level for node in nodes}))
+    return 40 + _ROW * (1 + sum(len(rows) for rows in _rows(nodes).values()))
+
+
+def _rows(nodes: Sequence[DetectorNode]) -> dict[int, list[int]]:
+    """The rows of each level, from the bottom: as many as its boxes need."""
+    counts = Counter(node.level for node in nodes)
+    rows: dict[int, list[int]] = {}
+    first = 1
+    for level in sorted(counts):
+        rows[level] = list(range(first, first + ceil(counts[level] / _BOXES)))
+        first += len(rows[level])
+    return rows
 
 
 def hierarchy_figure(nodes: Sequence[DetectorNode]) -> go.Figure:
@@ -24,7 +39,8 @@ def hierarchy_figure(nodes: Sequence[DetectorNode]) -> go.Figure:
     below = {node.detector: [made_by.get(kind, kind) for kind in node.listens] for node in nodes}
     places = _places(nodes, below)
     figure = go.Figure()
-    sensors = {name for name, (_, level) in places.items() if level == 0}
+    rows = _rows(nodes)
+    sensors = {name for name, (_, row) in places.items() if row == 0}
     edges = [(start, node.detector) for node in nodes for start in dict.fromkeys(below[node.detector])]
     _add_edges(figure, places, [edge for edge in edges if edge[0] in sensors], True)
     _add_edges(figure, places, [edge for edge in edges if edge[0] not in sensors], False)
@@ -32,34 +48,38 @@ def hierarchy_figure(nodes: Sequence[DetectorNode]) -> go.Figure:
         _add_box(figure, places[sensor], f"<b>{escape(sensor)}s</b>", "#dfe7dc")
     for node in nodes:
         _add_box(figure, places[node.detector], f"<b>{escape(node.detector)}</b>{_counts(node)}", "#fff")
-    levels = sorted({level for _, level in places.values()})
+    top = max(row for _, row in places.values())
     figure.update_xaxes(visible=False, range=[0, 1], fixedrange=True)
     figure.update_yaxes(
-        range=[-0.45, levels[-1] + 0.5], tickvals=levels[1:], ticktext=[f"level {level}" for level in levels[1:]],
+        range=[-0.45, top + 0.5], tickvals=[(own[0] + own[-1]) / 2 for own in rows.values()],
+        ticktext=[f"level {level}" for level in rows], tickfont={"size": 12},
         fixedrange=True, showgrid=False, showline=False,
     )  # fmt: skip
-    figure.update_layout(margin={"l": 64, "r": 8, "t": 8, "b": 8}, showlegend=False)
+    figure.update_layout(margin={"l": 52, "r": 4, "t": 8, "b": 8}, showlegend=False)
     return figure
 
 
 def _counts(node: DetectorNode) -> str:
     """How many of what, in small letters."""
     lines = [f"{count:,} × {escape(kind.replace('_', ' '))}" for kind, count in node.published.items() if count]
-    return f"<br><span style='font-size:11px;color:{FAINT}'>{'<br>'.join(lines)}</span>" if lines else ""
+    return f"<br><span style='font-size:10px;color:{FAINT}'>{'<br>'.join(lines)}</span>" if lines else ""
 
 
 def _places(nodes: Sequence[DetectorNode], below: dict[str, list[str]]) -> Places:
-    """A row per level; in a row everybody stands, as far as there is room, above what he is made of."""
+    """Each level in its rows; a detector is placed, as far as there is room, above its inputs."""
     made = {node.detector for node in nodes}
     sensors = sorted({name for names in below.values() for name in names if name not in made})
     places: Places = {name: ((n + 0.5) / len(sensors), 0) for n, name in enumerate(sensors)}
-    for level in sorted({node.level for node in nodes}):
-        row = []
+    for level, rows in _rows(nodes).items():
+        found = []
         for node in nodes:
             if node.level == level:
                 under = [places[name][0] for name in below[node.detector] if name in made] or [0.5]
-                row.append((sum(under) / len(under), node.detector))
-        places |= {name: ((n + 0.5) / len(row), level) for n, (_, name) in enumerate(sorted(row))}
+                found.append((sum(under) / len(under), node.detector))
+        names = [name for _, name in sorted(found)]
+        for number, row in enumerate(rows):
+            own = names[number :: len(rows)]
+            places |= {name: ((n + 0.5) / len(own), row) for n, name in enumerate(own)}
     return places
 
 
@@ -85,6 +105,6 @@ def _add_edges(figure: go.Figure, places: Places, edges: Sequence[tuple[str, str
 
 def _add_box(figure: go.Figure, place: tuple[float, int], text: str, color: str) -> None:
     figure.add_annotation(
-        x=place[0], y=place[1], text=text, showarrow=False, bgcolor=color, bordercolor="#cfd6dd", borderpad=5,
-        font={"size": 13, "color": INK}, align="center",
+        x=place[0], y=place[1], text=text, showarrow=False, bgcolor=color, bordercolor="#cfd6dd", borderpad=3,
+        font={"size": 11, "color": INK}, align="center",
     )  # fmt: skip

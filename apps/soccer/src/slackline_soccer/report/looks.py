@@ -7,7 +7,7 @@ from typing import Any
 
 from slackline.report import ACCENT
 from slackline_soccer.model.match import Match
-from slackline_soccer.tracking.time import MILLISECOND, SECOND
+from slackline_soccer.tracking.positions import MILLISECOND, SECOND
 
 #: Blue and orange: told apart with any kind of colour vision, and in grey.
 TEAMS = ("#1f5fa8", "#e07b00")
@@ -27,8 +27,8 @@ WORDS = {
     "goal": "goals",
     "offside": "offsides",
     "possession": "possession",
-    "ball_left": "ball out",
-    "ball_entered": "ball in",
+    "ball_left": "ball out of an area",
+    "ball_entered": "ball into an area",
     "ball_turned": "ball turned",
     "active_ball": "ball in play",
     "near": "near the ball",
@@ -52,6 +52,15 @@ def words(kind: str) -> str:
     ('blocked shots', 'corner kick')
     """
     return WORDS.get(kind, kind.replace("_", " "))
+
+
+def judged_words(kind: str) -> str:
+    """The same for events that are compared with the truth: of the areas a ball may leave it knows the field alone.
+
+    >>> judged_words("ball_left"), judged_words("hit")
+    ('ball out of field', 'hits')
+    """
+    return "ball out of field" if kind == "ball_left" else words(kind)
 
 
 def team_color(match: Match, team: str | None) -> str:

@@ -80,6 +80,35 @@ def _agreement(ordered: int, found: int, same: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
+class Approach:
+    """One approach to disorder: the events it found against the truth, and its mean wait for a hit (ps).
+
+    ``kind``: ``arrival``, ``fixed``, ``slackline`` or ``bound``. ``late`` counts positions that were not put in order;
+    ``why`` says why a fixed watermark was chosen.
+
+    >>> Approach("arrival order", "arrival", true=10, found=9, right=8).missed
+    2
+    """
+
+    name: str
+    kind: str
+    true: int
+    found: int
+    right: int
+    wait: float = 0.0
+    late: int = 0
+    why: str = ""
+
+    @property
+    def missed(self) -> int:
+        return self.true - self.right
+
+    @property
+    def invented(self) -> int:
+        return self.found - self.right
+
+
+@dataclass(frozen=True, slots=True)
 class PossessionShare:
     """Possession of one team, as shares of the time in which a team had the ball; ``true`` None: not known."""
 
@@ -116,6 +145,19 @@ class PassLine:
     successful: bool
     length: float | None = None
     offside: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mistakes:
+    """Passes and shots that an approach missed, and those that it invented."""
+
+    missed_passes: Sequence[PassLine] = ()
+    invented_passes: Sequence[PassLine] = ()
+    missed_shots: Sequence[Shot] = ()
+    invented_shots: Sequence[Shot] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.missed_passes or self.invented_passes or self.missed_shots or self.invented_shots)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +272,8 @@ class Delays:
 class MatchReport:
     """Everything the page of a match shows.
 
-    ``facts`` are large figures (value, what it is); ``late`` counts positions.
+    ``facts`` are large figures (value, what it is); ``late`` counts positions; ``mistakes`` are those made in arrival
+    order; ``delays_from`` says where the delays come from.
     """
 
     title: str
@@ -240,6 +283,8 @@ class MatchReport:
     notes: Sequence[str] = ()
     positions: int | None = None
     late: int | None = None
+    approaches: Sequence[Approach] = ()
+    mistakes: Mistakes | None = None
     sameness: Sequence[Sameness] = ()
     verdicts: Sequence[Verdict] = ()
     possession: Sequence[PossessionShare] = ()
@@ -251,5 +296,6 @@ class MatchReport:
     hierarchy: Sequence[DetectorNode] = ()
     waits: Sequence[PolicyWaits] = ()
     delays: Sequence[Delays] = ()
+    delays_from: str = ""
     plausibility: Plausibility | None = None
     attributions: Sequence[str] = ()

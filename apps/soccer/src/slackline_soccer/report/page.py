@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+import plotly.graph_objects as go
+
 from slackline.report import facts, figure_card, heading, html_page, paragraph
-from slackline_soccer.report import accuracy, delays, heat, hierarchy, plausibility, play, running, timeline, waits
+from slackline_soccer.report import (
+    accuracy,
+    approaches,
+    delays,
+    hierarchy,
+    plausibility,
+    play,
+    players,
+    timeline,
+    waits,
+)
 from slackline_soccer.report.looks import counted, listed
 from slackline_soccer.report.model import MatchReport
 
@@ -15,14 +27,58 @@ def match_page(report: MatchReport) -> str:
         body.append(paragraph(report.text, "sub"))
     if report.facts:
         body.append(facts(report.facts))
-    conclusion = accuracy.conclusion(report)
-    if conclusion:
-        body.append(paragraph(conclusion, "verdict"))
-    for part in (_play, _heat, _timeline, _accuracy, _possession, _running, _hierarchy, _waits, _delays, _plausibility):
+    body += [
+        paragraph(text, "verdict") for text in (approaches.comparison(report), accuracy.conclusion(report)) if text
+    ]
+    for part in (
+        _approaches,
+        _play,
+        _heat,
+        _timeline,
+        _accuracy,
+        _possession,
+        _running,
+        _hierarchy,
+        _waits,
+        _delays,
+        _plausibility,
+    ):
         body += part(report)
     body += [paragraph(f"Note: {note}", "note") for note in report.notes]
     body += [paragraph(line, "note") for line in report.attributions]
     return html_page(report.title, body)
+
+
+def _card(figure: go.Figure, height: int | str) -> str:
+    """Figures of this page can be read on a phone."""
+    return figure_card(figure, height, min_width=320)
+
+
+def _approaches(report: MatchReport) -> list[str]:
+    if not report.approaches:
+        return []
+    parts = [
+        heading("What ordering is for"),
+        paragraph(
+            "The same detectors on the same stream, in four ways: in arrival order; behind a watermark that follows "
+            "the largest event time at a fixed distance, as in Flink and Spark, and drops what arrives later; with "
+            "Slackline, which measures the delays; and, as the bound, with every event released the moment the last "
+            "earlier position has arrived, which can be known only afterwards. An event is right if its type and its "
+            "players are those of an event that truly happened, no more than a tenth of a second apart."
+        ),
+        approaches.approach_table(report.approaches, report.positions),
+        _card(approaches.approach_figure(report.approaches), 400),
+    ]
+    if report.mistakes:
+        parts += [
+            heading("In arrival order, on the pitch", 3),
+            paragraph(
+                "Passes and shots that the detectors miss or invent when nothing puts their input in order: a late "
+                "position shows a player where he no longer is, so that the wrong player, or none, was at the ball."
+            ),
+            _card(play.mistakes_figure(report), _pitch_height(report)),
+        ]
+    return parts
 
 
 def _play(report: MatchReport) -> list[str]:
@@ -38,18 +94,19 @@ def _play(report: MatchReport) -> list[str]:
     return [
         heading("The match"),
         paragraph(f"{' and '.join(parts)}, as the detectors found them.{how} Point at a mark for who and when."),
-        figure_card(play.play_figure(report), height),
+        _card(play.play_figure(report), height),
     ]
 
 
-def _pitch_height(report: MatchReport) -> int:
-    """So that the field fills the width of a card, about 1000 pixels."""
+def _pitch_height(report: MatchReport, more: int = 100) -> str:
+    """So that the field fills the width of a card, at most 1000 pixels; ``more`` is for what is around it."""
     field = report.match.field
-    return round(1000 * (field.width + 6000) / (field.length + 6000)) + 100
+    shape = (field.width + 6000) / (field.length + 6000)
+    return f"calc({shape:.3f} * min(100vw, 1000px) + {more}px)"
 
 
 def _heat(report: MatchReport) -> list[str]:
-    if not heat.has_heat(report):
+    if not players.has_heat(report):
         return []
     return [
         heading("Where they were", 3),
@@ -57,7 +114,7 @@ def _heat(report: MatchReport) -> list[str]:
             "The share of the time spent in each cell of the field: the darker, the longer. Choose a team or a player "
             "from the list."
         ),
-        figure_card(heat.heat_figure(report), _pitch_height(report) - 60),
+        _card(players.heat_figure(report), _pitch_height(report, 40)),
     ]
 
 
@@ -77,7 +134,7 @@ def _timeline(report: MatchReport) -> list[str]:
             f"Every event over match time, the two teams one above the other in each row.{rings} Drag to look closer, "
             f"double-click to go back."
         ),
-        figure_card(timeline.timeline_figure(report), timeline.height_of(line)),
+        _card(timeline.timeline_figure(report), timeline.height_of(line)),
     ]
 
 
@@ -103,7 +160,7 @@ def _accuracy(report: MatchReport) -> list[str]:
                 "order; a late position makes it see a player where he no longer is. Shown is how many events are the "
                 "same, field by field, as in the ordered stream. The bold number is the level."
             ),
-            figure_card(accuracy.sameness_figure(report.sameness), 110 + 32 * len(shown)),
+            _card(accuracy.sameness_figure(report.sameness), 110 + 32 * len(shown)),
         ]
     return parts
 
@@ -115,7 +172,7 @@ def _possession(report: MatchReport) -> list[str]:
     return [
         heading("Possession", 3),
         paragraph("Whose the ball was, as a share of the time in which it was anybody's."),
-        figure_card(accuracy.possession_figure(report), 66 + 44 * rows),
+        _card(accuracy.possession_figure(report), 66 + 44 * rows),
     ]
 
 
@@ -125,10 +182,10 @@ def _running(report: MatchReport) -> list[str]:
     return [
         heading("Running"),
         paragraph(
-            "How each player spent the time, from standing to sprinting, how far he got and how fast he was at most; "
-            "from the transmitters on both legs, averaged over a second. Within a team, those who ran most come first."
+            "How each player spent the time, from standing to sprinting; to the right the distance and the top speed. "
+            "From the transmitters on both legs, averaged over a second. Within a team, those who ran most come first."
         ),
-        figure_card(running.running_figure(report), 120 + 24 * len(report.runners)),
+        _card(players.running_figure(report), 120 + 24 * len(report.runners)),
     ]
 
 
@@ -142,7 +199,7 @@ def _hierarchy(report: MatchReport) -> list[str]:
             "what it finds; all of them were written as if everything came in order. Small figures count what each one "
             "found; grey lines are positions, blue ones what other detectors publish."
         ),
-        figure_card(hierarchy.hierarchy_figure(report.hierarchy), hierarchy.height_of(report.hierarchy)),
+        _card(hierarchy.hierarchy_figure(report.hierarchy), hierarchy.height_of(report.hierarchy)),
     ]
 
 
@@ -159,17 +216,17 @@ def _waits(report: MatchReport) -> list[str]:
             + _lesson(names)
             + " Bars are means, whiskers reach to the largest."
         ),
-        figure_card(waits.level_figure(policies), 420),
+        _card(waits.level_figure(policies), 640),
     ]
     if waits.event_rows(policies):
         parts += [
             heading("From occurrence to publication, per event type", 3),
             paragraph(
                 "Stream time between the moment an event carries and the moment it is published. Some events are known "
-                "only later (a shot, when the ball has gone a metre) and are set back to when they began; that part no "
-                "ordering can save. The bold number is the level."
+                "only later (a shot, when the ball has gone a metre) and are back-dated to when they began (the mark); "
+                "no ordering can avoid that. The bold number is the level."
             ),
-            figure_card(waits.event_figure(policies), 120 + (12 + 13 * len(policies)) * waits.event_rows(policies)),
+            _card(waits.event_figure(policies), 120 + (12 + 13 * len(policies)) * waits.event_rows(policies)),
         ]
     if waits.with_series(policies):
         parts += [
@@ -183,7 +240,7 @@ def _waits(report: MatchReport) -> list[str]:
                     else ""
                 )
             ),
-            figure_card(waits.slack_figure(policies, report.match), 420),
+            _card(waits.slack_figure(policies, report.match), 120 + 260 * len(waits.with_series(policies))),
         ]
     parts += [
         heading("Every detector", 3),
@@ -213,8 +270,10 @@ def _delays(report: MatchReport) -> list[str]:
             f"spread, and how many are still on their way after so long. {delays.lesson(report.delays)}"
         ),
     ]
+    if report.delays_from:
+        parts.append(paragraph(report.delays_from))
     if delays.drawable(report.delays):
-        parts.append(figure_card(delays.delay_figure(report.delays), 400))
+        parts.append(_card(delays.delay_figure(report.delays), 640))
     return [*parts, delays.delay_table(report.delays)]
 
 
@@ -230,7 +289,7 @@ def _plausibility(report: MatchReport) -> list[str]:
         ),
     ]
     if plausibility.drawable(shown):
-        parts.append(figure_card(plausibility.plausibility_figure(shown), plausibility.height_of(shown)))
+        parts.append(_card(plausibility.plausibility_figure(shown), plausibility.height_of(shown)))
     if shown.figures:
         parts.append(plausibility.plausibility_table(shown))
     return [*parts, *(paragraph(note, "note") for note in (*plausibility.notes(shown), shown.attribution) if note)]

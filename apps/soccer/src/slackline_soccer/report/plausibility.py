@@ -13,7 +13,7 @@ from plotly.subplots import make_subplots
 from slackline.report import FAINT, LEGEND, number_text, share_text, table_card
 from slackline_soccer.plausibility import Distribution, Figure, Plausibility
 
-COLUMNS = 2
+COLUMNS = 1
 _SIMULATED = "#9ec6bd"
 _RECORDED = "#1f2933"
 

@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 from math import atan2, degrees
+from typing import Any
 
 import plotly.graph_objects as go
 
 from slackline.report import faded
 from slackline_soccer.model.match import Match
 from slackline_soccer.report.looks import clock, team_color
-from slackline_soccer.report.model import MatchReport, PassLine, Shot
+from slackline_soccer.report.model import MatchReport, Mistakes, PassLine, Place, Shot
 from slackline_soccer.report.pitch import Plane, draw_lines, pitch
 
 #: The mark at the place of the hit tells how the shot ended.
 SYMBOLS = {"goal": "star", "saved": "circle", "blocked": "x", "on target": "triangle-up"}
+_LAYOUT: dict[str, Any] = {
+    "margin": {"l": 0, "r": 0, "t": 26, "b": 0},
+    "legend": {"orientation": "h", "y": -0.01, "yanchor": "top", "x": 0.5, "xanchor": "center"},
+    "hovermode": "closest",
+}
 SIZES = {"goal": 22, "saved": 14, "blocked": 13, "on target": 15}
 
 
@@ -34,12 +40,64 @@ def play_figure(report: MatchReport) -> go.Figure:
             shots = [s for s in report.shots if s.team == team and s.outcome == outcome]
             _add_shots(figure, plane, match, team, outcome, shots)
     _add_directions(figure, report)
-    figure.update_layout(
-        margin={"l": 0, "r": 0, "t": 26, "b": 0},
-        legend={"orientation": "h", "y": -0.01, "yanchor": "top", "x": 0.5, "xanchor": "center"},
-        hovermode="closest",
-    )
+    figure.update_layout(**_LAYOUT)
     return figure
+
+
+#: What was missed, and what was invented: colours of their own, since teams have blue and orange.
+MISSED, INVENTED = "#1f2933", "#b3261e"
+
+
+def mistakes_figure(report: MatchReport) -> go.Figure:
+    """Passes and shots that were missed or invented, on top of those that happened."""
+    figure, plane = pitch(report.match.field)
+    draw_lines(figure, plane)
+    match, mistakes = report.match, report.mistakes or Mistakes()
+    _add_lines(figure, plane, "pass", report.passes, {"color": faded("#93a58d", 0.8), "width": 1.5})
+    for name, color, dash, passes, shots in (
+        ("missed", MISSED, "dot", mistakes.missed_passes, mistakes.missed_shots),
+        ("invented", INVENTED, "solid", mistakes.invented_passes, mistakes.invented_shots),
+    ):
+        _add_lines(figure, plane, f"pass, {name}", passes, {"color": color, "width": 2.5, "dash": dash})
+        marked = [(one.stop, f"{_pass_text(match, one)}<br>{name}") for one in passes]
+        _add_mistakes(figure, plane, f"pass, {name}", marked, color, "circle", False)
+        marked = [(one.place, f"{_shot_text(match, one)}<br>{name}") for one in shots]
+        _add_mistakes(figure, plane, f"shot, {name}", marked, color, "triangle-up", True)
+    _add_directions(figure, report)
+    figure.update_layout(**_LAYOUT)
+    return figure
+
+
+def _add_lines(figure: go.Figure, plane: Plane, name: str, passes: Sequence[PassLine], line: dict[str, Any]) -> None:
+    """All passes of one kind as one trace, each from kick to reception."""
+    if not passes:
+        return
+    h: list[float | None] = []
+    v: list[float | None] = []
+    for one in passes:
+        (h0, v0), (h1, v1) = plane.point(*one.start), plane.point(*one.stop)
+        h += [h0, h1, None]
+        v += [v0, v1, None]
+    figure.add_scatter(x=h, y=v, mode="lines", name=name, legendgroup=name, hoverinfo="skip", line=line)
+
+
+def _add_mistakes(
+    figure: go.Figure,
+    plane: Plane,
+    name: str,
+    marked: Sequence[tuple[Place, str]],
+    color: str,
+    symbol: str,
+    legend: bool,
+) -> None:
+    if not marked:
+        return
+    points = [plane.point(*place) for place, _ in marked]
+    figure.add_scatter(
+        x=[h for h, _ in points], y=[v for _, v in points], mode="markers", name=name, legendgroup=name,
+        showlegend=legend, marker={"color": color, "size": 15 if legend else 9, "symbol": symbol},
+        text=[text for _, text in marked], hovertemplate="%{text}<extra></extra>",
+    )  # fmt: skip
 
 
 def _add_passes(figure: go.Figure, plane: Plane, match: Match, team: str, passes: Sequence[PassLine]) -> None:
@@ -49,16 +107,8 @@ def _add_passes(figure: go.Figure, plane: Plane, match: Match, team: str, passes
     color = team_color(match, team)
     arrived = passes[0].successful
     name = f"{escape(team)}: pass" if arrived else f"{escape(team)}: pass, lost"
-    h: list[float | None] = []
-    v: list[float | None] = []
-    for one in passes:
-        (h0, v0), (h1, v1) = plane.point(*one.start), plane.point(*one.stop)
-        h += [h0, h1, None]
-        v += [v0, v1, None]
-    figure.add_scatter(
-        x=h, y=v, mode="lines", name=name, legendgroup=name, hoverinfo="skip",
-        line={"color": faded(color, 0.6 if arrived else 0.45), "width": 1.6, "dash": "solid" if arrived else "dot"},
-    )  # fmt: skip
+    line = {"color": faded(color, 0.6 if arrived else 0.45), "width": 1.6, "dash": "solid" if arrived else "dot"}
+    _add_lines(figure, plane, name, passes, line)
     figure.add_scatter(
         x=[plane.point(*one.stop)[0] for one in passes],
         y=[plane.point(*one.stop)[1] for one in passes],

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from slackline.report import FAINT, LEGEND
 from slackline_soccer.model.match import Match
-from slackline_soccer.report.looks import NOBODY, TRUTH, clock, seconds, team_color, words
+from slackline_soccer.report.looks import NOBODY, TRUTH, clock, judged_words, seconds, team_color, words
 from slackline_soccer.report.model import Mark, MatchReport, PossessionSpan, Timeline
 
 #: The rows from top to bottom; types that are not here are not on the timeline.
@@ -48,14 +48,14 @@ def timeline_figure(report: MatchReport) -> go.Figure:
         _add_truth(figure, axis, rows, team, [m for m in timeline.true if m.type in rows and m.team == team])
         _add_found(figure, axis, rows, team, [m for m in timeline.found if m.type in rows and m.team == team])
     _add_counts(figure, timeline, rows)
-    labels = [name for name, _ in bands] + [words(kind) for kind in reversed(kinds)]
+    labels = [name for name, _ in bands] + [judged_words(kind) for kind in reversed(kinds)]
     figure.update_yaxes(
         tickvals=list(range(len(labels))), ticktext=labels, range=[-0.6, len(labels) - 0.4], fixedrange=True,
-        showgrid=True, ticks="",
+        showgrid=True, ticks="", tickfont={"size": 13},
     )  # fmt: skip
     figure.update_xaxes(title=f"match time ({axis.unit})", range=axis.range)
     figure.update_layout(
-        margin={"l": 150, "r": 84, "t": 48, "b": 56}, barmode="overlay", bargap=0, hovermode="closest",
+        margin={"l": 128, "r": 66, "t": 48, "b": 56}, barmode="overlay", bargap=0, hovermode="closest",
         legend=LEGEND,
     )  # fmt: skip
     return figure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from slackline_soccer.model.match import Match
 from slackline_soccer.report.looks import NOBODY, POLICIES, ms, seconds, words
 from slackline_soccer.report.model import EventWait, PolicyWaits
 
-#: The bound this project set itself: what a level-2 event waits, times this, plus the back-settings along the path.
+#: The target for policy auto: the wait of a level-2 event, times this, plus the back-dating along the path.
 ALLOWED = 1.3
 
 
@@ -55,20 +56,20 @@ def _color(policy: str) -> str:
 
 
 def level_figure(waits: Sequence[PolicyWaits]) -> go.Figure:
-    """Left: the wait in front of a level's detectors. Right: how long after the fact its events are published."""
+    """Above: the wait in front of a level's detectors. Below: how long after the fact its events are published."""
     titles = ("wait in front of the detectors", "from occurrence to publication")
-    figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.08, subplot_titles=titles)
+    figure = make_subplots(rows=2, cols=1, vertical_spacing=0.2, subplot_titles=titles)
     for policy in waits:
         levels = by_level(policy)
         color = _color(policy.policy)
         numbers = [level.level for level in levels]
-        for column, pairs in (
+        for row, pairs in (
             (1, [(level.mean, level.largest) for level in levels]),
             (2, [(level.detection, level.detection_largest) for level in levels]),
         ):
             figure.add_bar(
-                x=numbers, y=[mean for mean, _ in pairs], row=1, col=column, name=policy.policy,
-                legendgroup=policy.policy, showlegend=column == 1, marker={"color": color}, offsetgroup=policy.policy,
+                x=numbers, y=[mean for mean, _ in pairs], row=row, col=1, name=policy.policy,
+                legendgroup=policy.policy, showlegend=row == 1, marker={"color": color}, offsetgroup=policy.policy,
                 error_y={
                     "array": [(largest or 0.0) - (mean or 0.0) for mean, largest in pairs],
                     "arrayminus": [0.0] * len(pairs),
@@ -81,8 +82,8 @@ def level_figure(waits: Sequence[PolicyWaits]) -> go.Figure:
     bound = _bound(waits)
     if bound:
         figure.add_scatter(
-            x=[level for level, _ in bound], y=[value for _, value in bound], row=1, col=2, mode="markers",
-            name=f"auto: {ALLOWED:g} × level 2 + back-settings",
+            x=[level for level, _ in bound], y=[value for _, value in bound], row=2, col=1, mode="markers",
+            name=f"target: {ALLOWED:g} × the wait at level 2,<br>plus the time events are back-dated",
             marker={"symbol": "line-ew", "size": 34, "line": {"color": "#1f2933", "width": 2}},
             hovertemplate="level %{x}: at most %{y:,.1f} ms wanted<extra></extra>",
         )  # fmt: skip
@@ -118,9 +119,9 @@ def event_rows(waits: Sequence[PolicyWaits]) -> int:
 
 
 def event_figure(waits: Sequence[PolicyWaits]) -> go.Figure:
-    """Per event type and policy, from occurrence to publication; the back-setting along its path as a mark."""
+    """Per event type and policy, from occurrence to publication; the largest back-dating along its path as a mark."""
     types = list(reversed(_ordered(waits)))
-    names = [f"{words(event.type)}  <b>{event.level}</b>" for event in types]
+    names = [f"{words(event.type).replace(' (', '<br>(')}  <b>{event.level}</b>" for event in types]
     figure = go.Figure()
     for policy in reversed(waits):
         of_type = {event.type: event for event in policy.events}
@@ -137,14 +138,14 @@ def event_figure(waits: Sequence[PolicyWaits]) -> go.Figure:
     if back:
         figure.add_scatter(
             x=[value for _, value in back], y=[name for name, _ in back], mode="markers",
-            name="largest back-setting on the path",
+            name="back-dating",
             marker={"symbol": "line-ns", "size": 22, "line": {"color": "#1f2933", "width": 2}},
-            hovertemplate="set back by up to %{x:,.0f} ms on the way<extra></extra>",
+            hovertemplate="back-dated by up to %{x:,.0f} ms on the path<extra></extra>",
         )  # fmt: skip
-    figure.update_xaxes(title="mean time from occurrence to publication (ms)", rangemode="tozero", fixedrange=True)
-    figure.update_yaxes(fixedrange=True, range=[-0.6, len(types) - 0.4])
+    figure.update_xaxes(title="mean wait (ms)", rangemode="tozero", fixedrange=True)
+    figure.update_yaxes(fixedrange=True, range=[-0.6, len(types) - 0.4], tickfont={"size": 12})
     figure.update_layout(
-        barmode="group", bargap=0.3, margin={"l": 248, "r": 24, "t": 44, "b": 56}, legend=LEGEND,
+        barmode="group", bargap=0.3, margin={"l": 170, "r": 16, "t": 44, "b": 56}, legend=LEGEND,
     )  # fmt: skip
     return figure
 
@@ -153,23 +154,22 @@ def slack_figure(waits: Sequence[PolicyWaits], match: Match) -> go.Figure:
     """K over stream time: of each level the largest, one plot per policy, both on one scale."""
     shown = with_series(waits)
     figure = make_subplots(
-        rows=1, cols=len(shown), shared_yaxes=True, horizontal_spacing=0.03,
+        rows=len(shown), cols=1, shared_xaxes=True, shared_yaxes="all", vertical_spacing=0.12,
         subplot_titles=[f"policy {policy.policy}" for policy in shown],
     )  # fmt: skip
     levels = sorted({d.level for policy in shown for d in policy.detectors})
     shades = sample_colorscale("Viridis", [0.92 * n / max(len(levels) - 1, 1) for n in range(len(levels))])
-    for column, policy in enumerate(shown, 1):
+    for row, policy in enumerate(shown, 1):
         for level, shade in zip(levels, shades, strict=True):
             points = _largest(policy, level)
             figure.add_scatter(
-                x=[seconds(match, clk) for clk, _ in points], y=[ms(slack) for _, slack in points], row=1, col=column,
+                x=[seconds(match, clk) for clk, _ in points], y=[ms(slack) for _, slack in points], row=row, col=1,
                 mode="lines" if len(points) > 1 else "markers", name=f"level {level}", legendgroup=str(level),
-                showlegend=column == 1, line={"color": shade, "width": 2, "shape": "hv"},
+                showlegend=row == 1, line={"color": shade, "width": 2, "shape": "hv"},
                 hovertemplate=f"K %{{y:,.1f}} ms at %{{x:,.1f}} s<extra>level {level}, {policy.policy}</extra>",
             )  # fmt: skip
-    figure.update_xaxes(title="match time (s)")
-    figure.update_yaxes(rangemode="tozero")
-    figure.update_yaxes(title="K (ms)", row=1, col=1)
+    figure.update_xaxes(title="match time (s)", row=len(shown), col=1)
+    figure.update_yaxes(rangemode="tozero", title="K (ms)")
     figure.update_layout(margin={"l": 76, "r": 24, "t": 66, "b": 56}, legend={**LEGEND, "y": 1.07}, hovermode="closest")
     return figure
 
@@ -197,7 +197,7 @@ def detector_table(waits: Sequence[PolicyWaits]) -> str:
         header += [f"{policy.policy}: K", "mean", "max", "late"]
     rows = []
     for name, level in sorted(levels.items(), key=lambda item: (item[1], item[0])):
-        row = [name, str(level)]
+        row = [re.sub("(?<=[a-z])(?=[A-Z])", "\u00ad", name), str(level)]  # names may break between their words
         for policy in waits:
             unit = next((d for d in policy.detectors if d.detector == name), None)
             row += (

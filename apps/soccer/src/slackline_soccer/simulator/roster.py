@@ -9,7 +9,7 @@ from __future__ import annotations
 from slackline_soccer.model.field import FULL_SIZE
 from slackline_soccer.model.match import Match
 from slackline_soccer.tracking.game import Limb, Period, Role, Sensor
-from slackline_soccer.tracking.time import SECOND
+from slackline_soccer.tracking.positions import SECOND
 
 #: Time stamps do not begin at zero, as those of a real system do not.
 START = 10 * SECOND

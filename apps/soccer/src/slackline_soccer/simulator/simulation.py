@@ -30,7 +30,7 @@ from slackline_soccer.simulator.roster import (
     worn_sid,
 )
 from slackline_soccer.simulator.transport import Times
-from slackline_soccer.tracking.time import MILLISECOND, SECOND
+from slackline_soccer.tracking.positions import MILLISECOND, SECOND
 
 #: The columns of a table of positions: times in ps, places in mm, v in µm/s, a in µm/s², directions times 10,000.
 SCHEMA = pa.schema(
@@ -46,11 +46,12 @@ _LEAD = 400
 _BACK = 120
 
 
-def simulate(seconds: float, seed: int, delays: str | Path = "seeds") -> Simulation:
+def simulate(seconds: float, seed: int, delays: str | Path = "measured") -> Simulation:
     """A match of ``seconds``, the same for the same ``seed``.
 
-    ``delays``: ``"seeds"`` (sub-delays of [Thesis, 3.4.1]), ``"none"`` (everything arrives when it occurs) or a CSV
-    file with columns ``arrival_ms`` and ``ts_ms`` whose delays are drawn anew for each packet.
+    ``delays``: ``"measured"`` (as in the installation at 70 % of its capacity, [Thesis, 3.4.1]), ``"congested"`` (the
+    same, but the receiver is at times fully loaded), ``"none"`` (everything arrives when it occurs) or a CSV file with
+    columns ``arrival_ms`` and ``ts_ms`` whose delays are drawn anew for each packet. :mod:`.transport` has the figures.
 
     >>> simulation = simulate(seconds=1, seed=7)
     >>> simulation.match.balls
@@ -62,7 +63,7 @@ def simulate(seconds: float, seed: int, delays: str | Path = "seeds") -> Simulat
 class Simulation:
     """One simulated match. ``match`` describes it, ``truth`` tells what happened, :meth:`tables` gives the stream."""
 
-    def __init__(self, seconds: float, seed: int, delays: str | Path = "seeds") -> None:
+    def __init__(self, seconds: float, seed: int, delays: str | Path = "measured") -> None:
         if not (np.isfinite(seconds) and seconds > 0):
             raise ConfigError(f"cannot simulate {seconds} seconds; give a positive number.")
         if seed < 0:
@@ -119,10 +120,11 @@ class Simulation:
         play = Play(self.seed)
         film = _Film(play)
         rng = np.random.default_rng([self.seed, 30])
+        congestion = transport.Congestion(self.seed, START) if self.delays == "congested" else None
         balls = _Transmitters(self.seed, rng, [ball_sid(n) for n in range(BALLS)], BALL_RATE, 1, BALL, self._draw)
         sids = [worn_sid(wearer, limb) for wearer in range(BODIES) for limb in range(len(LIMBS))]
-        worn = _Transmitters(self.seed, rng, sids, PLAYER_RATE, transport.PACKET, WORN, self._draw)
-        bursts = transport.Bursts(self.seed, START) if self._draw is transport.seed_delays else None
+        worn = _Transmitters(self.seed, rng, sids, PLAYER_RATE, transport.PACKET, WORN, self._draw, congestion)
+        bursts = transport.Bursts(self.seed, START) if self._draw is transport.measured_delays else None
         stop = START + round(self.seconds * SECOND)
         held: list[Columns] = []
         for block in range(self._block_count):
@@ -146,13 +148,16 @@ def _seconds(ts: Times) -> NDArray[np.float64]:
 
 
 def _draw(delays: str | Path) -> transport.Draw | None:
-    if delays == "seeds":
-        return transport.seed_delays
+    if delays in ("measured", "congested"):
+        return transport.measured_delays
     if delays == "none":
         return None
     path = Path(delays)
     if not path.is_file():
-        raise ConfigError(f"delays are 'seeds', 'none' or a CSV file with arrival_ms and ts_ms; got {str(delays)!r}.")
+        raise ConfigError(
+            f"delays must be 'measured', 'congested', 'none' or a CSV file with arrival_ms and ts_ms; "
+            f"got {str(delays)!r}."
+        )
     return transport.read_delays(path)
 
 
@@ -180,6 +185,7 @@ class _Transmitters:
         packet: int,
         quality: Quality,
         draw: transport.Draw | None,
+        congestion: transport.Congestion | None = None,
     ) -> None:
         count = len(sids)
         self.sids = np.array(sids)
@@ -192,7 +198,7 @@ class _Transmitters:
         heights = rng.uniform(-0.45, 0.0, count) if ball else np.clip(rng.normal(0.0, 0.22, count), -0.5, 0.5)
         offsets = np.column_stack([rng.normal(0.0, 0.02, (count, 2)), heights])
         self.receiver = Receiver(quality, offsets, self.periods)
-        self.line = None if draw is None else transport.Line(seed, count, draw, ball=ball)
+        self.line = None if draw is None else transport.Line(seed, count, draw, ball=ball, congestion=congestion)
         self._noise_seed = [seed, 31 if ball else 32]
 
     def noise(self, block: int, rows: int) -> NDArray[np.float32]:

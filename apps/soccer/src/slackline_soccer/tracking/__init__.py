@@ -4,8 +4,8 @@
 ``ground``     the rectangle that is played on, wherever its origin is and whichever way it lies.
 ``mapping``    what a user says about a file: which object is the ball, which is whose player, and the units.
 ``units``      what the numbers of a file mean, recognised where the mapping does not say.
-``files``      CSV and Parquet in pieces; what cannot be read is counted in ``set_aside``.
+``files``      CSV and Parquet in pieces; what cannot be read is counted by ``SetAside``.
 ``motion``     speed, acceleration and direction from positions alone.
-``positions``  the one form that positions take, whatever they were read from.
+``positions``  units of time, and the one form that positions take, whatever they were read from.
 ``tracks``     a tracking file opened: all of the above put together.
 """

@@ -2,10 +2,13 @@
 
 Text is turned into numbers here, by column and fast where all of it is numbers; where some is not, those rows are
 set aside and the others go on.
+
+What becomes of rows that cannot be read: they are counted by reason; a file that cannot be read is an error.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 
-from slackline_soccer.tracking.set_aside import RecordingError, SetAside
+from slackline import SlacklineError
 
 GZIP, PARQUET = b"\x1f\x8b", b"PAR1"
 
@@ -146,3 +149,35 @@ def _is_number(text: str) -> bool:
 
 def _short(cause: BaseException) -> str:
     return str(cause).split("\n")[0].rstrip(".") or type(cause).__name__
+
+
+#: So many names of unknown things are told apart in the counts; the rest of them is one.
+MAX_REASONS = 50
+
+
+class RecordingError(SlacklineError):
+    """A recording cannot be read, or breaks off."""
+
+
+class SetAside:
+    """Rows that no position can be made of, counted by reason. Nothing is left out without being counted here.
+
+    >>> rows = SetAside()
+    >>> rows.add("x is no number", 3)
+    >>> rows.reasons, rows.total
+    (Counter({'x is no number': 3}), 3)
+    """
+
+    def __init__(self) -> None:
+        self.reasons: Counter[str] = Counter()
+
+    def add(self, reason: str, rows: int) -> None:
+        if rows <= 0:
+            return
+        if reason not in self.reasons and len(self.reasons) >= MAX_REASONS:
+            reason = "other reasons"
+        self.reasons[reason] += rows
+
+    @property
+    def total(self) -> int:
+        return self.reasons.total()

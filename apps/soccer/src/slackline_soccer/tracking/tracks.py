@@ -14,14 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from slackline import MAX_TS, ConfigError, SchemaError
-from slackline_soccer.tracking.files import File, Mark, Mask, numbers
+from slackline_soccer.tracking.files import File, Mark, Mask, RecordingError, SetAside, numbers
 from slackline_soccer.tracking.game import PLAYS, Period, Role
 from slackline_soccer.tracking.ground import Ground
 from slackline_soccer.tracking.mapping import Mapping
 from slackline_soccer.tracking.motion import Motion, Moving, Placed
-from slackline_soccer.tracking.positions import CANONICAL
-from slackline_soccer.tracking.set_aside import RecordingError, SetAside
-from slackline_soccer.tracking.time import SECOND
+from slackline_soccer.tracking.positions import CANONICAL, SECOND
 from slackline_soccer.tracking.units import Floats, Ints, Lengths, TimeScale, lengths_of, time_scale_of, typical_step
 
 COLUMNS = ("ts", "object", "x", "y")

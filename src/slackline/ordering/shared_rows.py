@@ -1,8 +1,8 @@
-"""The columns of one sensor type that are still waiting, stored once and shared by all units that read them
-[Thesis, 3.3.7].
+"""The buffered rows of one sensor type, stored once and shared by the reorder buffers that read them [Thesis, 3.3.7].
 
-Rows are kept in the total order of the type: time stamp, source, sequence number, arrival. A unit that releases up to
-its watermark takes a contiguous slice; rows below the least watermark of all its readers are dropped.
+Rows are sorted in the total order within the type: time stamp, source, sequence number, arrival. A reorder buffer
+that releases up to its watermark takes a contiguous slice; rows that the watermarks of all readers have passed are
+dropped.
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from slackline.core.arrays import Column, Ints
-from slackline.core.batch import absent, joined_columns, object_column
+from slackline.core.batch import Column, Ints, absent, joined_columns, object_column
 from slackline.core.event import NO_SEQ
 from slackline.core.time import MAX_TS
 from slackline.ordering import checked
 
-#: The columns of an empty store: nothing writes into columns, they are replaced.
+#: The columns of an empty instance: columns are replaced, never written into.
 _NO_ROWS: Ints = np.empty(0, dtype=np.int64)
 
 
-class ColumnStore:
-    """Waiting rows of one type, sorted."""
+class SharedRows:
+    """Sorted rows of one type, as columns."""
 
     __slots__ = ("columns", "positions", "seq", "slots", "ts")
 
@@ -32,7 +31,7 @@ class ColumnStore:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all rows."""
+        """Drop all rows."""
         self.ts = self.slots = self.seq = self.positions = _NO_ROWS
         self.columns: dict[str, Column] = {}
 
@@ -49,12 +48,12 @@ class ColumnStore:
         ranks_of: Callable[[Ints], Ints],
         fields: Sequence[str] = (),
     ) -> None:
-        """Sort new rows in.
+        """Insert rows in order.
 
-        ``fields`` is the order of all columns, also of those that have no value in these rows and are left out.
+        ``fields`` is the order of all columns, including those that have no value in these rows and are left out.
 
-        ``ranks_of`` gives for rows, of which it gets the slots, the places of their sources in the order of sources. It
-        is asked only if rows of several sources have the same time stamp.
+        ``ranks_of`` gives the ranks of sources by their slots. It is called only if rows of several sources have the
+        same time stamp.
         """
         kept = len(self)
         ts = np.concatenate((self.ts, ts))
@@ -65,12 +64,12 @@ class ColumnStore:
         ts = ts.take(order)  # take is about twice as fast as indexing
         ties = find_ties(order, ts, slots)
         if ties != NO_TIES:
-            settle_ties(order, ts, ranks_of(slots) if ties == BETWEEN_SOURCES else slots, seq, positions)
+            sort_ties(order, ts, ranks_of(slots) if ties == BETWEEN_SOURCES else slots, seq, positions)
         added = len(ts) - kept
         merged = {}
-        there = self.columns.keys() | columns.keys()
+        present = self.columns.keys() | columns.keys()
         for field in dict.fromkeys((*fields, *self.columns, *columns)):
-            if field not in there:
+            if field not in present:
                 continue
             old = self.columns[field] if field in self.columns else absent(kept)
             new = columns[field] if field in columns else absent(added)
@@ -79,7 +78,7 @@ class ColumnStore:
         self.ts, self.slots, self.seq, self.positions = ts, slots.take(order), seq.take(order), positions.take(order)
 
     def drop_through(self, watermark: int) -> None:
-        """Forget the rows at or below the watermark."""
+        """Drop the rows at or below the watermark."""
         first = int(np.searchsorted(self.ts, watermark, side="right"))
         if first == 0:
             return
@@ -89,13 +88,12 @@ class ColumnStore:
         self.columns = {field: column[first:].copy() for field, column in self.columns.items()}
 
     def state(self) -> dict[str, Any] | None:
-        """What waits, None for nothing."""
         if not len(self):
             return None
         return {**saved_rows(self.ts, self.slots, self.seq, self.columns), "positions": self.positions}
 
     def restore(self, state: dict[str, Any] | None, what: str, sources: int, arrivals: int) -> None:
-        """Go on from what ``state`` gave; there are so many sources, and so many events have arrived."""
+        """Restore from ``state``, with so many sources and arrivals."""
         self.clear()
         if state is None:
             return
@@ -106,13 +104,13 @@ class ColumnStore:
 
 
 def saved_rows(ts: Ints, slots: Ints, seq: Ints, columns: Mapping[str, Column]) -> dict[str, Any]:
-    """Rows as a checkpoint holds them."""
+    """Rows in the form of a checkpoint."""
     payload = {field: column.tolist() if column.dtype == object else column for field, column in columns.items()}
     return {"ts": ts, "slots": slots, "seq": seq, "columns": payload}
 
 
 def restored_rows(state: Any, what: str, sources: int) -> tuple[Ints, Ints, Ints, dict[str, Column]]:
-    """Rows of so many sources from a checkpoint."""
+    """Rows of so many sources from a checkpoint, validated."""
     ts = checked.ints(state, what, "ts", (None,), 0, MAX_TS)
     n = len(ts)
     slots = checked.ints(state, what, "slots", (n,), 0, sources - 1)
@@ -127,15 +125,15 @@ def restored_rows(state: Any, what: str, sources: int) -> tuple[Ints, Ints, Ints
     return ts, slots, seq, restored
 
 
-#: Bits that one pass of the radix sort takes; so many counters stay in the cache.
+#: Bits per pass of the radix sort; so many counters stay in the cache.
 _DIGIT = 11
 
 
 @njit(cache=True)
 def stable_order(ts):  # type: ignore[no-untyped-def]
-    """Where each row goes by time stamp, as ``argsort(kind="stable")``.
+    """The order of rows by time stamp, as ``argsort(kind="stable")``.
 
-    A chunk spans little time, so a radix sort of the distance to the earliest needs only two or three passes.
+    A chunk spans a short time, so a radix sort of the distance to the earliest needs two or three passes only.
     """
     n = len(ts)
     order = np.arange(n)
@@ -164,13 +162,13 @@ def stable_order(ts):  # type: ignore[no-untyped-def]
 
 
 NO_TIES, WITHIN_SOURCES, BETWEEN_SOURCES = 0, 1, 2
-#: So many rows of one time stamp are put in order one by one; more are merged from such pieces.
+#: Up to so many rows of one time stamp are sorted by insertion; more are merged from runs of this length.
 SHORT = 16
 
 
 @njit(cache=True)
 def find_ties(order, ts, slots):  # type: ignore[no-untyped-def]
-    """Whether sorted rows have equal time stamps: none, only rows of one source each, or those of several."""
+    """Whether sorted rows have equal time stamps: no, only within a source, or between sources."""
     found = NO_TIES
     for i in range(1, len(ts)):
         if ts[i] == ts[i - 1]:
@@ -181,24 +179,24 @@ def find_ties(order, ts, slots):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def settle_ties(order, ts, ranks, seq, positions):  # type: ignore[no-untyped-def]
-    """Put rows of equal time stamp into the order of source, sequence number and arrival."""
+def sort_ties(order, ts, ranks, seq, positions):  # type: ignore[no-untyped-def]
+    """Sort rows of equal time stamp by source, sequence number and arrival."""
     spare = order[:0]
     start = 0
     for end in range(1, len(ts) + 1):
         if end < len(ts) and ts[end] == ts[start]:
             continue
-        for piece in range(start, end, SHORT):
-            _insert_in_order(order, piece, min(piece + SHORT, end), ranks, seq, positions)
+        for run in range(start, end, SHORT):
+            _insertion_sort(order, run, min(run + SHORT, end), ranks, seq, positions)
         if end - start > SHORT:
             if len(spare) == 0:
                 spare = np.empty_like(order)
-            _merge_pieces(order, spare, start, end, ranks, seq, positions)
+            _merge_runs(order, spare, start, end, ranks, seq, positions)
         start = end
 
 
 @njit(cache=True)
-def _insert_in_order(order, start, end, ranks, seq, positions):  # type: ignore[no-untyped-def]
+def _insertion_sort(order, start, end, ranks, seq, positions):  # type: ignore[no-untyped-def]
     for i in range(start + 1, end):
         row = order[i]
         j = i - 1
@@ -209,8 +207,8 @@ def _insert_in_order(order, start, end, ranks, seq, positions):  # type: ignore[
 
 
 @njit(cache=True)
-def _merge_pieces(order, spare, start, end, ranks, seq, positions):  # type: ignore[no-untyped-def]
-    """Merge sort of what is sorted in pieces of SHORT."""
+def _merge_runs(order, spare, start, end, ranks, seq, positions):  # type: ignore[no-untyped-def]
+    """Merge sorted runs of length SHORT."""
     width = SHORT
     while width < end - start:
         for left in range(start, end, 2 * width):
@@ -239,7 +237,7 @@ def _after(a, b, ranks, seq, positions):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def late_rows(ts, positions, first, before, watermark):  # type: ignore[no-untyped-def]
-    """Which rows of this chunk (arrived at ``first`` or later) arrived at or below the watermark of the moment."""
+    """Which rows of this chunk (arrived at ``first`` or later) arrived at or below the watermark then in force."""
     late = np.zeros(len(ts), dtype=np.bool_)
     for i in range(len(ts)):
         p = positions[i] - first

@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slackline.ordering.store import SHORT, ColumnStore
+from slackline.ordering.shared_rows import SHORT, SharedRows
 
 Rows = list[tuple[int, int, int]]  # ts, slot, seq
 
 
-def added(store: ColumnStore, rows: Rows, first: int = 0) -> None:
+def added(store: SharedRows, rows: Rows, first: int = 0) -> None:
     """Rows that arrive from position ``first`` on; sources are in the order opposite to their numbers."""
     ts, slots, seq = np.array(rows, dtype=np.int64).reshape(-1, 3).T.copy()
     positions = np.arange(first, first + len(rows))
     store.add(ts, slots, seq, positions, {"x": positions.copy()}, lambda slots: 1_000_000 - slots)
 
 
-def in_order(store: ColumnStore) -> Rows:
+def in_order(store: SharedRows) -> Rows:
     ts, slots, seq = store.ts.tolist(), store.slots.tolist(), store.seq.tolist()
     assert store.columns["x"].tolist() == store.positions.tolist()
     return list(zip(ts, slots, seq, strict=True))
@@ -37,7 +37,7 @@ def expected(rows: Rows) -> Rows:
     st.integers(0, 12 * SHORT),
 )
 def test_rows_of_one_time_stamp_are_in_the_order_of_source_number_and_arrival(rows: Rows, cut: int) -> None:
-    store = ColumnStore()
+    store = SharedRows()
     added(store, rows[:cut])
     added(store, rows[cut:], cut)
     if rows:
@@ -49,7 +49,7 @@ def test_rows_of_one_time_stamp_are_in_the_order_of_source_number_and_arrival(ro
 def test_many_rows_of_one_time_stamp_do_not_cost_the_square_of_their_number() -> None:
     rng = np.random.default_rng(0)
     for n in (1_000, 160_000):  # the first compiles
-        store = ColumnStore()
+        store = SharedRows()
         slots = rng.permutation(n) % 5_000
         zeros = np.zeros(n, dtype=np.int64)
         start = time.process_time()
@@ -59,7 +59,7 @@ def test_many_rows_of_one_time_stamp_do_not_cost_the_square_of_their_number() ->
 
 
 def test_sources_are_put_in_order_only_where_several_have_one_time_stamp() -> None:
-    store = ColumnStore()
+    store = SharedRows()
     none = np.array([-1, -1, -1])
     store.add(np.array([3, 1, 3]), np.array([4, 5, 4]), none, np.arange(3), {}, lambda slots: pytest.fail("asked"))
     assert store.ts.tolist() == [1, 3, 3]
@@ -78,7 +78,7 @@ def test_sources_are_put_in_order_only_where_several_have_one_time_stamp() -> No
 def test_values_that_wait_stay_what_they_are_when_a_later_table_has_another_type(
     first: np.ndarray, later: np.ndarray
 ) -> None:
-    store, one = ColumnStore(), np.zeros(1, dtype=np.int64)
+    store, one = SharedRows(), np.zeros(1, dtype=np.int64)
     store.add(one, one, one, one, {"x": first}, lambda slots: slots)
     store.add(one + 1, one, one, one + 1, {"x": later}, lambda slots: slots)
     values = store.columns["x"].tolist()

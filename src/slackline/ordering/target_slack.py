@@ -1,30 +1,30 @@
 """K under ``auto``: the least slack that keeps the share of late events at ``late_target``
 (``docs/concepts/ordering.md``, decision 0011).
 
-**Memories.** The delays of a type are counted in two histograms with logarithmic buckets, ``PER_OCTAVE`` to a doubling:
-one remembers everything, the other forgets by ``FORGETS`` times the target per event. Each gives a quantile; K is that
-of the memory which would have served better lately, by the quantile loss of the bucket numbers, whose least is at the
+**Histograms.** The delays of a type are counted in two histograms with logarithmic buckets, ``PER_OCTAVE`` per
+doubling: one counts all delays, in the other they decay by ``DECAY`` times the target per event. Each gives a quantile.
+K is that of the histogram with the smaller recent quantile loss, computed on bucket numbers: its minimum is at the
 quantile, whatever the unit and the tail.
 
-**Debt.** Every late event is a debt of one, every event pays ``target`` of it back. The quantile's level is the target,
-halved by every ``HALVED_BY`` of debt and doubled by as much unspent, of which at most ``SAVED`` is kept. Debt above
-``MOST_CAREFUL`` is not felt at once: one burst must not rule for ever. But it is owed, and as long as more than
-``HALVED_BY`` is, the level is half the target at most.
+**Debt.** Every late event adds a debt of one, every event pays back ``target``. The quantile's level is the target,
+halved by every ``HALVED_BY`` of debt and doubled by as much unspent budget, of which at most ``SAVED`` is carried over.
+Debt above ``MOST_CAREFUL`` does not lower the level further: one burst must not dominate for ever. But it is recorded,
+and while more than ``HALVED_BY`` of it is unpaid, the level is half the target at most.
 
-**Hold.** When many are late in a row (``ALARMED``), or more is owed than ``HELD`` and its growth with the logarithm of
-the events, K is also at least every delay that made an event late since, and an eighth more. So only a new largest
-delay can make events late then, and the long-run share comes to the target on any stream.
+**Hold.** When many events are late in a row (``ALARMED``), or the unpaid debt exceeds ``HELD`` and its growth with the
+logarithm of the events, K is also at least every delay that made an event late since then, plus an eighth. Then only a
+new largest delay can make events late, so the long-run share converges to the target on any stream.
 
-**Evidence apart.** Slack and readiness are judged apart: slack has reached ``clk`` less K, readiness what the sources
-said, and an event is charged to the first that had passed it. As long as readiness owes, ``READY_PART`` of the budget
-is its, and slack has the rest. When it owes ``SUSPENDED_BY``, it is not believed until it has paid. The events of a
-source that is new count a ``NEWCOMER``-th: they say little of those that are known.
+**Separate accounts.** Slack and readiness are charged separately: slack has reached ``clk - K``, readiness what the
+sources reached, and a late event is charged to the first that had passed it. While readiness is in debt,
+``READY_SHARE`` of the budget pays for it and the rest for slack. When its debt reaches ``SUSPENDED_BY``, readiness is
+ignored until the debt is paid. Events of a new source count a ``NEWCOMER``-th: they say little about established ones.
 
-**Beginning.** A type is known when ``KNOWN`` of its delays were measured and the clock has moved by K since. Until the
-target allows for one late event, K is at least ``CAREFUL`` times the largest delay (just that, if it was known from the
-start by a calibration), at least the largest delay measured as in [Order], up to the next move of the clock. During the
-first ``EVERY`` it is 1 at least, as equal time stamps may follow. What happened before anybody listened (see
-:mod:`slackline.ordering.startup`) is not measured.
+**Start.** A type is known when ``KNOWN`` of its delays were measured and stream time has moved by K since. Until the
+target allows one late event, K is at least ``CAREFUL`` times the largest delay (once, if that was calibrated), and at
+least the largest delay measured as in [Order], up to the next clock event. During the first ``EVERY`` events it is at
+least 1, as events with the same time stamp may follow. Events before the startup estimator's ``since`` are not
+measured.
 """
 
 from __future__ import annotations
@@ -35,48 +35,48 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from slackline.core.arrays import Floats, Ints
+from slackline.core.batch import Floats, Ints
+from slackline.core.time import FOREVER, NEVER
 from slackline.ordering import checked, delays
-from slackline.ordering.constants import FOREVER, NEVER
 
 PER_OCTAVE = 8
 BUCKETS = 60 * PER_OCTAVE
-FORGETS = 0.5
+DECAY = 0.5
 HALVED_BY = 3.0
 SAVED = 6.0
 MOST_CAREFUL = 12.0
-#: Debt at the beginning: the first events of a stream cannot afford any that is late.
+#: Initial debt: the first events of a stream leave no budget for a late one.
 AT_FIRST = 3.0
 HELD = 16.0
 ALARMED = 10.0
-READY_PART = 0.5
+READY_SHARE = 0.5
 SUSPENDED_BY = 3.0
 NEWCOMER = 8.0
-#: Delays measured before a type is known.
+#: Delays to measure before a type is known.
 KNOWN = 8
 CAREFUL = 2
-#: K is set anew after so many delays, and whenever one is beyond it.
+#: K is recomputed after so many delays, and whenever one exceeds it.
 EVERY = 64
 
-# Integers behind those of the window of delays: what slack and readiness have reached, and what K rests on.
+# Integers after those of the delay window: the watermarks of slack and readiness, and what K depends on.
 (
-    SLACK_REACH, READY_REACH, LARGEST, PATIENCE, HOLD, HOLDS, SUSPENDED, STARTED, LONG, SHORT,
+    SLACK_REACH, READY_REACH, LARGEST, CLOCK_WAIT, HOLD, HOLDS, SUSPENDED, STARTED, LONG, SHORT,
 ) = range(delays.INTS, delays.INTS + 10)  # fmt: skip
 INTS = SHORT + 1
-# Floats behind those of the window: debts, the weight of an event in the short memory, totals and losses of both.
+# Floats after those of the window: debts, the weight of an event in the decaying histogram, totals and losses of both.
 DEBT, OWED, READY_DEBT, READY_OWED, WEIGHT, TOTAL, LOSS = (delays.FLOATS + i for i in (0, 1, 2, 3, 4, 5, 7))
-MEMORY = LOSS + 2
-FLOATS = MEMORY + 2 * BUCKETS
+HISTOGRAM = LOSS + 2
+FLOATS = HISTOGRAM + 2 * BUCKETS
 
 LEAST: Ints = np.concatenate((delays.LEAST, np.zeros(INTS - delays.INTS, dtype=np.int64)))
 MOST: Ints = np.concatenate((delays.MOST, np.ones(INTS - delays.INTS, dtype=np.int64)))
 LEAST[[SLACK_REACH, READY_REACH]] = NEVER - FOREVER
-MOST[[SLACK_REACH, READY_REACH, LARGEST, PATIENCE, HOLD]] = FOREVER
+MOST[[SLACK_REACH, READY_REACH, LARGEST, CLOCK_WAIT, HOLD]] = FOREVER
 MOST[[LONG, SHORT]] = BUCKETS - 1
 
 
-def empty_books() -> tuple[Ints, Floats]:
-    """The state of a type of which nothing is known."""
+def empty_state() -> tuple[Ints, Floats]:
+    """The state of a type without measurements."""
     window, sums = delays.empty_window()
     ints = np.concatenate((window, np.zeros(INTS - delays.INTS, dtype=np.int64)))
     floats = np.concatenate((sums, np.zeros(FLOATS - delays.FLOATS)))
@@ -92,7 +92,7 @@ def bucket_of(delay):  # type: ignore[no-untyped-def]
         return 0
     if delay < PER_OCTAVE:
         return delay
-    octave = math.frexp(float(delay))[1] - 4  # a float has fewer digits: it may be one too many
+    octave = math.frexp(float(delay))[1] - 4  # may be one too many, as a float has fewer digits
     if delay >> octave < PER_OCTAVE:
         octave -= 1
     return min(octave * PER_OCTAVE + (delay >> octave), BUCKETS - 1)
@@ -110,9 +110,9 @@ def longest_in(bucket):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _quantile(floats, memory, allowed, top):  # type: ignore[no-untyped-def]
-    """The least bucket above which the weight is at most what is allowed."""
-    start = MEMORY + memory * BUCKETS
+def _quantile(floats, histogram, allowed, top):  # type: ignore[no-untyped-def]
+    """The lowest bucket above which the weight is at most ``allowed``."""
+    start = HISTOGRAM + histogram * BUCKETS
     above = 0.0
     for bucket in range(top, 0, -1):
         above += floats[start + bucket]
@@ -122,34 +122,34 @@ def _quantile(floats, memory, allowed, top):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _forget(floats):  # type: ignore[no-untyped-def]
-    """Measure the short memory by the weight of an event now, before weights grow too large."""
-    for bucket in range(MEMORY + BUCKETS, MEMORY + 2 * BUCKETS):
+def _rescale(floats):  # type: ignore[no-untyped-def]
+    """Divide the decaying histogram by the weight of an event, before weights grow too large."""
+    for bucket in range(HISTOGRAM + BUCKETS, HISTOGRAM + 2 * BUCKETS):
         floats[bucket] /= floats[WEIGHT]
     floats[TOTAL + 1] /= floats[WEIGHT]
     floats[WEIGHT] = 1.0
 
 
 @njit(cache=True, inline="always")
-def remember(ints, floats, delay, target):  # type: ignore[no-untyped-def]
-    """Count a delay, and judge both memories by it; says whether it is beyond what one of them allows."""
+def count_delay(ints, floats, delay, target):  # type: ignore[no-untyped-def]
+    """Count a delay and update the losses of both histograms; whether it exceeds a quantile of either."""
     bucket = 0 if delay <= 0 else bucket_of(delay)
     beyond = False
     measured = ints[delays.MEASURED] = ints[delays.MEASURED] + 1
-    rate = target * FORGETS
+    rate = target * DECAY
     if rate * measured < 1.0:
         rate = 1.0 / measured
-    for memory in range(2):
-        over = bucket - ints[LONG + memory]
+    for histogram in range(2):
+        over = bucket - ints[LONG + histogram]
         loss = over * (1.0 - target) if over > 0 else -over * target
-        floats[LOSS + memory] += (loss - floats[LOSS + memory]) * rate
+        floats[LOSS + histogram] += (loss - floats[LOSS + histogram]) * rate
         beyond = beyond or over > 0
-    floats[WEIGHT] *= 1.0 + target * FORGETS
+    floats[WEIGHT] *= 1.0 + target * DECAY
     if floats[WEIGHT] > 1e12:
-        _forget(floats)
-    floats[MEMORY + bucket] += 1.0
+        _rescale(floats)
+    floats[HISTOGRAM + bucket] += 1.0
     floats[TOTAL] += 1.0
-    floats[MEMORY + BUCKETS + bucket] += floats[WEIGHT]
+    floats[HISTOGRAM + BUCKETS + bucket] += floats[WEIGHT]
     floats[TOTAL + 1] += floats[WEIGHT]
     ints[LARGEST] = max(ints[LARGEST], delay)
     return beyond
@@ -157,10 +157,10 @@ def remember(ints, floats, delay, target):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, inline="always")
 def charge(ints, floats, ts, delay, target, newcomer):  # type: ignore[no-untyped-def]
-    """Charge an event that is late to the evidence that passed it; says whether it is late."""
+    """Charge a late event to the evidence that had passed it; whether it is late."""
     by_slack = ts <= ints[SLACK_REACH]
     by_readiness = not by_slack and ts <= ints[READY_REACH]
-    share = READY_PART * target if floats[READY_OWED] > 0.0 else 0.0
+    share = READY_SHARE * target if floats[READY_OWED] > 0.0 else 0.0
     floats[READY_OWED] = max(floats[READY_OWED] - share, 0.0)
     floats[READY_DEBT] = max(floats[READY_DEBT] - share, 0.0)
     floats[DEBT] = max(floats[DEBT] - (target - share), -SAVED)
@@ -189,43 +189,43 @@ def charge(ints, floats, ts, delay, target, newcomer):  # type: ignore[no-untype
 
 @njit(cache=True, inline="always")
 def is_careful(ints, target):  # type: ignore[no-untyped-def]
-    """Whether so little is known that the target does not allow for one late event."""
+    """Whether so few delays were measured that the target does not allow one late event."""
     return ints[delays.MEASURED] * target < 1.0
 
 
 @njit(cache=True, inline="always")
-def await_clock(ints, ts):  # type: ignore[no-untyped-def]
-    """An event arrived that is no clock: how long it takes until the clock moves says how long one may take."""
+def note_pending(ints, ts):  # type: ignore[no-untyped-def]
+    """An event of a type that is not a clock arrived: its delay in the sense of [Order] is known at the next move."""
     ints[delays.WAITING_MIN] = ts if ints[delays.WAITING] == 0 else min(ts, ints[delays.WAITING_MIN])
     ints[delays.WAITING] += 1
 
 
 @njit(cache=True, inline="always")
-def clock_moved(ints, floats, clk, target):  # type: ignore[no-untyped-def]
-    """The clock moved, for which some were waiting; as long as little is known, K follows."""
+def measure_pending(ints, floats, clk, target):  # type: ignore[no-untyped-def]
+    """Stream time moved: measure the pending delays; during the start they raise K."""
     if ints[delays.WAITING] > 0:
         ints[delays.WAITING] = 0
-        ints[PATIENCE] = max(ints[PATIENCE], clk - ints[delays.WAITING_MIN])
+        ints[CLOCK_WAIT] = max(ints[CLOCK_WAIT], clk - ints[delays.WAITING_MIN])
         if is_careful(ints, target):
             set_slack(ints, floats, target)
 
 
 @njit(cache=True)
 def set_slack(ints, floats, target):  # type: ignore[no-untyped-def]
-    """K from what is remembered and owed."""
+    """K from the histograms and the debt."""
     if target == 0.0:
         ints[delays.K] = ints[LARGEST]
         return
     debt = max(floats[DEBT], HALVED_BY) if floats[OWED] > HALVED_BY else floats[DEBT]
     level = target * 2.0 ** (-debt / HALVED_BY)
     top = bucket_of(ints[LARGEST])
-    for memory in range(2):
-        ints[LONG + memory] = _quantile(floats, memory, level * floats[TOTAL + memory], top)
+    for histogram in range(2):
+        ints[LONG + histogram] = _quantile(floats, histogram, level * floats[TOTAL + histogram], top)
     chosen = LONG if floats[LOSS] <= floats[LOSS + 1] else SHORT
     slack = longest_in(ints[chosen])
     if is_careful(ints, target):
         careful = CAREFUL if ints[delays.CALIBRATED] == 0 else 1
-        slack = max(slack, ints[PATIENCE], min(ints[LARGEST], FOREVER // careful) * careful)
+        slack = max(slack, ints[CLOCK_WAIT], min(ints[LARGEST], FOREVER // careful) * careful)
     if ints[HOLDS] == 1:
         slack = max(slack, ints[HOLD])
     if ints[delays.MEASURED] < EVERY:
@@ -235,30 +235,30 @@ def set_slack(ints, floats, target):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, inline="always")
 def learn(ints, floats, ts, delay, target, newcomer):  # type: ignore[no-untyped-def]
-    """Take an event and its delay into the books, and set K where that may change it."""
+    """Account for an event and its delay, and recompute K where that may change it."""
     late = charge(ints, floats, ts, delay, target, newcomer)
-    beyond = remember(ints, floats, delay, target)
+    beyond = count_delay(ints, floats, delay, target)
     if late or beyond or ints[delays.MEASURED] < EVERY or ints[delays.MEASURED] % EVERY == 0:
         set_slack(ints, floats, target)
 
 
 def packed(floats: Floats) -> dict[str, Any]:
-    """The floats as they are saved: of the memories, what is not zero."""
-    memory = floats[MEMORY:]
-    filled = np.flatnonzero(memory)
-    return {"floats": floats[:MEMORY], "buckets": filled, "weights": memory[filled]}
+    """The floats in the form of a checkpoint: of the histograms, the non-zero cells."""
+    cells = floats[HISTOGRAM:]
+    filled = np.flatnonzero(cells)
+    return {"floats": floats[:HISTOGRAM], "buckets": filled, "weights": cells[filled]}
 
 
 def unpacked(state: dict[str, Any], what: str) -> Floats:
-    """The floats from what :func:`packed` gave."""
+    """The floats from the form of :func:`packed`, validated."""
     buckets = checked.ints(state, what, "buckets", (None,), 0, 2 * BUCKETS - 1)
     weights = checked.floats(state, what, "weights", len(buckets))
     floats = np.zeros(FLOATS)
-    floats[:MEMORY] = checked.floats(state, what, "floats", MEMORY)
-    floats[MEMORY + buckets] = weights
+    floats[:HISTOGRAM] = checked.floats(state, what, "floats", HISTOGRAM)
+    floats[HISTOGRAM + buckets] = weights
     debts = floats[[DEBT, OWED, READY_DEBT, READY_OWED]]
     if len(np.unique(buckets)) < len(buckets) or (weights < 0).any() or (np.abs(debts) > checked.MANY).any():
-        raise checked.wrong(f"{what}.weights", "do not fit together")
+        raise checked.wrong(f"{what}.weights", "are not consistent")
     if not 1.0 <= floats[WEIGHT] <= 2e12 or (floats[TOTAL : LOSS + 2] < 0).any():
-        raise checked.wrong(f"{what}.floats", "holds a weight that cannot be")
+        raise checked.wrong(f"{what}.floats", "holds a weight that is not valid")
     return floats

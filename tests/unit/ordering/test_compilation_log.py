@@ -6,12 +6,12 @@ import pytest
 from numba import njit
 from numba.core import event
 
-from slackline.ordering.compiled import _Announce
+from slackline.ordering import CompilationLogger
 
 
 @pytest.fixture
 def announce():
-    listener = _Announce()
+    listener = CompilationLogger()
     event.register("numba:compile", listener)
     yield listener
     event.unregister("numba:compile", listener)
@@ -32,10 +32,10 @@ def test_the_first_compilation_is_announced_and_the_next_are_not(announce, caplo
     lines = [record.getMessage() for record in caplog.records if record.name == "slackline"]
     assert len(lines) >= 1  # the listener of the package itself may have a say, too
     assert len(set(lines)) == 1
-    assert announce.said
+    assert announce.logged
     assert "python -m slackline.compile" in lines[0]
 
 
 def test_functions_of_others_are_none_of_our_business(announce):
     compile_one("somebody.else")
-    assert not announce.said
+    assert not announce.logged

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slackline.core.errors import ConfigError
-from slackline.ordering import lateness
+from slackline.ordering import target_slack
 from slackline.study.outcome import Outcome
 from slackline.study.replay import replay
 
@@ -19,13 +19,13 @@ TARGET = 0.01
 
 @given(st.integers(0, 2**57))
 def test_a_delay_is_at_most_the_longest_of_its_bucket_and_longer_than_those_of_the_one_below(delay: int) -> None:
-    bucket = lateness.bucket_of(delay)
-    assert delay <= lateness.longest_in(bucket) <= delay + delay / lateness.PER_OCTAVE
-    assert bucket == 0 or lateness.longest_in(bucket - 1) < delay
+    bucket = target_slack.bucket_of(delay)
+    assert delay <= target_slack.longest_in(bucket) <= delay + delay / target_slack.PER_OCTAVE
+    assert bucket == 0 or target_slack.longest_in(bucket - 1) < delay
 
 
 def ordered(ts: np.ndarray, delay: np.ndarray, late_target: float = TARGET) -> Outcome:
-    """One source's events through the channel, in order of arrival."""
+    """One source's events through the input, in order of arrival."""
     stamps = ts[np.argsort(ts + delay, kind="stable")].astype(np.int64)
     return replay(stamps, np.zeros(len(ts), dtype=np.int64), late_target=late_target)
 
@@ -111,7 +111,7 @@ def test_on_any_stream_no_more_is_late_than_the_target_and_what_one_watermark_ca
     largest = max(longest for _, longest in pieces)
     in_flight = largest // 10 + 1  # events that one watermark can have passed at most
     records = math.log(largest + 1, 9 / 8) + 1
-    owed = lateness.HELD * (1 + math.log2(1 + late_target * len(ts))) + lateness.MOST_CAREFUL
+    owed = target_slack.HELD * (1 + math.log2(1 + late_target * len(ts))) + target_slack.MOST_CAREFUL
     assert late.sum() <= late_target * len(ts) + owed + records * in_flight
 
 
@@ -123,7 +123,7 @@ def test_bursts_that_come_again_and_again_are_waited_for_in_the_long_run(every: 
     for start in range(2_000, 59_000, every):
         delay[start : start + size] += 20_000
     late = ordered(ts, delay).late
-    owed = lateness.HELD * (1 + math.log2(1 + TARGET * len(ts))) + lateness.MOST_CAREFUL
+    owed = target_slack.HELD * (1 + math.log2(1 + TARGET * len(ts))) + target_slack.MOST_CAREFUL
     assert late.sum() <= TARGET * len(ts) + owed + 2 * size
     assert late[30_000:].mean() <= 1.3 * TARGET
 
