@@ -204,7 +204,7 @@ def _live_play(folder: Path, recording: Path, shed: bool) -> tuple[dict[str, flo
         survey = ClusterMetrics()
         while "input ended" not in nodes[ENTERS].log.read_text():
             seen = asyncio.run(client.overview(Address.of(nodes["n1"].when(r"listening at (\S+);")[1]), Credentials()))
-            survey.look(seen, time.monotonic())
+            survey.update(seen, time.monotonic())
             known = survey.statistics(time.monotonic())
             for name in peaks:
                 share = sum(known.cpu.get(each, 0.0) for each, at in known.runs.items() if at == name)

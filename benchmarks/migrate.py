@@ -35,10 +35,10 @@ from rich.console import Console
 from rich.progress import Progress
 
 import slackline as sl
+from _migration_page import MovedAt, migration_page
+from scenarios.handover_baselines import ClassicNode, SnapshotNode
 from slackline.cluster.protocol import Node
 from slackline.cluster.simulation import Arrivals, Link, Network
-from slackline.cluster.simulation.baselines import ClassicNode, SnapshotNode
-from slackline.report.migration import MovedAt, migration_page
 from slackline_soccer import match_hierarchy, simulate
 from slackline_soccer.run import match_warmup
 
@@ -114,7 +114,7 @@ class Benchmark:
         network.run(until=1.0)  # all have met
         network.feed("n1", (Arrivals(1.0 + batch.at, batch.rows) for batch in self._batches()))
         for at, to in moves:
-            network.order(MOVED, to, by=to, at=1.0 + at)
+            network.migrate(MOVED, to, by=to, at=1.0 + at)
         moments: list[MovedAt] = []
         if watch:
             first = max(1.0, 1.0 + moves[0][0] - AROUND) if moves else 1.0
@@ -127,7 +127,7 @@ class Benchmark:
     def _played(network: Network, moments: list[MovedAt]) -> Played:
         outputs, passes, late = [], {}, 0
         for name in NODES:
-            kept = network.kept(name)
+            kept = network.results(name)
             late += len(kept.late)
             for found in kept.outputs:
                 outputs.append(found.output)
@@ -160,7 +160,7 @@ def by_detector(outputs: list[sl.Output]) -> dict[str, list[tuple[str, sl.Event]
 def look(network: Network, moments: list[MovedAt]) -> None:
     """Write down K of Pass, how far behind the clock it is, and what was forwarded so far."""
     for name in NODES:
-        machine = network.stations[name].machine
+        machine = network.hosts[name].node
         shown = machine.overview()["nodes"][name] if isinstance(machine, Node) else None
         if shown is not None and MOVED in shown["detectors"]:
             figures = shown["detectors"][MOVED]

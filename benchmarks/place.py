@@ -38,12 +38,11 @@ from rich.table import Table
 
 from scenarios.hierarchies import generated_problem, thesis_phases
 from scenarios.phase_play import phase_rows
-from slackline.cluster.placement import DEFAULT, Problem, Solver, solver_of
-from slackline.cluster.placement.cuckoo import Cuckoo
-from slackline.cluster.placement.cuckoo_swarm import CuckooSwarm
-from slackline.cluster.placement.genetic import Genetic
-from slackline.cluster.placement.solvers import OF_THE_THESIS
-from slackline.cluster.placement.swarm import Swarm
+from slackline.cluster.placement import DEFAULT, OF_THE_THESIS, Problem, Solver, solver_of
+from slackline.cluster.placement.cuckoo import CuckooSearch
+from slackline.cluster.placement.cuckoo_swarm import CuckooParticleSwarm
+from slackline.cluster.placement.genetic import GeneticAlgorithm
+from slackline.cluster.placement.swarm import ParticleSwarm
 
 SEED = 7
 #: How many seeds the default has, and how many each other solver has.
@@ -56,10 +55,10 @@ LONGER, PROOF = 6, 90.0
 SIZES = ((30, 6, 3.0, SEEDS, OTHERS), (100, 12, 3.0, 3, 2), (300, 30, 5.0, 3, 2), (1000, 100, 10.0, 3, 1))
 #: Generations in the thesis, and what its solvers reached there over the optimum (in its first phase).
 THESIS: dict[str, tuple[Callable[[int], Solver], int, float]] = {
-    "cuckoo": (Cuckoo, 35_000, 17.4 / 6.1),
-    "genetic": (Genetic, 35_000, 13.6 / 6.1),
-    "swarm": (Swarm, 27_000, 11.5 / 6.1),
-    "cuckoo_swarm": (CuckooSwarm, 25_000, 9.7 / 6.1),
+    "cuckoo": (CuckooSearch, 35_000, 17.4 / 6.1),
+    "genetic": (GeneticAlgorithm, 35_000, 13.6 / 6.1),
+    "swarm": (ParticleSwarm, 27_000, 11.5 / 6.1),
+    "cuckoo_swarm": (CuckooParticleSwarm, 25_000, 9.7 / 6.1),
 }
 
 

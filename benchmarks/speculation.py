@@ -7,15 +7,15 @@ push cannot begin before its positions have arrived, nor before the last one is 
 ``auto``) plain buffering (α = 1), fixed α of 0.5, 0.25 and 0, and adaptive α. One JSON object:
 
 ``slack_mean, slack_adaptive_mean, auto_mean, auto_adaptive_mean``: mean ms from when a pass happened to when it was
-first told for good (stream time: the first insert that stays). ``full_touched, on_demand_touched``: events that hits
-and all that rests on them took back or sent again, with fixed α of 0.25 under ``auto``. ``net_equal``: whether every
-changelog came to what plain buffering says. ``auto_retraction``: per detector what the automatic choice spent, over
-the better of both. ``runs``: for each run ``policy, alpha, retraction, mean_ms, p95_ms, passes, inserts, retractions,
-replays, replayed, snapshots, snapshot_kb, busy, busy_max, alpha_mean``.
+first emitted for good (stream time: the first insert that is not retracted). ``full_touched, on_demand_touched``:
+events that hits and all that rests on them took back or sent again, with fixed α of 0.25 under ``auto``. ``net_equal``:
+whether every changelog came to what plain buffering says. ``auto_retraction``: per detector what the automatic choice
+spent, over the better of both. ``runs``: for each run ``policy, alpha, retraction, mean_ms, p95_ms, passes, inserts,
+retractions, replays, replayed, snapshots, snapshot_kb, busy, busy_max, alpha_mean``.
 
 The busy factor is processing time by stream time, so it depends on the machine; α follows it.
 
-``--html FILE`` also writes a page that shows α, busy factor and latency over stream time, what was told and taken back
+``--html FILE`` also writes a page that shows α, busy factor and latency over stream time, insertions and retractions
 in each second, and what the runs cost.
 """
 
@@ -37,8 +37,7 @@ from rich.progress import track
 from rich.table import Table
 
 import slackline as sl
-from slackline.report import SpeculationReport, speculation_page
-from slackline.report.speculation import Moment, Run, Told
+from _speculation_page import Detection, Moment, Run, SpeculationReport, speculation_page
 from slackline_soccer import Match, match_hierarchy, match_warmup, simulate
 from slackline_soccer.report import WORDS
 
@@ -118,12 +117,12 @@ def live(match: Match, table: pa.Table, policy: str, alpha: float | str, retract
     stats = engine.stats()["detectors"]
     apply(engine.close())  # at no moment of the stream: it has ended
     begin = table["arrival"][0].as_py()
-    told = [
-        Told(o.event.type, (o.event.ts - begin) / 1e12, (o.detected_at - o.event.ts) / 1e9)
+    detections = [
+        Detection(o.event.type, (o.event.ts - begin) / 1e12, (o.detected_at - o.event.ts) / 1e9)
         for o in held.values()
         if o.event.type in ("pass", "hit")
     ]
-    waits = np.array([one.wait for one in told if one.type == "pass"])
+    waits = np.array([one.wait for one in detections if one.type == "pass"])
     smooth = np.convolve(busy, np.full(SAMPLE, 1 / SAMPLE), "valid")  # over half a second
     return {
         "policy": policy,
@@ -143,7 +142,7 @@ def live(match: Match, table: pa.Table, policy: str, alpha: float | str, retract
         "alpha_mean": float(np.mean([moment.alpha for moment in moments])) if moments else 1.0,
         "_answer": {id: output.event for id, output in held.items()},
         "_touched": sum(stats[name].get("touched", 0) for name in cascade(hierarchy, HITS)),
-        "_told": told,
+        "_detections": detections,
         "_moments": moments,
         "_choice": {name: detector.get("retraction_cost") for name, detector in stats.items()},
     }
@@ -202,7 +201,7 @@ def report_of(runs: list[dict[str, Any]], same_answer: bool, seconds: float) -> 
                 **{name: one[name] for name in ("retractions", "replays", "replayed", "snapshots", "busy")},
                 memory_kb=one["snapshot_kb"],
                 touched=one["_touched"] if one["retraction"] else None,
-                told=one["_told"],
+                detections=one["_detections"],
                 moments=one["_moments"],
             )
             for one in runs
@@ -215,7 +214,7 @@ def report_of(runs: list[dict[str, Any]], same_answer: bool, seconds: float) -> 
         touched_by="hits and all that rests on them",
         notes=(
             "the busy factor depends on the machine, and adaptive α follows it; another run gives other figures.",
-            "what was told only because the stream ended counts, too; the waits of these last events are short.",
+            "events emitted only because the stream ended count, too; the waits of these last events are short.",
         ),
     )
 

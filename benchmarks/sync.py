@@ -4,9 +4,9 @@
 
 prints ``figure2`` (Table I: comparisons and updates of an indexed list, a linked list and a binary tree on the stream
 of Figure 2), ``runs`` (a list of ``streams, delayed, method, visited, seconds, events, held``), and what they come to:
-``fastest_beyond_16`` (is watermark the fastest in all runs with more than 16 streams?), ``least_margin`` (how many times
-longer the next best took there, at least) and ``growth`` (watermark's time per event with the most streams over that
-with 16, without delays, and the ratio of the logarithms of these numbers, which it should not exceed).
+``fastest_beyond_16`` (is watermark the fastest in all runs with more than 16 streams?), ``least_margin`` (how many
+times longer the next best took there, at least) and ``growth`` (watermark's time per event with the most streams over
+that with 16, without delays, and the ratio of the logarithms of these numbers, which it should not exceed).
 
 As in [Sync] all streams have the same throughput and 10,000 events are made: one per tick, the streams in
 turn. Without delay they arrive as they occur, with 1 to 1500 streams; ``delayed`` is how many of the first streams are

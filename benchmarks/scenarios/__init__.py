@@ -1,4 +1,4 @@
-"""Simulated streams with the truth beside them, for benchmarks, examples and tests; each repeats to the bit for its seed.
+"""Simulated streams with known truth, for benchmarks, examples and tests; deterministic for their seeds.
 
 ``positions``  what a real-time locating system delivers: 36,000 positions a second, most out of order.
 ``kicks``      near, not_near and kick events whose hits are known.

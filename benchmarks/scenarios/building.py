@@ -1,15 +1,15 @@
 """A building whose devices depend on each other, in ways that are known: a day of doors, lights, a lift, an alarm.
 
 Each device has two states, one at rest and one active. It becomes active by itself now and then, or because another
-device did something: that is **planted**, with a lag and a probability, and is the truth. Some devices depend on
-nothing and nobody on them. By day most things happen ten times as often as at night, so that devices which have nothing
+device did something: that is **planted**, with a lag and a probability, and is the truth. Some devices are
+independent of all others. By day most things happen ten times as often as at night, so that devices which have nothing
 to do with each other are still busy at the same hours.
 
-A device tells its state when it changes, and again every minute. Its events arrive in order, but late:
+A device reports its state when it changes, and again every minute. Its events arrive in order, but late:
 
 - wired devices need up to 0.2 s, radio sensors seconds;
-- those in the cellar and the lift speak through a gateway that sends every 20 s, all at once;
-- one device is dead for two hours: what it tells meanwhile is lost.
+- those in the cellar and the lift report through a gateway that sends every 20 s, all at once;
+- one device is dead for two hours: its events meanwhile are lost.
 
 Times are milliseconds since midnight.
 """
@@ -105,7 +105,7 @@ DEVICES = (
     Device("heating", "heating", "on", "off", 0.5, (60, 180), "wire"),
     Device("cellar_door", "door", "closed", "open", 6, (5, 15), "gateway", by_day=False),
     Device("alarm", "alarm", "armed", "beeping", 0.1, (10, 20), "wire", by_day=False),
-    # Decoys: nobody depends on them, and they depend on nobody.
+    # Decoys: independent of all others.
     Device("printer", "printer", "idle", "printing", 10, (20, 60), "wire"),
     Device("coffee", "coffee", "idle", "brewing", 8, (30, 50), "radio"),
     Device("fridge", "fridge", "off", "cooling", 4, (120, 300), "wire", by_day=False),
@@ -138,10 +138,10 @@ def building(seed: int, hours: float = 24.0) -> Building:
     outage = Outage(_DEAD[0], round(_DEAD[1] * end), round(_DEAD[2] * end))
     rows: list[tuple[int, str, int, Event]] = []
     for device in DEVICES:
-        told = _told(rng, end, device, changes[device.name])
-        sent = np.array([ts for ts, _ in told], np.int64)
+        reports = _reports(rng, end, device, changes[device.name])
+        sent = np.array([ts for ts, _ in reports], np.int64)
         arrivals = in_order(sent, _delays(rng, device.line, sent)).tolist()
-        for seq, ((ts, state), arrival) in enumerate(zip(told, arrivals, strict=True)):
+        for seq, ((ts, state), arrival) in enumerate(zip(reports, arrivals, strict=True)):
             if device.name != outage.device or not outage.start <= ts < outage.end:
                 rows.append((arrival, device.name, seq, Event(device.type, ts, device.name, seq, state=state)))
     rows.sort(key=lambda row: row[:3])
@@ -177,7 +177,7 @@ def _live(rng: np.random.Generator, end: int, planted: tuple[Planted, ...]) -> d
             heappush(due, (ts, device.name, device.active))
     while due:
         ts, name, after = heappop(due)
-        if ts >= end or after == state[name]:  # who is active already does not become active
+        if ts >= end or after == state[name]:  # an active device does not become active
             continue
         device, state[name] = devices[name], after
         changes[name].append((ts, after))
@@ -200,17 +200,19 @@ def _spontaneous(rng: np.random.Generator, end: int, device: Device) -> list[int
     return (times[happens] if device.by_day else times).tolist()
 
 
-def _told(rng: np.random.Generator, end: int, device: Device, changes: list[tuple[int, str]]) -> list[tuple[int, str]]:
-    """What a device tells: its changes, and every minute where it stands."""
-    told: list[tuple[int, str]] = []
+def _reports(
+    rng: np.random.Generator, end: int, device: Device, changes: list[tuple[int, str]]
+) -> list[tuple[int, str]]:
+    """The events of a device: its changes, and its state every minute."""
+    reports: list[tuple[int, str]] = []
     waiting = iter([*changes, (end, "")])
     change, state = next(waiting), device.rest
     for ts in range(int(rng.integers(0, REPEAT)), end, REPEAT):
         while change[0] <= ts:
-            told.append(change)
+            reports.append(change)
             state, change = change[1], next(waiting)
-        told.append((ts, state))
-    return told + [one for one in (change, *waiting) if one[0] < end]
+        reports.append((ts, state))
+    return reports + [one for one in (change, *waiting) if one[0] < end]
 
 
 def _delays(rng: np.random.Generator, line: str, sent: Times) -> Times:

@@ -1,13 +1,13 @@
-"""A corner kick: many players run into one penalty area, and the detectors there have more to do than a host can.
+"""A corner kick: many players run into one penalty area, and the detectors there overload their host.
 
-The story of [Thesis, 5.1.1 and 6.3; Migration, V-B]. In a penalty area rules are stricter, so positions there are
+The example of [Thesis, 5.1.1 and 6.3; Migration, V-B]. In a penalty area rules are stricter, so positions there are
 looked at in more detail, by detectors that cost more the more players are there: who touches whom, who marks whom, who
 means to go where. For 25 seconds play is in midfield, and three hosts have little to do. Then there is a corner: 13
 players and the ball go where a keeper waits for them, into the area that host ``n1`` watches, and within ten seconds
 that is much more than it can do. At 48 s the ball is cleared, and they go back.
 
-Positions come from a generator with a seed: 22 players and the ball, ten times a second each. What detectors cost is
-told to whoever runs them: to a simulated processor (:mod:`slackline.cluster.simulation.cpu`), or to a loop that burns as much.
+Positions come from a generator with a seed: 22 players and the ball, ten times a second each. Detectors report their
+cost: to a simulated processor (:class:`slackline.cluster.simulation.Cpu`), or to a loop that uses as much CPU.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BALL, KEEPERS, PLAYERS = 0, (1, 22), 22
 NEAR = {1: (2, 3, 12, 13), 22: (4, 14)}
 #: The pitch, and what of it is a penalty area, in metres.
 LENGTH, WIDTH, DEPTH, FROM_Y, TO_Y = 105.0, 68.0, 16.5, 13.84, 54.16
-#: Who has not been seen in an area for so long is not there, in microseconds.
+#: A player without a position in an area for so long has left it, in microseconds.
 GONE = PER_SECOND // 2
 SIDES = ("left", "right")
 #: What is looked for in an area, and what one event costs there for each player who is there, in seconds. The text
@@ -100,7 +100,7 @@ def _way(rng: np.random.Generator, player: int, turn: float, times: Floats) -> t
 
 
 class Costly(Detector):
-    """A detector that says what it costs."""
+    """A detector that reports its cost."""
 
     fixed = ("work", "cost")
 
@@ -129,7 +129,7 @@ class Areas(Costly):
 
 
 class Steady(Costly):
-    """Something about all positions: how far somebody has run, told after every 100 metres."""
+    """A steady load: publishes the distance that a player has run, every 100 metres."""
 
     listens = ("position",)
 
@@ -161,9 +161,9 @@ def _opponents(one: int, other: int) -> bool:
 
 
 class AreaWatch(Costly):
-    """Watches one area. Each event is compared with everybody who is there, which is what it costs.
+    """Watches one area. Each event is compared with all players in it, which is its cost.
 
-    What is found is numbered: who misses one finds all that follow with other numbers.
+    Detections are numbered: after a missing one all others have other numbers.
     """
 
     def __init__(self, name: str, side: str, work: Work) -> None:
@@ -253,7 +253,7 @@ class Referee(Costly):
 
 
 def hierarchy(work: Work, reliable: bool = False) -> Hierarchy:
-    """All detectors; each tells ``work`` what it costs. ``reliable``: nothing gets lost if a host is taken for dead."""
+    """All detectors; each reports its cost to ``work``. ``reliable``: nothing is lost if a host is considered lost."""
     watches = [AreaWatch(name, side, work) for side in SIDES for name in WATCHES]
     steady = [Steady(name, work, cost) for name, cost in STEADY.items()]
     verdicts = [AreaVerdict(side, work) for side in SIDES]

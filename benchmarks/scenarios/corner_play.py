@@ -1,4 +1,4 @@
-"""A corner kick through three simulated hosts, and what comes of it: answers, load, moves."""
+"""A corner kick on three simulated hosts, and its results: outputs, load, migrations."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ import pyarrow as pa
 
 from scenarios.corner_kick import ENTERS, PER_SECOND, PLACES, hierarchy
 from slackline.cluster.protocol import Node, NodeSettings
-from slackline.cluster.simulation.cpu import Cpu
+from slackline.cluster.simulation import Arrivals, Cpu
 from slackline.cluster.simulation.links import Link
-from slackline.cluster.simulation.network import Network
-from slackline.cluster.simulation.records import Noticed
-from slackline.cluster.simulation.station import Arrivals
+from slackline.cluster.simulation.network import LoggedNotice, Network
 from slackline.core.event import Event
 from slackline.core.outcome import Output
 from slackline.engine import Engine
@@ -26,12 +24,12 @@ from slackline.engine import Engine
 BATCH, START = 0.1, 3.0
 #: A local network.
 LINK = Link(latency=0.002, jitter=0.001)
-#: How often it is looked who runs what, in seconds.
+#: Seconds between two samples of the placement.
 LOOK = 0.1
 
 
 class Known(NamedTuple):
-    """An answer: who found what, and when it was known, in virtual time."""
+    """An output: its detector, and the virtual time at which it was emitted."""
 
     detector: str
     event: Event
@@ -60,7 +58,7 @@ class CornerPlay:
     late: int
     loads: dict[str, list[float]]
     moves: list[Moved]
-    notices: list[Noticed]
+    notices: list[LoggedNotice]
 
     def found(self) -> dict[str, list[tuple[str, Event]]]:
         """What each detector has found, in the order in which it has."""
@@ -80,7 +78,7 @@ class CornerPlay:
         return len(self.answers.keys() | ample.answers.keys()) - right
 
     def delays(self, ample: CornerPlay) -> list[float]:
-        """How much later than with ample CPU each answer is known, where both have it."""
+        """How much later than with ample CPU each output is emitted, where both have it."""
         return [self.answers[id].at - answer.at for id, answer in ample.answers.items() if id in self.answers]
 
 
@@ -128,21 +126,21 @@ def play(
     answers = {
         found.output.id: Known(found.output.detector, found.output.event, found.at)
         for name in PLACES
-        for found in network.kept(name).outputs
+        for found in network.results(name).outputs
     }
     loads = {name: cpu.loads(math.ceil(network.now)) for name, cpu in cpus.items()}
-    late = sum(len(network.kept(name).late) for name in PLACES)
+    late = sum(len(network.results(name).late) for name in PLACES)
     return CornerPlay(answers, late, loads, moves, network.notices)
 
 
 def _watch(network: Network, until: float) -> list[Moved]:
-    """Note who runs what, now and then; what moves there are, in the end."""
+    """Sample the placement regularly; returns the migrations."""
     where: dict[str, str] = {}
     moves: list[Moved] = []
 
     def look() -> None:
-        for name, station in network.stations.items():
-            machine = station.machine
+        for name, host in network.hosts.items():
+            machine = host.node
             assert isinstance(machine, Node)
             for detector in machine.runs:
                 if where.get(detector, name) != name:

@@ -35,7 +35,7 @@ LINKS: Mapping[tuple[str, str], float] = {
     ("n5", "n6"): 0.021,
     ("n6", "n1"): 0.019,
 }
-#: To whom each detector from 1 on listens.
+#: The publisher of each detector from 1 on.
 FIRST = (0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 4, 4, 5, 6, 7, 7, 10, 10, 11, 11, 12, 14, 15, 25, 26, 27, 27)
 SECOND = (0, 0, 0, 0, 1, 1, 2, 3, 4, 4, 4, 4, 5, 7, 7, 8, 8, 8, 8, 11, 12, 13, 14, 17, 17, 19, 19, 21, 23)
 #: The sensor type that the root listens to, and its events per second.
@@ -159,7 +159,7 @@ def generated_problem(detectors: int, nodes: int, seed: int) -> Problem:
 def _applications(
     rng: np.random.Generator, detectors: int, sites: list[np.ndarray]
 ) -> tuple[np.ndarray, list[Subscription], dict[str, int]]:
-    """What each detector gets per second, who subscribes to whom, and where sensor types enter."""
+    """Events per second of each detector, the subscriptions, and the ingress of sensor types."""
     heard, publishes = np.zeros(detectors), np.zeros(detectors)
     subscriptions: dict[tuple[str, str], float] = {}
     ingress: dict[str, int] = {}

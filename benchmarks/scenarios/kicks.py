@@ -2,8 +2,8 @@
 
 A **hit** is a kick while a player is near the ball; two players can be near at once. This is the input of the
 `PlayerHitsBall` detector of [Order, Figures 1 and 9]: near and not_near come 5 to 45 ms after they
-happened, kicks 1 to 2 ms. So a kick often overtakes the near event it belongs to, and who takes events as
-they come sees wrong hits.
+happened, kicks 1 to 2 ms. So a kick often overtakes the near event it belongs to, and in arrival order
+the hits are wrong.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def kicks(seed: int, seconds: float, ticks: int = 0) -> tuple[pa.Table, list[HIT
 
     Columns: ``arrival`` and ``ts`` (int64, microseconds), ``type`` (near, not_near, kick), ``source`` ("p7",
     "ball"), ``seq`` (int64, per source), ``player`` (int64, null for kicks). Each source delivers in order.
-    With ``ticks`` per second the ball's transmitter also says that it is there: frequent events of little
-    delay, good to set a clock.
+    With ``ticks`` per second the ball's transmitter also sends ticks: frequent events of little
+    delay, good as a clock.
     """
     if not seconds > 0:
         raise ConfigError(f"cannot simulate {seconds} seconds; give a positive number.")

@@ -1,4 +1,4 @@
-"""One engine under twice its capacity: urgent detectors are in time, the others find the same later [Thesis, 7.3].
+"""One engine under twice its capacity: urgent detectors are in time, others are deferred [Thesis, 7.3].
 
 All detectors together need twice the time there is, the urgent one two ninths of it. Half the capacity comes before,
 to compare with. The host is as simple as can be: what has arrived is pushed, one by one; if nothing has, ``push([])``.
@@ -28,7 +28,7 @@ LEARNT = 2.0
 
 
 class VirtualCore:
-    """Virtual time, which whoever works or waits moves on."""
+    """Virtual time, which advances with work and waiting."""
 
     def __init__(self) -> None:
         self.at = 0.0
@@ -96,7 +96,7 @@ class PeakStream:
 
 @dataclass(frozen=True)
 class PeakRun:
-    """The outputs, each with the time at which it was there, those of the end, and how long somebody was held up."""
+    """The outputs, each with its time, those of the end, and how long detectors were deferred."""
 
     found: list[tuple[float, sl.Output]]
     at_end: list[sl.Output]
@@ -108,7 +108,7 @@ class PeakRun:
 
 
 def run(stream: PeakStream, host: VirtualCore | BusyCore, policy: str, pause: sl.Pause | None) -> PeakRun:
-    """The stream through an engine, as it comes; then until nobody is behind."""
+    """Push the stream through an engine, then run until no detector is deferred."""
     engine = sl.Engine(hierarchy(host.spend), policy=policy, pause=pause, now=host.now)
     found: list[tuple[float, sl.Output]] = []
     begin = host.now()
@@ -131,7 +131,7 @@ def run(stream: PeakStream, host: VirtualCore | BusyCore, policy: str, pause: sl
 
 
 def plain(stream: PeakStream, policy: str) -> list[sl.Output]:
-    """What an engine finds that holds nobody up."""
+    """The outputs of an engine that defers no detector."""
     made = hierarchy(lambda seconds: None)
     engine = sl.Engine(made, policy=policy, sensors=made.sensor_types)
     return engine.push(stream.events) + engine.close()

@@ -1,9 +1,9 @@
-"""The change of phases of [Thesis, 5.2.6] in a simulated network of real nodes: with a master, and without one.
+"""The change of phases of [Thesis, 5.2.6] in a simulated network of real nodes: with global and neighbour placement.
 
 Thirty detectors on six nodes, of which each may run five. Every 60 s other subscriptions carry events. Subscriptions of
-a hierarchy do not change, so all detectors listen to both patterns, and in each phase one of them carries nothing. What
-runs are nodes as users have them: they measure, search (:mod:`slackline.cluster.controller.master`) or look around
-(:mod:`slackline.cluster.controller.neighbours`), and hand detectors over while events go through them.
+a hierarchy do not change, so all detectors listen to both patterns, and in each phase one of them carries nothing. The
+nodes are real ones: they measure, search (:mod:`slackline.cluster.controller.global_placement`) or look around
+(:mod:`slackline.cluster.controller.neighbour_placement`), and hand detectors over while events go through them.
 
 A detector needs a fifth of a core, and a node's limit is 1.1, not 1.0: what is measured over two seconds is a few
 hundredths off, and five may run on a node.
@@ -21,10 +21,9 @@ from scenarios.hierarchies import FED, PER_NODE, thesis_phases
 from slackline.cluster.controller.metrics import WINDOW
 from slackline.cluster.placement import Solver
 from slackline.cluster.protocol import Node, NodeSettings
-from slackline.cluster.simulation.cpu import Cpu
+from slackline.cluster.simulation import Arrivals, Cpu
 from slackline.cluster.simulation.links import Link
 from slackline.cluster.simulation.network import Network
-from slackline.cluster.simulation.station import Arrivals
 
 #: Events per second that are fed to the root. What a detector needs does not depend on it here.
 RATE = 10
@@ -35,13 +34,13 @@ LIMIT = 1.1
 LOOK = 0.2
 #: Stream time is in milliseconds.
 PER_SECOND = 1000
-#: Latency that counts as as good as the optimum.
+#: Ratio to the optimum that counts as good.
 GOOD = 1.05
-#: A search so long after a change knows nothing of what was before: two seconds, and a beat.
+#: A search so long after a change has no metrics of the former phase: two seconds, and a heartbeat.
 COLLECTED = WINDOW + 1.0
 
 
-#: How it may be decided where detectors run.
+#: The placement policies.
 WAYS: Mapping[str, NodeSettings] = {
     "master, together": NodeSettings(limit=LIMIT, optimise="master", together=True),
     "master, step by step": NodeSettings(limit=LIMIT, optimise="master"),
@@ -79,7 +78,7 @@ def passing(cpu: Cpu) -> sl.Hierarchy:
 
 @dataclass
 class Course:
-    """Where the detectors were, look by look; when searches began, detectors had moved, and some had to go back."""
+    """Placements over time, and the times of searches, migrations and rollbacks."""
 
     seconds: list[tuple[float, dict[str, str]]]
     searches: list[float]
@@ -88,7 +87,7 @@ class Course:
 
 
 def played(settings: NodeSettings, phases: int, seed: int, solver: Solver | None = None) -> Course:
-    """Let the phases follow each other, from a random placement on."""
+    """Run the phases one after the other, from a random placement on."""
     problem = thesis_phases().first
     network = Network(seed, solver)
     names = list(problem.detectors)
@@ -113,9 +112,9 @@ def played(settings: NodeSettings, phases: int, seed: int, solver: Solver | None
     seconds: list[tuple[float, dict[str, str]]] = []
 
     def look() -> None:
-        machines = {name: station.machine for name, station in network.stations.items()}
+        machines = {name: host.node for name, host in network.hosts.items()}
         runs = {each: name for name, machine in machines.items() if isinstance(machine, Node) for each in machine.runs}
-        if len(runs) == len(names):  # else one is on its way
+        if len(runs) == len(names):  # else one is migrating
             seconds.append((network.now, runs))
 
     for nth in range(int(end / LOOK)):
@@ -123,7 +122,7 @@ def played(settings: NodeSettings, phases: int, seed: int, solver: Solver | None
     network.run(until=end)
     moves, taken_back = (
         [noticed.at for noticed in network.notices if words in noticed.notice.text]
-        for words in ("migrated from", "goes back")
+        for words in ("migrated from", "rolled back")
     )
     return Course(seconds, [searched.at for searched in network.searches], moves, taken_back)
 

@@ -111,7 +111,7 @@ def _arrival(rng: np.random.Generator, ts: int, zones: list[tuple[int, int]]) ->
     for start, end in zones:
         if start <= ts < end:  # kept, and sent in order, one every 50 ms
             return end + 200 + (ts - start) // 200, None
-        if start - 15 * SECOND <= ts < start:  # nobody knows whether it got through
+        if start - 15 * SECOND <= ts < start:  # not acknowledged, so sent again
             return ts + travel, end + 100
     if rng.random() < 0.002:
         return ts + travel + int(rng.integers(8 * SECOND, 30 * SECOND)), None

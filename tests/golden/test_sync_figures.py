@@ -5,7 +5,7 @@ from benchmarks.sync import ARRIVALS, STREAM_OF, TABLE_1, figure2
 
 from slackline.core.event import Event
 from slackline.sync import METHODS, Synchroniser
-from slackline.sync.methods.tree import TreeNode
+from slackline.sync.methods.readiness import TreeNode
 
 STREAMS = ["DS1", "DS2", "DS3", "DS4"]
 #: Figure 3: who is below whom when event 9 arrives, as (node, left, right).

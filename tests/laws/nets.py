@@ -97,7 +97,7 @@ class Net:
         for number, name in enumerate(names):
             network.feed(name, self._feed(number))
         for at, detector, to, by in self.moves:
-            network.order(detector, names[to], by=names[by], at=at)
+            network.migrate(detector, names[to], by=names[by], at=at)
         for trouble in self.troubles:
             name, end = names[trouble.node], trouble.at + trouble.seconds
             if trouble.kind == "crash":
@@ -146,12 +146,12 @@ def play(network: Network, once: bool = True) -> Outcome:
     network.check_invariants()
     found: dict[str, list[tuple[float, int, tuple[str, str, sl.Event]]]] = {}
     late, quarantined, seen = [], [], {}
-    for station in network.stations.values():
-        for number, (at, output) in enumerate(station.kept.outputs):
+    for host in network.hosts.values():
+        for number, (at, output) in enumerate(host.results.outputs):
             found.setdefault(output.detector, []).append((at, number, (output.op, output.id, output.event)))
-        late += [each.event for each in station.kept.late]
-        quarantined += [each.event for each in station.kept.quarantined]
-        for name, detector in station.machine._engine.detectors.items():
+        late += [each.event for each in host.results.late]
+        quarantined += [each.event for each in host.results.quarantined]
+        for name, detector in host.node._engine.detectors.items():
             assert name not in seen, f"{name} runs on two nodes"
             seen[name] = detector.seen
     moved = sum("migrated from" in each.notice.text for each in network.notices)

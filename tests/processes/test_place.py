@@ -33,7 +33,7 @@ def test_place_says_what_would_move_then_moves_it_and_nothing_is_lost(network, r
     at = badly_placed(network, recording)
     code, out, err = finished("place", "--at", at, "--dry-run", "--seconds", "0.5")
     assert code == 0, err
-    assert "detector" in out and "why" in out and "a → Low" in out and "Nothing was moved (--dry-run)." in out
+    assert "detector" in out and "why" in out and "a → Low" in out and "Nothing was migrated (--dry-run)." in out
     assert network.runs() == {"n1": [], "n2": ["High"], "n3": ["Low"]}
     code, out, err = finished("place", "--at", at, "--json", "--seconds", "0.5")
     assert code == 0, err
@@ -49,7 +49,7 @@ def test_a_pinned_detector_goes_where_it_must(network, recording):
     at = badly_placed(network, recording)
     code, out, err = finished("place", "--at", at, "--pin", "High=n3", "--together", "--seconds", "0.5")
     assert code == 0, err
-    assert "High" in network.runs()["n3"] and " made, " in out
+    assert "High" in network.runs()["n3"] and " migration" in out
     code, _, err = finished("place", "--at", at, "--pin", "High=n9")
     assert code == 2 and "pinned has 'High' on 'n9'; the nodes are" in err
 
@@ -60,7 +60,7 @@ def test_a_master_in_a_node_does_it_by_itself_and_place_stands_by(network, recor
     code, out, _ = finished("nodes", "--at", at)
     assert code == 0 and "n1 is the master" in out
     said = network.nodes["n1"].said()
-    assert "n1 looks after where detectors run" in said
+    assert "node n1 is now the placement master" in said
     network.nodes["n1"].wait()
     assert highs(network) == EXPECTED
 

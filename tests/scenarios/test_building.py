@@ -9,8 +9,7 @@ import pytest
 from scenarios.building import GATEWAY, HOUR, MINUTE, SECOND, building
 from slackline.core.errors import ConfigError
 from slackline.occurrence.dependencies import Dependencies
-from slackline.occurrence.occurrences import Occurrences
-from slackline.occurrence.transitions import Transitions
+from slackline.occurrence.occurrences import Occurrences, Transitions
 
 
 def sorted_events(day):

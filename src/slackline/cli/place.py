@@ -1,4 +1,4 @@
-"""``slackline place``: detectors go where they cost least, once or again and again."""
+"""``slackline place``: searches for a better placement of the detectors of a cluster, and migrates them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,10 @@ from rich.table import Table
 from slackline.cli.failure import FAILED, reports_errors
 from slackline.cli.reaching import At, TlsCa, TlsCert, TlsKey
 from slackline.cluster.connection import Credentials
-from slackline.cluster.controller.master import Decision, Master
-from slackline.cluster.placement import Problem
+from slackline.cluster.controller.global_placement import GlobalPlacement, PlacementPlan
+from slackline.cluster.placement import DEFAULT, SOLVERS, Problem, solver_of
 from slackline.cluster.placement.changes import PlacementChange, changes
-from slackline.cluster.placement.report import MoveMade, PlacementReport
-from slackline.cluster.placement.solvers import DEFAULT, SOLVERS, solver_of
-from slackline.cluster.placing import Placing
+from slackline.cluster.remote_placement import CompletedMove, PlacementReport, RemotePlacement
 from slackline.core.errors import ConfigError, SlacklineError
 from slackline.runtime.address import Address
 
@@ -33,37 +31,35 @@ WIDE = 110
 @reports_errors
 def place(
     at: At,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would move and why; move nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would move and why; migrate nothing.")] = False,
     watch: Annotated[
         bool,
         typer.Option(
-            "--watch", help="Keep doing it, until Ctrl-C; while a node does it (--optimise master), stand by."
+            "--watch", help="Search again and again until Ctrl-C; stands by while a node does (--optimise master)."
         ),
     ] = False,
     every: Annotated[float, typer.Option(help="Seconds between two searches, with --watch.", min=1.0)] = 10.0,
-    solver: Annotated[str, typer.Option(help=f"How to search: {', '.join(SOLVERS)}.")] = DEFAULT,
-    seconds: Annotated[float, typer.Option(help="How long to search.", min=0.01)] = 3.0,
-    seed: Annotated[int, typer.Option(help="What the search draws its random numbers from.")] = 0,
+    solver: Annotated[str, typer.Option(help=f"Solver: {', '.join(SOLVERS)}.")] = DEFAULT,
+    seconds: Annotated[float, typer.Option(help="Seconds of a search.", min=0.01)] = 3.0,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers of the search.")] = 0,
     pin: Annotated[
         list[str] | None,
-        typer.Option(metavar="DETECTOR=NODE", help="A detector that has to run on a node. Several times."),
+        typer.Option(metavar="DETECTOR=NODE", help="Pin a detector to a node. Repeatable."),
     ] = None,
     together: Annotated[
         bool,
         typer.Option(
             "--together",
-            help="Move all detectors at once, and look then; unless given, step by step, and look after "
-            "each step whether it has become better.",
+            help="Migrate all detectors at once; default: step by step, with an evaluation after each step.",
         ),
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print figures as JSON; with --watch a line for each search.")
+        bool, typer.Option("--json", help="Print the result as JSON; with --watch one line per search.")
     ] = False,
     html: Annotated[
         Path | None,
         typer.Option(
-            help="Write a page: nodes, links and detectors before and after, what each solver finds over time, and "
-            "the load of the nodes.",
+            help="Write an HTML page: placement before and after, progress of all solvers, load of the nodes.",
             dir_okay=False,
         ),
     ] = None,
@@ -71,43 +67,44 @@ def place(
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
 ) -> None:
-    """Look for a better placement of the detectors, and move them there.
+    """Search for a better placement of the detectors, and migrate them.
 
-    Looks at the network for two seconds, searches, moves what is worth it, and looks after each step whether it has
-    become better; what has not is taken back. Nothing that detectors find is lost, found twice, or found in another
-    order by it.
-    """  # fmt: skip
+    Measures the cluster for two seconds, searches, and migrates detectors step by step if the gain is sufficient. A
+    step that has increased the cost is rolled back. Migration does not change the outputs or their order.
+    """
     if dry_run and watch:
         raise ConfigError("--dry-run and --watch exclude each other: one migrates nothing, the other keeps migrating.")
-    solver_of(solver)  # a wrong one is told before anything else, as is an extra that is missing
+    solver_of(solver)  # an unknown solver or a missing extra fails at once
     page: Callable[[PlacementReport], str] | None = None
     if html is not None:
         from slackline.report.placement import placement_page
 
         page = placement_page
     credentials = Credentials.of(tls_cert, tls_key, tls_ca)
-    master = Master(every=every, seconds=seconds, seed=seed, solver=solver, together=together, pinned=_pins(pin or []))
+    policy = GlobalPlacement(
+        every=every, seconds=seconds, seed=seed, solver=solver, together=together, pinned=_pins(pin or [])
+    )
     shown = _Printer(solver, dry_run, as_json, watch)
-    placing = Placing(Address.of(at), credentials, master, say=_say, decided=shown.decided)
+    placing = RemotePlacement(Address.of(at), credentials, policy, log=_log, on_plan=shown.show)
     try:
         asyncio.run(placing.watch() if watch else _once(placing, dry_run))
     except KeyboardInterrupt:
-        _say("stopped")
-    decision = shown.last
-    if decision is None:
+        _log("stopped")
+    plan = shown.last
+    if plan is None:
         return
     if as_json and not watch:
-        typer.echo(json.dumps(_figures(decision, solver, placing.moves), indent=2))
+        typer.echo(json.dumps(_figures(plan, solver, placing.moves), indent=2))
     elif not watch:
         shown.end(placing.moves)
     if html is not None and page is not None:
-        html.write_text(page(_story(decision, solver, seconds, seed, placing)), "utf-8")
-        _say(f"the page is in {html}")
+        html.write_text(page(_report(plan, solver, seconds, seed, placing)), "utf-8")
+        _log(f"wrote {html}")
     if not watch and any(move.error for move in placing.moves):
         raise typer.Exit(FAILED)
 
 
-async def _once(placing: Placing, dry_run: bool) -> None:
+async def _once(placing: RemotePlacement, dry_run: bool) -> None:
     await placing.once(dry_run)
 
 
@@ -125,46 +122,46 @@ def _pins(texts: list[str]) -> dict[str, str]:
     return pins
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     typer.echo(f"slackline: {text}", err=True)
 
 
 class _Printer:
-    """Prints decisions."""
+    """Prints plans."""
 
     def __init__(self, solver: str, dry_run: bool, as_json: bool, watch: bool) -> None:
-        self.last: Decision | None = None
+        self.last: PlacementPlan | None = None
         self._solver, self._dry_run, self._as_json, self._watch = solver, dry_run, as_json, watch
         self._console = Console(highlight=False)
         if not self._console.is_terminal:
             self._console.width = WIDE
 
-    def decided(self, decision: Decision) -> None:
-        """Show what came of a search."""
-        self.last = decision
+    def show(self, plan: PlacementPlan) -> None:
+        """Print the result of a search."""
+        self.last = plan
         if self._as_json:
             if self._watch:
-                typer.echo(json.dumps(_figures(decision, self._solver, [])))
+                typer.echo(json.dumps(_figures(plan, self._solver, [])))
             return
-        if self._watch and not decision.steps:
+        if self._watch and not plan.steps:
             return
         print_ = self._console.print
-        if decision.steps:
-            print_(_table(_changes(decision)))
-        print_(_summary(decision, self._solver))
-        if decision.steps and not self._dry_run:
-            count = sum(map(len, decision.steps))
-            print_(f"Moves {_count(count, 'detector')} in {_count(len(decision.steps), 'step')}.")
+        if plan.steps:
+            print_(_table(_changes(plan)))
+        print_(_summary(plan, self._solver))
+        if plan.steps and not self._dry_run:
+            count = sum(map(len, plan.steps))
+            print_(f"Migrating {_count(count, 'detector')} in {_count(len(plan.steps), 'step')}.")
 
-    def end(self, moves: list[MoveMade]) -> None:
-        """Show what became of it."""
+    def end(self, moves: list[CompletedMove]) -> None:
+        """Print the migrations."""
         assert self.last is not None
         if self._dry_run and self.last.steps:
-            self._console.print("Nothing was moved (--dry-run).")
+            self._console.print("Nothing was migrated (--dry-run).")
         elif moves:
             made = [move for move in moves if not move.error]
             seconds = sum(move.seconds for move in made)
-            self._console.print(f"{_count(len(made), 'move')} made, {1000 * seconds:.0f} ms together.")
+            self._console.print(f"{_count(len(made), 'migration')} in {1000 * seconds:.0f} ms.")
 
 
 def _count(number: int, thing: str) -> str:
@@ -175,18 +172,18 @@ def _count(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
-def _changes(decision: Decision) -> list[PlacementChange]:
-    """What moves, the greatest gain first."""
-    return changes(decision.problem, _after(decision))
+def _changes(plan: PlacementPlan) -> list[PlacementChange]:
+    """The detectors that move, the greatest gain first."""
+    return changes(plan.problem, _after(plan))
 
 
-def _after(decision: Decision) -> dict[str, str]:
-    moved = {move.detector: move.to for step in decision.steps for move in step}
-    return {**decision.problem.now, **moved}
+def _after(plan: PlacementPlan) -> dict[str, str]:
+    moved = {move.detector: move.to for step in plan.steps for move in step}
+    return {**plan.problem.now, **moved}
 
 
 def _table(found: list[PlacementChange]) -> Table:
-    table = Table(title="What moves", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(title="Migrations", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in ("detector", "from", "to"):
         table.add_column(heading, overflow="fold")
     table.add_column("gain", justify="right", no_wrap=True)
@@ -197,24 +194,24 @@ def _table(found: list[PlacementChange]) -> Table:
     return table
 
 
-def _summary(decision: Decision, solver: str) -> str:
-    problem, solution = decision.problem, decision.solution
+def _summary(plan: PlacementPlan, solver: str) -> str:
+    problem, solution = plan.problem, plan.solution
     beyond = [f"{escape(text)}." for text in problem.objections(problem.now)]
     if not problem.subscriptions:
-        return "No events are under way between detectors: nothing to gain."
+        return "No events are sent between detectors: there is nothing to gain."
     lines = [f"[yellow]Now:[/] {text}" for text in beyond]
-    before, after = problem.cost(problem.now), problem.cost(_after(decision))
+    before, after = problem.cost(problem.now), problem.cost(_after(plan))
     searched = f"{escape(solver)}, {solution.seconds:.1f} s"
-    if not decision.steps:
+    if not plan.steps:
         found = problem.cost(solution.placement)
-        lines.append(f"Stays as it is: φ is {before:.4f}, and nothing that is worth it was found ({searched}: "
+        lines.append(f"No change: φ is {before:.4f}, and no sufficiently better placement was found ({searched}: "
                      f"{found:.4f}).")  # fmt: skip
     else:
         lines.append(f"φ goes from {before:.4f} to {after:.4f} ({_percent(before, after)}; {searched}).")
-    was, becomes = (1000 * problem.mean_latency(each) for each in (problem.now, _after(decision)))
+    was, becomes = (1000 * problem.mean_latency(each) for each in (problem.now, _after(plan)))
     lines.append(
         f"Mean latency of {len(problem.subscriptions)} subscriptions with events: {was:.2f} ms"
-        + (f" → {becomes:.2f} ms." if decision.steps else ".")
+        + (f" → {becomes:.2f} ms." if plan.steps else ".")
     )
     return "\n".join(lines)
 
@@ -229,16 +226,16 @@ def _percent(before: float, after: float) -> str:
     return f"{100 * (after / before - 1) if before else 100:.0f} % more, to keep the limits"
 
 
-def _figures(decision: Decision, solver: str, moves: list[MoveMade]) -> dict[str, Any]:
-    problem, after = decision.problem, _after(decision)
+def _figures(plan: PlacementPlan, solver: str, moves: list[CompletedMove]) -> dict[str, Any]:
+    problem, after = plan.problem, _after(plan)
     return {
         "before": _costs(problem, dict(problem.now)),
         "after": _costs(problem, after),
         "solver": solver,
-        "search_seconds": decision.solution.seconds,
-        "bound": decision.solution.bound,
-        "changes": [change._asdict() for change in _changes(decision)],
-        "steps": [[move.detector for move in step] for step in decision.steps],
+        "search_seconds": plan.solution.seconds,
+        "bound": plan.solution.bound,
+        "changes": [change._asdict() for change in _changes(plan)],
+        "steps": [[move.detector for move in step] for step in plan.steps],
         "moves": [move._asdict() for move in moves],
     }
 
@@ -253,26 +250,26 @@ def _costs(problem: Problem, placement: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _story(decision: Decision, solver: str, seconds: float, seed: int, placing: Placing) -> PlacementReport:
-    """All that the page shows; the other solvers have a try at the same problem."""
-    problem = decision.problem
-    courses = {solver: decision.solution.course}
-    bound = decision.solution.bound
+def _report(plan: PlacementPlan, solver: str, seconds: float, seed: int, placing: RemotePlacement) -> PlacementReport:
+    """The content of the page; the other solvers run on the same problem."""
+    problem = plan.problem
+    histories = {solver: plan.solution.history}
+    bound = plan.solution.bound
     for other in SOLVERS:
         if other != solver:
             try:
                 solution = solver_of(other).solve(problem, seconds=seconds, seed=seed, start=problem.now)
             except SlacklineError as error:  # not installed
-                _say(str(error))
+                _log(str(error))
                 continue
-            courses[other] = solution.course
+            histories[other] = solution.history
             bound = solution.bound if bound is None else bound
     return PlacementReport(
         problem=problem,
         before=problem.now,
-        after=_after(decision),
-        changes=tuple(_changes(decision)),
-        courses=courses,
+        after=_after(plan),
+        changes=tuple(_changes(plan)),
+        histories=histories,
         solver=solver,
         bound=bound,
         loads={name: tuple(samples) for name, samples in placing.loads.items()},

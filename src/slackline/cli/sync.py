@@ -17,7 +17,7 @@ from slackline.cli.failure import reports_errors
 from slackline.cli.options import Unit, help_of
 from slackline.connectors.formats import format_of
 from slackline.core.errors import ConfigError, SlacklineError
-from slackline.report import SyncWords
+from slackline.report import SyncSummary
 from slackline.runtime.schema import RecordSchema
 from slackline.study import SyncResult, load_recording, synchronise_recording, write_ordered
 from slackline.study.recording import Keep
@@ -75,10 +75,10 @@ def sync(
             max_failures=max_failures,
             progress=lambda done: bar.update(task, completed=done),
         )
-    words = SyncWords(result)
+    summary = SyncSummary(result)
     for note in recording.stream.notes:
         errors.print(f"note: {_plain(note)}", highlight=False, soft_wrap=True)
-    for warning in words.warnings():
+    for warning in summary.warnings():
         errors.print(f"[yellow]warning:[/] {_plain(warning)}", highlight=False, soft_wrap=True)
     if out is not None:
         _say_written(write_ordered(result, out), result, errors)
@@ -91,7 +91,7 @@ def sync(
     if as_json:
         typer.echo(json.dumps(result.to_dict(), indent=2))
     else:
-        _print(result, words)
+        _print(result, summary)
 
 
 def _keep(out: Path | None, files: list[Path]) -> Keep:
@@ -123,23 +123,23 @@ def _say_written(written: list[Path], result: SyncResult, errors: Console) -> No
         errors.print(f"wrote {path}: {len(result.late):,} late events", highlight=False, soft_wrap=True)
 
 
-def _print(result: SyncResult, words: SyncWords) -> None:
+def _print(result: SyncResult, summary: SyncSummary) -> None:
     console = Console()
     if not console.is_terminal:  # a file has no width
         console = Console(width=max(console.width, 120))
-    console.print(f"[bold]{_plain(words.headline())}[/]\n", highlight=False)
-    console.print(_streams(result, words))
-    console.print(_plain(words.blame()), highlight=False)
+    console.print(f"[bold]{_plain(summary.headline())}[/]\n", highlight=False)
+    console.print(_streams(result, summary))
+    console.print(_plain(summary.slowest()), highlight=False)
     console.print()
-    console.print(_rows(result, words))
-    for sentence in words.dead():
+    console.print(_rows(result, summary))
+    for sentence in summary.dead():
         console.print(f"[bold red]dead:[/] {_plain(sentence)}", highlight=False)
-    for sentence in words.notes():
+    for sentence in summary.notes():
         console.print(_plain(sentence), highlight=False)
 
 
-def _streams(result: SyncResult, words: SyncWords) -> Table:
-    title = f"Streams that others waited for (waits in {words.waits.name})"
+def _streams(result: SyncResult, summary: SyncSummary) -> Table:
+    title = f"Which streams blocked the others (waits in {summary.waits.name})"
     more = len(result.streams) - STREAMS
     if more > 0:
         title += f": the worst {STREAMS} of {len(result.streams):,} streams; --json has all"
@@ -148,28 +148,28 @@ def _streams(result: SyncResult, words: SyncWords) -> Table:
     for name in ("events", "released", "late", "back-\nwards", "mean\nwait", "longest\nwait", "fail-\nures"):
         table.add_column(name, justify="right")
     table.add_column("state")
-    table.add_column("waiting\nevents", justify="right")
-    table.add_column(f"for in\nall ({words.sums.name})", justify="right")
+    table.add_column("blocked\nevents", justify="right")
+    table.add_column(f"for in\nall ({summary.sums.name})", justify="right")
     for stream in result.streams[:STREAMS]:
         counts = (stream.events, stream.released, stream.late, stream.backwards)
         table.add_row(
             _plain(stream.name),
             *[f"{count:,}" for count in counts],
-            words.waits.text(stream.wait.mean),
-            words.waits.text(stream.wait.max),
+            summary.waits.text(stream.wait.mean),
+            summary.waits.text(stream.wait.max),
             f"{stream.failures:,}",
-            words.state(stream),
-            f"{stream.held_up.all_events:,}",
-            words.sums.text(stream.held_up.all_time),
+            summary.state(stream),
+            f"{stream.blocked.all_events:,}",
+            summary.sums.text(stream.blocked.all_time),
             style="red" if stream.dead else None,
         )
     return table
 
 
-def _rows(result: SyncResult, words: SyncWords) -> Table:
+def _rows(result: SyncResult, summary: SyncSummary) -> Table:
     stream = result.recording.stream
     table = Table(
-        title=f"The ordered stream begins (waits in {words.waits.name})", title_justify="left", box=SIMPLE_HEAD
+        title=f"The ordered stream begins (waits in {summary.waits.name})", title_justify="left", box=SIMPLE_HEAD
     )
     for name in ("position", "ts"):
         table.add_column(name, justify="right")
@@ -181,7 +181,7 @@ def _rows(result: SyncResult, words: SyncWords) -> Table:
             str(position),
             str(stream.ts[row]),
             _plain(result.recording.names[stream.source[row]]),
-            words.waits.text(float(result.wait[row])),
-            _plain(words.whom(row)),
+            summary.waits.text(float(result.wait[row])),
+            _plain(summary.waited_for(row)),
         )
     return table

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from slackline.cluster.actions import Actions, SearchOrder
-from slackline.cluster.controller.searching import solved
+from slackline.cluster.controller.policy import run_search
 from slackline.cluster.ingress import Ingress, InputBatch
 from slackline.cluster.links import LOOK, Links, Listener, logger
 from slackline.cluster.placement import Solution
@@ -287,7 +287,7 @@ class TcpHost:
     async def _search(self, search: SearchOrder) -> None:
         """In a thread of its own, while the node runs."""
         try:
-            solution = await asyncio.to_thread(solved, search, time.monotonic)
+            solution = await asyncio.to_thread(run_search, search, time.monotonic)
         except Exception as error:  # a solver must not stop the node
             solution = f"the search failed: {error!r}"
         self._found.append((search, solution))

@@ -1,17 +1,14 @@
-"""Self-contained HTML pages: one file, no network, readable in any browser; and what applications make theirs of.
+"""Self-contained HTML pages: one file, no network, readable in any browser; and the elements of application pages.
 
-The words and numbers of a result need nothing more than Slackline; pages have plots, which come with the extra
-``report``, so they are imported when somebody asks for one.
+Summaries and number formats need nothing more than Slackline; pages have plots, which need the extra ``report``, so
+they are imported on first use.
 """
 
 from typing import TYPE_CHECKING
 
 from slackline.core.extras import lazy
 from slackline.report.scale import Scale, number_text, params_text, share_text
-from slackline.report.series import Point, Series
-from slackline.report.speculation import SpeculationReport
-from slackline.report.sync import SyncWords
-from slackline.report.verdict import disorder, verdict
+from slackline.report.summaries import SyncSummary, disorder, verdict
 
 if TYPE_CHECKING:
     from slackline.report.page import (
@@ -27,20 +24,19 @@ if TYPE_CHECKING:
         paragraph,
         table_card,
     )
-    from slackline.report.speculation import speculation_page
     from slackline.report.study import study_page
     from slackline.report.sync import sync_page
+
+_STYLE = ("ACCENT", "FAINT", "INK", "LEGEND", "faded")
+_ELEMENTS = ("facts", "figure_card", "heading", "html_page", "paragraph", "table_card")
 
 __all__ = [
     "ACCENT",
     "FAINT",
     "INK",
     "LEGEND",
-    "Point",
     "Scale",
-    "Series",
-    "SpeculationReport",
-    "SyncWords",
+    "SyncSummary",
     "disorder",
     "facts",
     "faded",
@@ -51,22 +47,17 @@ __all__ = [
     "paragraph",
     "params_text",
     "share_text",
-    "speculation_page",
     "study_page",
     "sync_page",
     "table_card",
     "verdict",
 ]
 
-_LOOKS = ("ACCENT", "FAINT", "INK", "LEGEND", "faded")
-_PIECES = ("facts", "figure_card", "heading", "html_page", "paragraph", "table_card")
-
 __getattr__ = lazy(
     __name__,
     {
-        **dict.fromkeys((*_LOOKS, *_PIECES), "slackline.report.page"),
-        "speculation_page": "slackline.report.speculation.page",
+        **dict.fromkeys((*_STYLE, *_ELEMENTS), "slackline.report.page"),
         "study_page": "slackline.report.study",
-        "sync_page": "slackline.report.sync.page",
+        "sync_page": "slackline.report.sync",
     },
 )

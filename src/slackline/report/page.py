@@ -113,7 +113,7 @@ def figure_card(figure: go.Figure, height: int | str, min_width: int = 640) -> s
 
 
 def facts(items: Sequence[tuple[str, str]]) -> str:
-    """A row of large figures with what they mean."""
+    """A row of large figures with their meaning."""
     cells = "".join(
         f'<div class="fact"><b>{escape(value)}</b><span>{escape(what)}</span></div>' for value, what in items
     )

@@ -1,4 +1,4 @@
-"""A page about where detectors run: nodes, links and detectors before and after, the search, and the load meanwhile."""
+"""The page of a placement: nodes, links and detectors before and after, the search, and the load."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from slackline.cluster.placement import Placement, Problem
-from slackline.cluster.placement.report import MoveMade, PlacementReport
+from slackline.cluster.remote_placement import CompletedMove, PlacementReport
 from slackline.report.page import (
     ACCENT,
     FAINT,
@@ -28,63 +28,63 @@ from slackline.report.scale import number_text, share_text
 
 _BLUE = "#1f5fa8"
 _COLORS = (_BLUE, ACCENT, "#2f8f5b", "#8a5fbf", "#b8860b", "#c2477f", "#4a90a4", "#6b7785")
-#: With more nodes or detectors than that, circles with names in them are no picture any more.
+#: With more nodes or detectors the circles are not readable; a matrix is drawn instead.
 MOST_NODES, MOST_DETECTORS = 12, 60
-#: With more nodes than that, latencies written beside links would cover each other.
+#: With more nodes the latencies beside links would overlap.
 MOST_WRITTEN = 5
 
 
-def placement_page(story: PlacementReport) -> str:
+def placement_page(report: PlacementReport) -> str:
     """The whole page, one file that fetches nothing."""
-    problem = story.problem
-    title = "Where detectors run"
+    problem = report.problem
+    title = "Placement of detectors"
     body = [
         heading(title, 1),
-        paragraph(_verdict(story), "verdict"),
+        paragraph(_verdict(report), "verdict"),
         facts(
             [
-                (_milliseconds(problem.mean_latency(story.before)), "mean latency of a subscription, before"),
-                (_milliseconds(problem.mean_latency(story.after)), "after"),
-                (f"{number_text(_sent(problem, story.before))}/s", "events between nodes, before"),
-                (f"{number_text(_sent(problem, story.after))}/s", "after"),
+                (_milliseconds(problem.mean_latency(report.before)), "mean latency of a subscription, before"),
+                (_milliseconds(problem.mean_latency(report.after)), "after"),
+                (f"{number_text(_sent(problem, report.before))}/s", "events between nodes, before"),
+                (f"{number_text(_sent(problem, report.after))}/s", "after"),
             ]
         ),
         heading("Before and after"),
-        *_network(story),
-        heading("What moves"),
-        *_moves(story),
+        *_network(report),
+        heading("Migrations"),
+        *_moves(report),
         heading("Nodes"),
-        _nodes(story),
+        _nodes(report),
     ]
-    if story.courses:
+    if report.histories:
         body += [
             heading("The search"),
             paragraph(
                 "The best objective found so far, by solver: the cost of a placement, and what it costs to get there."
             ),
-            figure_card(_search(story), 380),
+            figure_card(_search(report), 380),
         ]
-    if any(story.loads.values()):
+    if any(report.loads.values()):
         body += [
             heading("Load"),
-            paragraph("The share of time that each node works. A dotted line is a detector that moved."),
-            figure_card(_loads(story), 380),
+            paragraph("The CPU load of each node. A dotted line is a migration."),
+            figure_card(_loads(report), 380),
         ]
     return html_page(title, [*body, paragraph("slackline place --html FILE makes this page.", "note")])
 
 
-def _moved(story: PlacementReport) -> list[str]:
-    return [name for name in story.problem.detectors if story.before[name] != story.after[name]]
+def _moved(report: PlacementReport) -> list[str]:
+    return [name for name in report.problem.detectors if report.before[name] != report.after[name]]
 
 
-def _verdict(story: PlacementReport) -> str:
-    moved, problem = _moved(story), story.problem
+def _verdict(report: PlacementReport) -> str:
+    moved, problem = _moved(report), report.problem
     if not moved:
-        return "The detectors run where they should: nothing that was found is better by more than moving costs."
-    before, after = problem.cost(story.before), problem.cost(story.after)
+        return "No migration: no placement was found that is better by more than the cost of migration."
+    before, after = problem.cost(report.before), problem.cost(report.after)
     detectors = "One detector moves" if len(moved) == 1 else f"{len(moved)} detectors move"
-    was = problem.objections(story.before)
-    kept = f" Before, {was[0]}." if was and not problem.objections(story.after) else ""
+    was = problem.objections(report.before)
+    kept = f" Before, {was[0]}." if was and not problem.objections(report.after) else ""
     change = f"{number_text(100 * (1 - after / before))} % less" if before and after <= before else "more"
     return f"{detectors}; the cost φ goes from {before:.4g} to {after:.4g}, {change}.{kept}"
 
@@ -111,12 +111,12 @@ def _between(problem: Problem, placement: Placement) -> dict[tuple[str, str], fl
 # The picture.
 
 
-def _network(story: PlacementReport) -> list[str]:
-    problem = story.problem
+def _network(report: PlacementReport) -> list[str]:
+    problem = report.problem
     if len(problem.nodes) > MOST_NODES or len(problem.detectors) > MOST_DETECTORS:
         return [
             paragraph("Events per second from node to node; what stays on a node is left out."),
-            figure_card(_matrices(story), 520),
+            figure_card(_matrices(report), 520),
         ]
     return [
         paragraph(
@@ -124,15 +124,15 @@ def _network(story: PlacementReport) -> list[str]:
             "grey on one node, blue between nodes, the wider the more events. What moves is orange. Dotted lines are "
             "links, with their latencies."
         ),
-        figure_card(_circles(story), 600),
+        figure_card(_circles(report), 600),
     ]
 
 
-def _circles(story: PlacementReport) -> go.Figure:
+def _circles(report: PlacementReport) -> go.Figure:
     figure = make_subplots(rows=1, cols=2, subplot_titles=("before", "after"), horizontal_spacing=0.02)
-    moved = set(_moved(story))
-    for column, placement in enumerate((story.before, story.after), start=1):
-        for trace in _drawn(story.problem, placement, moved):
+    moved = set(_moved(report))
+    for column, placement in enumerate((report.before, report.after), start=1):
+        for trace in _drawn(report.problem, placement, moved):
             figure.add_trace(trace, row=1, col=column)
     span = {"range": [-1.5, 1.5], "visible": False}
     figure.update_xaxes(**span)
@@ -246,11 +246,11 @@ def _labels(
     )  # fmt: skip
 
 
-def _matrices(story: PlacementReport) -> go.Figure:
+def _matrices(report: PlacementReport) -> go.Figure:
     figure = make_subplots(rows=1, cols=2, subplot_titles=("before", "after"), horizontal_spacing=0.1)
-    names = list(story.problem.nodes)
-    for column, placement in enumerate((story.before, story.after), start=1):
-        between = _between(story.problem, placement)
+    names = list(report.problem.nodes)
+    for column, placement in enumerate((report.before, report.after), start=1):
+        between = _between(report.problem, placement)
         events = [[None if a == b else between.get((a, b)) for b in names] for a in names]
         figure.add_trace(
             go.Heatmap(x=names, y=names, z=events, coloraxis="coloraxis", hovertemplate="%{y} to %{x}: %{z}/s"),
@@ -264,24 +264,24 @@ def _matrices(story: PlacementReport) -> go.Figure:
 # The tables.
 
 
-def _moves(story: PlacementReport) -> list[str]:
-    if not story.changes:
-        return [paragraph("Nothing.")]
-    made = {move.detector: _made(move) for move in story.moves}
+def _moves(report: PlacementReport) -> list[str]:
+    if not report.changes:
+        return [paragraph("None.")]
+    made = {move.detector: _made(move) for move in report.moves}
     rows = [
         [each.detector, each.source, each.to, each.why, f"{each.gain:.3g}", made.get(each.detector, "-")]
-        for each in story.changes
+        for each in report.changes
     ]
     return [table_card(["detector", "from", "to", "why", "gain", "took"], rows, numeric_from=4)]
 
 
-def _made(move: MoveMade) -> str:
+def _made(move: CompletedMove) -> str:
     return move.error or _milliseconds(move.seconds)
 
 
-def _nodes(story: PlacementReport) -> str:
-    problem = story.problem
-    loads = [problem.loads(placement) for placement in (story.before, story.after)]
+def _nodes(report: PlacementReport) -> str:
+    problem = report.problem
+    loads = [problem.loads(placement) for placement in (report.before, report.after)]
     rows = []
     for node, limit in problem.nodes.items():
         latencies = [
@@ -295,30 +295,30 @@ def _nodes(story: PlacementReport) -> str:
 # Over time.
 
 
-def _search(story: PlacementReport) -> go.Figure:
+def _search(report: PlacementReport) -> go.Figure:
     figure = go.Figure()
-    for color, (solver, course) in zip(_COLORS, story.courses.items(), strict=False):
-        x, y = [each.seconds for each in course], [each.objective for each in course]
+    for color, (solver, history) in zip(_COLORS, report.histories.items(), strict=False):
+        x, y = [each.seconds for each in history], [each.objective for each in history]
         line = {"color": color, "width": 2, "shape": "hv"}
         figure.add_trace(go.Scatter(x=x, y=y, name=solver, mode="lines+markers", line=line, marker={"size": 4}))
-    if story.bound is not None:
+    if report.bound is not None:
         line = {"color": FAINT, "dash": "dash", "width": 1}
-        figure.add_hline(y=story.bound, line=line, annotation_text="no placement is below")
+        figure.add_hline(y=report.bound, line=line, annotation_text="lower bound")
     figure.update_xaxes(title_text="seconds", type="log")
     figure.update_yaxes(title_text="objective")
     figure.update_layout(legend=LEGEND, margin={"l": 80, "r": 20, "t": 50, "b": 50})
     return figure
 
 
-def _loads(story: PlacementReport) -> go.Figure:
+def _loads(report: PlacementReport) -> go.Figure:
     figure = go.Figure()
-    for nth, (node, series) in enumerate(story.loads.items()):
+    for nth, (node, series) in enumerate(report.loads.items()):
         color = _COLORS[nth % len(_COLORS)]
         x, y = [each.at for each in series], [100 * each.load for each in series]
         figure.add_trace(go.Scatter(x=x, y=y, name=node, mode="lines", line={"color": color, "width": 2}))
-    for move in story.moves:
+    for move in report.moves:
         figure.add_vline(x=move.at, line={"color": FAINT, "dash": "dot", "width": 1})
-    limit = max(story.problem.nodes.values(), default=1.0)
+    limit = max(report.problem.nodes.values(), default=1.0)
     figure.add_hline(y=100 * limit, line={"color": ACCENT, "dash": "dash", "width": 1}, annotation_text="limit")
     figure.update_xaxes(title_text="seconds")
     figure.update_yaxes(title_text="load, %", rangemode="tozero")

@@ -1,4 +1,4 @@
-"""The page of a study: late share against mean wait, so that one look tells which policy wins."""
+"""The page of a study: late share against mean wait, by policy."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import plotly.graph_objects as go
 
 from slackline.report.page import ACCENT, FAINT, facts, figure_card, heading, html_page, paragraph, table_card
 from slackline.report.scale import Scale, params_text, share_text
-from slackline.report.verdict import WORDS, disorder, verdict
+from slackline.report.summaries import POLICY_NAMES, disorder, verdict
 from slackline.study import STEADY, PolicyFigures, PolicyResult, StudyResult
 
 #: Colour and marker of each policy, in the order of the legend.
-LOOKS = {
+STYLES = {
     "auto": (ACCENT, "circle"),
     "ready": ("#009e73", "diamond"),
     "slack": ("#0072b2", "triangle-up"),
@@ -23,7 +23,7 @@ LOOKS = {
     "max_slack": ("#3ba3d0", "square"),
     "fixed": ("#7b8794", "x"),
 }
-#: Policies with a knob that trades waits for late events, and the knob: their points make a curve.
+#: Policies with a parameter that trades waits for late events: their points make a curve.
 CURVES = {"auto": "late_target", "quantile": "q", "fixed": "bound"}
 NAMES = {"auto": "auto, by late_target", "fixed": "fixed watermark, by bound", "quantile": "sliding quantile, by q"}
 
@@ -38,9 +38,9 @@ def study_page(result: StudyResult, title: str = "recorded stream") -> str:
             paragraph(f"{result.rows:,} events of {result.sources:,} sources. {disorder(result)}", "sub"),
             _facts(result, scale),
             paragraph(verdict(result), "verdict"),
-            heading("What waiting buys"),
+            heading("Late events against waits"),
             paragraph(
-                "Each curve is what one policy reaches as its knob is turned. Further left is less waiting, further "
+                "Each curve is one policy over the values of its parameter. Further left is less waiting, further "
                 "down is fewer late events.",
                 "note",
             ),
@@ -49,7 +49,7 @@ def study_page(result: StudyResult, title: str = "recorded stream") -> str:
             heading(f"All figures, waits in {scale.name}"),
             _table(result, scale),
             paragraph(
-                "Late: arrived too late to be delivered in order. Wait: time of release minus arrival time of the "
+                "Late: arrived too late to be delivered in order. Wait: time of release minus time of arrival of the "
                 f"event; late events have no wait. Steady: of the events after the first {STEADY:,} arrivals. "
                 "Clairvoyant: knows the future, releases an event when the last one not after it has arrived, loses "
                 "nothing.",
@@ -64,10 +64,10 @@ def _steady(result: StudyResult, scale: Scale) -> list[str]:
     if result.clairvoyant.steady_mean_wait is None:
         return []
     return [
-        heading("What it knows once it has learnt"),
+        heading("After warm-up"),
         paragraph(
-            f"The same for the events after the first {STEADY:,} arrivals: what a policy loses and waits while it "
-            "learns is left out.",
+            f"The same for the events after the first {STEADY:,} arrivals: late events and waits during warm-up are "
+            "left out.",
             "note",
         ),
         figure_card(_Plot.of(result, scale, LATER).figure(), 560),
@@ -87,15 +87,15 @@ def _facts(result: StudyResult, scale: Scale) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
-    """Which figures a plot is of: those of the whole stream, or the steady ones."""
+class _Period:
+    """The figures of a plot: those of the whole stream, or the steady ones."""
 
     late: Callable[[PolicyFigures], float | None]
     wait: Callable[[PolicyFigures], float | None]
 
 
-WHOLE = _Side(lambda waits: waits.late_share, lambda waits: waits.mean_wait)
-LATER = _Side(lambda waits: waits.steady_late_share, lambda waits: waits.steady_mean_wait)
+WHOLE = _Period(lambda waits: waits.late_share, lambda waits: waits.mean_wait)
+LATER = _Period(lambda waits: waits.steady_late_share, lambda waits: waits.steady_mean_wait)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,24 +104,24 @@ class _Plot:
 
     result: StudyResult
     scale: Scale
-    side: _Side
+    period: _Period
     left: float
     right: float
     low: float
     top: float
 
     @classmethod
-    def of(cls, result: StudyResult, scale: Scale, side: _Side) -> _Plot:
-        everybody = [*[p.waits for p in result.policies], result.clairvoyant]
-        waits = [scale.value(wait) for wait in map(side.wait, everybody) if wait]
-        late = [100 * share for share in map(side.late, everybody) if share]
+    def of(cls, result: StudyResult, scale: Scale, period: _Period) -> _Plot:
+        all_figures = [*[p.waits for p in result.policies], result.clairvoyant]
+        waits = [scale.value(wait) for wait in map(period.wait, all_figures) if wait]
+        late = [100 * share for share in map(period.late, all_figures) if share]
         low = 100 * 0.4 / result.rows
         left = min(waits, default=1.0) / 2.5
-        return cls(result, scale, side, left, max([left, *waits]), low, max([10 * low, *late]))
+        return cls(result, scale, period, left, max([left, *waits]), low, max([10 * low, *late]))
 
     def figure(self) -> go.Figure:
         figure = go.Figure()
-        for policy in reversed(LOOKS):  # the first on top
+        for policy in reversed(STYLES):  # the first on top
             self._add(figure, policy)
         self._add_targets(figure)
         self._add_default(figure)
@@ -143,38 +143,40 @@ class _Plot:
         return figure
 
     def _place(self, waits: PolicyFigures) -> tuple[float, float]:
-        wait, late = self.side.wait(waits) or 0, self.side.late(waits) or 0
+        wait, late = self.period.wait(waits) or 0, self.period.late(waits) or 0
         return max(self.scale.value(wait), self.left), max(100 * late, self.low)
 
     def _add(self, figure: go.Figure, policy: str) -> None:
-        """The points of a policy; a curve where it has a knob."""
+        """The points of a policy; a curve where it has a parameter."""
         shown = [
             p
             for p in self.result.policies
-            if p.policy == policy and not p.is_default and self.side.wait(p.waits) is not None
+            if p.policy == policy and not p.is_default and self.period.wait(p.waits) is not None
         ]
         if not shown:
             return
-        knob = CURVES.get(policy)
-        if knob is not None:
-            shown.sort(key=lambda p: p.params[knob])
-        color, symbol = LOOKS[policy]
+        parameter = CURVES.get(policy)
+        if parameter is not None:
+            shown.sort(key=lambda p: p.params[parameter])
+        color, symbol = STYLES[policy]
         places = [self._place(p.waits) for p in shown]
         figure.add_scatter(
             x=[x for x, _ in places],
             y=[y for _, y in places],
-            mode="lines+markers" if knob else "markers",
+            mode="lines+markers" if parameter else "markers",
             line={"color": color, "width": 2.5 if policy == "auto" else 1.5},
             marker={"color": color, "symbol": symbol, "size": 8 if policy == "fixed" else 10},
             hovertext=[_hover(p, self.result.unit, self.scale) for p in shown],
             hovertemplate="%{hovertext}<extra></extra>",
-            name=NAMES.get(policy, WORDS.get(policy, policy)),
+            name=NAMES.get(policy, POLICY_NAMES.get(policy, policy)),
             cliponaxis=False,
         )
 
     def _add_targets(self, figure: go.Figure) -> None:
         """The least and the largest target of `auto` beside their points."""
-        targets = [p for p in self.result.policies if "late_target" in p.params and self.side.wait(p.waits) is not None]
+        targets = [
+            p for p in self.result.policies if "late_target" in p.params and self.period.wait(p.waits) is not None
+        ]
         targets.sort(key=lambda p: p.params["late_target"])
         for p, shift in zip(targets[:1] + targets[1:][-1:], (-12, 12), strict=False):
             x, y = self._place(p.waits)
@@ -185,7 +187,7 @@ class _Plot:
 
     def _add_default(self, figure: go.Figure) -> None:
         default = self.result.default
-        if self.side.wait(default.waits) is None:
+        if self.period.wait(default.waits) is None:
             return
         x, y = self._place(default.waits)
         figure.add_scatter(
@@ -201,12 +203,12 @@ class _Plot:
         # Annotations, unlike lines, take the logarithm as their place on a logarithmic axis.
         figure.add_annotation(
             x=log10(x), y=log10(y), ax=90, ay=-50, standoff=10, xanchor="center",
-            text="<b>auto, as it comes</b>", font={"color": ACCENT, "size": 15}, bgcolor="rgba(255,255,255,0.85)",
+            text="<b>auto (default)</b>", font={"color": ACCENT, "size": 15}, bgcolor="rgba(255,255,255,0.85)",
             arrowcolor=ACCENT, arrowwidth=1.2, arrowhead=0,
         )  # fmt: skip
 
     def _add_clairvoyant(self, figure: go.Figure) -> None:
-        if self.side.wait(self.result.clairvoyant) is None:
+        if self.period.wait(self.result.clairvoyant) is None:
             return
         bound, _ = self._place(self.result.clairvoyant)
         figure.add_vline(x=bound, line={"color": FAINT, "width": 1.5, "dash": "dash"})
@@ -225,7 +227,7 @@ def _round(low: float, high: float) -> list[float]:
 def _hover(p: PolicyResult, unit: str, scale: Scale) -> str:
     waits = p.waits
     lines = [
-        f"<b>{escape(WORDS.get(p.policy, p.policy))}</b> {escape(params_text(p, unit))}",
+        f"<b>{escape(POLICY_NAMES.get(p.policy, p.policy))}</b> {escape(params_text(p, unit))}",
         f"late {share_text(waits.late_share)}",
         f"wait: mean {scale.with_unit(waits.mean_wait)}, median {scale.with_unit(waits.p50_wait)},",
         f"p99 {scale.with_unit(waits.p99_wait)}, max {scale.with_unit(waits.max_wait)}",
@@ -239,7 +241,7 @@ def _hover(p: PolicyResult, unit: str, scale: Scale) -> str:
 def _table(result: StudyResult, scale: Scale) -> str:
     """Every policy from few late events to many, the cheaper first."""
     ordered = sorted(result.policies, key=lambda p: (p.waits.late_share, p.waits.mean_wait or 0))
-    rows = [_row(WORDS.get(p.policy, p.policy), params_text(p, result.unit), p.waits, scale) for p in ordered]
+    rows = [_row(POLICY_NAMES.get(p.policy, p.policy), params_text(p, result.unit), p.waits, scale) for p in ordered]
     rows.append(_row("clairvoyant", "knows the future", result.clairvoyant, scale))
     marks = {i: "mark" for i, p in enumerate(ordered) if p.is_default} | {len(ordered): "last"}
     return table_card(
@@ -247,7 +249,7 @@ def _table(result: StudyResult, scale: Scale) -> str:
         rows,
         numeric_from=2,
         marks=marks,
-        colors=[LOOKS[p.policy][0] for p in ordered] + [None],
+        colors=[STYLES[p.policy][0] for p in ordered] + [None],
     )
 
 

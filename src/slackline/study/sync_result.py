@@ -29,7 +29,7 @@ class Disabled(NamedTuple):
     until: int | None
 
 
-class HeldUp(NamedTuple):
+class BlockedTime(NamedTuple):
     """How many events waited for a stream, and how long altogether, each as three: until it delivered, until they timed
     out, and until the recording ended. What waited for several streams counts for each.
     """
@@ -88,10 +88,10 @@ class StreamResult:
     last_ts: int | None
     last_arrival: int | None
     dead: bool
-    held_up: HeldUp
+    blocked: BlockedTime
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"held_up": self.held_up.to_dict()}
+        return asdict(self) | {"blocked": self.blocked.to_dict()}
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class SyncResult:
     def streams(self) -> tuple[StreamResult, ...]:
         """All streams, those for which the others waited longest first."""
         stream = self.recording.stream
-        held = self._held_up()
+        held = self._blocked()
         owing = self.waited_for_at_end
         patience = (int(stream.arrival[-1]) - int(stream.arrival[0])) / 20
         since = {each.stream: each.since for each in self.disabled if each.until is None}
@@ -202,13 +202,13 @@ class SyncResult:
                     last_ts=stats.last_ts,
                     last_arrival=last if stats.received else None,
                     dead=state != "live" and quiet,
-                    held_up=held[number],
+                    blocked=held[number],
                 )
             )
-        return tuple(sorted(results, key=lambda each: (-each.held_up.all_time, -each.failures, each.name)))
+        return tuple(sorted(results, key=lambda each: (-each.blocked.all_time, -each.failures, each.name)))
 
-    def _held_up(self) -> list[HeldUp]:
-        """By stream. Only events that waited count."""
+    def _blocked(self) -> list[BlockedTime]:
+        """By stream; events that did not wait were blocked by none."""
         waited = (self.wait > 0) & (self.group > 0)
         kinds = self.group[waited] * 3 + self.how[waited]
         count = np.bincount(kinds, minlength=3 * len(self.groups)).reshape(-1, 3)
@@ -219,7 +219,8 @@ class SyncResult:
             counts[list(group)] += count[i]
             times[list(group)] += time[i]
         return [
-            HeldUp((e[0], e[1], e[2]), (t[0], t[1], t[2])) for e, t in zip(counts.tolist(), times.tolist(), strict=True)
+            BlockedTime((e[0], e[1], e[2]), (t[0], t[1], t[2]))
+            for e, t in zip(counts.tolist(), times.tolist(), strict=True)
         ]
 
     def to_dict(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from slackline.cli import app
-from slackline.cluster.placement.solvers import OF_THE_THESIS
+from slackline.cluster.placement import OF_THE_THESIS
 
 pytestmark = pytest.mark.slow
 

@@ -44,7 +44,7 @@ def test_every_run_comes_to_the_answer_of_plain_buffering(runs):
 
 def test_running_ahead_tells_no_pass_later_and_all_of_them_sooner_on_average(runs):
     def waits(alpha):
-        return {told.at: told.wait for told in runs[alpha]["_told"] if told.type == "pass"}
+        return {told.at: told.wait for told in runs[alpha]["_detections"] if told.type == "pass"}
 
     plain, fixed = waits(PLAIN), waits(FIXED)
     assert plain and len(plain) == runs[PLAIN]["passes"]
@@ -91,4 +91,4 @@ def test_one_json_object_without_the_series_and_a_page_with_them(
     documented = "policy alpha retraction mean_ms p95_ms passes inserts retractions replays replayed snapshots"
     assert list(figures["runs"][0]) == f"{documented} snapshot_kb busy busy_max alpha_mean".split()
     text = page.read_text("utf-8")
-    assert "All runs" in text and "taken back" in text and "on-demand retraction" in text
+    assert "All runs" in text and "retracted" in text and "on-demand retraction" in text

@@ -10,9 +10,9 @@ from tests.unit.cluster.controller.overviews import CHAIN, Told
 from typer.testing import CliRunner
 
 from slackline.cli import app
-from slackline.cluster import placing
+from slackline.cluster import remote_placement
 from slackline.cluster.connection import Credentials
-from slackline.cluster.controller.master import Master
+from slackline.cluster.controller.global_placement import GlobalPlacement
 from slackline.core.errors import SlacklineError
 from slackline.runtime.address import Address
 
@@ -26,10 +26,10 @@ class Pretended:
         self.told = told
         self.refuses: dict[str, str] = {}
         self.now = 0.0
-        monkeypatch.setattr(placing, "overview", self.overview)
-        monkeypatch.setattr(placing, "migrate", self.migrate)
-        monkeypatch.setattr(placing, "BETWEEN", 0.01)
-        monkeypatch.setattr(placing.Placing.__init__, "__kwdefaults__", {"now": self.time})
+        monkeypatch.setattr(remote_placement, "overview", self.overview)
+        monkeypatch.setattr(remote_placement, "migrate", self.migrate)
+        monkeypatch.setattr(remote_placement, "INTERVAL", 0.01)
+        monkeypatch.setattr(remote_placement.RemotePlacement.__init__, "__kwdefaults__", {"now": self.time})
 
     def time(self) -> float:
         return self.told.at
@@ -61,12 +61,12 @@ def run(*arguments: str):
     [
         (["--pin", "High"], "--pin High is not valid; write DETECTOR=NODE"),
         (["--pin", "=n1"], "--pin =n1 is not valid"),
-        (["--solver", "greedy"], "there is no solver 'greedy'; choose one of local, exact"),
+        (["--solver", "greedy"], "unknown solver 'greedy'; choose one of local, exact"),
         (["--dry-run", "--watch"], "--dry-run and --watch"),
         (["--at", "10.1.2.3:7000"], "--tls-cert"),
     ],
 )
-def test_wrong_use_is_told(arguments, message):
+def test_wrong_use_is_refused(arguments, message):
     result = run(*arguments)
     assert (result.exit_code, result.stdout) == (2, "") and message in result.stderr
 
@@ -77,7 +77,7 @@ def test_a_dry_run_says_what_would_move_and_why(network):
     assert "Low → High 10 ms → 0" in result.stdout and "High → Top 10 ms → 0" in result.stdout
     assert "φ goes from 0.0200 to 0.0000 (100 % less; local, 0.1 s)." in result.stdout
     assert "Mean latency of 3 subscriptions with events: 6.67 ms → 0.00 ms." in result.stdout
-    assert "Nothing was moved (--dry-run)." in result.stdout
+    assert "Nothing was migrated (--dry-run)." in result.stdout
     assert network.told.runs == {"n1": ["Low"], "n2": ["High"], "n3": ["Top"]}
 
 
@@ -85,8 +85,8 @@ def test_detectors_are_moved_step_by_step(network):
     result = run()
     assert result.exit_code == 0, result.stderr
     assert sorted(network.told.runs["n1"]) == ["High", "Low", "Top"]
-    assert "Moves 2 detectors in 2 steps." in result.stdout and "2 moves made, 20 ms together." in result.stdout
-    assert "High runs on n1 now; it took 10 ms" in result.stderr
+    assert "Migrating 2 detectors in 2 steps." in result.stdout and "2 migrations in 20 ms." in result.stdout
+    assert "migrated High from n2 to n1 in 10 ms" in result.stderr
 
 
 def test_figures_as_json(network):
@@ -102,20 +102,20 @@ def test_figures_as_json(network):
 def test_where_nothing_is_to_gain_nothing_moves_and_it_is_said(network):
     network.told.runs.update(n1=["Low", "High", "Top"], n2=[], n3=[])
     result = run()
-    assert result.exit_code == 0 and "Stays as it is: φ is 0.0000" in result.stdout
+    assert result.exit_code == 0 and "No change: φ is 0.0000" in result.stdout
 
 
 def test_where_no_events_are_under_way_it_is_said(network):
     network.told.rates = dict.fromkeys(network.told.rates, 0.0)
     result = run()
-    assert result.exit_code == 0 and "No events are under way between detectors" in result.stdout
+    assert result.exit_code == 0 and "No events are sent between detectors" in result.stdout
 
 
 def test_a_node_that_refuses_a_detector_makes_it_fail(network):
     network.refuses = {"High": "detector 'High' did not move: its state is no data", "Top": "no"}
     result = run()
     assert result.exit_code == 1
-    assert "High stays on n2 for a while: detector 'High' did not move: its state is no data" in result.stderr
+    assert "migration of High from n2 to n1 failed: detector 'High' did not move: its state is no data" in result.stderr
 
 
 def test_limits_that_cannot_be_kept_make_it_fail(network):
@@ -127,13 +127,13 @@ def test_limits_that_cannot_be_kept_make_it_fail(network):
 def test_a_network_that_cannot_be_known_makes_it_fail(network):
     network.told.states["n3"] = "lost"
     result = run()
-    assert (result.exit_code, result.stdout) == (1, "") and "n3 is gone (Top)" in result.stderr
+    assert (result.exit_code, result.stdout) == (1, "") and "node n3 is lost (Top)" in result.stderr
 
 
 def test_a_node_that_does_it_too_is_named(network):
     network.told.master = "n2"
     result = run()
-    assert result.exit_code == 0 and "n2 looks after where detectors run, too" in result.stderr
+    assert result.exit_code == 0 and "node n2 is the placement master of the cluster" in result.stderr
 
 
 def test_the_page_gets_the_whole_story(network, monkeypatch, tmp_path):
@@ -145,7 +145,7 @@ def test_the_page_gets_the_whole_story(network, monkeypatch, tmp_path):
     (story,) = shown
     assert (tmp_path / "p.html").read_text() == "a page"
     assert story.before == {"Low": "n1", "High": "n2", "Top": "n3"} and story.after == dict.fromkeys(CHAIN, "n1")
-    assert {"local", "genetic", "cuckoo_swarm"} <= set(story.courses) and story.solver == "local"
+    assert {"local", "genetic", "cuckoo_swarm"} <= set(story.histories) and story.solver == "local"
     assert [move.detector for move in story.moves] == ["High", "Top"] and set(story.loads) == {"n1", "n2", "n3"}
     assert all(sample.load == 0.3 for samples in story.loads.values() for sample in samples)
 
@@ -155,10 +155,14 @@ def test_watching_goes_on_and_stands_by_while_a_node_does_it(network):
 
     async def watch() -> None:
         network.told.master = "n2"
-        watched = placing.Placing(
-            Address.of("127.0.0.1:7001"), Credentials(), Master(seconds=0.05), say=said.append, decided=lambda _: None,
+        watched = remote_placement.RemotePlacement(
+            Address.of("127.0.0.1:7001"),
+            Credentials(),
+            GlobalPlacement(seconds=0.05),
+            log=said.append,
+            on_plan=lambda _: None,
             now=network.time,
-        )  # fmt: skip
+        )
         task = asyncio.create_task(watched.watch())
         await asyncio.sleep(0.3)
         assert network.told.runs["n2"] == ["High"] and not task.done()
@@ -170,5 +174,5 @@ def test_watching_goes_on_and_stands_by_while_a_node_does_it(network):
         task.cancel()
 
     asyncio.run(watch())
-    assert said[0] == "stands by, as n2 looks after where detectors run"
+    assert said[0] == "standing by: node n2 is the placement master"
     assert sorted(network.told.runs["n1"]) == ["High", "Low", "Top"]

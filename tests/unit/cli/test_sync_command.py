@@ -47,19 +47,19 @@ def test_people_get_a_headline_a_table_and_the_first_rows():
     assert result.exit_code == 0, result.output
     first = result.stdout.splitlines()[0]
     assert first.startswith("9,600 events of 8 streams: 16.1 % out of order on arrival, 0 after synchronisation; ")
-    assert "Streams that others waited for (waits in ms)" in result.stdout
+    assert "Which streams blocked the others (waits in ms)" in result.stdout
     for part in ("dev_15", "The ordered stream begins", "1415624019862"):
         assert part in result.stdout, part
 
 
 def test_without_arrival_times_the_output_says_what_the_waits_are(tmp_path):
     result = run("sync", *building(tmp_path), "--ts", "ts")
-    assert "the waits are what synchronisation alone costs" in result.stdout
+    assert "the waits are those of synchronisation alone" in result.stdout
 
 
 def test_a_stream_that_fell_silent_is_named_plainly(tmp_path):
     waited = run("sync", *building(tmp_path), "--ts", "ts")
-    assert "dead: 'lift' fell silent" in waited.stdout and "Give --max-delay" in waited.stdout
+    assert "dead: 'lift' fell silent" in waited.stdout and "Set --max-delay" in waited.stdout
     skipped = run("sync", *building(tmp_path), "--ts", "ts", "--max-delay", "50")
     assert "dead: 'lift' fell silent" in skipped.stdout and "disabled since" in skipped.stdout
 
@@ -68,9 +68,9 @@ def test_a_stream_that_never_delivers_is_named_with_what_to_do(tmp_path):
     files = [*building(tmp_path), write(tmp_path, "ghost.csv", "ts\n")]
     result = run("sync", *files, "--ts", "ts")
     assert result.exit_code == 0
-    assert "dead: 'ghost' never delivered, so nothing could go out before the recording ended" in result.stdout
-    assert "nothing went out before the recording ended" in result.stdout.splitlines()[0]
-    assert "never delivered: the others went on without it" in run(*_args(files), "--max-delay", "50").stdout
+    assert "dead: 'ghost' never delivered, so no event was released before the recording ended" in result.stdout
+    assert "no event was released before the recording ended" in result.stdout.splitlines()[0]
+    assert "never delivered, and was disabled after 3 time-outs" in run(*_args(files), "--max-delay", "50").stdout
 
 
 def _args(files):

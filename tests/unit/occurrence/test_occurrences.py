@@ -10,7 +10,7 @@ import pytest
 import slackline as sl
 from slackline.core import codec
 from slackline.core.errors import ConfigError
-from slackline.occurrence.occurrences import Held, NotAStateError, Occurrences, OutOfOrderError
+from slackline.occurrence.occurrences import NotAStateError, Occurrences, OpenState, OutOfOrderError
 
 
 def told(*rows, **more):
@@ -53,7 +53,7 @@ def test_event_that_repeats_the_state_goes_on_with_it() -> None:
 def test_state_that_never_ends_is_held_and_gives_no_occurrence() -> None:
     detector = Occurrences("told")
     assert found(told((3, "lamp", "on"), (5, "door", "open"), (9, "lamp", "on")), detector) == []
-    assert detector.held() == [Held("lamp", "on", 3), Held("door", "open", 5)]
+    assert detector.open_states() == [OpenState("lamp", "on", 3), OpenState("door", "open", 5)]
 
 
 def test_two_states_at_one_time_give_an_occurrence_of_no_duration_that_overlaps_with_nothing() -> None:
@@ -109,7 +109,7 @@ def test_what_is_remembered_of_the_past_stays_small_however_long_a_state_lasts()
     found(told((0, "door", "open")), detector)
     for ts in range(1, 4000):
         found(told((ts, f"d{rng.randrange(50)}", rng.random())), detector)
-        kept = max(kept, len(detector.overlaps.kept))
+        kept = max(kept, len(detector.overlaps.retained))
     (opened,) = found(told((4000, "door", "closed")), detector)
     assert opened["overlapping"] > 3000 and len(opened["overlaps"]) == 4
     assert kept < 100
@@ -128,7 +128,7 @@ def test_what_is_remembered_is_bounded_even_if_each_state_is_shorter_than_the_la
     detector = Occurrences("told", overlaps=4)
     for event in shrinking(1_000):
         detector.on_event(event)
-        assert len(detector.overlaps.kept) <= 2 * 4 * 3  # three devices
+        assert len(detector.overlaps.retained) <= 2 * 4 * 3  # three devices
 
 
 @pytest.mark.parametrize("most", [1, 4])
@@ -145,10 +145,10 @@ def test_overlaps_are_exact_even_if_what_is_remembered_was_cut(most: int) -> Non
 def test_equal_durations_and_what_is_over_are_not_remembered() -> None:
     detector = Occurrences("told", overlaps=4)
     found(told((0, "door", "open"), *((ts, f"d{ts % 5}", ts) for ts in range(200))), detector)
-    assert len(detector.overlaps.kept) <= 4  # all last 5, and the door is open all the time
+    assert len(detector.overlaps.retained) <= 4  # all last 5, and the door is open all the time
     detector = Occurrences("told", overlaps=1000)
     found(told(*((ts, f"d{ts % 5}", ts) for ts in range(200))), detector)
-    assert len(detector.overlaps.kept) <= 5  # what ended before the oldest open one began overlaps with nothing to come
+    assert len(detector.overlaps.retained) <= 5  # ended before the oldest open one began
 
 
 def test_silence_is_noticed_behind_one_who_spoke_earlier_and_again() -> None:
@@ -210,7 +210,7 @@ def test_event_without_state_source_or_in_the_past_is_refused() -> None:
         detector.on_event(sl.Event("told", ts=6, source="lamp"))
     with pytest.raises(NotAStateError, match="no source"):
         detector.on_event(sl.Event("told", ts=6, state="on"))
-    with pytest.raises(OutOfOrderError, match="cannot go back"):
+    with pytest.raises(OutOfOrderError, match="got the older"):
         found(told((4, "lamp", "off")), detector)
     assert brief(found(told((7, "lamp", "off")), detector)) == [("lamp", "on", 5, 7, "off")]
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import slackline as sl
-from slackline.occurrence.occurrences import Occurrences
-from slackline.occurrence.transitions import Transitions
+from slackline.occurrence.occurrences import Occurrences, Transitions
 
 
 def transitions(rows, **options):

@@ -72,11 +72,11 @@ def test_curves_follow_their_knob_and_points_without_events_on_time_are_left_out
 
 
 def test_the_steady_plot_is_of_the_steady_figures_and_only_there_if_these_are():
-    assert "once it has learnt" not in study_page(USUAL)
+    assert "After warm-up" not in study_page(USUAL)
     rows = STEADY + 100
     ts = np.arange(rows) - 5 * (np.arange(rows) % 7 == 3)
     result = study(RecordedStream(np.arange(rows), ts + 10, np.zeros(rows, np.int64)))
-    assert "once it has learnt" in study_page(result)
+    assert "After warm-up" in study_page(result)
     steady = _Plot.of(result, Scale.of_study(result), LATER).figure().data
     (bounds,) = [trace for trace in steady if trace.name == "fixed watermark, by bound"]
     none = next(p for p in result.policies if p.params == {"bound": 0})
@@ -85,7 +85,7 @@ def test_the_steady_plot_is_of_the_steady_figures_and_only_there_if_these_are():
 
 def test_the_verdict_says_what_a_watermark_needs_and_what_slackline_waits():
     assert verdict(USUAL) == (
-        "Take auto as it comes: for 0.20 % late events withWatermark needs 400 ms and waits 424 ms on average; "
+        "Use default auto: for 0.20 % late events withWatermark needs 400 ms and waits 424 ms on average; "
         "slackline waits 29.0 ms, 14.6 times less."
     )
 
@@ -127,7 +127,7 @@ def test_the_verdict_tells_when_only_the_start_made_the_difference():
         return StudyResult(5000, 8, 0.2, "ms", (), waits(0.0, 1.0, (0.0, 1.0)), policies)
 
     text = verdict(result(14.0, 13.5))
-    assert text.startswith("Take auto as it comes: for 0.050 % late events withWatermark needs 9.00 s")
+    assert text.startswith("Use default auto: for 0.050 % late events withWatermark needs 9.00 s")
     assert text.endswith(
         " After the first 1,000 arrivals both wait alike: with 0.030 % late events slackline 14.0 ms, withWatermark of "
         "12.0 ms 13.5 ms."

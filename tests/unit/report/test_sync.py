@@ -4,9 +4,8 @@ import re
 import numpy as np
 import pytest
 
-from slackline.report import SyncWords, sync_page
-from slackline.report.sync.lanes import best_window
-from slackline.report.sync.looks import asleep
+from slackline.report import SyncSummary, sync_page
+from slackline.report.sync import best_window, disabled_spans
 from slackline.study import RecordedStream, SyncRecording, synchronise_recording
 from slackline.study.recording import Failed
 
@@ -37,8 +36,8 @@ def test_the_page_tells_order_waits_and_who_was_waited_for():
     for part in (
         "Many streams in one order: three.csv",
         "300 events of 3 streams",
-        "Everybody waited most for",
-        "Who everybody waited for",
+        "The slowest stream is",
+        "Which streams blocked the others",
         "All figures by stream",
     ):
         assert part in text, part
@@ -66,7 +65,7 @@ def test_names_are_no_markup():
 
 def test_only_the_worst_streams_have_lanes_and_the_page_says_so():
     text = text_of(sync_page(synchronise_recording(made(streams=60, rows=1200))))
-    assert "the 40 of 60 that were waited for longest" in text
+    assert "the 40 of 60 that blocked longest" in text
 
 
 def test_a_long_recording_is_shown_in_part_and_the_page_says_so():
@@ -100,21 +99,21 @@ def test_files_that_failed_are_noted():
 
 def test_spans_that_cannot_be_told_apart_are_drawn_as_one():
     result = synchronise_recording(made(streams=8, rows=400), max_delay=5, max_failures=1)
-    apart = asleep(result, 0, 0, 10**6, 0)
-    together = asleep(result, 0, 0, 10**6, 10**6)
+    apart = disabled_spans(result, 0, 0, 10**6, 0)
+    together = disabled_spans(result, 0, 0, 10**6, 10**6)
     assert len(apart) > 5 and len(together) == 1
     assert together[0] == (apart[0][0], apart[-1][1])
 
 
 def test_an_impatient_delay_is_pointed_out():
-    notes = SyncWords(synchronise_recording(made(streams=8, rows=400), max_delay=5, max_failures=1)).notes()
+    notes = SyncSummary(synchronise_recording(made(streams=8, rows=400), max_delay=5, max_failures=1)).notes()
     assert any("--max-delay 5 is probably shorter" in note for note in notes)
-    assert not any("probably shorter" in note for note in SyncWords(synchronise_recording(made())).notes())
+    assert not any("probably shorter" in note for note in SyncSummary(synchronise_recording(made())).notes())
 
 
 def test_waits_without_arrival_times_are_explained():
-    assert "synchronisation alone costs" in SyncWords(synchronise_recording(made(recorded=False))).notes()[0]
+    assert "those of synchronisation alone" in SyncSummary(synchronise_recording(made(recorded=False))).notes()[0]
 
 
 def test_one_stream_waits_for_nobody():
-    assert SyncWords(synchronise_recording(made(streams=1))).blame() == "Nobody had to wait for anybody."
+    assert SyncSummary(synchronise_recording(made(streams=1))).slowest() == "No stream had to wait for another."

@@ -39,15 +39,15 @@ def test_events_wait_for_the_stream_that_is_behind():
 def test_held_up_time_is_told_by_stream_and_the_worst_comes_first():
     result = synchronise_recording(recorded((10, 5, "a"), (12, 3, "b"), (20, 7, "b"), (25, 9, "a")))
     assert [stream.name for stream in result.streams] == ["b", "a"]
-    assert of(result, "b").held_up.times == (10, 0, 0) and of(result, "b").held_up.events == (1, 0, 0)
-    assert of(result, "a").held_up.times == (5, 0, 0)
+    assert of(result, "b").blocked.times == (10, 0, 0) and of(result, "b").blocked.events == (1, 0, 0)
+    assert of(result, "a").blocked.times == (5, 0, 0)
 
 
 def test_what_the_end_lets_go_is_counted_apart():
     result = synchronise_recording(recorded((1, 1, "a"), (5, 2, "a"), (9, 1, "b")))
     assert (result.waits.events, result.waits.max) == (2, 8)
     assert (result.at_end.events, result.at_end.mean, result.waited_for_at_end) == (1, 4.0, ("b",))
-    assert of(result, "b").held_up.times == (8, 0, 4)
+    assert of(result, "b").blocked.times == (8, 0, 4)
 
 
 def test_a_time_out_strikes_at_its_moment_and_not_at_the_next_arrival():
@@ -91,7 +91,7 @@ def test_without_max_delay_everybody_waits_for_a_stream_that_never_delivers():
     result = synchronise_recording(recorded((1, 1, "a"), (9, 9, "a"), names=("a", "ghost")))
     assert result.waits.events == 0 and result.at_end.events == 2
     ghost = of(result, "ghost")
-    assert (ghost.state, ghost.dead, ghost.held_up.times) == ("never delivered", True, (0, 0, 8))
+    assert (ghost.state, ghost.dead, ghost.blocked.times) == ("never delivered", True, (0, 0, 8))
     assert result.waited_for_at_end == ("ghost",)
 
 
@@ -118,7 +118,7 @@ def test_the_figures_are_plain_data():
     figures = result.to_dict()
     assert figures["events"] == 3 and figures["released"] == 3 and figures["arrival"] == "recorded"
     assert figures["streams"][0]["name"] == "b"
-    assert figures["streams"][0]["held_up"]["until_delivery"] == {"events": 1, "time": 8}
+    assert figures["streams"][0]["blocked"]["until_delivery"] == {"events": 1, "time": 8}
     assert figures["at_end"]["waited_for"] == ["b"]
 
 
@@ -178,7 +178,7 @@ def test_nothing_is_lost_and_every_figure_agrees_with_the_synchronisers_own(rows
     for stream in result.streams:
         stats = result.stats[stream.name]
         assert stream.released + stream.late == stream.events
-        assert stream.held_up.times[DELIVERED] == stats.held_up_total
+        assert stream.blocked.times[DELIVERED] == stats.blocked_total
         mine = np.array([name == stream.name for _, _, name in rows])
         assert result.wait[mine].sum() == stats.wait_total
 

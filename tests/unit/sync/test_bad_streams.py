@@ -77,7 +77,7 @@ def test_any_whole_number_is_a_time_stamp_and_goes_out_as_an_int(ts: Any) -> Non
 
 
 def test_what_is_no_event_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"push\(\) takes slackline.Event; got a dict"):
+    with pytest.raises(ConfigError, match=r"push\(\) expects slackline.Event; got a dict"):
         Synchroniser(["a"]).push([{"ts": 1}])  # type: ignore[list-item]
 
 
@@ -128,7 +128,7 @@ def test_a_generator_that_raises_takes_nothing_with_it() -> None:
 
 @pytest.mark.parametrize("what", [5, None])
 def test_what_is_neither_an_event_nor_several_is_refused(what: Any) -> None:
-    with pytest.raises(ConfigError, match=r"push\(\) takes an event or several; got a"):
+    with pytest.raises(ConfigError, match=r"push\(\) expects an event or an iterable of events; got a"):
         Synchroniser(["a"]).push(what)
 
 
@@ -184,7 +184,7 @@ def test_what_is_set_aside_is_bounded_too_and_drained() -> None:
     ("options", "message"),
     [
         ({"method": "fast"}, "method='fast' is unknown; choose one of"),
-        ({"max_delay": 5}, "max_delay=5 needs the time"),
+        ({"max_delay": 5}, "max_delay=5 needs a clock"),
         ({"max_delay": -1, "now": WallTime()}, "max_delay=-1 is not valid"),
         ({"max_delay": math.nan, "now": WallTime()}, "max_delay=nan is not valid"),
         ({"max_delay": "5", "now": WallTime()}, "max_delay='5' is not valid"),
@@ -192,8 +192,8 @@ def test_what_is_set_aside_is_bounded_too_and_drained() -> None:
         ({"max_waiting": True}, "max_waiting=True is not valid"),
         ({"streams": "abc"}, "streams='abc' is not valid; it must be a list of names"),
         ({"streams": 5}, "streams=5 is not valid; it must be a list of names"),
-        ({"streams": [""]}, "a stream is named by a string that is not empty; got ''"),
-        ({"streams": [3]}, "a stream is named by a string that is not empty; got 3"),
+        ({"streams": [""]}, "the name of a stream must be a string that is not empty; got ''"),
+        ({"streams": [3]}, "the name of a stream must be a string that is not empty; got 3"),
     ],
 )
 def test_options_that_cannot_work_are_refused(options: dict[str, Any], message: str) -> None:

@@ -102,5 +102,5 @@ def test_who_was_waited_for_and_how_long() -> None:
     now.time = 7
     sync.push(e("slow", 5))
     stats = sync.stats()
-    assert (stats["slow"].held_up, stats["slow"].held_up_total) == (2, 14)
-    assert (stats["quick"].wait_total, stats["quick"].wait_max, stats["quick"].held_up) == (14, 7, 0)
+    assert (stats["slow"].blocked, stats["slow"].blocked_total) == (2, 14)
+    assert (stats["quick"].wait_total, stats["quick"].wait_max, stats["quick"].blocked) == (14, 7, 0)

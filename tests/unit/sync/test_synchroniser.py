@@ -118,7 +118,7 @@ def test_without_streams_nothing_is_waited_for(method: str) -> None:
 
 def test_a_saved_synchroniser_with_a_max_delay_needs_now_again() -> None:
     saved = Synchroniser(["a"], now=WallTime(), max_delay=3).save()
-    with pytest.raises(StateError, match="max_delay=3 needs the time, which is not saved"):
+    with pytest.raises(StateError, match="max_delay=3 needs a clock, which is not saved"):
         Synchroniser.load(saved)
 
 
@@ -144,7 +144,7 @@ def test_a_time_that_goes_back_makes_no_negative_waits() -> None:
     sync.push(e("a", 1))
     now.time = 2
     sync.push(e("b", 1))
-    assert sync.stats()["a"].wait_total == 0 and sync.stats()["b"].held_up_total == 0
+    assert sync.stats()["a"].wait_total == 0 and sync.stats()["b"].blocked_total == 0
 
 
 def test_a_restored_synchroniser_without_a_max_delay_keeps_nothing_for_time_outs() -> None:

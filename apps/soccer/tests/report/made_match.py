@@ -4,7 +4,6 @@ import re
 
 import numpy as np
 
-from slackline.report.series import Point, Series
 from slackline_soccer.accuracy import Accuracy
 from slackline_soccer.model.field import FULL_SIZE
 from slackline_soccer.model.match import Match
@@ -28,6 +27,7 @@ from slackline_soccer.report import (
     Timeline,
     Verdict,
 )
+from slackline_soccer.report.series import Point, Series
 from slackline_soccer.tracking.game import Limb, Period, Role, Sensor
 from slackline_soccer.tracking.positions import MILLISECOND, SECOND
 

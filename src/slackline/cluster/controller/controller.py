@@ -1,9 +1,7 @@
-"""The deciding part of a node: with every beat it looks at the network, and lets detectors move.
+"""The placement controller of a node: runs its placement policies with every heartbeat, and requests their migrations.
 
-It decides nothing itself. Advisers do: each gets the :class:`~slackline.cluster.controller.statistics.Statistics` of the moment and
-says which detectors are to move, or what is to be searched for; they hear what became of it. Here their moves become
-orders, and answers find their way back. A node that nobody asked to decide anything has no advisers, and looks at
-nothing.
+It passes the :class:`~slackline.cluster.controller.metrics.Statistics` of the cluster to the policies, turns their
+moves into migration requests, and passes the results back. A node without a policy collects no statistics.
 """
 
 from __future__ import annotations
@@ -12,92 +10,95 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from slackline.cluster.actions import SearchOrder
-from slackline.cluster.controller.master import Master
+from slackline.cluster.controller.global_placement import GlobalPlacement
+from slackline.cluster.controller.load_shedding import LoadShedding
 from slackline.cluster.controller.metrics import ClusterMetrics
-from slackline.cluster.controller.neighbours import Neighbours
-from slackline.cluster.controller.policy import Advice, Move, PlacementPolicy
-from slackline.cluster.controller.shedding import Shedding
+from slackline.cluster.controller.neighbour_placement import NeighbourPlacement
+from slackline.cluster.controller.policy import Move, PlacementPolicy, PolicyActions
 from slackline.cluster.placement import Solution
 from slackline.cluster.settings import NodeSettings
 
-#: Has a detector moved to a node, at a time, perhaps only if it has room; gives the name of the request.
-Order = Callable[[str, str, float, bool], str]
+#: Requests the migration of a detector to a node, at a time, perhaps only if it has room; returns the request's id.
+RequestMove = Callable[[str, str, float, bool], str]
 
 
 class PlacementController:
-    """What a node has to do with where detectors run."""
+    """Runs the placement policies of a node."""
 
-    def __init__(self, name: str, settings: NodeSettings, order: Order, note: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, name: str, settings: NodeSettings, request_move: RequestMove, log: Callable[[str, str], None]
+    ) -> None:
         self.name = name
-        self.survey = ClusterMetrics(settings.session_timeout)
-        self._master: Master | None = None
+        self.metrics = ClusterMetrics(settings.session_timeout)
+        self._global: GlobalPlacement | None = None
         if settings.optimise == "master":
-            self._master = Master(
+            self._global = GlobalPlacement(
                 every=settings.search_every, seconds=settings.search_seconds, solver=settings.solver,
                 together=settings.together,
             )  # fmt: skip
-        self._neighbours = Neighbours(name, settings.search_every) if settings.optimise == "neighbours" else None
-        self._shedding = Shedding(name, settings.heartbeat_interval) if settings.sheds else None
-        self.advisers: list[PlacementPolicy] = [] if self._shedding is None else [self._shedding]
-        self._order = order
-        self._note = note
-        # Moves that were ordered, by request, and who wanted them.
-        self._ordered: dict[str, tuple[PlacementPolicy, Move]] = {}
+        self._neighbour = NeighbourPlacement(name, settings.search_every) if settings.optimise == "neighbours" else None
+        self._shedding = LoadShedding(name, settings.heartbeat_interval) if settings.sheds else None
+        #: Further policies; they always run.
+        self.policies: list[PlacementPolicy] = [] if self._shedding is None else [self._shedding]
+        self._request_move = request_move
+        self._log = log
+        # Moves without a result, by request, with the policy that wants them.
+        self._requested: dict[str, tuple[PlacementPolicy, Move]] = {}
         self._search: SearchOrder | None = None
         self._is_master = False
 
-    def beat(self, overview: Callable[[], Mapping[str, Any]], now: float) -> None:
-        """A second has passed: look at the network, and let the advisers have their say."""
-        if not self.advisers and self._master is None and self._neighbours is None:
+    def on_heartbeat(self, overview: Callable[[], Mapping[str, Any]], now: float) -> None:
+        """Update the metrics, and run the policies."""
+        if not self.policies and self._global is None and self._neighbour is None:
             return
         seen = overview()
-        self.survey.look(seen, now)
-        statistics = self.survey.statistics(now)
-        for adviser in self.advisers:
-            self._follow(adviser, adviser.beat(statistics, now), now)
-        if self._master is not None:
+        self.metrics.update(seen, now)
+        statistics = self.metrics.statistics(now)
+        for policy in self.policies:
+            self._apply(policy, policy.on_heartbeat(statistics, now), now)
+        if self._global is not None:
             self._elect(seen["master"])
             if self._is_master:
-                self._follow(self._master, self._master.beat(statistics, now), now)
-        if self._neighbours is not None:
-            around = self.survey.neighbourhood(self.name, now)
-            self._follow(self._neighbours, self._neighbours.beat(around, now), now)
+                self._apply(self._global, self._global.on_heartbeat(statistics, now), now)
+        if self._neighbour is not None:
+            around = self.metrics.neighbourhood(self.name, now)
+            self._apply(self._neighbour, self._neighbour.on_heartbeat(around, now), now)
 
     def _elect(self, master: str | None) -> None:
-        assert self._master is not None
+        assert self._global is not None
         if self._is_master != (master == self.name):
             self._is_master = master == self.name
-            self._master.stand_down()
+            self._global.stand_down()
             if self._is_master:
-                self._note("info", f"{self.name} looks after where detectors run")
+                self._log("info", f"node {self.name} is now the placement master")
 
-    def found(self, search: SearchOrder, solution: Solution | str) -> None:
-        """What came of a search."""
-        if self._master is not None:
-            self._master.found(search, solution)
+    def on_search_result(self, search: SearchOrder, solution: Solution | str) -> None:
+        """The result of a search, or why there is none."""
+        if self._global is not None:
+            self._global.on_search_result(search, solution)
 
-    def answered(self, request: str, error: str, figures: Mapping[str, Any], now: float) -> None:
-        """An order was carried out, or not: ``error`` says why."""
-        adviser, move = self._ordered.pop(request, (None, None))
-        if adviser is None or move is None:
+    def on_move_result(self, request: str, error: str, figures: Mapping[str, Any], now: float) -> None:
+        """A migration has ended; ``error`` is empty if it succeeded."""
+        policy, move = self._requested.pop(request, (None, None))
+        if policy is None or move is None:
             return
         if not error:
-            self.survey.moved(move.detector, float(figures.get("stopped_seconds", 0.0)))
-        self._follow(adviser, adviser.answered(move, error, figures, now), now)
+            self.metrics.record_handover(move.detector, float(figures.get("stopped_seconds", 0.0)))
+        self._apply(policy, policy.on_move_result(move, error, figures, now), now)
 
     def has_room(self, detector: str, now: float) -> bool:
-        """Whether a detector that another node sheds may come here."""
+        """Whether this node accepts a detector that another node sheds."""
         return self._shedding is None or self._shedding.has_room(detector, now)
 
-    def _follow(self, adviser: PlacementPolicy, advice: Advice, now: float) -> None:
-        for notice in advice.notices:
-            self._note(*notice)
-        if advice.search is not None:
-            self._search = advice.search
-        for move in advice.moves:
-            self._ordered[self._order(move.detector, move.to, now, move.if_room)] = adviser, move
+    def _apply(self, policy: PlacementPolicy, actions: PolicyActions, now: float) -> None:
+        for notice in actions.notices:
+            self._log(*notice)
+        if actions.search is not None:
+            self._search = actions.search
+        for move in actions.moves:
+            self._requested[self._request_move(move.detector, move.to, now, move.if_room)] = policy, move
 
-    def take_search(self) -> SearchOrder | None:
-        """What is to be searched for now, if anything."""
-        taken, self._search = self._search, None
-        return taken
+    def pop_search(self) -> SearchOrder | None:
+        """The search to run now, if any; each is returned once."""
+        search, self._search = self._search, None
+        return search

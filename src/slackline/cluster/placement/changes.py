@@ -1,4 +1,4 @@
-"""From one placement to another: what moves, in which order, and why."""
+"""From one placement to another: the migrations, their order, and their reasons."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ NAMED = 2
 
 
 class Score(NamedTuple):
-    """What a placement is worth, less is better: detectors that are not where they must be, CPU beyond limits, cost.
+    """The score of a placement, less is better: misplaced pinned detectors, CPU beyond limits, cost.
 
-    What must be weighs more than any cost.
+    Constraints weigh more than any cost.
     """
 
     misplaced: int
@@ -22,7 +22,7 @@ class Score(NamedTuple):
 
 
 def score(problem: Problem, placement: Placement, cost: float | None = None) -> Score:
-    """What a placement is worth, by what it and the way there cost, or by the cost that is given."""
+    """The score of a placement, by its objective, or by a given cost."""
     misplaced = sum(placement[name] != node for name, node in problem.pinned.items())
     loads = problem.loads(placement)
     beyond = sum(max(0.0, loads[node] - limit) for node, limit in problem.nodes.items())
@@ -30,15 +30,15 @@ def score(problem: Problem, placement: Placement, cost: float | None = None) -> 
 
 
 def is_better(problem: Problem, one: Placement, than: Placement) -> bool:
-    """Whether it is better to have one placement than another, whatever the way there."""
+    """Whether a placement is better than another, without the cost of migration."""
     return score(problem, one, problem.cost(one)) < score(problem, than, problem.cost(than))
 
 
 def steps(problem: Problem, after: Placement) -> list[list[str]]:
-    """The detectors to be moved from where they run now, step by step.
+    """The detectors to be migrated from the present placement, step by step.
 
-    After each step the placement is better than before it, and could stay as it is; a detector alone is a step, unless
-    it makes things worse without others. What makes nothing better is left out.
+    After each step the placement is better than before it, and could stay; a step is one detector, unless that alone
+    increases the cost. Migrations without a gain are left out.
 
     >>> subscriptions = (Subscription("a", "Low", 9), Subscription("Low", "High", 1))
     >>> problem = Problem(
@@ -65,7 +65,7 @@ def steps(problem: Problem, after: Placement) -> list[list[str]]:
 
 
 class PlacementChange(NamedTuple):
-    """A detector that is to move, what φ would be higher by if it stayed, and why it moves."""
+    """A detector to be migrated, the increase of φ if it stayed, and the reason."""
 
     detector: str
     source: str
@@ -94,12 +94,12 @@ def latency(problem: Problem, subscription: Subscription, placement: Placement) 
 
 def _reason(problem: Problem, name: str, after: Placement) -> str:
     if name in problem.pinned and problem.now[name] != problem.pinned[name]:
-        return f"is to run on {problem.pinned[name]}"
+        return f"pinned to {problem.pinned[name]}"
     reasons = []
     source, before = problem.now[name], problem.loads(problem.now)
     if before[source] > problem.nodes[source] + ROUNDING:
         load = problem.loads(after)[source]
-        reasons.append(f"{source} has {before[source]:.2f} to do, its limit is {problem.nodes[source]:.2f}: {load:.2f}")
+        reasons.append(f"load of {source} {before[source]:.2f} → {load:.2f} (limit {problem.nodes[source]:.2f})")
     shorter = []
     for each in problem.subscriptions:
         if name in (each.publisher, each.subscriber):

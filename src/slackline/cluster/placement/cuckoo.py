@@ -1,4 +1,4 @@
-"""Cuckoo search [Thesis, 5.2.5, Algorithm 5.3]."""
+"""CuckooSearch search [Thesis, 5.2.5, Algorithm 5.3]."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import math
 import numpy as np
 from numba import njit
 
-from slackline.cluster.placement.costs import CostTables
-from slackline.cluster.placement.evolution import Evolution, Step
 from slackline.cluster.placement.genetic import sort_nearly_sorted
-from slackline.cluster.placement.kernels import below, keeps_limits, total, uniform
+from slackline.cluster.placement.kernels import CostTables, below, keeps_limits, total, uniform
 from slackline.cluster.placement.packing import draw_quickly
 from slackline.cluster.placement.problem import Floats, Ints
-from slackline.cluster.placement.search import Search
+from slackline.cluster.placement.search import PopulationSolver, Search, Step
 
 #: As [Thesis, 5.2.6] found best: nests, α, and the share of detectors that a flight shifts (dim).
 NESTS, ALPHA, DIMENSIONS = 15, 1.5, 0.3
@@ -21,7 +19,7 @@ NESTS, ALPHA, DIMENSIONS = 15, 1.5, 0.3
 UNFIT = 0.1
 
 
-class Cuckoo(Evolution):
+class CuckooSearch(PopulationSolver):
     """A cuckoo that lays eggs into nests, each made by a Lévy flight from the egg of another nest.
 
     A flight shifts three in ten detectors, each by 1, 2, ... nodes up or down, mostly few; the first node comes after
@@ -31,7 +29,7 @@ class Cuckoo(Evolution):
 
     >>> from slackline.cluster.placement import Problem
     >>> problem = Problem({"a": 1, "b": 1}, {"m": 2, "n": 2}, (("a", "b", 10),), {("m", "n"): 0.5}, pinned={"a": "n"})
-    >>> Cuckoo(generations=1000).solve(problem, seconds=60, seed=1).placement
+    >>> CuckooSearch(generations=1000).solve(problem, seconds=60, seed=1).placement
     {'a': 'n', 'b': 'n'}
     """
 

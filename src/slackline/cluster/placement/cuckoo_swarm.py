@@ -7,16 +7,14 @@ import math
 import numpy as np
 from numba import njit
 
-from slackline.cluster.placement.costs import CostTables
 from slackline.cluster.placement.cuckoo import DIMENSIONS, NESTS, UNFIT, abandon, fly
-from slackline.cluster.placement.evolution import Evolution, Step
-from slackline.cluster.placement.kernels import below, keeps_limits, total
+from slackline.cluster.placement.kernels import CostTables, below, keeps_limits, total
 from slackline.cluster.placement.problem import Floats, Ints
-from slackline.cluster.placement.search import Search
+from slackline.cluster.placement.search import PopulationSolver, Search, Step
 from slackline.cluster.placement.swarm import PARTICLES, flock_once
 
 
-class CuckooSwarm(Evolution):
+class CuckooParticleSwarm(PopulationSolver):
     """A swarm of cuckoos: they move as a swarm does, and in each generation one of them flies on its own, too.
 
     What it finds takes its place if it is better, and that of the egg in a nest, taken at random. (So the nests only
@@ -25,7 +23,7 @@ class CuckooSwarm(Evolution):
 
     >>> from slackline.cluster.placement import Problem
     >>> problem = Problem({"a": 1, "b": 1}, {"m": 2, "n": 2}, (("a", "b", 10),), {("m", "n"): 0.5}, pinned={"a": "n"})
-    >>> CuckooSwarm(generations=100).solve(problem, seconds=60, seed=1).placement
+    >>> CuckooParticleSwarm(generations=100).solve(problem, seconds=60, seed=1).placement
     {'a': 'n', 'b': 'n'}
     """
 

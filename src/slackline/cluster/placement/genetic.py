@@ -5,18 +5,16 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from slackline.cluster.placement.costs import CostTables
-from slackline.cluster.placement.evolution import Evolution, Step
-from slackline.cluster.placement.kernels import below, keeps_limits, total
+from slackline.cluster.placement.kernels import CostTables, below, keeps_limits, total
 from slackline.cluster.placement.packing import put_where_room_is
 from slackline.cluster.placement.problem import ROUNDING, Floats, Ints
-from slackline.cluster.placement.search import Search
+from slackline.cluster.placement.search import PopulationSolver, Search, Step
 
 #: As [Thesis, 5.2.6] found best: placements, the share of them that cross (p), the share of a placement that does (s).
 POPULATION, FITTEST, SUBSEQUENCE = 80, 0.2, 0.2
 
 
-class Genetic(Evolution):
+class GeneticAlgorithm(PopulationSolver):
     """A population in which the fittest cross, and any may mutate.
 
     In each generation two of the fittest fifth exchange a fifth of their sequence of detectors; and one of all gets a
@@ -25,7 +23,7 @@ class Genetic(Evolution):
 
     >>> from slackline.cluster.placement import Problem
     >>> problem = Problem({"a": 1, "b": 1}, {"m": 2, "n": 2}, (("a", "b", 10),), {("m", "n"): 0.5}, pinned={"a": "n"})
-    >>> Genetic(generations=1000).solve(problem, seconds=60, seed=1).placement
+    >>> GeneticAlgorithm(generations=1000).solve(problem, seconds=60, seed=1).placement
     {'a': 'n', 'b': 'n'}
     """
 

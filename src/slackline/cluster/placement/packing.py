@@ -1,7 +1,6 @@
-"""Placements that keep all limits: some at random, and proofs that there is none.
+"""Feasible placements: random ones, and checks that there is none.
 
-To fit detectors of several sizes into nodes is hard by itself, so that none was found does not mean that there is none.
-Messages say which of the two it is.
+Bin packing is hard, so that none was found does not mean that there is none. Messages say which of the two it is.
 """
 
 from __future__ import annotations
@@ -9,8 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from slackline.cluster.placement.costs import CostTables
-from slackline.cluster.placement.kernels import below, shuffle
+from slackline.cluster.placement.kernels import CostTables, below, shuffle
 from slackline.cluster.placement.problem import ROUNDING, InfeasibleError, Ints, Problem
 
 #: How often a placement is drawn before detectors are taken by size, and how many steps mend what is too full then.
@@ -22,7 +20,7 @@ def require_room(problem: Problem) -> None:
 
     >>> require_room(Problem({"a": 2.0}, {"m": 1.0, "n": 1.5}, (), {("m", "n"): 0.01}))
     Traceback (most recent call last):
-    slackline.cluster.placement.problem.InfeasibleError: 'a' needs 2, and no node has that much: the most is 1.5, on 'n'. ...
+    slackline.cluster.placement.problem.InfeasibleError: 'a' needs 2, and no node has that much: ...
     """
     left = dict(problem.nodes)
     for name, node in problem.pinned.items():
@@ -51,7 +49,7 @@ def require_room(problem: Problem) -> None:
 
 
 def nothing_found(problem: Problem) -> InfeasibleError:
-    """What to raise if no placement was found, and nobody knows whether there is one."""
+    """The error if no placement was found, without a proof that there is none."""
     need, room = sum(problem.detectors.values()), sum(problem.nodes.values())
     return InfeasibleError(
         f"no placement was found that keeps the limits of all nodes: detectors need {need:.4g} of {room:.4g}, and did "
@@ -77,7 +75,7 @@ def draw_placement(costs: CostTables, random: np.ndarray, places: Ints) -> bool:
 
 @njit(cache=True)
 def draw_quickly(costs: CostTables, random: np.ndarray, places: Ints) -> bool:
-    """The first part of :func:`draw_placement`: gives up where it is not easy."""
+    """The first part of :func:`draw_placement`; gives up after :data:`DRAWS` attempts."""
     order = np.arange(len(places))
     for _ in range(DRAWS):
         shuffle(random, order)
@@ -119,7 +117,7 @@ def _put_anywhere(costs: CostTables, random: np.ndarray, places: Ints, order: In
 
 @njit(cache=True)
 def _put_roomiest(costs: CostTables, places: Ints, order: Ints) -> np.ndarray:
-    """Whether there is room or not; returns the room that is left, below 0 where there is too little."""
+    """Place also where there is no room; returns the remaining room, below 0 where there is too little."""
     room = costs.limits + ROUNDING
     for detector in order:
         best = -1
@@ -138,7 +136,7 @@ def _lacks(room: float) -> float:
 
 @njit(cache=True)
 def _mend(costs: CostTables, random: np.ndarray, places: Ints, room: np.ndarray) -> bool:
-    """Moves and swaps at random that lack no more room than before, until none is lacking."""
+    """Random moves and swaps that do not increase the missing room, until none is missing."""
     lacking = 0.0
     for node in range(len(room)):
         lacking += _lacks(room[node])

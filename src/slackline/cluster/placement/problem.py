@@ -1,19 +1,18 @@
-"""Where detectors run, as a problem: what a placement costs, and what is allowed [Thesis, 5.2.3].
+"""The placement problem: the cost of a placement, and its constraints [Thesis, 5.2.3].
 
-A placement says for each detector the node on which it runs. What an event costs on its way from one detector to
-another depends on where the two are: nothing on one node; over the network, a share for being sent (``traffic_weight``,
-the text's c_t) and one for how long it takes (``latency_weight``, c_l). The text's sums run over matrices whose indices
-do not fit each other; what its words say, and what is computed here, is
+A placement maps each detector to a node. An event from one detector to another costs nothing on one node; over the
+network it costs a share for being sent (``traffic_weight``, the text's c_t) and one for its latency
+(``latency_weight``, c_l). The sums of the text run over matrices with inconsistent indices; following its words, the
+cost is
 
     φ = Σ over subscriptions whose ends are on different nodes: c_t · events per second + c_l · latency in seconds
 
     f = Σ over subscriptions on one node: c_t · events per second − φ
 
-so f is what all events would count, less a φ in which c_t counts twice. Solvers minimise φ. A subscription over which
-nothing is sent counts nothing, in all of this: there is no event that its latency could delay. Sensor types enter at a
-node that is given. Each detector needs some CPU, each node has a limit, and placements beyond it are not allowed.
-Changing the placement costs, too: ``moving`` says how much for each detector that is not where it is ``now``, and
-solvers minimise φ and that together (:meth:`Problem.objective`).
+so f is the traffic cost of all events, less a φ in which c_t counts twice. Solvers minimise φ. A subscription without
+events costs nothing: there is no event to delay. Sensor types enter at a given node. Each detector needs some CPU, each
+node has a limit, and placements beyond it are not allowed. Migration costs, too: ``moving`` is the cost of each
+detector that does not run where it does ``now``, and solvers minimise the sum (:meth:`Problem.objective`).
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ ROUNDING = 1e-9
 
 
 class InfeasibleError(ConfigError):
-    """There is no placement that keeps all limits; the message says which one cannot be kept."""
+    """No placement keeps all limits; the message says which one cannot be kept."""
 
 
 class Subscription(NamedTuple):
@@ -54,7 +53,7 @@ class Subscription(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """Detectors with the CPU they need, nodes with their limits, and who sends how much to whom.
+    """Detectors with their CPU, nodes with their limits, and subscriptions with their rates.
 
     ``detectors``       by name: the share of a core that it needs.
     ``nodes``           by name: the share of a core that detectors may use there.
@@ -141,11 +140,9 @@ class Problem:
             )
 
     def from_here(self, now: Placement, moving: float | Mapping[str, float]) -> Problem:
-        """The same problem where detectors run already, and moving one costs so much."""
+        """The same problem with a present placement and a cost of migration."""
         costs = moving if isinstance(moving, Mapping) else dict.fromkeys(self.detectors, float(moving))
         return replace(self, now=dict(now), moving=dict(costs))
-
-    # What a placement is worth.
 
     def cost(self, placement: Placement) -> float:
         """φ."""
@@ -195,15 +192,15 @@ class Problem:
         """A placement as numbers of nodes, in the order of the detectors."""
         lacking = sorted(set(self.detectors) - set(placement))
         if lacking:
-            raise ConfigError(f"the placement says nothing of {lacking}.")
+            raise ConfigError(f"the placement lacks {lacking}.")
         number_of = {name: nth for nth, name in enumerate(self.nodes)}
         try:
             return np.array([number_of[placement[name]] for name in self.detectors], dtype=np.int64)
         except KeyError as error:
-            raise ConfigError(f"the placement names the node {error}; there are {list(self.nodes)}.") from None
+            raise ConfigError(f"the placement has the unknown node {error}; there are {list(self.nodes)}.") from None
 
     def placement(self, places: Iterable[int]) -> dict[str, str]:
-        """What :meth:`places` gave, as names."""
+        """The inverse of :meth:`places`."""
         names = list(self.nodes)
         return {name: names[int(place)] for name, place in zip(self.detectors, places, strict=True)}
 
@@ -222,7 +219,7 @@ class Problem:
         end = {**detector, **{name: len(detector) + nth for nth, name in enumerate(self.ingress)}}
         full = [each for each in self.subscriptions if each.events > 0]
         latencies = np.zeros((len(node), len(node)))
-        for given in (False, True):  # what was given wins over what was given for the other direction
+        for given in (False, True):  # a given direction overrides the opposite one
             for (one, another), seconds in self.latencies.items():
                 if one in node and another in node and one != another:
                     pair = (node[one], node[another]) if given else (node[another], node[one])
@@ -247,7 +244,7 @@ class Table:
 
     Subscriptions over which nothing is sent are left out.
     A publisher is a detector's number, or that of a sensor type plus the number of detectors. -1 in ``pinned`` and
-    ``now`` is nowhere.
+    ``now`` means none.
     """
 
     cpu: Floats

@@ -1,20 +1,53 @@
-"""A search under a time limit: what all solvers but the exact one have in common."""
+"""The interface of solvers; a search under a time limit; the base of population-based solvers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from slackline.cluster.placement.costs import costs_of
-from slackline.cluster.placement.kernels import keeps_limits, total
+from slackline.cluster.placement.kernels import costs_of, keeps_limits, total
 from slackline.cluster.placement.packing import draw_placement, nothing_found, require_room
 from slackline.cluster.placement.problem import Ints, Placement, Problem
-from slackline.cluster.placement.solution import Improvement, Solution
 from slackline.core.check import number
 from slackline.core.errors import ConfigError
 from slackline.core.time import Now, whole
+
+
+class Improvement(NamedTuple):
+    """The best objective after so many seconds."""
+
+    seconds: float
+    objective: float
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """A placement that keeps all limits. ``bound``: no placement has a lower objective, as far as is proven."""
+
+    placement: dict[str, str]
+    objective: float
+    seconds: float
+    history: tuple[Improvement, ...]
+    bound: float | None = None
+
+
+class Solver(Protocol):
+    """Finds placements; raises an InfeasibleError if there is none."""
+
+    #: How it is called on the command line.
+    name: str
+
+    def solve(
+        self, problem: Problem, *, seconds: float, seed: int, start: Placement | None = None, now: Now = time.monotonic
+    ) -> Solution:
+        """The best placement found in so many seconds; at least as good as ``start``, if that is allowed."""
+        ...
+
 
 #: An improvement is more than rounding.
 LEAST = 1e-12
@@ -39,7 +72,7 @@ class Search:
         self.random = np.random.default_rng(seed).integers(2**64, size=1, dtype=np.uint64)
         self.best = np.zeros(len(problem.detectors), np.int64)
         self.value = math.inf
-        self._course: list[Improvement] = []
+        self._history: list[Improvement] = []
         self._start = self._allowed(start if start is not None else problem.now)
         self._now = now
         self._begun = math.nan
@@ -97,10 +130,49 @@ class Search:
         if value < self.value - LEAST * max(1.0, abs(value)):
             self.value = value
             self.best = places.copy()
-            self._course.append(Improvement(self.elapsed(), value))
+            self._history.append(Improvement(self.elapsed(), value))
         return value
 
     def solution(self, bound: float | None = None) -> Solution:
         """The best that was found."""
         placement = self.problem.placement(self.best)
-        return Solution(placement, self.problem.objective(placement), self.elapsed(), tuple(self._course), bound)
+        return Solution(placement, self.problem.objective(placement), self.elapsed(), tuple(self._history), bound)
+
+
+#: Runs so many generations, and returns the best placements.
+Step = Callable[[int], tuple[Ints, ...]]
+
+#: The smallest problem there is, to compile with.
+TINY = Problem({"a": 1.0}, {"m": 1.0}, (), {})
+#: Detectors looked at between two readings of the clock: some milliseconds.
+BLOCK = 200_000
+
+
+class PopulationSolver:
+    """Base of the population-based solvers of [Thesis, 5.2.5]: runs until the time is up, or for ``generations``."""
+
+    name = ""
+    #: How many placements a generation looks at, more or less.
+    looked_at = 1
+
+    def __init__(self, generations: int | None = None) -> None:
+        self.generations = generations
+
+    def begin(self, search: Search) -> Step:
+        """Draw the population."""
+        raise NotImplementedError
+
+    def solve(
+        self, problem: Problem, *, seconds: float, seed: int, start: Placement | None = None, now: Now = time.monotonic
+    ) -> Solution:
+        """See :class:`~slackline.cluster.placement.search.Solver`."""
+        search = Search(problem, seconds, seed, start, now)
+        tiny = Search(TINY, 0, 0, None, lambda: 0.0)
+        tiny.begin()
+        self.begin(tiny)(0)  # compiled now, before the clock is read
+        search.begin()
+        step = self.begin(search)
+        for rounds in search.blocks(max(1, BLOCK // (self.looked_at * len(search.best))), self.generations):
+            for places in step(rounds):
+                search.offer(places)
+        return search.solution()

@@ -7,11 +7,9 @@ import math
 import numpy as np
 from numba import njit
 
-from slackline.cluster.placement.costs import CostTables
-from slackline.cluster.placement.evolution import Evolution, Step
-from slackline.cluster.placement.kernels import shuffle, total, uniform
+from slackline.cluster.placement.kernels import CostTables, shuffle, total, uniform
 from slackline.cluster.placement.problem import ROUNDING, Floats, Ints
-from slackline.cluster.placement.search import Search
+from slackline.cluster.placement.search import PopulationSolver, Search, Step
 
 #: As [Thesis, 5.2.6] found best: particles, and what a particle's own best (c_1) and the swarm's (c_2) weigh.
 PARTICLES, OWN, SWARM = 80, 2.0, 2.0
@@ -19,7 +17,7 @@ PARTICLES, OWN, SWARM = 80, 2.0, 2.0
 CONSTRICTION = 2 / abs(2 - (OWN + SWARM) - math.sqrt((OWN + SWARM) ** 2 - 4 * (OWN + SWARM)))
 
 
-class Swarm(Evolution):
+class ParticleSwarm(PopulationSolver):
     """Particles that fly on, towards the best place that each has seen and the best that any has seen.
 
     The number of a detector's node is its coordinate. Positions are rounded, and made valid as follows, which the text
@@ -29,7 +27,7 @@ class Swarm(Evolution):
 
     >>> from slackline.cluster.placement import Problem
     >>> problem = Problem({"a": 1, "b": 1}, {"m": 2, "n": 2}, (("a", "b", 10),), {("m", "n"): 0.5}, pinned={"a": "n"})
-    >>> Swarm(generations=100).solve(problem, seconds=60, seed=1).placement
+    >>> ParticleSwarm(generations=100).solve(problem, seconds=60, seed=1).placement
     {'a': 'n', 'b': 'n'}
     """
 

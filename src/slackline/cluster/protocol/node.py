@@ -208,7 +208,7 @@ class Node:
 
     def found(self, search: SearchOrder, solution: Solution | str, now: float) -> None:
         """The result of a search (:class:`Actions`): a solution, or why there is none."""
-        self._controller.found(search, solution)
+        self._controller.on_search_result(search, solution)
 
     def leave(self, now: float) -> None:
         """Leave the cluster: the detectors migrate to other nodes first; then :attr:`has_left`."""
@@ -230,7 +230,7 @@ class Node:
             self.has_left = self._requests.evacuate(now, self.settings.session_timeout, self.has_ended)
         self._send_heartbeats(now)
         for result in self._requests.take_results():
-            self._controller.answered(*result, now)
+            self._controller.on_move_result(*result, now)
         if self._migrations.changed:
             self._protocol.announce()
         self._protocol.drop_former_subscribers(now)
@@ -241,7 +241,7 @@ class Node:
         actions.outputs += self._protocol.take_outputs()
         actions.messages += self._membership.due(now, lambda: self._protocol.hello(now))
         actions.close = self._membership.links_to_close()
-        actions.search = self._controller.take_search()
+        actions.search = self._controller.pop_search()
         actions.call_at = self._call_at(now)
         return actions
 
@@ -332,7 +332,7 @@ class Node:
             if progress:
                 self._membership.send_unreliable(peer, m.Data(progress))
         if self.is_ready and not self._leaves:
-            self._controller.beat(self.overview, now)
+            self._controller.on_heartbeat(self.overview, now)
 
     def _send_unreliable(self, peer: str, body: m.Body) -> None:
         if peer in self._membership.peers:

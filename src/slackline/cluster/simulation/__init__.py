@@ -1,11 +1,12 @@
-"""A simulated network of nodes: virtual time, links with faults, crashes; it repeats to the bit for the same seed.
+"""A simulated cluster: real nodes in virtual time, links with faults, partitions, crashes; deterministic for a seed.
 
-``Network`` has the nodes; ``Link`` and ``Partition`` say what happens to packets, ``Arrivals`` what enters at a node.
-For tests of an application that runs on several nodes, and for studies.
+``Network`` has the nodes, ``Link`` and ``Partition`` define what happens to packets, ``Arrivals`` the input of a node,
+``Cpu`` the processor of a host. For tests of an application that runs on several nodes, and for studies; see
+docs/guides/simulate-a-cluster.md.
 """
 
+from slackline.cluster.simulation.host import Arrivals, Cpu
 from slackline.cluster.simulation.links import Link, Partition
-from slackline.cluster.simulation.network import Network
-from slackline.cluster.simulation.station import Arrivals
+from slackline.cluster.simulation.network import Network, UnsettledError
 
-__all__ = ["Arrivals", "Link", "Network", "Partition"]
+__all__ = ["Arrivals", "Cpu", "Link", "Network", "Partition", "UnsettledError"]

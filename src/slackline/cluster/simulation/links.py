@@ -1,9 +1,9 @@
 """Simulated TCP links: packets take time, queue for bandwidth, and arrive in order.
 
 A lost packet is retransmitted after a timeout: it arrives later, and so does everything behind it on that link. A
-packet is lost for good only when its connection breaks (``wires``). All times are virtual, in seconds. A :class:`Link`
-describes one direction; a :class:`Direction` is one in use, with its own random generator, so that faults on one link
-do not change another.
+packet is lost for good only when its connection breaks. All times are virtual, in seconds. A :class:`Link` configures
+one direction; a :class:`LinkDirection` is one in use, with its own random generator, so that faults on one link do not
+change another.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ RETRANSMIT_AFTER = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """How packets get from one node to another, in order.
+    """The properties of a connection from one node to another; packets arrive in order.
 
-    ``latency``      the least that a packet takes, in seconds; up to ``jitter`` more, uniformly.
+    ``latency``      the smallest delay of a packet, in seconds; up to ``jitter`` more, uniformly.
     ``loss``         the share of transmissions that are lost and repeated ``RETRANSMIT_AFTER`` seconds later.
     ``bandwidth``    bytes per second; packets queue for it. None: no limit.
 
@@ -50,7 +50,7 @@ class Link:
             )
 
     def expected_delay(self, size: int) -> float:
-        """The mean time of a packet of so many bytes that is not lost and has no other packet before it."""
+        """The mean delay of a packet of so many bytes that is not lost and does not queue."""
         return self.latency + self.jitter / 2 + (size / self.bandwidth if self.bandwidth else 0.0)
 
 
@@ -58,8 +58,8 @@ class Link:
 class Partition:
     """From ``start`` until ``end`` nothing passes between the nodes of ``side`` and ``other`` (None: all others).
 
-    The links stay up, and packets are retransmitted until the end. With ``detected`` the links break at the start, what
-    is in flight is lost, and the hosts reconnect at the end.
+    The links stay up, and packets are retransmitted until the end. With ``detected`` the links break at the start,
+    packets in flight are lost, and the hosts reconnect at the end.
     """
 
     start: float
@@ -81,21 +81,21 @@ class Partition:
                 return True
         return False
 
-    def holds(self, now: float) -> bool:
-        """Whether it is there now."""
+    def is_active(self, now: float) -> bool:
+        """Whether it separates nodes now."""
         return self.start <= now < self.end
 
 
 @dataclass(slots=True)
 class Traffic:
-    """What was sent in one direction, by the class of the message: counts, bytes, and packets lost at least once."""
+    """Traffic in one direction by class of message: counts, bytes, and packets lost at least once."""
 
     messages: Counter[str] = field(default_factory=Counter)
     size: Counter[str] = field(default_factory=Counter)
     lost: Counter[str] = field(default_factory=Counter)
 
 
-class Direction:
+class LinkDirection:
     """One direction of a link in use."""
 
     def __init__(self, link: Link, random: Random) -> None:

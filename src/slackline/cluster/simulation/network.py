@@ -1,42 +1,136 @@
-"""A simulated network of nodes: virtual time, links with faults, crashes; it repeats to the byte for its seed.
+"""The simulated network: a discrete-event simulation of nodes, hosts and links, deterministic for its seed.
 
-It drives real nodes (:class:`slackline.cluster.protocol.Node`) as a host does: it calls them when something comes or when they
-asked for it, keeps what they find, and carries what they send over a :class:`~slackline.cluster.simulation.links.Link`.
-What happens at one moment happens in the order in which it was brought about.
+It drives real nodes (:class:`slackline.cluster.protocol.Node`) as a host does: it calls them when a packet or input
+arrives or when they asked to run, stores their results, and carries their messages over a
+:class:`~slackline.cluster.simulation.links.Link`. Events at the same virtual time happen in the order in which they
+were scheduled.
 """
 
 from __future__ import annotations
 
+import heapq
+from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import count
 from random import Random
+from typing import NamedTuple
 
 from slackline.cluster.actions import Actions, Notice, SearchOrder
-from slackline.cluster.controller.searching import solved
-from slackline.cluster.placement import Solver
-from slackline.cluster.simulation.cpu import Cpu
-from slackline.cluster.simulation.links import Direction, Link, Partition
-from slackline.cluster.simulation.records import Noticed, Ordered, Searched
-from slackline.cluster.simulation.station import Arrivals, HostMemory, Load, Machine, Station
-from slackline.cluster.simulation.wires import Wires
+from slackline.cluster.controller.policy import run_search
+from slackline.cluster.placement import Problem, Solver
+from slackline.cluster.protocol.messages import Data, ProtocolError, decode
+from slackline.cluster.simulation.host import (
+    Arrivals,
+    Cpu,
+    HostResults,
+    LoadNode,
+    SimulatedHost,
+    SimulatedNode,
+)
+from slackline.cluster.simulation.links import Link, LinkDirection, Partition, Traffic
 from slackline.core.errors import ConfigError, SlacklineError
 
-#: Seconds of a search between two looks at the time; so it repeats to the bit, and takes less time here.
+#: Hosts reconnect a broken link after so many seconds.
+RECONNECT = 1.0
+#: Virtual seconds between two clock readings of a search, so that searches are deterministic.
 SEARCH_STEP = 0.01
-#: So often in a row a node may want to be called again at once.
-MOST_AT_ONCE = 1000
+#: A node may ask so often in a row to run again without a delay.
+MAX_IMMEDIATE_RUNS = 1000
 
 
 class UnsettledError(SlacklineError):
     """The simulated network did not settle within the limit; the message says what each node waits for."""
 
 
-class Network(Wires):
-    """Nodes and links in virtual time. Add nodes, connect them, feed them, plan what befalls them, run.
+class LoggedNotice(NamedTuple):
+    """A notice of a node."""
 
-    ``solver`` does what nodes want to be searched for, instead of the one that they name.
+    at: float
+    node: str
+    notice: Notice
 
-    >>> from slackline.cluster.simulation.links import Link
+
+class ForwardedPacket(NamedTuple):
+    """A packet that the former node of a detector forwarded to the new one: events by type, and bytes."""
+
+    at: float
+    sender: str
+    to: str
+    detector: str
+    events: dict[str, int]
+    size: int
+
+
+class MigrationRequest(NamedTuple):
+    """A request to migrate a detector, sent to the node ``by``; ``request`` is its id there."""
+
+    at: float
+    by: str
+    detector: str
+    to: str
+    request: str
+
+
+class PlacementSearch(NamedTuple):
+    """A search for a better placement that a node started."""
+
+    at: float
+    by: str
+    problem: Problem
+
+
+class Scheduler:
+    """Virtual time: actions by time; at the same time, in the order in which they were scheduled.
+
+    >>> scheduler = Scheduler()
+    >>> scheduler.schedule(2.5, lambda: print("at", scheduler.now))
+    >>> scheduler.advance()
+    at 2.5
+    """
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        #: The number of actions that the user planned and that have not happened.
+        self.planned = 0
+        self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        self._serial = count()
+
+    def schedule(self, at: float, action: Callable[[], None]) -> None:
+        """Run an action at a time, or now if that has passed."""
+        heapq.heappush(self._queue, (max(at, self.now), next(self._serial), action))
+
+    def plan(self, at: float, action: Callable[[], None]) -> None:
+        """Schedule an action of the user: the network is not settled before it."""
+        if at < self.now:
+            raise ConfigError(f"at={at} has passed; it is {self.now}.")
+        self.planned += 1
+
+        def run() -> None:
+            self.planned -= 1
+            action()
+
+        self.schedule(at, run)
+
+    @property
+    def next_at(self) -> float | None:
+        """The time of the next action."""
+        return self._queue[0][0] if self._queue else None
+
+    def advance(self) -> None:
+        """Advance to the next action and run it."""
+        self.now, _, action = heapq.heappop(self._queue)
+        action()
+
+
+class Network:
+    """Nodes and links in virtual time. Add nodes, connect them, feed them, plan faults, run.
+
+    ``seed``    of all random numbers: jitter and loss of links.
+    ``solver``  runs the placement searches of nodes, instead of the solver that they name.
+
+    ``hosts``, ``notices``, ``forwarded``, ``migrations`` and ``searches`` can be read at any time.
+
     >>> network = Network(seed=7)
     >>> network.at(2.5, lambda: print("virtual time", network.now))
     >>> network.run()
@@ -44,62 +138,79 @@ class Network(Wires):
     """
 
     def __init__(self, seed: int, solver: Solver | None = None) -> None:
-        super().__init__()
         self._seed = seed
         self._solver = solver
-        self.orders: list[Ordered] = []
-        self.searches: list[Searched] = []
+        self._scheduler = Scheduler()
+        self.hosts: dict[str, SimulatedHost] = {}
+        self.notices: list[LoggedNotice] = []
+        self.forwarded: list[ForwardedPacket] = []
+        self.migrations: list[MigrationRequest] = []
+        self.searches: list[PlacementSearch] = []
+        self._directions: dict[tuple[str, str], LinkDirection] = {}
+        # By node and peer, the number of the host's open connection. Packets of other connections are dropped.
+        self._connections: dict[tuple[str, str], int] = {}
+        self._connection_numbers = count(1)
+        self._partitions: list[Partition] = []
+        # Packets in flight, by class of message.
+        self._in_flight: Counter[str] = Counter()
 
-    # What there is.
+    @property
+    def now(self) -> float:
+        """Virtual time, in seconds."""
+        return self._scheduler.now
 
-    def add(self, name: str, make: Callable[[], Machine], load: Load | None = None, cpu: Cpu | None = None) -> None:
-        """A node: how it is made, how it comes back from a checkpoint, and its processor. It runs from now on."""
-        if name in self.stations:
-            raise ConfigError(f"there is a node {name!r} already; give each a name of its own.")
-        station = self.stations[name] = Station(name, make, load, cpu)
-        self._agenda.call(self.now, lambda: self._step(station))
+    # Topology and input.
+
+    def add(
+        self, name: str, make: Callable[[], SimulatedNode], load: LoadNode | None = None, cpu: Cpu | None = None
+    ) -> None:
+        """Add a node and start it: ``make`` creates it, ``load`` restores it from a checkpoint."""
+        if name in self.hosts:
+            raise ConfigError(f"there is a node {name!r} already; node names must differ.")
+        host = self.hosts[name] = SimulatedHost(name, make, load, cpu)
+        self._scheduler.schedule(self.now, lambda: self._step(host))
 
     def connect(self, one: str, another: str, link: Link, back: Link | None = None) -> None:
-        """A link between two nodes, the same both ways unless ``back`` is given; it is up from now on."""
-        self._station(one), self._station(another)
+        """Link two nodes; ``back`` is the other direction, the same as ``link`` unless given."""
+        self._host(one), self._host(another)
         if one == another or (one, another) in self._directions:
-            raise ConfigError(f"cannot connect {one!r} with {another!r}: they are one, or connected already.")
+            raise ConfigError(f"cannot connect {one!r} with {another!r}: the same node, or connected already.")
         for a, b, way in ((one, another, link), (another, one, back or link)):
-            self._directions[a, b] = Direction(way, Random(f"{self._seed}:{a}:{b}"))
-        self._agenda.call(self.now, lambda: self._connect(one, another))
+            self._directions[a, b] = LinkDirection(way, Random(f"{self._seed}:{a}:{b}"))
+        self._scheduler.schedule(self.now, lambda: self._connect(one, another))
 
     def connect_all(self, link: Link) -> None:
-        """Links of one kind between all nodes that have none yet."""
-        names = list(self.stations)
+        """Link all pairs of nodes that have no link yet."""
+        names = list(self.hosts)
         for number, one in enumerate(names):
             for another in names[number + 1 :]:
                 if (one, another) not in self._directions:
                     self.connect(one, another, link)
 
     def feed(self, name: str, arrivals: Iterable[Arrivals]) -> None:
-        """What arrives at a node from outside, in order of time; after it the node's input ends.
+        """Set the input of a node, in order of time; it ends after the last batch.
 
-        While the node is not ready, or full, arrivals wait: in order, and nothing is dropped.
+        While the node is not ready or is full, input waits in order, and none is dropped.
         """
-        station = self._station(name)
-        station.feed(arrivals)
-        self._agenda.call(self.now, lambda: self._step(station))
+        host = self._host(name)
+        host.feed(arrivals)
+        self._scheduler.schedule(self.now, lambda: self._step(host))
 
-    def _station(self, name: str) -> Station:
-        if name not in self.stations:
-            raise ConfigError(f"there is no node {name!r}; there are {list(self.stations)}.")
-        return self.stations[name]
+    def _host(self, name: str) -> SimulatedHost:
+        if name not in self.hosts:
+            raise ConfigError(f"there is no node {name!r}; there are {list(self.hosts)}.")
+        return self.hosts[name]
 
-    # What is planned.
+    # Planned actions and faults.
 
     def at(self, at: float, action: Callable[[], None]) -> None:
-        """Do something at a time, such as looking at a node."""
-        self._agenda.plan(at, action)
+        """Call a function at a virtual time, for example to inspect a node."""
+        self._scheduler.plan(at, action)
 
     def partition(self, partition: Partition) -> None:
         """Separate nodes for some time; see :class:`~slackline.cluster.simulation.links.Partition`."""
         for name in (*partition.side, *(partition.other or ())):
-            self._station(name)
+            self._host(name)
         self._partitions.append(partition)
 
         def begin() -> None:
@@ -118,183 +229,283 @@ class Network(Wires):
     def crash(
         self, name: str, at: float, back: float | None = None, *, forget: bool = False, detected: bool = True
     ) -> None:
-        """A node dies at a time, and comes back at another from its last checkpoint (``forget``: from none).
+        """Crash a node at a time, and restart it at ``back`` from its last checkpoint (``forget``: from scratch).
 
-        What it sent before arrives. Its peers detect the broken links at once, or, not ``detected``, at its restart.
+        Packets that it sent before arrive. Its peers detect the broken links at once, or, with ``detected=False``, at
+        its restart.
         """
-        station = self._station(name)
+        host = self._host(name)
         if back is not None and back < at:
-            raise ConfigError(f"node {name!r} cannot crash at {at} and be back at {back}; give a later time.")
+            raise ConfigError(f"node {name!r} cannot crash at {at} and restart at {back}; pass a later time.")
 
-        def die() -> None:
-            if station.machine is None:
+        def crash() -> None:
+            if host.node is None:
                 return
             for peer in self._peers(name):
                 if detected:
                     self._hang_up(name, peer)
-                self._ends.pop((name, peer), None)
-            station.crash()
-            station.has_stopped = station.has_stopped or back is None
+                self._connections.pop((name, peer), None)
+            host.crash()
+            host.has_stopped = host.has_stopped or back is None
 
-        def live() -> None:
-            if station.machine is None and not station.has_stopped:
-                station.come_back(forget)
-                self._step(station)
+        def restart() -> None:
+            if host.node is None and not host.has_stopped:
+                host.restart(forget)
+                self._step(host)
                 for peer in self._peers(name):
                     self._connect(name, peer)
 
-        self.at(at, die)
+        self.at(at, crash)
         if back is not None:
-            self.at(back, live)
+            self.at(back, restart)
 
-    def order(self, detector: str, to: str, by: str, at: float) -> None:
-        """Have a node give the order to move a detector; nothing happens if it is down then."""
-        station = self._station(by)
+    def migrate(self, detector: str, to: str, by: str, at: float) -> None:
+        """Request a migration from the node ``by`` at a time; ignored if that node is down then."""
+        host = self._host(by)
 
-        def give() -> None:
-            if station.machine is not None:
-                request = station.machine.migrate(detector, to, self.now)
-                self.orders.append(Ordered(self.now, by, detector, to, request))
+        def request() -> None:
+            if host.node is not None:
+                number = host.node.migrate(detector, to, self.now)
+                self.migrations.append(MigrationRequest(self.now, by, detector, to, number))
 
-        self.at(at, lambda: self._give(station, give))
+        self.at(at, lambda: self._deliver_to(host, request))
 
-    def leave(self, name: str, at: float) -> None:
-        """Have a node stop cleanly."""
-        station = self._station(name)
+    def shut_down(self, name: str, at: float) -> None:
+        """Shut a node down cleanly at a time."""
+        host = self._host(name)
 
-        def go() -> None:
-            if station.machine is not None:
-                station.machine.leave(self.now)
+        def leave() -> None:
+            if host.node is not None:
+                host.node.leave(self.now)
 
-        self.at(at, lambda: self._give(station, go))
+        self.at(at, lambda: self._deliver_to(host, leave))
 
-    # Going on.
+    # Running.
 
     def run(self, until: float | None = None) -> None:
-        """Go on until a time, or until nothing is left to do; nodes that give life signs always have something."""
-        agenda = self._agenda
-        while agenda.next_at is not None and (until is None or agenda.next_at <= until):
-            agenda.next()
-        agenda.now = max(agenda.now, until or 0.0)
+        """Run until a virtual time, or until nothing is scheduled (never, with nodes that send heartbeats)."""
+        scheduler = self._scheduler
+        while scheduler.next_at is not None and (until is None or scheduler.next_at <= until):
+            scheduler.advance()
+        scheduler.now = max(scheduler.now, until or 0.0)
 
     def settle(self, limit: float = 600.0) -> None:
-        """Go on until all is fed and through, and all that was planned has happened.
+        """Run until all input is processed and all planned actions have happened.
 
-        An UnsettledError if it is not so after ``limit`` seconds of virtual time.
+        An UnsettledError after ``limit`` seconds of virtual time.
         """
         limit += self.now
-        while self._agenda.planned or any(station.waits_for() for station in self.stations.values()):
-            at = self._agenda.next_at
+        while self._scheduler.planned or any(host.waits_for() for host in self.hosts.values()):
+            at = self._scheduler.next_at
             if at is None or at > limit:
                 raise UnsettledError(f"not settled at {self.now:.3f} s: {self._waiting()}.")
-            self._agenda.next()
+            self._scheduler.advance()
 
     def _waiting(self) -> str:
-        waits = [words for station in self.stations.values() if (words := station.waits_for())]
-        packets = {kind: n for kind, n in sorted(self._under_way.items()) if n}
-        waits += [f"packets are under way: {packets}"] if packets else []
-        waits += [f"{self._agenda.planned} planned things are to come"] if self._agenda.planned else []
+        waits = [text for host in self.hosts.values() if (text := host.waits_for())]
+        packets = {kind: n for kind, n in sorted(self._in_flight.items()) if n}
+        waits += [f"packets in flight: {packets}"] if packets else []
+        waits += [f"{self._scheduler.planned} planned actions are due later"] if self._scheduler.planned else []
         return "; ".join(waits)
+
+    def results(self, name: str) -> HostResults:
+        """The results of a node: outputs with their virtual times, late and quarantined events."""
+        return self._host(name).results
+
+    def traffic(self, sender: str, to: str) -> Traffic:
+        """Messages and bytes that were sent over a link in one direction."""
+        if (sender, to) not in self._directions:
+            raise ConfigError(f"there is no link from {sender!r} to {to!r}; connect them.")
+        return self._directions[sender, to].traffic
+
+    def check_invariants(self) -> None:
+        """Check the invariants of all nodes that are up."""
+        for host in self.hosts.values():
+            if host.node is not None:
+                host.node.check_invariants()
 
     # Nodes.
 
-    def _step(self, station: Station) -> None:
-        """Push what is due, let the node run, and do what it wants; until there is no more to push now."""
-        if station.is_working:
-            return  # it goes on when that is done
-        station.push_due(self.now)
-        while station.machine is not None:
-            actions, done = station.run(self.now)
+    def _step(self, host: SimulatedHost) -> None:
+        """Push due input, run the node and carry out its actions, until no more input is due."""
+        if host.is_working:
+            return  # resumed when the work is done
+        host.push_due(self.now)
+        while host.node is not None:
+            actions, done = host.run(self.now)
             if done > self.now:
-                return self._finish(station, actions, done)
-            self._act(station, actions)
-            if not station.push_due(self.now):
+                return self._finish(host, actions, done)
+            self._act(host, actions)
+            if not host.push_due(self.now):
                 break
-        wanted = [at for at in (station.call_at, self._feed_at(station)) if at is not None]
-        if station.machine is not None and wanted:
-            self._wake(station, min(wanted))
+        wanted = [at for at in (host.call_at, self._input_at(host)) if at is not None]
+        if host.node is not None and wanted:
+            self._wake(host, min(wanted))
 
-    def _give(self, station: Station, stimulus: Callable[[], None]) -> None:
-        """Let something come to a node, and let it run; while it works, later."""
-        if station.give(stimulus):
-            self._step(station)
+    def _deliver_to(self, host: SimulatedHost, call: Callable[[], None]) -> None:
+        """Call a node and run it; after its work while it is busy."""
+        if host.deliver(call):
+            self._step(host)
 
-    def _finish(self, station: Station, actions: Actions, at: float) -> None:
-        """What came of a run leaves when the work is done, unless the node is lost before."""
-        machine = station.machine
+    def _finish(self, host: SimulatedHost, actions: Actions, at: float) -> None:
+        """Carry out the actions of a run when its work is done, unless the node crashes before."""
+        node = host.node
 
         def finish() -> None:
-            if station.machine is machine:
-                self._act(station, actions)
-                station.rest()
-                self._step(station)
+            if host.node is node:
+                self._act(host, actions)
+                host.finish_work()
+                self._step(host)
 
-        self._agenda.call(at, finish)
+        self._scheduler.schedule(at, finish)
 
-    def _feed_at(self, station: Station) -> float | None:
-        """When the feed goes on, if that is to come; what is held back waits for the node."""
-        at = station.next_at
+    def _input_at(self, host: SimulatedHost) -> float | None:
+        """When the next input arrives; None for input that waits for the node."""
+        at = host.next_at
         return None if at is None or at <= self.now else at
 
-    def _wake(self, station: Station, at: float) -> None:
+    def _wake(self, host: SimulatedHost, at: float) -> None:
         if at <= self.now:
-            station.at_once += 1
-            if station.at_once > MOST_AT_ONCE:
-                raise UnsettledError(f"node {station.name!r} wants to be called again at once, over and over.")
+            host.at_once += 1
+            if host.at_once > MAX_IMMEDIATE_RUNS:
+                raise UnsettledError(
+                    f"node {host.name!r} asked to run again without a delay, {MAX_IMMEDIATE_RUNS} times in a row."
+                )
         else:
-            station.at_once = 0
-        machine = station.machine
-        station.wake_at = at
+            host.at_once = 0
+        node = host.node
+        host.wake_at = at
 
         def wake() -> None:
-            if station.wake_at == at and station.machine is machine:
-                station.wake_at = None
-                self._step(station)
+            if host.wake_at == at and host.node is node:
+                host.wake_at = None
+                self._step(host)
 
-        self._agenda.call(at, wake)
+        self._scheduler.schedule(at, wake)
 
-    def _act(self, station: Station, actions: Actions) -> None:
-        machine, name = station.machine, station.name
-        assert machine is not None
-        station.keep(actions, self.now)
-        station.call_at = actions.call_at
-        self.notices += [Noticed(self.now, name, notice) for notice in actions.notices]
+    def _act(self, host: SimulatedHost, actions: Actions) -> None:
+        node, name = host.node, host.name
+        assert node is not None
+        host.record(actions, self.now)
+        host.call_at = actions.call_at
+        self.notices += [LoggedNotice(self.now, name, notice) for notice in actions.notices]
         for peer, data in actions.messages:
             self._send(name, peer, data)
         for peer in actions.close:
             self._close(name, peer)
         if actions.search is not None:
-            self._search(station, actions.search)
-        if machine.failed is not None or machine.has_left:
-            if machine.failed is not None:
-                self.notices.append(Noticed(self.now, name, Notice("error", machine.failed)))
+            self._search(host, actions.search)
+        if node.failed is not None or node.has_left:
+            if node.failed is not None:
+                self.notices.append(LoggedNotice(self.now, name, Notice("error", node.failed)))
             for peer in self._peers(name):
                 self._hang_up(name, peer)
-                self._ends.pop((name, peer), None)
-            station.crash()
-            station.has_stopped = True
+                self._connections.pop((name, peer), None)
+            host.crash()
+            host.has_stopped = True
 
-    def _search(self, station: Station, search: SearchOrder) -> None:
-        """Carry out a search; the node gets its result when the time of the search has passed."""
-        machine, steps = station.machine, count()
-        self.searches.append(Searched(self.now, station.name, search.problem))
-        solution = solved(search, lambda: next(steps) * SEARCH_STEP, self._solver)
+    def _search(self, host: SimulatedHost, search: SearchOrder) -> None:
+        """Run a placement search; the node gets the result after the virtual seconds of the search."""
+        node, steps = host.node, count()
+        self.searches.append(PlacementSearch(self.now, host.name, search.problem))
+        solution = run_search(search, lambda: next(steps) * SEARCH_STEP, self._solver)
 
-        def tell() -> None:
-            if machine is not None and station.machine is machine:
-                machine.found(search, solution, self.now)
-                self._step(station)
+        def report() -> None:
+            if node is not None and host.node is node:
+                node.found(search, solution, self.now)
+                self._step(host)
 
-        self._agenda.call(self.now + search.seconds, tell)
+        self._scheduler.schedule(self.now + search.seconds, report)
 
-    # What came of it.
+    # Connections and packets.
 
-    def kept(self, name: str) -> HostMemory:
-        """What a node's host has kept: outputs with their times, late and quarantined events."""
-        return self._station(name).kept
+    def _peers(self, name: str) -> list[str]:
+        return [b for a, b in self._directions if a == name]
 
-    def check_invariants(self) -> None:
-        """Those of all nodes that are up."""
-        for station in self.stations.values():
-            if station.machine is not None:
-                station.machine.check_invariants()
+    def _is_separated(self, one: str, another: str, at: float | None = None) -> bool:
+        at = self.now if at is None else at
+        return any(each.is_active(at) and each.separates(one, another) for each in self._partitions)
+
+    def _send(self, name: str, peer: str, data: bytes) -> None:
+        connection = self._connections.get((name, peer))
+        if connection is None:
+            return
+        body = decode(data).body
+        kind = type(body).__name__
+        if isinstance(body, Data) and body.forwarded_for:
+            events: Counter[str] = Counter()
+            for segment in body.segments:
+                events[segment.type] += segment.count
+            self.forwarded.append(ForwardedPacket(self.now, name, peer, body.forwarded_for, dict(events), len(data)))
+        way, passes = self._directions[name, peer], lambda at: not self._is_separated(name, peer, at)
+        self._in_flight[kind] += 1
+        at = way.arrival(kind, len(data), self.now, passes)
+        self._scheduler.schedule(at, lambda: self._arrive(name, peer, connection, kind, data))
+
+    def _arrive(self, name: str, peer: str, connection: int, kind: str, data: bytes) -> None:
+        self._in_flight[kind] -= 1
+        host = self.hosts[peer]
+        if self._connections.get((peer, name)) != connection or host.node is None:
+            return
+        node = host.node
+
+        def receive() -> None:
+            try:
+                node.receive(name, data, self.now)
+            except ProtocolError as error:
+                self.notices.append(LoggedNotice(self.now, peer, Notice("error", f"link to {name} closed: {error}")))
+                self._close(peer, name)
+
+        self._deliver_to(host, receive)
+
+    def _connect(self, one: str, another: str) -> None:
+        """Connect two nodes unless they are connected; during a partition, retry later."""
+        if self.hosts[one].node is None or self.hosts[another].node is None:
+            return  # a node connects when it restarts
+        ends = self._connections.get((one, another)), self._connections.get((another, one))
+        if ends[0] is not None and ends[0] == ends[1]:
+            return
+        if self._is_separated(one, another):
+            self._scheduler.schedule(self.now + RECONNECT, lambda: self._connect(one, another))
+            return
+        connection = next(self._connection_numbers)
+        for name, peer in ((one, another), (another, one)):
+            self._drop(name, peer)
+        for name, peer in ((one, another), (another, one)):
+            host, node = self.hosts[name], self.hosts[name].node
+            if node is not None:
+                self._connections[name, peer] = connection
+                host.deliver(partial(self._link_up, node, peer))
+        for name in (one, another):
+            self._step(self.hosts[name])
+
+    def _link_up(self, node: SimulatedNode, peer: str) -> None:
+        node.link_up(peer, self.now)
+
+    def _drop(self, name: str, peer: str) -> None:
+        """A host detects that its link is broken."""
+        host = self.hosts[name]
+        node = host.node
+        if self._connections.pop((name, peer), None) is not None and node is not None:
+            host.deliver(lambda: node.link_down(peer, self.now))
+            self._scheduler.schedule(self.now, lambda: self._step(host))
+
+    def _close(self, name: str, peer: str) -> None:
+        """A host closes its link, and reconnects later."""
+        self._hang_up(name, peer)
+        self._drop(name, peer)
+        self._scheduler.schedule(self.now + RECONNECT, lambda: self._connect(name, peer))
+
+    def _hang_up(self, name: str, peer: str) -> None:
+        """The peer detects the closed link after the packets that were sent before; not across a partition."""
+        connection = self._connections.get((name, peer))
+        if connection is None or self._is_separated(name, peer):
+            return
+        way = self._directions[name, peer]
+
+        def detect() -> None:
+            if self._connections.get((peer, name)) == connection:
+                self._drop(peer, name)
+                self._scheduler.schedule(self.now + RECONNECT, lambda: self._connect(name, peer))
+
+        self._scheduler.schedule(max(self.now + way.link.latency, way.last_at), detect)

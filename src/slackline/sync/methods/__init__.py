@@ -1,4 +1,4 @@
-"""The ways to keep events that wait: one interface, four methods, one order."""
+"""How events are buffered: one interface, four methods, one order."""
 
 from slackline.sync.methods.balanced import Balanced
 from slackline.sync.methods.method import Method, Work

@@ -1,9 +1,9 @@
-"""How events that wait are kept, and which of them may go: the one interface of all methods.
+"""The interface of all methods: they buffer events, and return those that are ready.
 
-An event may go when every live stream has delivered something at or after its point. The synchroniser knows the
-streams (``Stream.watermark``, ``Stream.live``) and tells a method what happens; a method keeps the events, and gives
-back those that may go, in order. A method may keep an event longer than it must (methods 1 and 2 do), but never
-gives one away too early, and never one before an older one.
+An event is *ready* when every live stream has delivered something at or after its point. The synchroniser manages the
+streams (``Stream.watermark``, ``Stream.live``) and calls the method; the method buffers the events and returns ready
+ones, in order. A method may return an event later than necessary (methods 1 and 2 do), but never too early, and never
+before an older one.
 """
 
 from __future__ import annotations
@@ -12,71 +12,71 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from slackline.sync.stream import Point, Stream, Waiting
+from slackline.sync.streams import BufferedEvent, Point, Stream
 
 
 @dataclass(slots=True)
 class Work:
-    """What a method has done, counted as [Sync] counts: for comparisons between methods."""
+    """The work of a method, counted as in [Sync]: for comparisons between methods."""
 
-    #: Time stamps compared while looking for the place of an event.
+    #: Time stamps compared while inserting events.
     comparisons: int = 0
     #: Readiness tables changed.
     updates: int = 0
-    #: Nodes looked at: on the way to an event's place, to see whether they may go, and to take them out.
+    #: Nodes visited: to insert an event, to test whether they are ready, and to remove them.
     visited: int = 0
 
 
 class Method(ABC):
-    """Keeps the events that wait. See the module's text for the contract."""
+    """Buffers events. See the module docstring for the contract."""
 
     def __init__(self) -> None:
         self.work = Work()
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many events wait."""
+        """The number of buffered events."""
 
     @abstractmethod
-    def __iter__(self) -> Iterator[Waiting]:
-        """The events that wait, in order."""
+    def __iter__(self) -> Iterator[BufferedEvent]:
+        """The buffered events, in order."""
 
-    def oldest(self) -> Waiting | None:
-        """The first of the events that wait."""
+    def oldest(self) -> BufferedEvent | None:
+        """The first of the buffered events."""
         return next(iter(self), None)
 
     @abstractmethod
     def add(self, stream: Stream) -> None:
-        """A stream joined. What waits already does not wait for it."""
+        """A stream was added. Events that are buffered already do not wait for it."""
 
     @abstractmethod
-    def insert(self, waiting: Waiting) -> list[Waiting]:
-        """An event arrived, and its stream's watermark has moved; what may go now."""
+    def insert(self, waiting: BufferedEvent) -> list[BufferedEvent]:
+        """Insert an event, whose stream's watermark has advanced; returns ready events."""
 
     @abstractmethod
-    def mask(self, stream: Stream) -> list[Waiting]:
-        """A stream is not waited for any longer (removed or disabled); what may go now."""
+    def mask(self, stream: Stream) -> list[BufferedEvent]:
+        """A stream was removed or disabled, so no event waits for it; returns ready events."""
 
     @abstractmethod
     def unmask(self, stream: Stream) -> None:
-        """A disabled stream has come back: it is waited for again. Its event is inserted next."""
+        """A disabled stream delivers again, so events wait for it. Its event is inserted next."""
 
     @abstractmethod
-    def sweep(self) -> list[Waiting]:
-        """All that may go, also what the method would have held longer."""
+    def sweep(self) -> list[BufferedEvent]:
+        """Return all ready events, also those that the method would have returned later."""
 
     @abstractmethod
-    def expel(self, upto: Point) -> list[Waiting]:
-        """All events up to a point, whether they may go or not."""
+    def expel(self, upto: Point) -> list[BufferedEvent]:
+        """Return all events up to a point, ready or not."""
 
-    def kept(self) -> Iterator[Waiting]:
-        """The events that wait, in the order from which :meth:`restore` makes the same of them again."""
+    def save_order(self) -> Iterator[BufferedEvent]:
+        """The buffered events, in the order from which :meth:`restore` rebuilds the same structure."""
         return iter(self)
 
     @abstractmethod
-    def restore(self, waiting: list[Waiting], streams: list[Stream]) -> None:
-        """Start with what another one ``kept``, of these streams; nothing was inserted before."""
+    def restore(self, waiting: list[BufferedEvent], streams: list[Stream]) -> None:
+        """Rebuild the structure from the events of :meth:`save_order` and these streams; called on an empty method."""
 
     @abstractmethod
     def check_invariants(self) -> None:
-        """Raise AssertionError if the method's own structure is broken."""
+        """Raise AssertionError if the structure is inconsistent."""

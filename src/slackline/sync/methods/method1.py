@@ -1,30 +1,29 @@
-"""Method 1: find the place of an event, then look at the root [Sync, IV-B, Algorithms 1 to 3].
+"""Method 1: insert an event, then test the root [Sync, IV-B, Algorithms 1 to 3].
 
-Adding a node and processing the tree are separate. Only the root's table is looked at, which is complete, because every
-event passes the root. Once the root may go, so may all on its left; the next root is the nearest one on the right that
-may not go. Events on the root's left wait for the root, even if nobody owes them anything: that is the method's added
-delay.
+Insertion and processing are separate. Only the table of the root is tested, which is complete, because every event
+passes the root. If the root is ready, so are all nodes on its left; the next root is the nearest one on the right that
+is not ready. Events on the left of the root wait for the root, even if no stream owes them anything: that is the added
+delay of the method.
 """
 
 from __future__ import annotations
 
-from slackline.sync.methods.tables import join
-from slackline.sync.methods.tree import Tree, TreeNode
-from slackline.sync.stream import Stream, Waiting
+from slackline.sync.methods.readiness import Tree, TreeNode, add_to_node
+from slackline.sync.streams import BufferedEvent, Stream
 
 
 class Method1(Tree):
-    """The tree with processing apart from insertion."""
+    """The tree with separate insertion and processing."""
 
-    def insert(self, waiting: Waiting) -> list[Waiting]:
+    def insert(self, waiting: BufferedEvent) -> list[BufferedEvent]:
         self._add(waiting)
         return self._process()
 
-    def mask(self, stream: Stream) -> list[Waiting]:
+    def mask(self, stream: Stream) -> list[BufferedEvent]:
         self._live &= ~stream.bit
         return self._process()
 
-    def _add(self, waiting: Waiting) -> None:
+    def _add(self, waiting: BufferedEvent) -> None:
         """Algorithm 1, as a loop."""
         self._size += 1
         point, bit = waiting.point, waiting.stream.bit
@@ -41,7 +40,7 @@ class Method1(Tree):
                     break
                 node = node.left
             elif point == node.point:
-                join(node, waiting)
+                add_to_node(node, waiting)
                 break
             else:
                 node.owed &= ~bit
@@ -55,13 +54,13 @@ class Method1(Tree):
         work.updates += updated
         work.visited += compared
 
-    def _process(self) -> list[Waiting]:
-        """Algorithms 2 and 3: while the root may go, it and its left side do."""
-        out: list[Waiting] = []
+    def _process(self) -> list[BufferedEvent]:
+        """Algorithms 2 and 3: while the root is ready, release it and its left side."""
+        out: list[BufferedEvent] = []
         while self.root is not None:
             self.work.visited += 1
             if not self._ready(self.root):
                 break
-            self._take(self.root, out)
+            self._release(self.root, out)
             self.root = self.root.right
         return out

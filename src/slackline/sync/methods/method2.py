@@ -1,27 +1,26 @@
-"""Method 2: look at the nodes on the way to the place of an event [Sync, IV-C, Algorithm 4].
+"""Method 2: test the nodes on the insertion path of an event [Sync, IV-C, Algorithm 4].
 
-Adding and processing are joined. On the way down a mask collects what is inherited from nodes passed on the left.
-A node passed on the right may go if its table and the mask say so, and all on its left with it; if it may not, nobody
-further right may, so nothing more is looked at. (In [Sync] the root is asked at this place; the node at hand is
-meant.) Events on the left of a node that may not go are not looked at, even if they may: some delay is left.
+Insertion and processing are combined. On the way down a mask collects the tables of nodes passed on the left. A node
+passed on the right is ready if its table combined with the mask is, and all on its left with it; if it is not, none
+further right is, so no more are tested. ([Sync] tests the root at this place; the current node is meant.) Events on the
+left of a node that is not ready are not tested, even if they are ready: some added delay remains.
 """
 
 from __future__ import annotations
 
-from slackline.sync.methods.tables import EVERYBODY, join
-from slackline.sync.methods.tree import Tree, TreeNode
-from slackline.sync.stream import Waiting
+from slackline.sync.methods.readiness import ALL_STREAMS, Tree, TreeNode, add_to_node
+from slackline.sync.streams import BufferedEvent
 
 
 class Method2(Tree):
-    """The tree with insertion and processing in one."""
+    """The tree with combined insertion and processing."""
 
-    def insert(self, waiting: Waiting) -> list[Waiting]:
+    def insert(self, waiting: BufferedEvent) -> list[BufferedEvent]:
         self._size += 1
-        out: list[Waiting] = []
+        out: list[BufferedEvent] = []
         point, bit = waiting.point, waiting.stream.bit
-        inherited, can_check = EVERYBODY, True
-        above: TreeNode | None = None  # where the node at hand hangs, and on which side
+        inherited, can_check = ALL_STREAMS, True
+        above: TreeNode | None = None  # the parent of the current node, and the side
         on_left = True
         node = self.root
         compared = updated = 0
@@ -33,14 +32,14 @@ class Method2(Tree):
                 above, on_left, node = node, True, node.left
                 continue
             if point == node.point:
-                join(node, waiting)
+                add_to_node(node, waiting)
                 break
             node.owed &= ~bit
             updated += 1
             if can_check and self._ready(node, inherited):
-                self._take(node, out)
+                self._release(node, out)
                 node = node.right
-                self._hang(above, node)  # while we may check, all nodes passed on the right are gone
+                self._hang(above, node)  # so far all nodes passed on the right were released
                 continue
             can_check = False
             above, on_left, node = node, False, node.right
@@ -51,7 +50,7 @@ class Method2(Tree):
             else:
                 self._hang(above, node)
         if can_check and self._ready(node, inherited):
-            self._take(node, out)
+            self._release(node, out)
             self._hang(above, node.right)
         work = self.work
         work.comparisons += compared

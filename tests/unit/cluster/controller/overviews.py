@@ -8,8 +8,7 @@ from typing import Any
 
 from slackline.cluster.actions import SearchOrder
 from slackline.cluster.controller.metrics import ClusterMetrics
-from slackline.cluster.controller.policy import Advice, Move
-from slackline.cluster.controller.searching import solved
+from slackline.cluster.controller.policy import Move, PolicyActions, run_search
 from slackline.cluster.placement import Improvement, InfeasibleError, Problem, Solution
 
 #: A chain over one sensor type, and somebody who listens to both.
@@ -100,8 +99,8 @@ class Exhaustive:
 class Steered:
     """A network that tells of itself, and whoever decides where its detectors run: second by second."""
 
-    def __init__(self, told: Told, adviser: Any, solver: Any = None) -> None:
-        self.told, self.adviser = told, adviser
+    def __init__(self, told: Told, policy: Any, solver: Any = None) -> None:
+        self.told, self.policy = told, policy
         self.solver = solver or Exhaustive()
         self.survey = ClusterMetrics()
         self.moves: list[Move] = []
@@ -115,22 +114,22 @@ class Steered:
         for _ in range(seconds):
             self.told.go_on()
             if self.told.at == self._search_ends:
-                self.adviser.found(self.searches[-1], solved(self.searches[-1], lambda: 0.0, self.solver))
-            self.survey.look(self.told.overview(), self.told.at)
-            self._follow(self.adviser.beat(self.survey.statistics(self.told.at), self.told.at))
+                self.policy.on_search_result(self.searches[-1], run_search(self.searches[-1], lambda: 0.0, self.solver))
+            self.survey.update(self.told.overview(), self.told.at)
+            self._apply(self.policy.on_heartbeat(self.survey.statistics(self.told.at), self.told.at))
 
-    def _follow(self, advice: Advice) -> None:
-        self.notices += [notice.text for notice in advice.notices]
-        if advice.search is not None:
-            self.searches.append(advice.search)
-            self._search_ends = self.told.at + advice.search.seconds
-        for move in advice.moves:
+    def _apply(self, actions: PolicyActions) -> None:
+        self.notices += [notice.text for notice in actions.notices]
+        if actions.search is not None:
+            self.searches.append(actions.search)
+            self._search_ends = self.told.at + actions.search.seconds
+        for move in actions.moves:
             self.moves.append(move)
             error = self.refuses(move)
             if not error:
                 self.told.move(move.detector, move.to)
-                self.survey.moved(move.detector, 0.05)
-            self._follow(self.adviser.answered(move, error, {"seconds": 0.05}, self.told.at))
+                self.survey.record_handover(move.detector, 0.05)
+            self._apply(self.policy.on_move_result(move, error, {"seconds": 0.05}, self.told.at))
 
     def runs(self) -> dict[str, str]:
         return {name: node for node, names in self.told.runs.items() for name in sorted(names)}

@@ -8,7 +8,7 @@ from typing import Any
 from tests.unit.cluster.protocol.joined import stream, tower
 
 import slackline as sl
-from slackline.cluster.placement.local import Local
+from slackline.cluster.placement.local import LocalSearch
 from slackline.cluster.protocol import Node, NodeSettings
 from slackline.cluster.simulation import Arrivals, Link, Network
 
@@ -35,7 +35,7 @@ def steered(
     **given: Any,
 ) -> Network:
     """The tower over nodes; sensors enter at n1, 20 a second."""
-    network = Network(seed, Local())
+    network = Network(seed, LocalSearch())
     for number, (name, runs) in enumerate((places or BAD).items()):
         chosen = settings(optimise if name in willing else None, **given)
 
@@ -46,7 +46,7 @@ def steered(
             )
 
         network.add(name, make, lambda data, chosen=chosen: Node.load(data, tower(reliable=True), settings=chosen))
-    for one, another in itertools.combinations(network.stations, 2):
+    for one, another in itertools.combinations(network.hosts, 2):
         if (one, another) not in apart:
             network.connect(one, another, link)
     network.feed("n1", [Arrivals(1.0 + PACE * nth, [event]) for nth, event in enumerate(stream(events))])
@@ -54,13 +54,13 @@ def steered(
 
 
 def runs(network: Network) -> dict[str, str]:
-    machines = {name: station.machine for name, station in network.stations.items()}
+    machines = {name: host.node for name, host in network.hosts.items()}
     return {each: name for name, machine in machines.items() if isinstance(machine, Node) for each in machine.runs}
 
 
 def found(network: Network) -> dict[str, list[tuple[str, sl.Event]]]:
     """What was found, by detector, each once, in the order in which each found it."""
-    every = {output.id: output for name in network.stations for _, output in network.kept(name).outputs}
+    every = {output.id: output for name in network.hosts for _, output in network.results(name).outputs}
     of: dict[str, list[tuple[str, sl.Event]]] = {}
     for output in sorted(every.values(), key=lambda output: output.event.seq or 0):
         of.setdefault(output.detector, []).append((output.id, output.event))

@@ -17,14 +17,14 @@ def test_a_master_moves_detectors_to_where_their_inputs_are(given: dict) -> None
     network.settle()
     assert runs(network) == {"Low": "n1", "High": "n1", "Top": "n1"}
     assert found(network) == single(tower(), stream(400))
-    assert len(said(network, "migrated from")) == 3 and not said(network, "goes back")
+    assert len(said(network, "migrated from")) == 3 and not said(network, "rolled back")
 
 
 def test_the_willing_node_with_the_least_name_is_the_master() -> None:
     network = steered("master", willing=("n2", "n3"))
     network.run(until=10.0)
     assert {searched.by for searched in network.searches} == {"n2"}
-    machines = [station.machine for station in network.stations.values()]
+    machines = [host.node for host in network.hosts.values()]
     assert [machine.overview()["master"] for machine in machines] == ["n2"] * 3
 
 
@@ -49,14 +49,14 @@ def test_a_master_that_dies_in_the_midst_of_it_leaves_a_network_that_goes_on() -
     assert found(network) == single(tower(), stream(400))
 
 
-def test_a_master_that_comes_back_is_it_again() -> None:
+def test_a_master_that_restarts_is_elected_again() -> None:
     places = {"n0": [], **BAD}
     network = steered("master", events=800, places=places, willing=("n0", "n2"), checkpoint_every=0.5)
     network.crash("n0", at=3.0, back=15.0)
     network.run(until=40.0)
     by = [searched.by for searched in network.searches if searched.at > 22.0]
     assert set(by) == {"n0"} and "n2" in {searched.by for searched in network.searches}
-    assert said(network, "n0 looks after where detectors run")
+    assert said(network, "node n0 is now the placement master")
 
 
 def test_without_a_master_everything_goes_on_and_nothing_moves() -> None:
@@ -69,18 +69,18 @@ def test_without_a_master_everything_goes_on_and_nothing_moves() -> None:
 def test_a_node_that_leaves_is_the_master_no_longer() -> None:
     network = steered("master", events=800, places={"n0": ["Top"], "n1": [], "n2": ["High"], "n3": ["Low"]},
                       willing=("n0", "n2"))  # fmt: skip
-    network.leave("n0", at=2.0)
+    network.shut_down("n0", at=2.0)
     network.settle()
     assert {searched.by for searched in network.searches} == {"n2"}
 
 
-def test_while_a_node_is_gone_nothing_moves_and_the_master_says_why() -> None:
+def test_while_a_node_is_lost_nothing_moves_and_the_master_warns() -> None:
     network = steered("master", events=800, checkpoint_every=0.5)
     network.crash("n3", at=2.5, back=20.0)
     network.run(until=19.0)
     assert runs(network) == {"High": "n2"} and not network.searches
-    (text,) = said(network, "too little is known")
-    assert "n3 is gone (Low, Top)" in text
+    (text,) = said(network, "metrics are missing")
+    assert "node n3 is lost (Low, Top)" in text
     network.settle()
     assert runs(network) == {"Low": "n1", "High": "n1", "Top": "n1"}
     assert found(network) == single(tower(), stream(800))
@@ -96,7 +96,7 @@ def test_ways_that_become_longer_are_noticed() -> None:
     """Beats measure the ways again and again, though nothing else would."""
     network = steered("master", willing=("n1",))
     network.run(until=5.0)
-    machine = network.stations["n1"].machine
+    machine = network.hosts["n1"].node
     before = machine.overview()["nodes"]["n1"]["round_trips"]["n2"]
     for pair in (("n1", "n2"), ("n2", "n1")):
         network._directions[pair].link = Link(0.1)

@@ -8,9 +8,8 @@ import pytest
 from tests.unit.cluster.controller.overviews import Told
 from tests.unit.cluster.protocol.joined import node, stream, three, tower
 
-from slackline.cluster.controller.metrics import ClusterMetrics
-from slackline.cluster.controller.policy import Advice, Move
-from slackline.cluster.controller.statistics import LackingError, Statistics
+from slackline.cluster.controller.metrics import ClusterMetrics, IncompleteMetricsError, Statistics
+from slackline.cluster.controller.policy import Move, PolicyActions
 from slackline.cluster.placement import Subscription
 from slackline.cluster.protocol import Node, NodeSettings
 from slackline.cluster.protocol.directory import master_of
@@ -25,7 +24,7 @@ def after(survey: ClusterMetrics, told: Told, seconds: int = 3) -> Statistics:
     """What is known after some seconds more."""
     for _ in range(seconds):
         told.go_on()
-        survey.look(told.overview(), told.at)
+        survey.update(told.overview(), told.at)
     return survey.statistics(told.at)
 
 
@@ -34,11 +33,11 @@ def test_counts_become_rates_and_round_trips_latencies() -> None:
     network.cpu = {"High": 0.25}
     network.trips = {("n1", "n3"): 0.1}
     known = after(ClusterMetrics(), network, 4)
-    assert known.lacks == ()
+    assert known.missing == ()
     assert known.events == {"a": 100, "low": 10, "high": 2, "low_too": 3, "top": 1}
     assert known.cpu == pytest.approx({"Low": 0.1, "High": 0.25, "Top": 0.1})
     assert known.latencies == {("n1", "n2"): 0.01, ("n1", "n3"): 0.05, ("n2", "n3"): 0.01}
-    assert known.runs == {"Low": "n1", "High": "n2", "Top": "n3"} and known.enters == {"a": "n1"}
+    assert known.runs == {"Low": "n1", "High": "n2", "Top": "n3"} and known.ingress == {"a": "n1"}
 
 
 def test_statistics_pose_the_problem_of_the_subscriptions_that_carry_something() -> None:
@@ -57,8 +56,8 @@ def network_runs(network: Told) -> dict[str, str]:
 def test_moving_costs_what_a_handover_delays_until_the_next_search() -> None:
     network, survey = told(), ClusterMetrics()
     after(survey, network)
-    survey.moved("High", 0.5)
-    survey.moved("Top", math.inf)  # nobody can have measured that
+    survey.record_handover("High", 0.5)
+    survey.record_handover("Top", math.inf)  # nobody can have measured that
     problem = survey.statistics(network.at).problem(every=10.0)
     assert problem.moving["High"] == pytest.approx(2 * (0.5 + 0.01) ** 2 / 20)
     assert problem.moving["Top"] == pytest.approx(1 * 0.01**2 / 20)  # while its state is under way
@@ -77,7 +76,7 @@ def test_of_a_detector_that_has_just_moved_the_last_figures_count() -> None:
     after(survey, network)
     network.move("High", "n1")
     known = after(survey, network, 1)
-    assert known.lacks == () and known.runs["High"] == "n1"
+    assert known.missing == () and known.runs["High"] == "n1"
     assert known.events["high"] == 2 and known.cpu["High"] == pytest.approx(0.3)
     network.cpu = {"High": 0.5}  # the machine is slower
     network.rates["high"] = 4.0
@@ -89,15 +88,15 @@ def test_a_node_that_comes_back_is_measured_anew() -> None:
     network, survey = told(), ClusterMetrics()
     after(survey, network)
     network.at, network.sent, network.spent = 1.0, dict.fromkeys(network.sent, 0.0), {}
-    survey.look(network.overview(), 104.0)
-    assert "n1 was heard for 0.0 of 2 s" in survey.statistics(104.0).lacks
+    survey.update(network.overview(), 104.0)
+    assert "metrics of n1 cover 0.0 of 2 s" in survey.statistics(104.0).missing
 
 
 def test_what_is_not_known_yet_is_said() -> None:
     network, survey = told(), ClusterMetrics()
     known = after(survey, network, 1)
-    assert known.lacks[0] == "n1 was heard for 0.0 of 2 s"
-    with pytest.raises(LackingError, match=r"n1 was heard for 0\.0 of 2 s; n2 was heard"):
+    assert known.missing[0] == "metrics of n1 cover 0.0 of 2 s"
+    with pytest.raises(IncompleteMetricsError, match=r"metrics of n1 cover 0\.0 of 2 s; metrics of n2 cover"):
         known.problem(every=10.0)
 
 
@@ -105,25 +104,25 @@ def test_a_node_that_says_nothing_any_more_is_stale() -> None:
     network, survey = told(), ClusterMetrics(stale_after=5.0)
     after(survey, network)
     overview = network.overview()
-    survey.look(overview, network.at + 6.0)
-    assert survey.statistics(network.at + 6.0).lacks[0] == "n1 has said nothing for 6.0 s"
+    survey.update(overview, network.at + 6.0)
+    assert survey.statistics(network.at + 6.0).missing[0] == "metrics of n1 are 6.0 s old"
 
 
 @pytest.mark.parametrize(
     ("harm", "words"),
     [
-        (lambda told: told.states.update(n2="lost"), "n2 is gone (High)"),
-        (lambda told: told.states.update(n1="lost"), "n1 is gone (Low, a enters there)"),
-        (lambda told: told.runs["n2"].clear(), "detector 'High' runs nowhere at the moment"),
+        (lambda told: told.states.update(n2="lost"), "node n2 is lost (High)"),
+        (lambda told: told.states.update(n1="lost"), "node n1 is lost (Low, a enters there)"),
+        (lambda told: told.runs["n2"].clear(), "detector 'High' runs on no node"),
         (lambda told: told.runs["n3"].append("High"), "detector 'High' runs on more than one node"),
-        (lambda told: told.enters.clear(), "type 'a' enters nowhere at the moment"),
+        (lambda told: told.enters.clear(), "type 'a' enters at no node"),
     ],
 )
 def test_who_and_what_is_missing_is_said(harm, words: str) -> None:
     network, survey = told(), ClusterMetrics()
     after(survey, network)
     harm(network)
-    assert words in after(survey, network, 1).lacks
+    assert words in after(survey, network, 1).missing
 
 
 def test_nodes_that_have_not_measured_the_way_between_them_are_named() -> None:
@@ -131,8 +130,8 @@ def test_nodes_that_have_not_measured_the_way_between_them_are_named() -> None:
     after(survey, network)
     overview = network.overview()
     del overview["nodes"]["n1"]["round_trips"]["n3"], overview["nodes"]["n3"]["round_trips"]["n1"]
-    survey.look(overview, network.at)
-    assert survey.statistics(network.at).lacks == ("no latency was measured between 'n1' and 'n3'",)
+    survey.update(overview, network.at)
+    assert survey.statistics(network.at).missing == ("no latency was measured between 'n1' and 'n3'",)
 
 
 @pytest.mark.parametrize(
@@ -144,14 +143,14 @@ def test_what_cannot_be_read_counts_as_not_said(figures: dict) -> None:
     after(survey, network)
     overview = network.overview()
     overview["nodes"]["n2"] |= figures
-    survey.look(overview, network.at)
-    assert "n2 says what cannot be read" in survey.statistics(network.at).lacks[0]
+    survey.update(overview, network.at)
+    assert "metrics of n2 are malformed" in survey.statistics(network.at).missing[0]
 
 
 def test_a_node_that_has_left_is_not_missed() -> None:
     network = Told({"n1": ["Low", "High", "Top"], "n2": []})
     network.states["n2"] = "left"
-    assert after(ClusterMetrics(), network).lacks == ()
+    assert after(ClusterMetrics(), network).missing == ()
 
 
 def test_a_sensor_type_may_have_the_name_of_a_detector() -> None:
@@ -193,11 +192,11 @@ def test_nodes_tell_each_other_what_a_survey_needs() -> None:
     for _ in range(4):
         net.push("n1", stream(10, int(100 * net.now)))
         net.settle(1.0)
-        survey.look(net.nodes["n2"].overview(), net.now)
+        survey.update(net.nodes["n2"].overview(), net.now)
     known = survey.statistics(net.now)
-    assert known.lacks == ()
+    assert known.missing == ()
     assert set(known.cpu) == {"Low", "High", "Top"} and known.events["a"] > 0
-    assert known.nodes["n3"].limit == 0.6 and known.stays["Top"] == "n3"
+    assert known.nodes["n3"].limit == 0.6 and known.pinned["Top"] == "n3"
     assert net.nodes["n3"].overview()["master"] == "n1"
 
 
@@ -207,37 +206,37 @@ def test_a_detector_that_is_to_stay_must_exist() -> None:
 
 
 class Wish:
-    """An adviser that wants one move."""
+    """A policy that wants one move."""
 
     def __init__(self, move: Move) -> None:
         self.move: Move | None = move
         self.heard: list[tuple[Move, str]] = []
         self.beats = 0
 
-    def beat(self, statistics: Statistics, now: float) -> Advice:
+    def on_heartbeat(self, statistics: Statistics, now: float) -> PolicyActions:
         self.beats += 1
-        if statistics.lacks or self.move is None:
-            return Advice()
+        if statistics.missing or self.move is None:
+            return PolicyActions()
         move, self.move = self.move, None
-        return Advice([move])
+        return PolicyActions([move])
 
-    def answered(self, move: Move, error: str, figures, now: float) -> Advice:
+    def on_move_result(self, move: Move, error: str, figures, now: float) -> PolicyActions:
         self.heard.append((move, error))
-        return Advice()
+        return PolicyActions()
 
 
 @pytest.mark.parametrize(
     ("to", "error"), [("n3", ""), ("n9", "there is no node 'n9'; the cluster has ['n1', 'n2', 'n3']")]
 )
-def test_an_adviser_has_detectors_moved_and_hears_how_it_went(to: str, error: str) -> None:
+def test_a_policy_has_detectors_moved_and_gets_the_result(to: str, error: str) -> None:
     net = three()
     move = Move("High", "n2", to)
     wish = Wish(move)
     steers: Node = net.nodes["n1"]
-    steers._controller.advisers.append(wish)
+    steers._controller.policies.append(wish)
     for _ in range(5):
         net.push("n1", stream(10, int(100 * net.now)))
         net.settle(1.0)
     assert wish.heard == [(move, error)] and wish.beats >= 4
     assert ("High" in net.nodes["n3"]._engine.detectors) is (not error)
-    assert "High" in steers._controller.survey._handovers or error
+    assert "High" in steers._controller.metrics._handovers or error

@@ -8,10 +8,8 @@ from tests.unit.cluster.placement.problems import allowed, problems
 
 from scenarios.hierarchies import generated_problem, thesis_phases
 from slackline.cluster.placement import InfeasibleError, Problem, Subscription
-from slackline.cluster.placement.bounds import lower_bound
-from slackline.cluster.placement.costs import costs_of
-from slackline.cluster.placement.exact import Exact
-from slackline.cluster.placement.trees import best_of_trees, fit_for_trees
+from slackline.cluster.placement.exact import ExactSolver, best_of_trees, fit_for_trees, lower_bound
+from slackline.cluster.placement.kernels import costs_of
 from slackline.core.extras import MissingExtraError
 
 
@@ -21,10 +19,10 @@ def test_the_exact_solver_finds_the_best_of_all_placements_and_proves_it(problem
     placements = allowed(problem)
     if not placements:
         with pytest.raises(InfeasibleError, match=r"proven|need"):
-            Exact().solve(problem, seconds=60, seed=1)
+            ExactSolver().solve(problem, seconds=60, seed=1)
         return
     best = min(problem.objective(placement) for placement in placements)
-    solution = Exact().solve(problem, seconds=60, seed=1)
+    solution = ExactSolver().solve(problem, seconds=60, seed=1)
     assert problem.objections(solution.placement) == []
     assert solution.objective == pytest.approx(best, rel=1e-5, abs=1e-9)
     assert solution.bound is not None and solution.bound <= best + 1e-9
@@ -95,7 +93,7 @@ def test_what_is_no_tree_or_not_of_one_size_is_not_taken_for_one():
 @pytest.mark.parametrize(("phase", "mean_ms"), [("first", 6.1), ("second", 6.27)])
 def test_the_rebuilt_phases_have_the_optima_of_the_thesis(phase, mean_ms):
     problem = getattr(thesis_phases(), phase)
-    solution = Exact().solve(problem, seconds=60, seed=1)
+    solution = ExactSolver().solve(problem, seconds=60, seed=1)
     assert round(1000 * problem.mean_latency(solution.placement), 2) == mean_ms
     assert solution.bound == pytest.approx(solution.objective)
 
@@ -108,14 +106,14 @@ def test_a_random_placement_of_the_rebuilt_phases_is_as_bad_as_in_the_thesis():
 
 def test_a_problem_too_large_for_a_model_gets_a_bound_and_keeps_its_start():
     problem = generated_problem(300, 30, seed=5)
-    solution = Exact().solve(problem, seconds=1, seed=1)
+    solution = ExactSolver().solve(problem, seconds=1, seed=1)
     assert problem.objections(solution.placement) == []
     assert solution.bound is not None and 0 < solution.bound < solution.objective
-    again = Exact().solve(problem, seconds=1, seed=2, start=solution.placement)
+    again = ExactSolver().solve(problem, seconds=1, seed=2, start=solution.placement)
     assert again.placement == solution.placement
 
 
 def test_without_or_tools_it_says_which_extra_has_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ortools.sat.python", None)
     with pytest.raises(MissingExtraError, match=r"the solver 'exact' needs the extra 'placement'"):
-        Exact().solve(generated_problem(5, 2, seed=1), seconds=1, seed=1)
+        ExactSolver().solve(generated_problem(5, 2, seed=1), seconds=1, seed=1)

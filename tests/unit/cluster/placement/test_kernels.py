@@ -4,9 +4,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.cluster.placement.problems import problems
 
-from slackline.cluster.placement.annealing import exchange_gain
-from slackline.cluster.placement.costs import costs_of
-from slackline.cluster.placement.kernels import below, fill_prices, loads_of, move, shuffle, swap_gain, total, uniform
+from slackline.cluster.placement.kernels import (
+    below,
+    costs_of,
+    fill_prices,
+    loads_of,
+    move,
+    shuffle,
+    swap_gain,
+    total,
+    uniform,
+)
+from slackline.cluster.placement.local import exchange_gain
 
 
 def state(places, costs):

@@ -83,7 +83,7 @@ def test_what_cannot_be_a_problem_is_refused(change, said):
 
 
 def test_a_placement_must_name_all_detectors_and_known_nodes():
-    with pytest.raises(ConfigError, match=r"nothing of \['b'\]"):
+    with pytest.raises(ConfigError, match=r"lacks \['b'\]"):
         two(()).cost({"a": "m"})
     with pytest.raises(ConfigError, match="'x'"):
         two(()).cost({"a": "m", "b": "x"})

@@ -8,13 +8,12 @@ from hypothesis import strategies as st
 from tests.unit.cluster.placement.problems import Ticks, allowed, problems
 
 from scenarios.hierarchies import generated_problem, thesis_phases
-from slackline.cluster.placement import DEFAULT, SOLVERS, InfeasibleError, Problem, solver_of
-from slackline.cluster.placement.cuckoo import Cuckoo
-from slackline.cluster.placement.cuckoo_swarm import CuckooSwarm
-from slackline.cluster.placement.genetic import Genetic
-from slackline.cluster.placement.local import Local
-from slackline.cluster.placement.solvers import OF_THE_THESIS
-from slackline.cluster.placement.swarm import Swarm
+from slackline.cluster.placement import DEFAULT, OF_THE_THESIS, SOLVERS, InfeasibleError, Problem, solver_of
+from slackline.cluster.placement.cuckoo import CuckooSearch
+from slackline.cluster.placement.cuckoo_swarm import CuckooParticleSwarm
+from slackline.cluster.placement.genetic import GeneticAlgorithm
+from slackline.cluster.placement.local import LocalSearch
+from slackline.cluster.placement.swarm import ParticleSwarm
 from slackline.core.errors import ConfigError
 
 HEURISTICS = [name for name in SOLVERS if name != "exact"]
@@ -54,10 +53,10 @@ def test_the_same_seed_and_the_same_readings_of_the_clock_give_the_same_search(n
     problem = generated_problem(40, 5, seed=3)
     one, again, other = (solver_of(name).solve(problem, seconds=0.2, seed=s, now=Ticks()) for s in (1, 1, 2))
     assert one == again
-    assert one.course != other.course
+    assert one.history != other.history
 
 
-@pytest.mark.parametrize("kind", [Genetic, Cuckoo, Swarm, CuckooSwarm])
+@pytest.mark.parametrize("kind", [GeneticAlgorithm, CuckooSearch, ParticleSwarm, CuckooParticleSwarm])
 def test_with_generations_given_time_does_not_matter_for_what_is_found(kind):
     problem = thesis_phases().first
     one, another = (kind(30).solve(problem, seconds=1e9, seed=4, now=Ticks(step)) for step in (0.001, 0.7))
@@ -71,10 +70,10 @@ def test_the_course_goes_down_to_the_objective_and_ends_in_time(name):
     problem = generated_problem(40, 5, seed=3)
     clock = Ticks()
     solution = solver_of(name).solve(problem, seconds=0.5, seed=1, now=clock)
-    values = [each.objective for each in solution.course]
+    values = [each.objective for each in solution.history]
     assert values == sorted(values, reverse=True) and len(set(values)) == len(values)
     assert values[-1] == pytest.approx(solution.objective)
-    assert [each.seconds for each in solution.course] == sorted(each.seconds for each in solution.course)
+    assert [each.seconds for each in solution.history] == sorted(each.seconds for each in solution.history)
     assert solution.seconds <= 0.5 + 5 * clock.step  # a few more readings after the last look at the time
 
 
@@ -114,7 +113,7 @@ def test_the_default_is_better_than_the_solvers_of_the_thesis_after_as_much_time
 
 def test_a_start_that_is_not_allowed_is_not_taken():
     problem = Problem({"a": 1, "b": 1}, {"m": 1, "n": 1}, (("a", "b", 10),), {("m", "n"): 0.5})
-    solution = Local().solve(problem, seconds=0.1, seed=1, start={"a": "m", "b": "m"}, now=Ticks())
+    solution = LocalSearch().solve(problem, seconds=0.1, seed=1, start={"a": "m", "b": "m"}, now=Ticks())
     assert set(solution.placement.values()) == {"m", "n"}
 
 
@@ -122,6 +121,6 @@ def test_what_cannot_be_searched_with_is_refused():
     problem = thesis_phases().first
     for wrong, said in (({"seconds": math.inf}, "must end"), ({"seed": -1}, "seed=-1"), ({"seed": 1.5}, "seed=1.5")):
         with pytest.raises(ConfigError, match=said):
-            Local().solve(problem, **{"seconds": 1, "seed": 0, **wrong})
+            LocalSearch().solve(problem, **{"seconds": 1, "seed": 0, **wrong})
     with pytest.raises(ConfigError, match="choose one of local, exact"):
         solver_of("greedy")

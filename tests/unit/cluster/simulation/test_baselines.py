@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import slackline as sl
+from scenarios.handover_baselines import ClassicNode, SnapshotNode, without_what_waits
 from slackline.cluster.protocol import Node
 from slackline.cluster.simulation import Arrivals, Link, Network
-from slackline.cluster.simulation.baselines import ClassicNode, SnapshotNode, without_what_waits
 
 
 class Sum(sl.Detector):
@@ -47,19 +47,19 @@ def played(kind: type[Node], move_at: float | None = 1.35, policy: str = "slack"
     network.connect("n1", "n2", Link(latency=0.03))
     network.feed("n1", arrivals())
     if move_at is not None:
-        network.order("Sum", "n2", by="n1", at=move_at)
+        network.migrate("Sum", "n2", by="n1", at=move_at)
     network.settle()
     network.check_invariants()
     return network
 
 
 def found(network: Network) -> list[tuple[int, int]]:
-    outputs = [each.output.event for name in ("n1", "n2") for each in network.kept(name).outputs]
+    outputs = [each.output.event for name in ("n1", "n2") for each in network.results(name).outputs]
     return sorted((event.ts, event["total"]) for event in outputs)
 
 
 def hosts(network: Network) -> set[str]:
-    return {name for name in ("n1", "n2") if network.kept(name).outputs}
+    return {name for name in ("n1", "n2") if network.results(name).outputs}
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_a_snapshot_alone_misses_what_waited_and_what_was_on_its_way(expected: l
     assert hosts(network) == {"n1", "n2"}
     assert network.forwarded == []
     missed = len({ts for ts, _ in expected}) - len({ts for ts, _ in found(network)})
-    late = sum(len(network.kept(name).late) for name in ("n1", "n2"))
+    late = sum(len(network.results(name).late) for name in ("n1", "n2"))
     assert missed > late  # not only is K too small: some never came
     wrong = set(found(network)) - set(expected)
     assert wrong  # and all sums after that are wrong
@@ -95,7 +95,7 @@ def test_the_classic_way_finds_all_but_sends_everything_on_until_each_type_was_m
     assert all(n == 1 for _, n in sent)  # a packet per event
     # The order comes at 1.35 s, the next rare event is there at 1.645 s, directly at 1.675 s: 29 to 35 of `often`.
     assert 25 <= len(sent) <= 40
-    moved_at = min(each.at for each in network.kept("n2").outputs)
+    moved_at = min(each.at for each in network.results("n2").outputs)
     assert moved_at == pytest.approx(1.675 + 2 * 0.03, abs=0.05)
 
 

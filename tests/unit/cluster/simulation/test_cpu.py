@@ -10,8 +10,7 @@ import pytest
 from tests.unit.cluster.simulation.parrots import Parrot, events
 
 from slackline.cluster.actions import Actions
-from slackline.cluster.simulation import Link, Network
-from slackline.cluster.simulation.cpu import Cpu
+from slackline.cluster.simulation import Cpu, Link, Network
 from slackline.core.errors import ConfigError
 
 
@@ -45,7 +44,7 @@ def at_work(n: int, every: float, seconds: float, speed: float = 1.0, link: Link
 def test_what_a_node_finds_and_says_leaves_when_the_work_is_done() -> None:
     network, _, other, _ = at_work(2, every=1.0, seconds=0.3, link=Link(0.1))
     network.run(until=5.0)
-    assert [found.at for found in network.kept("a").outputs] == pytest.approx([1.3, 2.3])
+    assert [found.at for found in network.results("a").outputs] == pytest.approx([1.3, 2.3])
     assert [at for at, *_ in other.heard] == pytest.approx([1.4, 2.4])
 
 
@@ -53,7 +52,7 @@ def test_while_a_host_works_what_comes_waits_and_nothing_is_lost() -> None:
     network, worker, other, _ = at_work(5, every=0.1, seconds=0.3)
     other.beat_every = 0.05
     network.run(until=5.0)
-    assert [found.at for found in network.kept("a").outputs] == pytest.approx([1.3, 1.6, 1.9, 2.2, 2.5])
+    assert [found.at for found in network.results("a").outputs] == pytest.approx([1.3, 1.6, 1.9, 2.2, 2.5])
     assert not [at for at, _, number in worker.heard if number == 0 and 1.0 < at < 1.3 - 1e-9]
     assert len(worker.heard) == network.traffic("b", "a").messages["Heartbeat"]
     assert not [at for at in worker.ran if 1.0 < at < 1.3 - 1e-9]
@@ -61,23 +60,23 @@ def test_while_a_host_works_what_comes_waits_and_nothing_is_lost() -> None:
 
 def test_an_order_that_comes_while_a_host_works_is_carried_out_afterwards() -> None:
     network, *_ = at_work(1, every=0.1, seconds=0.5)
-    network.order("X", "b", by="a", at=1.2)
+    network.migrate("X", "b", by="a", at=1.2)
     network.run(until=3.0)
-    assert network.orders[0].at == pytest.approx(1.5)
+    assert network.migrations[0].at == pytest.approx(1.5)
 
 
 def test_a_crash_takes_the_work_with_it() -> None:
     network, _, other, _ = at_work(1, every=1.0, seconds=0.5)
     network.crash("a", at=1.2)
     network.run(until=3.0)
-    assert network.kept("a").outputs == [] and other.heard == []
-    assert not network.stations["a"].is_working
+    assert network.results("a").outputs == [] and other.heard == []
+    assert not network.hosts["a"].is_working
 
 
 def test_a_network_is_not_settled_while_somebody_works() -> None:
     network, *_ = at_work(1, every=1.0, seconds=7.0)
     network.settle()
-    assert [found.at for found in network.kept("a").outputs] == pytest.approx([8.0])
+    assert [found.at for found in network.results("a").outputs] == pytest.approx([8.0])
 
 
 def test_a_node_is_told_which_share_of_time_its_host_works() -> None:
@@ -97,7 +96,7 @@ def test_with_ample_cpu_all_is_as_without() -> None:
         network.connect("a", "b", Link(0.01, 0.02, loss=0.1, bandwidth=50_000))
         network.feed("a", events(100, every=0.01))
         network.run(until=5.0)
-        return a.ran, b.heard, network.kept("a"), network.traffic("a", "b")
+        return a.ran, b.heard, network.results("a"), network.traffic("a", "b")
 
     assert history(Cpu(math.inf)) == history(None)
 

@@ -20,7 +20,7 @@ def history(seed: int) -> tuple[Any, ...]:
     b.beat_every = 0.5
     network.partition(Partition(0.5, 0.7, frozenset({"b"})))
     network.run(until=20)
-    return a.heard, b.heard, network.kept("a"), network.traffic("a", "b"), network.traffic("b", "a"), network.now
+    return a.heard, b.heard, network.results("a"), network.traffic("a", "b"), network.traffic("b", "a"), network.now
 
 
 def test_the_same_seed_gives_the_same_run_to_the_bit_and_another_seed_another() -> None:
@@ -35,7 +35,7 @@ def test_faults_on_one_line_change_nothing_on_another() -> None:
         network.add("c", lambda: c)
         network.connect("a", "c", lossy)
         network.run()
-        return network.stations["b"].machine.heard  # type: ignore[union-attr]
+        return network.hosts["b"].node.heard  # type: ignore[union-attr]
 
     assert heard(Link()) == heard(Link(0.3, 0.1, loss=0.5))
 
@@ -79,7 +79,7 @@ def test_a_feed_waits_in_order_until_the_node_is_ready() -> None:
     a.may_start, a.beat_every = False, 0.5
     network.at(2.2, lambda: setattr(a, "may_start", True))
     network.run(until=10)
-    assert [round(found.at, 6) for found in network.kept("a").outputs] == [2.5, 2.5, 2.5, 3.0, 4.0]
+    assert [round(found.at, 6) for found in network.results("a").outputs] == [2.5, 2.5, 2.5, 3.0, 4.0]
     assert [number for *_, number in b.heard if number] == [1, 2, 3, 4, 5]
     assert a.ended_at == 4.0
 
@@ -88,7 +88,7 @@ def test_a_full_node_is_not_pushed_until_it_has_room() -> None:
     network, a, _ = pair(Link(), 20)
     a.room = 1
     network.settle()
-    assert [found.output.event.ts for found in network.kept("a").outputs] == list(range(1, 21))
+    assert [found.output.event.ts for found in network.results("a").outputs] == list(range(1, 21))
 
 
 def test_an_empty_feed_ends_at_once() -> None:
@@ -124,30 +124,30 @@ def crashing(checkpoint_every: int, **crash: Any) -> tuple[Network, list[Parrot]
 
 def test_a_crash_takes_outputs_and_feed_back_to_the_last_checkpoint() -> None:
     network, lives = crashing(4, back=8.2)
-    kept = network.kept("a").outputs
+    kept = network.results("a").outputs
     assert [found.output.id for found in kept] == [f"a:{i}" for i in range(1, 11)]
     assert [found.output.event.ts for found in kept] == list(range(1, 11))
     # 1 to 4 were in the checkpoint; 5 to 9 had arrived by 8.2 s and are pushed at once.
     assert [found.at for found in kept] == pytest.approx([0, 1, 2, 3, 8.2, 8.2, 8.2, 8.2, 8.2, 9])
     assert len(lives) == 2 and lives[1].ended_at == 9.0
-    assert network.stations["a"].checkpoints == 2
-    heard = [number for *_, number in network.stations["b"].machine.heard]  # type: ignore[union-attr]
+    assert network.hosts["a"].checkpoints == 2
+    heard = [number for *_, number in network.hosts["b"].node.heard]  # type: ignore[union-attr]
     assert heard == [1, 2, 3, 4, 5, 6, 7, 5, 6, 7, 8, 9, 10]
 
 
 def test_what_was_sent_before_a_crash_arrives_and_then_the_link_breaks() -> None:
     network, _ = crashing(4, back=8.2)
-    b = network.stations["b"].machine
+    b = network.hosts["b"].node
     assert b.ups == [(0.0, "up", "a"), (6.6, "down", "a"), (8.2, "up", "a")]  # type: ignore[union-attr]
     network, _ = crashing(4, back=8.2, detected=False)
-    b = network.stations["b"].machine
+    b = network.hosts["b"].node
     assert b.ups == [(0.0, "up", "a"), (8.2, "down", "a"), (8.2, "up", "a")]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(("every", "forget"), [(4, True), (0, False)])
 def test_without_a_checkpoint_a_node_begins_anew(every: int, forget: bool) -> None:
     network, _ = crashing(every, back=8.2, forget=forget)
-    kept = network.kept("a").outputs
+    kept = network.results("a").outputs
     assert [found.output.event.ts for found in kept] == list(range(1, 11))
     assert [found.at for found in kept] == pytest.approx([8.2] * 9 + [9])
 
@@ -155,7 +155,7 @@ def test_without_a_checkpoint_a_node_begins_anew(every: int, forget: bool) -> No
 def test_who_does_not_come_back_keeps_nobody_waiting() -> None:
     network, lives = crashing(4)
     assert len(lives) == 1
-    assert len(network.kept("a").outputs) == 7
+    assert len(network.results("a").outputs) == 7
 
 
 def test_a_link_that_a_node_cuts_is_made_anew_later() -> None:
@@ -189,18 +189,18 @@ def test_a_node_that_is_turned_away_stops_and_says_why() -> None:
 
 def test_a_node_that_leaves_is_gone_for_good() -> None:
     network, _, b = pair(Link(latency=0.1), 3, every=1.0)
-    network.leave("a", at=1.5)
+    network.shut_down("a", at=1.5)
     network.run()
     assert b.ups[-1] == (1.6, "down", "a")
-    assert network.stations["a"].machine is None
+    assert network.hosts["a"].node is None
 
 
 def test_orders_are_given_at_their_time_and_notices_have_time_and_node() -> None:
     network, _, _ = pair(Link(), 0)
-    network.order("Pass", "b", by="a", at=2.0)
+    network.migrate("Pass", "b", by="a", at=2.0)
     network.settle()
     assert [(each.at, each.node, each.notice.text) for each in network.notices] == [(2.0, "a", "Pass to b")]
-    assert [(order.at, order.detector, order.to, order.request) for order in network.orders] == [
+    assert [(order.at, order.detector, order.to, order.request) for order in network.migrations] == [
         (2.0, "Pass", "b", "r1")
     ]
 
@@ -230,21 +230,21 @@ def test_a_network_is_settled_when_all_is_fed_through_and_done() -> None:
 def test_what_does_not_settle_says_who_waits_for_what() -> None:
     network, a, _ = pair(Link(latency=0.1), 3, every=1.0)
     a.may_start = False
-    with pytest.raises(UnsettledError, match="a is not ready, with 3 parts of its feed to come"):
+    with pytest.raises(UnsettledError, match="a is not ready, with 3 batches of input left"):
         network.settle(limit=20)
     network, _, b = pair(Link(), 3, every=1.0)
     b.has_ended = False
-    with pytest.raises(UnsettledError, match=r"not settled at 2\.000 s: b is fed, but not through"):
+    with pytest.raises(UnsettledError, match=r"not settled at 2\.000 s: b has all its input, but has not processed it"):
         network.settle(limit=20)
     network, _, _ = pair(Link(latency=1.0), 300, every=0.1)
-    with pytest.raises(UnsettledError, match=r"a goes on, with 198 parts .*under way: \{'Query': 10\}"):
+    with pytest.raises(UnsettledError, match=r"a is running, with 198 batches .*in flight: \{'Query': 10\}"):
         network.settle(limit=10.15)
 
 
 def test_a_node_that_never_rests_is_found_out() -> None:
     network, a, _ = pair(Link(), 1)
     a.beat_every = -1.0
-    with pytest.raises(UnsettledError, match="node 'a' wants to be called again at once"):
+    with pytest.raises(UnsettledError, match="node 'a' asked to run again without a delay"):
         network.run()
 
 
@@ -256,7 +256,7 @@ def test_wrong_use_is_refused_with_what_there_is() -> None:
         network.crash("z", at=1.0)
     with pytest.raises(sl.ConfigError, match="connected already"):
         network.connect("b", "a", Link())
-    with pytest.raises(sl.ConfigError, match="has a feed already"):
+    with pytest.raises(sl.ConfigError, match="has input already"):
         network.feed("a", [])
     with pytest.raises(sl.ConfigError, match="goes back in time"):
         network.feed("b", reversed(events(2, every=1.0)))

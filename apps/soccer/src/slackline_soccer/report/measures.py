@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slackline.report import Point, Series
 from slackline_soccer.model.match import Match
 from slackline_soccer.queries.events import SECOND_OVER
 from slackline_soccer.report.model import Delays, DetectorNode, DetectorWait, EventWait, PolicyWaits
+from slackline_soccer.report.series import Point, Series
 from slackline_soccer.run import match_hierarchy
 from slackline_soccer.summary import Summary
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from slackline.report import Series
 from slackline_soccer.accuracy import Accuracy
 from slackline_soccer.model.match import Match
 from slackline_soccer.plausibility import Plausibility
+from slackline_soccer.report.series import Series
 
 Place = tuple[float, float]
 

@@ -7,8 +7,8 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slackline.cluster.controller.load_shedding import choose_offload
 from slackline.cluster.placement import Problem, Subscription
-from slackline.cluster.placement.offload import relief
 
 
 def problem_of(needs: dict[str, float], heard: dict[str, float], nodes: int) -> Problem:
@@ -24,21 +24,23 @@ def problem_of(needs: dict[str, float], heard: dict[str, float], nodes: int) -> 
 def test_the_cheapest_that_is_enough_goes_to_the_nearest() -> None:
     needs = {"A": 0.3, "B": 0.3, "C": 0.1}
     problem = problem_of(needs, {"A": 50_000.0, "B": 10.0, "C": 10.0}, 3)
-    assert [(each.detector, each.to) for each in relief(problem, 0.25, needs, {"n1": 0.5, "n2": 0.5})] == [("B", "n1")]
+    assert [(each.detector, each.to) for each in choose_offload(problem, 0.25, needs, {"n1": 0.5, "n2": 0.5})] == [
+        ("B", "n1")
+    ]
 
 
 def test_who_turns_out_to_be_needless_stays() -> None:
     needs = {"A": 0.05, "B": 0.5}
     problem = problem_of(needs, {"A": 1.0, "B": 20_000.0}, 2)  # A first, for it is cheap; but B is needed, and enough
-    assert [each.detector for each in relief(problem, 0.4, needs, {"n1": 0.6})] == ["B"]
+    assert [each.detector for each in choose_offload(problem, 0.4, needs, {"n1": 0.6})] == ["B"]
 
 
 def test_nobody_gets_what_it_is_barred_from_or_has_no_room_for() -> None:
     needs = {"A": 0.3, "B": 0.3}
     problem = problem_of(needs, {"A": 1.0, "B": 1.0}, 3)
     room = {"n1": 0.5, "n2": 0.2}
-    assert [each.detector for each in relief(problem, 0.6, needs, room)] == ["A"]
-    assert relief(problem, 0.6, needs, room, {"A": frozenset({"n1"}), "B": frozenset({"n1"})}) == []
+    assert [each.detector for each in choose_offload(problem, 0.6, needs, room)] == ["A"]
+    assert choose_offload(problem, 0.6, needs, room, {"A": frozenset({"n1"}), "B": frozenset({"n1"})}) == []
 
 
 shares = st.integers(1, 40).map(lambda n: n / 100)
@@ -54,7 +56,7 @@ def test_if_it_is_enough_nothing_of_it_can_stay_and_rooms_are_kept(detectors, ro
     heard = {f"D{number}": float(rate) for number, (_, rate) in enumerate(detectors)}
     problem = problem_of(needs, heard, 1 + len(rooms))
     room = {f"n{number + 1}": free for number, free in enumerate(rooms)}
-    partings = relief(problem, excess, needs, room)
+    partings = choose_offload(problem, excess, needs, room)
     for node, free in room.items():
         assert sum(each.cpu for each in partings if each.to == node) <= free + 1e-9
     relieved = sum(each.cpu for each in partings)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from slackline.cluster.placement.forecast import LOOKS, Demand, line
+from slackline.cluster.controller.load_shedding import SAMPLES, Demand, trend_line
 
 
 def looked(rates: list[float], costs: list[float]) -> Demand:
     demand = Demand()
     for second, (rate, cost) in enumerate(zip(rates, costs, strict=True)):
-        demand.look(second, rate, cost)
+        demand.add(second, rate, cost)
     return demand
 
 
 def test_one_bad_look_of_five_changes_nothing() -> None:
-    for bad in range(LOOKS):
-        values = [10.0 + 2 * second for second in range(LOOKS)]
+    for bad in range(SAMPLES):
+        values = [10.0 + 2 * second for second in range(SAMPLES)]
         values[bad] = 1000.0
-        assert line(range(LOOKS), values).at(8) == pytest.approx(26.0)
+        assert trend_line(range(SAMPLES), values).at(8) == pytest.approx(26.0)
 
 
 def test_where_rate_and_cost_rise_the_forecast_is_their_product() -> None:
@@ -46,11 +46,11 @@ def test_a_fall_ends_at_nothing() -> None:
 
 def test_where_nothing_was_processed_an_event_costs_what_it_did() -> None:
     demand = looked([100] * 5, [0.001] * 5)
-    demand.look(5, 150, None)
+    demand.add(5, 150, None)
     assert demand.now == pytest.approx(0.15)
 
 
 def test_a_look_that_is_not_later_than_the_last_does_not_count() -> None:
     demand = looked([100] * 5, [0.001] * 5)
-    demand.look(4, 900, 0.001)
+    demand.add(4, 900, 0.001)
     assert demand.now == pytest.approx(0.1)

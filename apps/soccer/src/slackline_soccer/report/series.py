@@ -1,4 +1,4 @@
-"""A detector over stream time, as any host can tell it: an engine's ``stats()`` after each push, or rows of Spark."""
+"""A detector over stream time: an engine's ``stats()`` after each push, or rows of Spark."""
 
 from __future__ import annotations
 

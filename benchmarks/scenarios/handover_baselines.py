@@ -1,4 +1,4 @@
-"""How detectors were moved before: two methods to compare the cooperative handover with [Thesis, 5.1.4].
+"""Two older methods of migration, to compare with the cooperative handover [Thesis, 5.1.4].
 
 **Snapshot alone**: the old host sends the detector's state and its K, and stops; the new one starts with that, and
 subscribes. What waited at the old host, and what comes before the new subscription counts, is missed; and if events
@@ -8,8 +8,8 @@ take longer to the new host, K is too small.
 has met every type directly, and knows its delays. Nothing is missed, but much is sent, and everything waits for K there
 and for the way from there.
 
-Both are nodes that differ from :class:`slackline.cluster.protocol.Node` in nothing else, for the simulated network. They know
-nothing of crashes.
+Both are nodes that differ from :class:`slackline.cluster.protocol.Node` in nothing else, for the simulated network.
+They know nothing of crashes.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.cluster.protocol.joined import texts, three
 
+from slackline.cluster.controller.load_shedding import CALM, LOWER_THRESHOLD, LoadShedding
+from slackline.cluster.controller.metrics import NodeLoad, Ports, Statistics
 from slackline.cluster.controller.policy import Move
-from slackline.cluster.controller.shedding import LOWER, REST, Shedding
-from slackline.cluster.controller.statistics import NodeState, Ports, Statistics
 from slackline.cluster.protocol import NodeSettings
 
 LIMIT = 0.8
@@ -32,14 +32,14 @@ class Hosts:
     runs: dict[str, str]
     nodes: tuple[str, ...]
     stays: dict[str, str] = field(default_factory=dict)
-    lacks: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
     noise: float = 0.0
     handover: float = 0.1
     now: float = 0.0
 
     def __post_init__(self) -> None:
         self.random = Random(7)
-        self.sheddings = {name: Shedding(name, 1.0) for name in self.nodes}
+        self.sheddings = {name: LoadShedding(name, 1.0) for name in self.nodes}
         self.moved: dict[str, list[tuple[float, str, str]]] = defaultdict(list)
         self.refused: list[tuple[str, str]] = []
         self.notices: list[str] = []
@@ -59,10 +59,10 @@ class Hosts:
         pairs = {(a, b): 0.005 for i, a in enumerate(self.nodes) for b in self.nodes[i + 1 :]}
         return Statistics(
             at=self.now, fresh=self.now, hierarchy={name: Ports((f"to_{name}",), ()) for name in self.curves},
-            nodes={name: NodeState(self.load(name), LIMIT) for name in self.nodes}, runs=dict(self.runs),
-            enters={f"to_{name}": self.nodes[0] for name in self.curves}, stays=self.stays,
+            nodes={name: NodeLoad(self.load(name), LIMIT) for name in self.nodes}, runs=dict(self.runs),
+            ingress={f"to_{name}": self.nodes[0] for name in self.curves}, pinned=self.stays,
             events={f"to_{name}": RATE for name in self.curves}, cpu=cpu, processed=processed, latencies=pairs,
-            handovers={}, arrived=frozenset(), moving=frozenset(), lacks=self.lacks,
+            handovers={}, unmeasured=frozenset(), migrating=frozenset(), missing=self.missing,
         )  # fmt: skip
 
     def beat(self) -> None:
@@ -71,8 +71,8 @@ class Hosts:
         for name in self.nodes:
             self.loads[name].append(self.load(name))
         statistics = self.measured()
-        advice = {name: shedding.beat(statistics, self.now) for name, shedding in self.sheddings.items()}
-        for name, each in advice.items():
+        actions = {name: shedding.on_heartbeat(statistics, self.now) for name, shedding in self.sheddings.items()}
+        for name, each in actions.items():
             self.notices += [notice.text for notice in each.notices]
             for move in each.moves:
                 self._carry_out(name, move)
@@ -85,7 +85,7 @@ class Hosts:
         else:
             self.runs[move.detector] = move.to
             self.moved[move.detector].append((self.now, move.source, move.to))
-        self.sheddings[by].answered(move, error, {}, self.now + self.handover)
+        self.sheddings[by].on_move_result(move, error, {}, self.now + self.handover)
 
     def go(self, beats: int) -> Hosts:
         for _ in range(beats):
@@ -130,8 +130,8 @@ def test_a_node_sheds_before_it_is_above_its_limit() -> None:
 def test_it_sheds_down_to_its_lower_mark_and_nobody_takes_more_than_to_his() -> None:
     curves = {"A": steady(0.4), "B": steady(0.3), "C": steady(0.3), "D": steady(0.3)}
     hosts = Hosts(curves, {"A": "n1", "B": "n1", "C": "n1", "D": "n2"}, names(3)).go(8)
-    assert hosts.load("n1") <= LOWER * LIMIT
-    assert all(hosts.load(name) <= LOWER * LIMIT for name in hosts.nodes)
+    assert hosts.load("n1") <= LOWER_THRESHOLD * LIMIT
+    assert all(hosts.load(name) <= LOWER_THRESHOLD * LIMIT for name in hosts.nodes)
 
 
 def test_below_the_limit_nothing_moves_even_if_measurements_differ_by_a_tenth() -> None:
@@ -152,7 +152,10 @@ def test_if_nobody_has_room_nothing_moves_and_that_is_said_once() -> None:
     hosts = Hosts(curves, {"A": "n1", "B": "n1", "C": "n2", "D": "n3"}, names(3)).go(20)
     assert not hosts.moved and not hosts.refused
     assert len(hosts.notices) == 1
-    assert "its limit is 0.8, and nobody has room for more of it (n2 0.60 of 0.8, n3 0.60 of 0.8)" in hosts.notices[0]
+    assert (
+        "(limit 0.8), and no node has room for more of its detectors (n2 0.60 of 0.8, n3 0.60 of 0.8)"
+        in hosts.notices[0]
+    )
 
 
 def test_two_who_have_too_much_do_not_give_it_all_to_the_same_third() -> None:
@@ -173,7 +176,7 @@ def test_what_is_pinned_stays() -> None:
 
 
 def test_while_something_is_not_known_nothing_moves() -> None:
-    assert not risen(lacks=("n3 is gone (X)",)).go(40).moved
+    assert not risen(missing=("node n3 is lost (X)",)).go(40).moved
 
 
 def test_after_a_fall_it_may_begin_again() -> None:
@@ -202,12 +205,12 @@ def test_in_a_rise_and_fall_no_detector_moves_more_than_twice_nor_back(world, no
     curves = {f"D{number}": curve for number, (curve, _) in enumerate(detectors)}
     runs = {f"D{number}": names(n)[at] for number, (_, at) in enumerate(detectors)}
     hosts = Hosts(curves, runs, names(n), noise=noise)
-    hosts.go(60 + REST)
+    hosts.go(60 + CALM)
     # What lies between two moves that are further apart than a rest may have been two rises; what is not, was one.
     for moves in hosts.moved.values():
         spell = moves[:1]
         for move in moves[1:]:
-            spell = [*spell, move] if move[0] - spell[-1][0] < REST else [move]
+            spell = [*spell, move] if move[0] - spell[-1][0] < CALM else [move]
             assert len(spell) <= 2, moves
             been = [source for _, source, _ in spell]
             assert all(to not in been[: nth + 1] for nth, (_, _, to) in enumerate(spell)), moves
@@ -223,12 +226,12 @@ def test_nobody_is_brought_above_his_limit_by_what_he_takes(detectors, nth) -> N
     for name in hosts.nodes:
         assert hosts.load(name) <= max(LIMIT, before[name]) + 1e-9
     total = sum(before.values())
-    if total <= 3 * (LOWER * LIMIT - 0.2):  # there is room for anything, wherever it is
+    if total <= 3 * (LOWER_THRESHOLD * LIMIT - 0.2):  # there is room for anything, wherever it is
         assert max(hosts.load(name) for name in hosts.nodes) <= LIMIT + 1e-9
 
 
 def test_a_node_knows_nothing_at_first_and_takes_what_comes() -> None:
-    assert Shedding("n1", 1.0).has_room("D", 0.0)
+    assert LoadShedding("n1", 1.0).has_room("D", 0.0)
 
 
 @pytest.mark.parametrize("beats", [3, 30])
@@ -238,7 +241,7 @@ def test_a_promise_that_is_not_kept_is_forgotten(beats: int) -> None:
     shedding = hosts.sheddings["n1"]
     assert shedding.has_room("B", hosts.now) and not shedding.has_room("C", hosts.now)
     hosts.go(beats)
-    assert shedding.has_room("C", hosts.now) == (beats > REST)
+    assert shedding.has_room("C", hosts.now) == (beats > CALM)
 
 
 def test_a_node_without_room_refuses_what_is_shed_but_not_what_it_is_told_to_take() -> None:

@@ -1,17 +1,17 @@
-"""Without a master: each node improves where its own detectors run, by what it and its neighbours say [Thesis, 7.3].
+"""Neighbour placement: each node improves the placement of its own detectors, without a master [Thesis, 7.3].
 
-With every beat a node knows what those that it is linked with run and send. So it can tell what would be gained if one
-of its detectors went to one of them, or some that talk to each other (none of them would go alone), or if one changed
-places with one of theirs (where all are full, nothing else goes).
+With every heartbeat a node gets the metrics of the nodes that it is linked with. So it can compute the gain of moving
+one of its detectors to one of them, of moving a group that exchanges events (where no single move gains), or of
+swapping one with one of theirs (where all nodes are full).
 
-**Taking turns.** If two ends of a subscription went to each other at once, they would change places for ever. So out of
-all the changes that a node can see, its own and those of its neighbours, it makes one of its own only if none that has
-to do with it gains more: another change of the same detectors, of ones that they talk to, or on the same nodes.
-Neighbours come to the same result by the same figures, without asking. Where figures differ for a moment two may
-act after all; then what has made things worse goes back (``mover``).
+**Conflicts.** If both ends of a subscription moved to each other at once, they would swap for ever. So a node computes
+all changes that it can see, its own and those of its neighbours, and executes one of its own only if no conflicting
+change gains more: a change of the same detectors, of detectors that exchange events with them, or on the same nodes.
+Neighbours come to the same result by the same metrics, without messages. Where metrics differ for a moment two nodes
+may act after all; then a change that has increased the cost is rolled back
+(:mod:`slackline.cluster.controller.policy`).
 
-Each change is the best that can be seen from here, and is worth it by itself. So this ends where no single change is,
-which is not always the best placement there is.
+Each change is the best one visible to the node, and is an improvement by itself. So the result is a local optimum.
 """
 
 from __future__ import annotations
@@ -19,50 +19,49 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from slackline.cluster.controller.mover import WORTH, Mover
-from slackline.cluster.controller.policy import Advice, Move
-from slackline.cluster.controller.statistics import Statistics
+from slackline.cluster.controller.metrics import Statistics
+from slackline.cluster.controller.policy import MIN_GAIN, Move, PlanExecutor, PolicyActions
 from slackline.cluster.placement import Problem, Subscription
 from slackline.cluster.placement.changes import latency
 from slackline.cluster.placement.problem import ROUNDING
 
 
-class _Exchange(NamedTuple):
-    """A change that can be seen: what it gains, less what it costs; who makes it, and the moves."""
+class _Change(NamedTuple):
+    """A possible change: its gain less the cost of its migrations, the node that executes it, and its moves."""
 
     gain: float
     by: str
     moves: tuple[Move, ...]
 
     def rank(self) -> tuple[float, tuple[Move, ...]]:
-        """The greatest gain first; of equal ones, one."""
+        """The greatest gain first; ties by the moves, so that all nodes agree."""
         return -self.gain, self.moves
 
 
-class Neighbours(Mover):
-    """Improves where the detectors of one node run. ``every``: seconds for which a placement is meant to last."""
+class NeighbourPlacement(PlanExecutor):
+    """Optimises the placement of one node's detectors. ``every``: seconds for which a placement is meant to last."""
 
     def __init__(self, name: str, every: float) -> None:
         super().__init__(every, together=True)
         self.name = name
 
-    def look_again(self, now: float) -> None:
-        """The next beat does."""
+    def on_plan_abandoned(self, now: float) -> None:
+        """The next heartbeat decides again."""
 
-    def decide(self, statistics: Statistics, now: float) -> Advice:
-        """Make the change that gains most, if it is one of ours, and nobody has a greater claim."""
-        if statistics.moving or statistics.arrived:  # somebody is at it, or just was
-            return Advice()
+    def decide(self, statistics: Statistics, now: float) -> PolicyActions:
+        """Execute the change of this node that gains most, unless a conflicting one gains more."""
+        if statistics.migrating or statistics.unmeasured:  # a change is being executed, or just was
+            return PolicyActions()
         view = _View(self.problem(statistics))
-        seen = sorted(view.exchanges(), key=_Exchange.rank)
-        for nth, mine in enumerate(seen):
-            if mine.by == self.name and not any(view.concern_each_other(mine, other) for other in seen[:nth]):
-                return self.carry_out([mine.moves], view.problem, now)
-        return Advice()
+        changes = sorted(view.changes(), key=_Change.rank)
+        for nth, mine in enumerate(changes):
+            if mine.by == self.name and not any(view.is_conflict(mine, other) for other in changes[:nth]):
+                return self.execute([mine.moves], view.problem, now)
+        return PolicyActions()
 
 
 class _View:
-    """A problem, as far as it is seen from here."""
+    """The problem of a node and its neighbours."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -72,8 +71,8 @@ class _View:
             for end in {each.publisher, each.subscriber} & self._of.keys():
                 self._of[end].append(each)
 
-    def exchanges(self) -> Iterator[_Exchange]:
-        """All changes that are worth it: one detector, some that talk to each other, or two that change places."""
+    def changes(self) -> Iterator[_Change]:
+        """All changes with a sufficient gain: one detector, a group that exchanges events, or a swap of two."""
         now, pinned = self.problem.now, self.problem.pinned
         free = [name for name in self.problem.detectors if name not in pinned]
         for group in [*([name] for name in free), *self._groups(free)]:
@@ -88,7 +87,7 @@ class _View:
                     yield from self._worth(min(now[one], now[other]), moves)
 
     def _groups(self, free: list[str]) -> list[list[str]]:
-        """Detectors of one node that talk to each other, through others there, too; two of them or more."""
+        """Groups of two or more detectors of one node that exchange events, directly or through others of the node."""
         now, left, groups = self.problem.now, list(free), []
         while left:
             group = [left.pop(0)]
@@ -100,7 +99,7 @@ class _View:
             groups.append(group)
         return [group for group in groups if len(group) > 1]
 
-    def _worth(self, by: str, moves: tuple[Move, ...]) -> Iterator[_Exchange]:
+    def _worth(self, by: str, moves: tuple[Move, ...]) -> Iterator[_Change]:
         if not self._has_room(moves):
             return
         concerned = list({each for move in moves for each in self._of[move.detector]})
@@ -108,8 +107,8 @@ class _View:
         before = sum(self._cost(each, self.problem.now) for each in concerned)
         gain = before - sum(self._cost(each, after) for each in concerned)
         gain -= sum(self.problem.moving.get(move.detector, 0.0) for move in moves)
-        if gain > WORTH * before:
-            yield _Exchange(gain, by, moves)
+        if gain > MIN_GAIN * before:
+            yield _Change(gain, by, moves)
 
     def _cost(self, each: Subscription, placement: Mapping[str, str]) -> float:
         took = latency(self.problem, each, placement)
@@ -125,9 +124,9 @@ class _View:
         limits = self.problem.nodes
         return all(share <= 0 or self._loads[node] + share <= limits[node] + ROUNDING for node, share in more.items())
 
-    def concern_each_other(self, one: _Exchange, other: _Exchange) -> bool:
-        """Whether what one changes matters to the other."""
+    def is_conflict(self, one: _Change, other: _Change) -> bool:
+        """Whether two changes share nodes or detectors, or their detectors exchange events."""
         nodes = [{node for move in each.moves for node in (move.source, move.to)} for each in (one, other)]
         names = [{move.detector for move in each.moves} for each in (one, other)]
-        talks_to = {end for name in names[0] for each in self._of[name] for end in (each.publisher, each.subscriber)}
-        return bool(nodes[0] & nodes[1]) or bool((names[0] | talks_to) & names[1])
+        partners = {end for name in names[0] for each in self._of[name] for end in (each.publisher, each.subscriber)}
+        return bool(nodes[0] & nodes[1]) or bool((names[0] | partners) & names[1])

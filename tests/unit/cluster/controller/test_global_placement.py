@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.unit.cluster.controller.overviews import CHAIN, Steered, Told
 
-from slackline.cluster.controller.master import Master
-from slackline.cluster.controller.mover import PATIENCE, STAYS
-from slackline.cluster.controller.policy import Move
+from slackline.cluster.controller.global_placement import GlobalPlacement
+from slackline.cluster.controller.policy import BACKOFF, MOVE_TIMEOUT, Move
 from slackline.cluster.placement import Problem, Solution, Subscription
 from slackline.cluster.placement.changes import changes, steps
 from slackline.core.errors import ConfigError
@@ -19,7 +18,7 @@ def spread(**given) -> Told:
 
 
 def test_what_is_far_from_its_inputs_moves_there_and_stays() -> None:
-    network = Steered(spread(), Master())
+    network = Steered(spread(), GlobalPlacement())
     network.run(60)
     assert network.runs() == {"Low": "n1", "High": "n1", "Top": "n1"}
     assert len(network.moves) == 2 and network.notices == []
@@ -27,7 +26,7 @@ def test_what_is_far_from_its_inputs_moves_there_and_stays() -> None:
 
 
 def test_it_collects_for_two_seconds_before_it_searches() -> None:
-    network = Steered(spread(), Master())
+    network = Steered(spread(), GlobalPlacement())
     network.run(2)
     assert not network.searches
     network.run(1)
@@ -35,20 +34,20 @@ def test_it_collects_for_two_seconds_before_it_searches() -> None:
 
 
 def test_limits_are_kept() -> None:
-    network = Steered(spread(cpu=dict.fromkeys(CHAIN, 0.3)), Master())
+    network = Steered(spread(cpu=dict.fromkeys(CHAIN, 0.3)), GlobalPlacement())
     network.run(30)
     loads = [len(names) for names in network.told.runs.values()]
     assert max(loads) == 2 and network.runs()["Low"] == "n1", network.runs()
 
 
 def test_a_node_beyond_its_limit_is_relieved_though_that_costs_latency() -> None:
-    network = Steered(Told({"n1": ["Low", "High", "Top"], "n2": []}, cpu=dict.fromkeys(CHAIN, 0.3)), Master())
+    network = Steered(Told({"n1": ["Low", "High", "Top"], "n2": []}, cpu=dict.fromkeys(CHAIN, 0.3)), GlobalPlacement())
     network.run(30)
     assert network.runs() == {"Low": "n1", "High": "n1", "Top": "n2"}
 
 
 def test_step_by_step_a_move_waits_until_the_one_before_it_is_measured() -> None:
-    network = Steered(spread(), Master())
+    network = Steered(spread(), GlobalPlacement())
     network.run(6)
     assert len(network.moves) == 1
     network.run(1)
@@ -58,7 +57,7 @@ def test_step_by_step_a_move_waits_until_the_one_before_it_is_measured() -> None
 
 
 def test_together_all_moves_are_ordered_at_once() -> None:
-    network = Steered(spread(), Master(together=True))
+    network = Steered(spread(), GlobalPlacement(together=True))
     network.run(6)
     assert len(network.moves) == 2
 
@@ -68,7 +67,7 @@ def test_gains_that_are_not_worth_the_stir_move_nothing() -> None:
     trips = {("n1", "n2"): 0.1, ("n2", "n3"): 0.1, ("n1", "n3"): 0.096}
     told = Told({"n1": ["Low"], "n2": ["High"], "n3": []}, trips=trips, stays={"n1": ["Low"]},
                 hierarchy={name: CHAIN[name] for name in ("Low", "High")}, limits={"n1": 0.1})  # fmt: skip
-    network = Steered(told, Master())
+    network = Steered(told, GlobalPlacement())
     network.run(30)
     assert not network.moves and len(network.searches) > 1
     told.trips["n1", "n3"] = 0.05
@@ -78,9 +77,9 @@ def test_gains_that_are_not_worth_the_stir_move_nothing() -> None:
 
 def test_handovers_that_take_long_move_nothing() -> None:
     told = spread()
-    network = Steered(told, Master(every=10.0))
+    network = Steered(told, GlobalPlacement(every=10.0))
     for name in CHAIN:
-        network.survey.moved(name, 2.0)
+        network.survey.record_handover(name, 2.0)
     network.run(30)
     assert not network.moves
 
@@ -88,42 +87,42 @@ def test_handovers_that_take_long_move_nothing() -> None:
 def test_what_has_made_things_worse_goes_back_and_is_left_alone_for_a_while() -> None:
     """n1 is a slow machine: what comes there needs four times as much."""
     told = spread(cpu=dict.fromkeys(CHAIN, 0.2), limits={"n1": 0.5}, stays={"n3": ["Top"]})
-    network = Steered(told, Master(every=10.0))
+    network = Steered(told, GlobalPlacement(every=10.0))
     network.refuses = lambda move: told.cpu.update({move.detector: 0.8 if move.to == "n1" else 0.2}) or ""
     network.run(9)
     assert network.moves == [Move("High", "n2", "n1"), Move("High", "n1", "n2")]
     assert network.runs()["High"] == "n2"
     (said,) = network.notices
-    assert said == "goes back, as it has made things worse: High (CPU beyond limits is 0.50, and was 0.00)"
-    network.run(10 * STAYS - 10)
+    assert said == "migration rolled back, it increased the cost: High (CPU beyond limits 0.50, before 0.00)"
+    network.run(10 * BACKOFF - 10)
     assert network.runs()["High"] == "n2" and len(network.searches) > 3
 
 
 def test_a_detector_that_a_node_refuses_stays_where_it_is_for_a_while() -> None:
-    network = Steered(spread(), Master(every=10.0))
+    network = Steered(spread(), GlobalPlacement(every=10.0))
     network.refuses = lambda move: "detector 'High' did not move: no" if move.detector == "High" else ""
     network.run(30)
     assert network.runs()["High"] == "n2" and network.runs()["Top"] == "n2"
-    assert network.notices == ["High stays on n2 for a while: detector 'High' did not move: no"]
+    assert network.notices == ["migration of High from n2 to n1 failed: detector 'High' did not move: no"]
     assert [move.detector for move in network.moves].count("High") == 1
-    network.run(10 * STAYS)
+    network.run(10 * BACKOFF)
     assert [move.detector for move in network.moves].count("High") == 2, "then it is tried again"
 
 
-def test_a_move_that_nobody_answers_for_has_failed() -> None:
-    told, master = spread(), Master()
+def test_a_move_without_a_result_has_failed() -> None:
+    told, master = spread(), GlobalPlacement()
     network = Steered(told, master)
-    network.adviser = Deaf(master)
-    network.run(6 + int(PATIENCE) + 2)
-    assert any("has not answered within 30 s" in text for text in network.notices)
+    network.policy = Deaf(master)
+    network.run(6 + int(MOVE_TIMEOUT) + 2)
+    assert any("no result from 'n1' within 30 s" in text for text in network.notices)
 
 
 class Deaf:
-    """A master that hears no answers."""
+    """A policy that gets no results."""
 
-    def __init__(self, master: Master) -> None:
-        self.beat, self.found = master.beat, master.found
-        self.answered = lambda *_: Master().answered(Move("", "", ""), "", {}, 0.0)
+    def __init__(self, master: GlobalPlacement) -> None:
+        self.on_heartbeat, self.on_search_result = master.on_heartbeat, master.on_search_result
+        self.on_move_result = lambda *_: GlobalPlacement().on_move_result(Move("", "", ""), "", {}, 0.0)
 
 
 def test_a_change_of_what_carries_events_is_answered_by_another_placement() -> None:
@@ -135,7 +134,7 @@ def test_a_change_of_what_carries_events_is_answered_by_another_placement() -> N
     }
     told = Told({"n1": ["One"], "n2": ["Two", "Third"]}, enters={"n1": ["a"], "n2": ["b"]}, hierarchy=hierarchy,
                 rates={"a": 9, "b": 9, "one": 5, "two": 0, "third": 1})  # fmt: skip
-    network = Steered(told, Master())
+    network = Steered(told, GlobalPlacement())
     network.run(10)
     assert network.runs()["Third"] == "n1"
     told.rates.update(one=0, two=5)
@@ -146,7 +145,7 @@ def test_a_change_of_what_carries_events_is_answered_by_another_placement() -> N
 
 def test_a_search_for_a_network_that_has_changed_meanwhile_is_done_again_at_once() -> None:
     told = spread()
-    master = Master(every=100.0)
+    master = GlobalPlacement(every=100.0)
     network = Steered(told, master)
     network.run(3)
     assert len(network.searches) == 1
@@ -159,11 +158,11 @@ def test_a_search_for_a_network_that_has_changed_meanwhile_is_done_again_at_once
 def test_nothing_happens_while_statistics_are_missing_and_it_is_said_once() -> None:
     told = spread()
     told.states["n3"] = "lost"
-    network = Steered(told, Master())
+    network = Steered(told, GlobalPlacement())
     network.run(30)
     assert not network.searches and not network.moves
-    assert network.notices == ["nothing is moved, as too little is known: n3 is gone (Top); detector 'Top' runs "
-                               "nowhere at the moment."]  # fmt: skip
+    assert network.notices == ["no placement search, metrics are missing: node n3 is lost (Top); detector 'Top' runs "
+                               "on no node."]  # fmt: skip
     told.states["n3"] = "up"
     network.run(10)
     assert network.runs()["Top"] == "n1"
@@ -171,45 +170,45 @@ def test_nothing_happens_while_statistics_are_missing_and_it_is_said_once() -> N
 
 def test_a_problem_without_a_placement_is_said_once() -> None:
     told = spread(cpu={"Low": 2.0})
-    network = Steered(told, Master())
+    network = Steered(told, GlobalPlacement())
     network.run(40)
-    assert network.notices == ["there is no better placement: nothing is allowed."] and not network.moves
+    assert network.notices == ["the placement search failed: nothing is allowed."] and not network.moves
     assert len(network.searches) == 4
 
 
 def test_where_no_events_are_under_way_nothing_moves() -> None:
-    network = Steered(spread(rates=dict.fromkeys(["a", "low", "high", "low_too", "top"], 0.0)), Master())
+    network = Steered(spread(rates=dict.fromkeys(["a", "low", "high", "low_too", "top"], 0.0)), GlobalPlacement())
     network.run(30)
     assert network.searches and not network.moves and not network.notices
 
 
 def test_what_is_pinned_goes_where_it_must_and_stays_there() -> None:
-    network = Steered(spread(stays={"n2": ["High"]}), Master(pinned={"Low": "n3"}))
+    network = Steered(spread(stays={"n2": ["High"]}), GlobalPlacement(pinned={"Low": "n3"}))
     network.run(40)
     assert network.runs()["Low"] == "n3" and network.runs()["High"] == "n2" and not network.notices
 
 
 def test_a_pin_to_nobody_is_wrong() -> None:
-    network = Steered(spread(), Master(pinned={"Low": "n9"}))
+    network = Steered(spread(), GlobalPlacement(pinned={"Low": "n9"}))
     with pytest.raises(ConfigError, match=r"pinned has 'Low' on 'n9'; the nodes are \['n1', 'n2', 'n3'\]"):
         network.run(5)
 
 
 def test_who_is_not_the_master_any_more_forgets_what_it_wanted() -> None:
-    told, master = spread(), Master()
+    told, master = spread(), GlobalPlacement()
     network = Steered(told, master)
     network.run(3)
     (search,) = network.searches
     master.stand_down()
-    assert master.is_resting
-    master.found(search, Solution({}, 0.0, 0.0, ()))
+    assert master.is_idle
+    master.on_search_result(search, Solution({}, 0.0, 0.0, ()))
     network.run(3)
     assert not network.moves
 
 
 def test_detectors_that_somebody_else_has_moved_are_looked_at_anew() -> None:
     told = spread()
-    network = Steered(told, Master(every=100.0))
+    network = Steered(told, GlobalPlacement(every=100.0))
     network.run(6)
     assert network.moves == [Move("High", "n2", "n1")]
     told.move("High", "n3")
@@ -259,4 +258,4 @@ def test_each_change_has_a_reason() -> None:
 def test_a_limit_that_is_not_kept_is_a_reason() -> None:
     problem = full().from_here({"A1": "n1", "A2": "n1", "B": "n1", "C": "n2"}, 0.0)
     (change,) = changes(problem, {"A1": "n1", "A2": "n1", "B": "n2", "C": "n2"})
-    assert change.why == "n1 has 1.50 to do, its limit is 1.00: 1.00; b → B 10 ms → 0"
+    assert change.why == "load of n1 1.50 → 1.00 (limit 1.00); b → B 10 ms → 0"

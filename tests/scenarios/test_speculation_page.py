@@ -3,12 +3,15 @@ import re
 
 import pytest
 
-from slackline.report import SpeculationReport, speculation_page
-from slackline.report.speculation import Moment, Run, Told
-from slackline.report.speculation.course import per_second
-from slackline.report.speculation.looks import looks
+from _speculation_page import Detection, Moment, Run, SpeculationReport, per_second, speculation_page, styles_of
 
-SECTIONS = ("Waiting, running ahead", "told, and taken back", "earlier answers cost", "Two ways", "All runs")
+SECTIONS = (
+    "Waits, α, and load",
+    "Insertions and retractions",
+    "cost of earlier results",
+    "Retraction techniques",
+    "All runs",
+)
 
 
 def made(policy, alpha, mean, *, retraction="auto", busy=0.3, retractions=2, **more):
@@ -18,8 +21,15 @@ def made(policy, alpha, mean, *, retraction="auto", busy=0.3, retractions=2, **m
         Moment(half / 2, 1.0 if plain else 0.25, 1.0 if plain else 0.5, busy, 0.0, 4, 0 if plain else retractions, 3)
         for half in range(1, 7)
     ]
-    told = [Told("pass", 1.0, mean), Told("pass", 2.0, mean), Told("hit", 0.5, mean / 2)]
-    figures = {"mean_ms": mean, "p95_ms": mean, "busy": busy, "inserts": 24, "told": told, "moments": moments}
+    detections = [Detection("pass", 1.0, mean), Detection("pass", 2.0, mean), Detection("hit", 0.5, mean / 2)]
+    figures = {
+        "mean_ms": mean,
+        "p95_ms": mean,
+        "busy": busy,
+        "inserts": 24,
+        "detections": detections,
+        "moments": moments,
+    }
     spent = {} if plain else {"retractions": 12, "replays": 7, "replayed": 12_345, "touched": 40}
     return Run(policy, alpha, None if plain else retraction, **{**figures, **spent, **more})
 
@@ -66,10 +76,10 @@ def test_the_page_has_every_section_and_every_run():
 
 def test_the_conclusion_says_how_much_earlier_at_which_load_and_that_the_answer_is_the_same():
     text = text_of(speculation_page(USUAL))
-    assert "known 1,000 ms after they happened; with adaptive speculation after 300 ms, 70 % sooner" in text
+    assert "emitted 1,000 ms after they occurred; with adaptive speculation after 300 ms, 70 % sooner" in text
     assert "busy factor of 0.84" in text
     assert "Under policy auto" in text and "25 % sooner" in text
-    assert "exactly the answer of plain buffering" in text
+    assert "exactly the result of plain buffering" in text
 
 
 def test_the_conclusion_hides_nothing():
@@ -98,20 +108,20 @@ def test_a_setting_is_named_once_in_the_legend():
 
 
 def test_of_the_fixed_ones_only_the_boldest_that_waits_is_shown_at_first():
-    shown = {alpha for alpha, look in looks(USUAL).items() if look.shown}
+    shown = {alpha for alpha, look in styles_of(USUAL).items() if look.shown}
     assert shown == {1.0, 0.25, "auto"}
-    only = looks(SpeculationReport("", [made("slack", 0.0, 1.0)]))
+    only = styles_of(SpeculationReport("", [made("slack", 0.0, 1.0)]))
     assert only[0.0].shown
 
 
 def test_settings_differ_in_colour_and_in_marker():
-    found = looks(USUAL).values()
+    found = styles_of(USUAL).values()
     assert len({look.color for look in found}) == len({look.symbol for look in found}) == 5
 
 
 def test_what_was_taken_back_is_drawn_below_the_axis():
     told = figures(speculation_page(USUAL))[1]
-    back = [trace["y"] for trace in told if trace["name"] == "taken back"]
+    back = [trace["y"] for trace in told if trace["name"] == "retracted"]
     assert [-4, -4, -4] in back
     assert all(value <= 0 for values in back for value in values)
 
@@ -132,7 +142,7 @@ def test_both_ways_to_take_back_are_compared():
     assert dict(zip(bars["y"], bars["x"], strict=True)) == {"auto: chooses": 40, "on demand": 250, "full": 5000}
 
 
-def test_the_lag_of_a_process_that_cannot_keep_up_is_told():
+def test_the_lag_of_a_process_that_cannot_keep_up_is_shown():
     assert "Behind" not in text_of(speculation_page(USUAL))
     slow = made("slack", 0.0, 50.0, busy=1.7, moments=[Moment(0.5, 0.0, 0.0, 1.7, behind=2.34)])
     text = text_of(speculation_page(SpeculationReport("slow", [slow])))
@@ -153,7 +163,7 @@ def test_plain_buffering_alone_takes_nothing_back():
 
 
 def test_runs_without_passes_have_no_waits():
-    runs = [made("slack", alpha, 1.0, told=(), mean_ms=None, p95_ms=None) for alpha in (1.0, "auto")]
+    runs = [made("slack", alpha, 1.0, detections=(), mean_ms=None, p95_ms=None) for alpha in (1.0, "auto")]
     page = speculation_page(SpeculationReport("no passes", runs))
     text = text_of(page)
     assert "Large marks" not in text and "known" not in text

@@ -1,0 +1,276 @@
+"""Text summaries of a study and of synchronised recordings, for the command line and the pages; they need no plots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slackline.report.scale import Scale, number_text, params_text, share_text, time_text
+from slackline.study import STEADY, PolicyResult, StreamResult, StudyResult, SyncResult
+
+#: In the order in which they are preferred when they do equally well.
+POLICIES = ("auto", "ready", "slack", "quantile", "max_slack", "fixed")
+#: Policies whose names say too little.
+POLICY_NAMES = {"fixed": "fixed watermark", "max_slack": "maximal K-slack", "quantile": "sliding quantile"}
+#: Mean waits that differ by no more are as good as equal.
+LIKE = 1.1
+
+
+def disorder(result: StudyResult) -> str:
+    """How much of the stream is out of order, in a sentence."""
+    if not result.late_share:
+        return "All events arrive in order."
+    return f"{share_text(result.late_share)} of the events arrive out of order."
+
+
+def verdict(result: StudyResult) -> str:
+    """What to choose: default `auto`, or the cheapest fixed watermark that loses no more; and what beats both."""
+    wait = result.default.waits.mean_wait
+    if wait is None:
+        return "Default auto delivers no event in time, so there is nothing to compare."
+    rival = result.cheapest("fixed")
+    if rival is None:
+        return f"No fixed watermark loses as few events as auto, which {_figures(result.default, result)}."
+    watermark = rival.waits.mean_wait or 0
+    auto = f"slackline's auto {_figures(result.default, result)}"
+    needs = f"for {_late(result.default.waits.late_share)} withWatermark needs {_bound(rival, result)}"
+    on_average = f"waits {time_text(watermark, result.unit)} on average"
+    winner = _winner(wait, watermark)
+    if rival.params["bound"] == 0:
+        text = f"Not waiting at all is best here: withWatermark of 0 has {_late(rival.waits.late_share)}; {auto}."
+    elif winner == "auto":
+        less = f", {number_text(watermark / wait)} times less" if wait else ""
+        text = f"Use default auto: {needs} and {on_average}; slackline waits {time_text(wait, result.unit)}{less}."
+    elif winner == "fixed":
+        watermark_has = f"withWatermark of {_bound(rival, result)} {_figures(rival, result)}"
+        text = f"A fixed watermark is better here: {watermark_has}; {auto}."
+    else:
+        text = (
+            f"A fixed watermark is as good here: {needs}, found with hindsight, and {on_average}; slackline finds out "
+            f"by itself and waits {time_text(wait, result.unit)}."
+        )
+    return text + _once_learnt(result, winner) + _better_still(result, min(wait, watermark))
+
+
+def _winner(auto: float, watermark: float) -> str:
+    return "auto" if auto * LIKE < watermark else "fixed" if watermark * LIKE < auto else "none"
+
+
+def _once_learnt(result: StudyResult, winner: str) -> str:
+    """The verdict by the steady figures, if it differs."""
+    rival = result.cheapest("fixed", steady=True)
+    late, wait = result.default.waits.steady_late_share, result.default.waits.steady_mean_wait
+    if rival is None or late is None or wait is None:
+        return ""
+    watermark = rival.waits.steady_mean_wait or 0
+    steady = _winner(wait, watermark)
+    if steady == winner:
+        return ""
+    comparison = {"auto": "slackline waits less", "fixed": "a watermark waits less", "none": "both wait alike"}[steady]
+    return (
+        f" After the first {STEADY:,} arrivals {comparison}: with {_late(late)} slackline "
+        f"{time_text(wait, result.unit)}, withWatermark of {_bound(rival, result)} {time_text(watermark, result.unit)}."
+    )
+
+
+def _better_still(result: StudyResult, wait: float) -> str:
+    """A policy, or another target, that waits clearly less than both and loses no more."""
+    able = [p for policy in POLICIES if (p := result.cheapest(policy)) is not None]
+    best = min(able, key=lambda p: p.waits.mean_wait or 0)
+    if (best.waits.mean_wait or 0) * LIKE >= wait:
+        return ""
+    return f" Least of all waits {_name(best, result.unit)}: it {_figures(best, result)}."
+
+
+def _figures(p: PolicyResult, result: StudyResult) -> str:
+    return f"has {_late(p.waits.late_share)} and waits {time_text(p.waits.mean_wait or 0, result.unit)} on average"
+
+
+def _late(share: float) -> str:
+    return f"{share_text(share)} late events" if share else "no late events"
+
+
+def _bound(p: PolicyResult, result: StudyResult) -> str:
+    return time_text(p.params["bound"], result.unit)
+
+
+def _name(p: PolicyResult, unit: str) -> str:
+    return f"{POLICY_NAMES.get(p.policy, p.policy)} ({params_text(p, unit)})" if params_text(p, unit) else p.policy
+
+
+#: So many names are listed; of the rest only the number.
+NAMED = 4
+
+
+class SyncSummary:
+    """Sentences and numbers about one result, with one scale for waits, one for sums of them and one for moments."""
+
+    def __init__(self, result: SyncResult) -> None:
+        self._result = result
+        arrival = result.recording.stream.arrival
+        self._start = int(arrival[0])
+        waits = [result.waits.mean, result.at_end.mean, *[stream.wait.mean for stream in result.streams]]
+        self.waits = Scale.of(waits, result.unit)
+        self.sums = Scale.of([stream.blocked.all_time for stream in result.streams], result.unit)
+        self.times = Scale.of([float(arrival[-1] - arrival[0])], result.unit)
+
+    def moment(self, time: float) -> str:
+        """A time as text: since the first arrival."""
+        return self.times.with_unit(time - self._start)
+
+    def waited_for(self, row: int) -> str:
+        """The streams that an event waited for, as text."""
+        names = self._result.waited_for(row)
+        return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED:,} more" if len(names) > NAMED else "")
+
+    def since_start(self, time: float) -> float:
+        return self.times.value(time - self._start)
+
+    def headline(self) -> str:
+        result = self._result
+        late = f"{_count(len(result.late), 'late event')} set aside" if len(result.late) else "no event late"
+        waits = (
+            f"mean wait {self.waits.with_unit(result.waits.mean)}, p99 {self.waits.with_unit(result.waits.p99)}"
+            if result.waits.events
+            else "no event was released before the recording ended"
+        )
+        return (
+            f"{_count(len(result), 'event')} of {_count(len(result.recording.names), 'stream')}: "
+            f"{share_text(result.out_of_order / len(result))} out of order on arrival, "
+            f"{result.out_of_order_after:,} after synchronisation; {late}; {waits}."
+        )
+
+    def slowest(self) -> str:
+        """The stream that the others waited for."""
+        result = self._result
+        worst, total = result.streams[0], float(result.wait.sum())
+        if not worst.blocked.all_time:
+            return "No stream had to wait for another."
+        return (
+            f"The slowest stream is {worst.name!r}: it blocked {_count(worst.blocked.all_events, 'event')} for "
+            f"{self.sums.with_unit(worst.blocked.all_time)} in total, "
+            f"{share_text(worst.blocked.all_time / total)} of all waits."
+        )
+
+    def state(self, stream: StreamResult) -> str:
+        if stream.disabled_since is not None and stream.state == "disabled":
+            return f"disabled since {self.moment(stream.disabled_since)}"
+        if stream.state == "silent":
+            return f"silent since {self.moment(stream.last_arrival or 0)}"
+        return stream.state
+
+    def dead(self) -> list[str]:
+        """Streams that do not deliver, each with what to do."""
+        return [*self._never_delivered(), *self._silent(), *self._disabled()]
+
+    def _never_delivered(self) -> list[str]:
+        result = self._result
+        silent = [stream.name for stream in result.streams if stream.state == "never delivered"]
+        if not silent:
+            return []
+        start = f"{listed(silent)} never delivered"
+        if result.max_delay is None:
+            return [
+                f"{start}, so no event was released before the recording ended: without --max-delay all streams wait "
+                f"for a silent one without limit. Set --max-delay, or leave {_it(silent)} out."
+            ]
+        return [
+            f"{start}, and {'was' if len(silent) == 1 else 'were'} disabled after {result.max_failures} time-outs. "
+            f"Find out why, or leave {_it(silent)} out."
+        ]
+
+    def _silent(self) -> list[str]:
+        end = self._result.at_end.events
+        return [
+            f"{stream.name!r} fell silent: its last event came at {self.moment(stream.last_arrival or 0)}, and "
+            f"{_count(end, 'event')} waited for it until the recording ended. Set --max-delay, so that no "
+            f"event waits for a silent stream without limit."
+            for stream in self._result.streams
+            if stream.state == "silent"
+        ][:NAMED]
+
+    def _disabled(self) -> list[str]:
+        found = [stream for stream in self._result.streams if stream.dead and stream.state == "disabled"]
+        shown = [
+            f"{stream.name!r} fell silent: its last event came at {self.moment(stream.last_arrival or 0)}, and it is "
+            f"disabled since {self.moment(stream.disabled_since or 0)}. No event waits for it until it delivers again; "
+            f"if it never will, leave it out."
+            for stream in found[:NAMED]
+        ]
+        if len(found) > NAMED:
+            shown.append(f"{_count(len(found) - NAMED, 'more stream')} fell silent.")
+        return shown
+
+    def notes(self) -> list[str]:
+        """Notes on the figures."""
+        result = self._result
+        notes = []
+        if not result.recording.recorded_arrival:
+            notes.append(
+                "No arrival times were given, so every event arrives when it occurs: the waits are "
+                "those of synchronisation alone, without the network."
+            )
+        if result.at_end.events:
+            awaited = f" for {listed(result.waited_for_at_end)}" if result.waited_for_at_end else ""
+            notes.append(
+                f"{_count(result.at_end.events, 'event')} still waited{awaited} when the recording ended, for "
+                f"{self.waits.with_unit(result.at_end.mean)} on average; the waits above are without them."
+            )
+        ended = [stream.name for stream in result.streams if stream.state == "disabled" and not stream.dead]
+        if ended:
+            notes.append(
+                f"{listed(ended)} {'was' if len(ended) == 1 else 'were'} disabled shortly before the recording ended; "
+                f"that may be no more than its end."
+            )
+        return [*notes, *self._impatient(), *self._disorder()]
+
+    def warnings(self) -> list[str]:
+        """What of the files is not in the figures, and why."""
+        recording = self._result.recording
+        warnings = [f"{each.name} is left out: {each.reason}" for each in recording.failed]
+        if recording.quarantined:
+            counts = ", ".join(f"{name} {count:,}" for name, count in recording.quarantined.items())
+            rows = _count(sum(recording.quarantined.values()), "row")
+            warnings.append(
+                f"{rows} without a time or a name left out (by file: {counts}). "
+                f"The first: {recording.first_quarantined}."
+            )
+        return [*warnings, *recording.warnings]
+
+    def _impatient(self) -> list[str]:
+        """A maximum delay below the period of the streams makes them fail without a reason."""
+        result = self._result
+        often = sum(stream.times_disabled for stream in result.streams)
+        if result.max_delay is None or often < max(20, len(result) // 100):
+            return []
+        return [
+            f"Streams were disabled {often:,} times. --max-delay {result.max_delay} is probably shorter than the time "
+            f"a stream takes between two events; then set a larger one."
+        ]
+
+    def _disorder(self) -> list[str]:
+        back = sum(stream.backwards for stream in self._result.streams)
+        if not back:
+            return []
+        return [
+            f"{_count(back, 'event')} arrived after a newer one of the same stream. The synchroniser expects each "
+            f"stream to be in order; for streams that are not, see `slackline study`."
+        ]
+
+
+def listed(names: Sequence[str]) -> str:
+    """
+    >>> listed(["a"]), listed(["a", "b"]), listed(list("abcdef"))
+    ("'a'", "'a' and 'b'", "'a', 'b', 'c', 'd' and 2 more")
+    """
+    shown = [repr(name) for name in names[:NAMED]]
+    if len(names) > NAMED:
+        return f"{', '.join(shown)} and {len(names) - NAMED:,} more"
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _it(names: Sequence[str]) -> str:
+    return "it" if len(names) == 1 else "them"
