@@ -99,14 +99,15 @@ def named_paths(page: str) -> set[str]:
     return {match["path"] for match in NAMED_PATH.finditer(page) if "/" in match["path"]}
 
 
-def test_the_map_from_sources_to_code_names_what_is_there() -> None:
+@pytest.mark.parametrize("name", ["docs/seed-map.md", "CONTRIBUTING.md"])
+def test_a_map_of_the_code_names_files_that_exist(name: str) -> None:
     def there(path: str) -> bool:
         """On that page ``soccer/`` is short for the application's package, and for the folder of its tests."""
         inside = path.removeprefix("soccer/")
         places = PLACES if inside == path else [SOCCER / "src" / "slackline_soccer", SOCCER / "tests"]
         return any((place / inside).exists() for place in places)
 
-    page = (ROOT / "docs" / "seed-map.md").read_text("utf-8")
+    page = (ROOT / name).read_text("utf-8")
     assert {path for path in named_paths(page) if not there(path)} == set()
 
 
