@@ -24,7 +24,7 @@ class Hierarchy:
     """Detectors, sorted so that each comes after those it listens to, and the types that set stream time.
 
     ``clock`` names the event types whose time stamps move stream time: one, or several of equal delay
-    [Order, II-E.1]. ``clock_aids`` names types of other delays that move it too: how far each is ahead or behind is
+    [Order, II-E.1]; all sensor types unless given. Name one where some types are delayed much longer than others. ``clock_aids`` names types of other delays that move it too: how far each is ahead or behind is
     measured [Thesis, 3.3.6]. All must be sensor types, that is, types that no detector publishes. A clock type that no
     detector listens to is declared as an :class:`~slackline.EventType`; a plain name could be a misspelled one.
 
@@ -44,7 +44,9 @@ class Hierarchy:
     Hierarchy([<Low: a -> b>, <High: a, b -> c>], clock=('a',))
     """
 
-    def __init__(self, detectors: Iterable[Detector], clock: TypeNames, clock_aids: TypeNames = ()) -> None:
+    def __init__(
+        self, detectors: Iterable[Detector], clock: TypeNames | None = None, clock_aids: TypeNames = ()
+    ) -> None:
         given = list(detectors)
         if not given:
             raise HierarchyError("a hierarchy needs at least one detector; got none.")
@@ -62,9 +64,9 @@ class Hierarchy:
                 )
         self.types: dict[str, EventType] = {}
         self.publisher: dict[str, str] = {}
-        clock, aids = _several(clock), _several(clock_aids)
-        self.clock, self.clock_aids = type_names(clock), type_names(aids)
-        for kind in (*clock, *aids):
+        clocks, aids = _several(() if clock is None else clock), _several(clock_aids)
+        self.clock, self.clock_aids = type_names(clocks), type_names(aids)
+        for kind in (*clocks, *aids):
             self._note(kind)
         self._note_types(given)
         order = self._sorted(dict(zip(names, given, strict=True)))
@@ -90,9 +92,11 @@ class Hierarchy:
         }
         published = set(self.publisher)
         wanted = {kind for _, detector in order for kind in type_names(detector.listens)}
+        if clock is None:
+            self.clock = tuple(sorted(wanted - published - set(self.clock_aids)))
         self.sensor_types = tuple(sorted((wanted - published) | {*self.clock, *self.clock_aids}))
         self._check_clock(published)
-        for kind in (*clock, *aids):
+        for kind in (*clocks, *aids):
             if isinstance(kind, str) and kind not in wanted:
                 self._check_spelling(kind, sorted(wanted - published))
         try:

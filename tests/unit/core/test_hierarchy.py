@@ -25,6 +25,16 @@ def test_a_hierarchy_and_a_detector_show_what_is_connected() -> None:
     )
 
 
+def test_all_sensor_types_set_stream_time_unless_clock_types_are_named() -> None:
+    class Alarm(Hot):
+        listens, publishes = ("hot", "reading"), ("alarm",)
+
+    assert sl.Hierarchy([Hot(), Alarm()]).clock == ("reading", "threshold")
+    assert sl.Hierarchy([Hot(), Alarm()], clock_aids="threshold").clock == ("reading",)
+    with pytest.raises(HierarchyError, match="needs a clock"):
+        sl.Hierarchy([Hot()], clock=())
+
+
 def test_the_package_has_a_version() -> None:
     assert sl.__version__[0].isdigit()
 
