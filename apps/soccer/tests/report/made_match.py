@@ -27,7 +27,7 @@ from slackline_soccer.report import (
     Timeline,
     Verdict,
 )
-from slackline_soccer.report.series import Point, Series
+from slackline_soccer.report.model import Point, Series
 from slackline_soccer.tracking.game import Limb, Period, Role, Sensor
 from slackline_soccer.tracking.positions import MILLISECOND, SECOND
 

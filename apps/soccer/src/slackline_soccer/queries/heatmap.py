@@ -33,7 +33,6 @@ from slackline_soccer.detectors.columns import columns, sources
 from slackline_soccer.model.match import Match
 from slackline_soccer.queries.clock import GameClock
 from slackline_soccer.queries.events import HEATMAP
-from slackline_soccer.queries.feet import numbered_feet
 from slackline_soccer.queries.windows import MINUTE, WHOLE_GAME, Minutes
 
 Array = npt.NDArray[Any]
@@ -162,7 +161,7 @@ class HeatMaps(Detector):
             raise ConfigError(f"heat maps are told every so many whole seconds, at least 1; got every={every!r}.")
         self.match = match
         self.every = every
-        self.number, self.first = numbered_feet(match)
+        self.number, self.first = match.numbered_feet
         self.ground = (*match.field.sides, *match.field.ends)
         players, feet = len(match.players), int(self.first[-1])
         # Megabytes of zeros: made when they are needed, so that a detector travels light to where it runs.

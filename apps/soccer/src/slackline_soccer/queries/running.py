@@ -32,7 +32,6 @@ from slackline_soccer.detectors.columns import columns, sources
 from slackline_soccer.model.match import Match
 from slackline_soccer.queries.clock import GameClock, PlayPiece
 from slackline_soccer.queries.events import RUN, RUNNING, RUNNING_TOTAL
-from slackline_soccer.queries.feet import numbered_feet
 from slackline_soccer.queries.windows import Totals
 from slackline_soccer.tracking.positions import SECOND
 
@@ -143,7 +142,7 @@ class RunningAnalysis(Detector):
         self.skip, self.every = TICKS // rate, every
         self.names = tuple(player.name for player in match.players)
         self.teams = tuple(player.team for player in match.players)
-        self.number, self.first = numbered_feet(match)
+        self.number, self.first = match.numbered_feet
         feet, players, classes = int(self.first[-1]), len(self.names), len(INTENSITIES)
         self.clock = GameClock.of(match, TICKS)
         self.feet = np.zeros((feet, 4), dtype=np.int64)

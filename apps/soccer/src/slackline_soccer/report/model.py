@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from slackline_soccer.accuracy import Accuracy
 from slackline_soccer.model.match import Match
 from slackline_soccer.plausibility import Plausibility
-from slackline_soccer.report.series import Series
 
 Place = tuple[float, float]
 
@@ -221,6 +220,25 @@ class DetectorNode:
     level: int
     listens: tuple[str, ...]
     published: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A detector at one moment of stream time: its K, the mean wait since the point before, and counts."""
+
+    clk: int
+    slack: float
+    wait: float | None
+    buffered: int
+    late: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A detector over time."""
+
+    detector: str
+    points: Sequence[Point]
 
 
 @dataclass(frozen=True, slots=True)

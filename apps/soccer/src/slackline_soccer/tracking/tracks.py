@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from slackline import MAX_TS, ConfigError, SchemaError
 from slackline_soccer.tracking.files import File, Mark, Mask, RecordingError, SetAside, numbers
-from slackline_soccer.tracking.game import PLAYS, Period, Role
-from slackline_soccer.tracking.ground import Ground
+from slackline_soccer.tracking.game import PLAYS, Ground, Period, Role
 from slackline_soccer.tracking.mapping import Mapping
 from slackline_soccer.tracking.motion import Motion, Moving, Placed
 from slackline_soccer.tracking.positions import CANONICAL, SECOND
