@@ -1,4 +1,4 @@
-"""A made-up match for the page: nobody played it, but it might have been."""
+"""A made-up match for the page: not played, but plausible."""
 
 import re
 

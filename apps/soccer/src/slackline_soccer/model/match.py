@@ -144,7 +144,7 @@ class Match:
 
     @classmethod
     def load(cls, path: Path | str) -> Match:
-        """Read what :meth:`save` wrote (or somebody by hand)."""
+        """Read a file of :meth:`save`, or one written by hand."""
         try:
             read = json.loads(Path(path).read_text(encoding="utf-8"))
             ground = read["field"]

@@ -96,7 +96,7 @@ def debs_match() -> Match:
 
 
 def open_debs(file: File) -> MatchRecording:
-    """A raw DEBS file as a recording. Rows with something else than integers are set aside."""
+    """A raw DEBS file as a recording. Rows with other values than integers are skipped and counted."""
     names = file.names if file.header else NAMES
     if len(set(names)) != len(NAMES):
         raise ConfigError(f"{file.path.name} has the columns {', '.join(names)}; expected {', '.join(NAMES)}.")
@@ -207,7 +207,7 @@ def open_recording(path: Path | str, mapping: Mapping | Path | str | None = None
             f"player: a CSV with object, role, team, name, or a JSON file."
         )
     shown = ", ".join(file.names[:14]) if file.header else f"{len(file.names)} numbers without a header"
-    raise ConfigError(f"cannot tell what {path.name} is; it has {shown}. {UNDERSTOOD}")
+    raise ConfigError(f"{path.name} is not a known recording; it has {shown}. {UNDERSTOOD}")
 
 
 def _without_mapping(recording: MatchRecording, mapping: object) -> MatchRecording:

@@ -383,7 +383,7 @@ def hierarchy_nodes(summary: Summary) -> list[DetectorNode]:
 
 
 def path_backs(match: Match, backs: Mapping[str, float]) -> dict[str, float]:
-    """Per type, its own back-setting and the largest sum of those of the types below it."""
+    """Per type, its own backdating and the largest sum of those of the types below it."""
     hierarchy = match_hierarchy(match)
     made_from = {kind: hierarchy.listens[name] for kind, name in hierarchy.publisher.items()}
 

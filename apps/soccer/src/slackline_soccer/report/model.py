@@ -256,7 +256,7 @@ class DetectorWait:
 
 @dataclass(frozen=True, slots=True)
 class EventWait:
-    """How long after its time stamp an event type was published; ``back`` is the back-setting along its path."""
+    """How long after its time stamp an event type was published; ``back`` is the backdating along its path."""
 
     type: str
     level: int

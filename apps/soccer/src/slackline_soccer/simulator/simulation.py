@@ -61,7 +61,7 @@ def simulate(seconds: float, seed: int, delays: str | Path = "measured") -> Simu
 
 
 class Simulation:
-    """One simulated match. ``match`` describes it, ``truth`` tells what happened, :meth:`tables` gives the stream."""
+    """One simulated match. ``match`` describes it, ``truth`` has what happened, :meth:`tables` gives the stream."""
 
     def __init__(self, seconds: float, seed: int, delays: str | Path = "measured") -> None:
         if not (np.isfinite(seconds) and seconds > 0):
