@@ -11,7 +11,7 @@ import typer
 from slackline.cli.failure import reports_errors
 from slackline.cli.reaching import At, TlsCa, TlsCert, TlsKey
 from slackline.cluster import client
-from slackline.cluster.connection import Credentials
+from slackline.cluster.links import Credentials
 from slackline.runtime.address import Address
 
 

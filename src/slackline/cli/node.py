@@ -21,9 +21,8 @@ from slackline.cli.logs import log_to_stderr, served_metrics
 from slackline.cli.options import Log, MetricsPort, Seq, Source, Ts, Type, annotation_of, engine_options, help_of
 from slackline.cli.reaching import TlsCa, TlsCert, TlsKey
 from slackline.cli.run import sources_of
-from slackline.cluster.connection import Credentials
 from slackline.cluster.ingress import Ingress, TablesSource
-from slackline.cluster.links import Listener
+from slackline.cluster.links import Credentials, Listener
 from slackline.cluster.protocol import Node, NodeSettings
 from slackline.cluster.tcp import CHECKPOINT_KIND, TcpHost
 from slackline.compile import run_everything, run_solver

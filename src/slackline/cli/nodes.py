@@ -15,7 +15,7 @@ from rich.table import Table
 from slackline.cli.failure import reports_errors
 from slackline.cli.reaching import At, TlsCa, TlsCert, TlsKey
 from slackline.cluster.client import overview
-from slackline.cluster.connection import Credentials
+from slackline.cluster.links import Credentials
 from slackline.runtime.address import Address
 
 #: Seconds between two overviews, for the rates.

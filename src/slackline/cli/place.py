@@ -16,11 +16,11 @@ from rich.table import Table
 
 from slackline.cli.failure import FAILED, reports_errors
 from slackline.cli.reaching import At, TlsCa, TlsCert, TlsKey
-from slackline.cluster.connection import Credentials
+from slackline.cluster.client import CompletedMove, PlacementReport, RemotePlacement
 from slackline.cluster.controller.global_placement import GlobalPlacement, PlacementPlan
+from slackline.cluster.links import Credentials
 from slackline.cluster.placement import DEFAULT, SOLVERS, Problem, solver_of
-from slackline.cluster.placement.changes import PlacementChange, changes
-from slackline.cluster.remote_placement import CompletedMove, PlacementReport, RemotePlacement
+from slackline.cluster.placement.problem import PlacementChange, changes
 from slackline.core.errors import ConfigError, SlacklineError
 from slackline.runtime.address import Address
 

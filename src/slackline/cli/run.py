@@ -21,7 +21,7 @@ from slackline.cli.hierarchies import load_application
 from slackline.cli.live import Status
 from slackline.cli.logs import log_to_stderr, served_metrics
 from slackline.cli.options import FIELDS, annotation_of, given_options, help_of, known_options
-from slackline.cluster.protocol.fingerprint import fingerprint
+from slackline.cluster.protocol.directory import fingerprint
 from slackline.connectors.addresses import open_sink, open_sources, scheme_of
 from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy

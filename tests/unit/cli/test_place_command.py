@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from slackline.cli import app
 from slackline.cluster import remote_placement
-from slackline.cluster.connection import Credentials
 from slackline.cluster.controller.global_placement import GlobalPlacement
+from slackline.cluster.links import Credentials
 from slackline.core.errors import SlacklineError
 from slackline.runtime.address import Address
 

@@ -5,8 +5,7 @@ import pytest
 from tests.unit.cluster.fake import LOOPBACK, run, said_by
 
 from slackline.cluster import connection as connection_module
-from slackline.cluster.connection import Credentials, HandshakeError, accept, dial
-from slackline.cluster.links import Listener
+from slackline.cluster.links import Credentials, HandshakeError, Listener, accept, dial
 from slackline.cluster.protocol.messages import VERSION, Envelope, Query, encode
 from slackline.core.errors import ConfigError
 from slackline.runtime.frames import FrameError, framed

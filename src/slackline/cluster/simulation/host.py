@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from slackline.cluster.actions import Actions, SearchOrder
+from slackline.cluster.interface import Actions, SearchOrder
 from slackline.cluster.placement import Solution
 from slackline.core.errors import ConfigError
 from slackline.core.event import Event
