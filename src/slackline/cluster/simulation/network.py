@@ -24,6 +24,7 @@ from typing import NamedTuple
 from slackline.cluster.controller.policy import run_search
 from slackline.cluster.interface import Actions, Notice, SearchOrder
 from slackline.cluster.placement import Problem, Solver
+from slackline.cluster.protocol import Node
 from slackline.cluster.protocol.messages import Data, ProtocolError, decode
 from slackline.cluster.simulation.host import (
     Arrivals,
@@ -31,7 +32,6 @@ from slackline.cluster.simulation.host import (
     HostResults,
     LoadNode,
     SimulatedHost,
-    SimulatedNode,
 )
 from slackline.core.errors import ConfigError, SlacklineError
 
@@ -277,7 +277,7 @@ class Network:
     # Topology and input.
 
     def add(
-        self, name: str, make: Callable[[], SimulatedNode], load: LoadNode | None = None, cpu: Cpu | None = None
+        self, name: str, make: Callable[[], Node], load: LoadNode | None = None, cpu: Cpu | None = None
     ) -> None:
         """Add a node and start it: ``make`` creates it, ``load`` restores it from a checkpoint."""
         if name in self.hosts:
@@ -594,7 +594,7 @@ class Network:
         for name in (one, another):
             self._step(self.hosts[name])
 
-    def _link_up(self, node: SimulatedNode, peer: str) -> None:
+    def _link_up(self, node: Node, peer: str) -> None:
         node.link_up(peer, self.now)
 
     def _drop(self, name: str, peer: str) -> None:
