@@ -156,9 +156,7 @@ class SimulatedHost:
     deliveries to the node wait.
     """
 
-    def __init__(
-        self, name: str, make: Callable[[], Node], load: LoadNode | None, cpu: Cpu | None = None
-    ) -> None:
+    def __init__(self, name: str, make: Callable[[], Node], load: LoadNode | None, cpu: Cpu | None = None) -> None:
         self.name = name
         self._make, self._load = make, load
         #: The processor; None: work takes no time.

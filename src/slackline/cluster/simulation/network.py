@@ -276,9 +276,7 @@ class Network:
 
     # Topology and input.
 
-    def add(
-        self, name: str, make: Callable[[], Node], load: LoadNode | None = None, cpu: Cpu | None = None
-    ) -> None:
+    def add(self, name: str, make: Callable[[], Node], load: LoadNode | None = None, cpu: Cpu | None = None) -> None:
         """Add a node and start it: ``make`` creates it, ``load`` restores it from a checkpoint."""
         if name in self.hosts:
             raise ConfigError(f"there is a node {name!r} already; node names must differ.")
