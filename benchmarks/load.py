@@ -57,8 +57,8 @@ from scenarios.corner_kick import ENTERS, PLACES, QUIET, hierarchy, positions
 from scenarios.corner_play import CornerPlay, alone, play
 from scenarios.peak_play import pausing
 from slackline.cluster import client
-from slackline.cluster.connection import Credentials
 from slackline.cluster.controller.metrics import ClusterMetrics
+from slackline.cluster.links import Credentials
 from slackline.connectors.files import FILES
 from slackline.runtime.address import Address
 from slackline.runtime.output import RecordBuilder

@@ -14,8 +14,7 @@ import pyarrow as pa
 from scenarios.corner_kick import ENTERS, PER_SECOND, PLACES, hierarchy
 from slackline.cluster.protocol import Node, NodeSettings
 from slackline.cluster.simulation import Arrivals, Cpu
-from slackline.cluster.simulation.links import Link
-from slackline.cluster.simulation.network import LoggedNotice, Network
+from slackline.cluster.simulation.network import Link, LoggedNotice, Network
 from slackline.core.event import Event
 from slackline.core.outcome import Output
 from slackline.engine import Engine

@@ -22,8 +22,7 @@ from slackline.cluster.controller.metrics import WINDOW
 from slackline.cluster.placement import Solver
 from slackline.cluster.protocol import Node, NodeSettings
 from slackline.cluster.simulation import Arrivals, Cpu
-from slackline.cluster.simulation.links import Link
-from slackline.cluster.simulation.network import Network
+from slackline.cluster.simulation.network import Link, Network
 
 #: Events per second that are fed to the root. What a detector needs does not depend on it here.
 RATE = 10

@@ -22,7 +22,7 @@ RANKS: tuple[tuple[str, ...], ...] = (
     ("speculation",),
     ("engine",),
     (ROOT, "testing", "checks"),
-    ("cluster.actions", "cluster.settings"),
+    ("cluster.interface",),
     ("cluster.controller",),
     ("cluster.protocol",),
     ("cluster.simulation", "occurrence", "compile"),

@@ -30,12 +30,15 @@ def steps(method: str) -> dict[int, list[int]]:
     return found
 
 
-def shape(node: TreeNode | None) -> list[tuple[int, int | None, int | None]]:
-    """The tree level by level."""
-    level, found = [node] if node else [], []
+def shape(node: TreeNode) -> list[tuple[int, int | None, int | None]]:
+    """The tree level by level; a missing node has no events."""
+    level, found = [node] if node.events else [], []
     while level:
-        found += [(n.point[0], n.left and n.left.point[0], n.right and n.right.point[0]) for n in level]
-        level = [below for n in level for below in (n.left, n.right) if below]
+        below = [[each if each.events else None for each in (n.left, n.right)] for n in level]
+        found += [
+            (n.point[0], *(each and each.point[0] for each in pair)) for n, pair in zip(level, below, strict=True)
+        ]
+        level = [each for pair in below for each in pair if each]
     return found
 
 
@@ -67,7 +70,7 @@ def test_figure_3_readiness_tables_and_what_is_inherited() -> None:
     owed = {f"DS{i + 1}" for i in range(4) if root.owed >> i & 1}
     assert (root.point[0], owed) == (6, {"DS2"})  # event 9 of DS2 is all that event 6 waits for
     left = root.left
-    assert left is not None and left.point[0] == 0
+    assert left.events and left.point[0] == 0
     assert not left.owed & root.owed  # nobody owes event 0 anything, once it inherits the root's table
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import slackline
 from slackline.cluster import client
-from slackline.cluster.connection import Credentials
+from slackline.cluster.links import Credentials
 from slackline.connectors.files import FILES
 from slackline.core.errors import SlacklineError
 from slackline.runtime.address import Address

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.processes.processes import SMALL, Network, finished, wait_for
 
-from slackline.cluster.connection import Credentials
+from slackline.cluster.links import Credentials
 
 pytestmark = pytest.mark.slow
 

@@ -20,9 +20,8 @@ from slackline.cli.console import reports_errors
 from slackline.cli.logs import log_to_stderr, served_metrics
 from slackline.cli.options import TlsCa, TlsCert, TlsKey, engine_options, given_options, help_of, takes
 from slackline.cli.run import sources_of
-from slackline.cluster.connection import Credentials
 from slackline.cluster.ingress import Ingress, TablesSource
-from slackline.cluster.links import Listener
+from slackline.cluster.links import Credentials, Listener
 from slackline.cluster.protocol import Node, NodeSettings
 from slackline.cluster.tcp import CHECKPOINT_KIND, TcpHost
 from slackline.compile import run_everything, run_solver

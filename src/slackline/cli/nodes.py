@@ -14,7 +14,7 @@ from rich.table import Table
 from slackline.cli.console import reports_errors, stdout, table
 from slackline.cli.options import At, TlsCa, TlsCert, TlsKey
 from slackline.cluster import client
-from slackline.cluster.connection import Credentials
+from slackline.cluster.links import Credentials
 from slackline.runtime.address import Address
 
 #: Seconds between two overviews, for the rates.

@@ -13,11 +13,11 @@ from rich.markup import escape
 
 from slackline.cli.console import FAILED, reports_errors, stdout, table, write_page
 from slackline.cli.options import At, TlsCa, TlsCert, TlsKey
-from slackline.cluster.connection import Credentials
+from slackline.cluster.client import CompletedMove, PlacementReport, RemotePlacement
 from slackline.cluster.controller.global_placement import GlobalPlacement, PlacementPlan
+from slackline.cluster.links import Credentials
 from slackline.cluster.placement import DEFAULT, SOLVERS, Problem, solver_of
-from slackline.cluster.placement.changes import changes
-from slackline.cluster.remote_placement import CompletedMove, PlacementReport, RemotePlacement
+from slackline.cluster.placement.problem import changes
 from slackline.core.errors import ConfigError, SlacklineError
 from slackline.runtime.address import Address
 

@@ -19,7 +19,7 @@ from slackline.cli.applications import load_application
 from slackline.cli.console import FAILED, reports_errors
 from slackline.cli.logs import Status, log_to_stderr, served_metrics
 from slackline.cli.options import FIELDS, given_options, help_of, known_options, takes
-from slackline.cluster.protocol.fingerprint import fingerprint
+from slackline.cluster.protocol.directory import fingerprint
 from slackline.connectors.addresses import open_sink, open_sources, scheme_of
 from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy

@@ -7,8 +7,9 @@
 ``protocol/``    a node as a machine without I/O: messages, arrivals and the time in, :class:`Actions` out.
 ``controller/``  decides where detectors run; ``placement/`` solves the problem.
 ``simulation/``  nodes in virtual time, on links with faults.
-``tcp``          runs a node in this process: connections (``links``, ``connection``), input from any source
-                 (``ingress``), output records and checkpoints into a sink.
+``interface``    what a host and its node exchange: settings and actions.
+``tcp``          runs a node in this process: connections (``links``), input from any source (``ingress``), output
+                 records and checkpoints into a sink.
 ``client``       requests to a running node; ``certificates`` makes TLS certificates for nodes.
 """
 
@@ -17,13 +18,11 @@ from typing import TYPE_CHECKING
 from slackline.core.extras import lazy
 
 if TYPE_CHECKING:
-    from slackline.cluster.actions import Actions, Notice
     from slackline.cluster.certificates import make_certificates
-    from slackline.cluster.connection import Credentials
     from slackline.cluster.ingress import Ingress
-    from slackline.cluster.links import Listener
+    from slackline.cluster.interface import Actions, NodeSettings, Notice
+    from slackline.cluster.links import Credentials, Listener
     from slackline.cluster.protocol import Node, ProtocolError
-    from slackline.cluster.settings import NodeSettings
     from slackline.cluster.tcp import TcpHost
 
 __all__ = [
@@ -40,13 +39,11 @@ __all__ = [
 ]
 
 _MODULES = {
-    "actions": ("Actions", "Notice"),
     "certificates": ("make_certificates",),
-    "connection": ("Credentials",),
     "ingress": ("Ingress",),
-    "links": ("Listener",),
+    "interface": ("Actions", "NodeSettings", "Notice"),
+    "links": ("Credentials", "Listener"),
     "protocol": ("Node", "ProtocolError"),
-    "settings": ("NodeSettings",),
     "tcp": ("TcpHost",),
 }
 __getattr__ = lazy(__name__, {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names})

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from slackline.cluster.actions import Actions, SearchOrder
 from slackline.cluster.controller.policy import run_search
 from slackline.cluster.ingress import Ingress, InputBatch
+from slackline.cluster.interface import Actions, SearchOrder
 from slackline.cluster.links import LOOK, Links, Listener, logger
 from slackline.cluster.placement import Solution
 from slackline.cluster.protocol import Node, ProtocolError

@@ -9,8 +9,8 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from slackline.cluster.client import CompletedMove, PlacementReport
 from slackline.cluster.placement import Placement, Problem
-from slackline.cluster.remote_placement import CompletedMove, PlacementReport
 from slackline.report.page import (
     ACCENT,
     FAINT,

@@ -9,10 +9,4 @@ from slackline.sync.methods import METHODS
 from slackline.sync.streams import StreamStats
 from slackline.sync.synchroniser import Synchroniser
 
-__all__ = [
-    "METHODS",
-    "Late",
-    "Quarantined",
-    "StreamStats",
-    "Synchroniser",
-]
+__all__ = ["METHODS", "Late", "Quarantined", "StreamStats", "Synchroniser"]

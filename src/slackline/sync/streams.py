@@ -22,66 +22,44 @@ Point = tuple[int, int]
 NEVER: Point = (-1, 0)
 
 
+@dataclass(slots=True, eq=False)
 class Stream:
     """One stream: its watermark, whether events wait for it, and its counts."""
 
-    __slots__ = (
-        "backwards",
-        "bit",
-        "blocked",
-        "blocked_total",
-        "entry",
-        "failures",
-        "last",
-        "late",
-        "live",
-        "name",
-        "newest_ts",
-        "quarantined",
-        "received",
-        "released",
-        "removed",
-        "repeated",
-        "strikes",
-        "times_disabled",
-        "wait_max",
-        "wait_total",
-        "waiting",
-        "watermark",
-    )
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        #: Its bit in readiness tables.
-        self.bit = 0
-        #: Its entry in the heap of the watermark method.
-        self.entry = 0
-        #: It will deliver nothing at or before this point. A new object whenever it advances.
-        self.watermark = NEVER
-        #: The greatest time stamp received, late or not, and the greatest point delivered in time.
-        self.newest_ts = -1
-        self.last = NEVER
-        #: Whether events wait for it: not while it is disabled, and not after it was removed.
-        self.live = True
-        self.removed = False
-        #: Failures since it was last enabled: ``max_failures`` of them disable it.
-        self.strikes = 0
-        self.received = self.released = self.late = self.quarantined = self.waiting = 0
-        self.backwards = self.repeated = self.failures = self.times_disabled = 0
-        self.wait_total: float = 0
-        self.wait_max: float = 0
-        self.blocked = 0
-        self.blocked_total: float = 0
+    name: str
+    #: Its bit in readiness tables, and its entry in the heap of the watermark method.
+    bit: int = 0
+    entry: int = 0
+    #: It will deliver nothing at or before this point. A new object whenever it advances.
+    watermark: Point = NEVER
+    #: The greatest time stamp received, late or not, and the greatest point delivered in time.
+    newest_ts: int = -1
+    last: Point = NEVER
+    #: Whether events wait for it: not while it is disabled, and not after it was removed.
+    live: bool = True
+    removed: bool = False
+    #: Failures since it was last enabled: ``max_failures`` of them disable it.
+    strikes: int = 0
+    # The counts are those of StreamStats.
+    received: int = 0
+    released: int = 0
+    late: int = 0
+    quarantined: int = 0
+    waiting: int = 0
+    backwards: int = 0
+    repeated: int = 0
+    failures: int = 0
+    times_disabled: int = 0
+    wait_total: float = 0
+    wait_max: float = 0
+    blocked: int = 0
+    blocked_total: float = 0
 
     def join(self, bit: int, watermark: Point) -> None:
         """Add the stream, or add it again: events up to ``watermark`` do not wait for it."""
-        self.bit = bit
-        self.watermark = watermark
-        self.newest_ts = -1
-        self.last = NEVER
-        self.live = True
-        self.removed = False
-        self.strikes = 0
+        self.bit, self.watermark = bit, watermark
+        self.newest_ts, self.last, self.strikes = -1, NEVER, 0
+        self.live, self.removed = True, False
 
     def count_received(self, ts: int) -> None:
         """Count an event, late or not."""
@@ -121,13 +99,8 @@ class Stream:
         self.wait_max = max(self.wait_max, other.wait_max)
 
     def state(self) -> dict[str, Any]:
-        """The state without what methods assign again."""
+        """The state without what methods assign again; the arguments of a new one."""
         return {name: getattr(self, name) for name in self.__slots__ if name not in ("bit", "entry")}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Restore what ``state`` returned."""
-        for name, value in state.items():
-            setattr(self, name, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +108,8 @@ class StreamStats:
     """The counts of a stream. Times are in the unit of the synchroniser's ``now``, and 0 without it.
 
     ``received = released + late + quarantined + waiting``. ``backwards`` events came behind one of their own stream,
-    ``repeated`` ones at the time stamp of the last. ``failures`` is how many events timed out waiting for this
-    stream. ``blocked`` events were released
-    when this stream delivered: it was the last that they waited for.
+    ``repeated`` ones at the time stamp of the last. ``failures`` is how many events timed out waiting for this stream.
+    ``blocked`` events were released when this stream delivered: it was the last that they waited for.
     """
 
     received: int
@@ -267,8 +239,7 @@ class StreamRegistry:
     def restore(self, state: list[dict[str, Any]]) -> dict[str, Stream]:
         """Restore what ``state`` returned; all streams by name."""
         for saved in state:
-            stream = Stream(saved["name"])
-            stream.restore(saved)
+            stream = Stream(**saved)
             if stream.removed:
                 self._removed[stream.name] = stream
             else:

@@ -352,12 +352,9 @@ class Synchroniser:
         waiting, limit = len(self._method), self._options.max_waiting
         if ts >= self._reached[0] and stream.waiting and waiting >= limit:
             raise BufferLimitError(
-                waiting,
-                limit,
-                f"they wait for {', '.join(map(repr, self.owing()))}.",
-                option="max_waiting",
+                waiting, limit, f"they wait for {', '.join(map(repr, self.owing()))}.", option="max_waiting",
                 remedy="Set max_delay, remove() the streams that lag behind, or raise max_waiting.",
-            )
+            )  # fmt: skip
 
     def _check_aside(self) -> None:
         aside, limit = len(self.late) + len(self.quarantined), self._options.max_waiting

@@ -10,9 +10,9 @@ from tests.unit.cluster.controller.overviews import CHAIN, Told
 from typer.testing import CliRunner
 
 from slackline.cli import app
-from slackline.cluster import remote_placement
-from slackline.cluster.connection import Credentials
+from slackline.cluster import client
 from slackline.cluster.controller.global_placement import GlobalPlacement
+from slackline.cluster.links import Credentials
 from slackline.core.errors import SlacklineError
 from slackline.runtime.address import Address
 
@@ -26,10 +26,10 @@ class Pretended:
         self.told = told
         self.refuses: dict[str, str] = {}
         self.now = 0.0
-        monkeypatch.setattr(remote_placement, "overview", self.overview)
-        monkeypatch.setattr(remote_placement, "migrate", self.migrate)
-        monkeypatch.setattr(remote_placement, "INTERVAL", 0.01)
-        monkeypatch.setattr(remote_placement.RemotePlacement.__init__, "__kwdefaults__", {"now": self.time})
+        monkeypatch.setattr(client, "overview", self.overview)
+        monkeypatch.setattr(client, "migrate", self.migrate)
+        monkeypatch.setattr(client, "INTERVAL", 0.01)
+        monkeypatch.setattr(client.RemotePlacement.__init__, "__kwdefaults__", {"now": self.time})
 
     def time(self) -> float:
         return self.told.at
@@ -155,7 +155,7 @@ def test_watching_goes_on_and_stands_by_while_a_node_does_it(network):
 
     async def watch() -> None:
         network.told.master = "n2"
-        watched = remote_placement.RemotePlacement(
+        watched = client.RemotePlacement(
             Address.of("127.0.0.1:7001"),
             Credentials(),
             GlobalPlacement(seconds=0.05),

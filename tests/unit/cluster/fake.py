@@ -7,9 +7,8 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from slackline.cluster.actions import Actions, Notice
-from slackline.cluster.connection import Connection, Credentials, dial
-from slackline.cluster.links import Listener
+from slackline.cluster.interface import Actions, Notice
+from slackline.cluster.links import Connection, Credentials, Listener, dial
 from slackline.cluster.protocol.messages import VERSION, Envelope, Query, decode, encode
 from slackline.cluster.tcp import TcpHost
 from slackline.runtime.address import Address

@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 from slackline.cli import app
 from slackline.cluster.certificates import make_certificates
-from slackline.cluster.connection import Credentials
+from slackline.cluster.links import Credentials
 from slackline.core.errors import ConfigError
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

@@ -4,9 +4,8 @@ import contextlib
 import pytest
 from tests.unit.cluster.fake import LOOPBACK, run, said_by
 
-from slackline.cluster import connection as connection_module
-from slackline.cluster.connection import Credentials, HandshakeError, accept, dial
-from slackline.cluster.links import Listener
+from slackline.cluster import links as links_module
+from slackline.cluster.links import Credentials, HandshakeError, Listener, accept, dial
 from slackline.cluster.protocol.messages import VERSION, Envelope, Query, encode
 from slackline.core.errors import ConfigError
 from slackline.runtime.frames import FrameError, framed
@@ -91,7 +90,7 @@ def test_plain_text_to_a_tls_port_is_refused(certificates):
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 def test_a_peer_that_sends_nothing_is_refused_after_a_timeout(certificates, monkeypatch, tls):
-    monkeypatch.setattr(connection_module, "HANDSHAKE_TIMEOUT", 0.05)
+    monkeypatch.setattr(links_module, "HANDSHAKE_TIMEOUT", 0.05)
     error, _ = run(greeted(b"", Credentials.of(**certificates["ours"]) if tls else NONE))
     assert isinstance(error, HandshakeError)
     assert ("0.05 s" if not tls else "TLS handshake failed") in str(error)

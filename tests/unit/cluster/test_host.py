@@ -9,9 +9,8 @@ from tests.unit.cluster.fake import LOOPBACK, NO_TLS, NotingNode, NotingSink, ho
 
 import slackline as sl
 from slackline.cluster import links as links_module
-from slackline.cluster.connection import Credentials
 from slackline.cluster.ingress import Ingress, TablesSource
-from slackline.cluster.links import Listener
+from slackline.cluster.links import Credentials, Listener
 from slackline.cluster.protocol import Node
 from slackline.cluster.tcp import TcpHost
 from slackline.connectors.files import FileSource, FolderSink

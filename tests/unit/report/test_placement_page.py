@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from slackline.cluster.client import CompletedMove, LoadSample, PlacementReport
 from slackline.cluster.placement import Improvement, Problem, Subscription
-from slackline.cluster.placement.changes import PlacementChange
-from slackline.cluster.remote_placement import CompletedMove, LoadSample, PlacementReport
+from slackline.cluster.placement.problem import PlacementChange
 from slackline.report.placement import MOST_NODES, placement_page
 
 PROBLEM = Problem(

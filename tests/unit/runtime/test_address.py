@@ -3,8 +3,7 @@ import ssl
 import pytest
 from tests.unit.cluster.fake import run
 
-from slackline.cluster.connection import Credentials
-from slackline.cluster.links import Listener
+from slackline.cluster.links import Credentials, Listener
 from slackline.core.errors import ConfigError
 from slackline.runtime.address import Address
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from slackline.cluster.actions import SearchOrder
 from slackline.cluster.controller.global_placement import GlobalPlacement
 from slackline.cluster.controller.load_shedding import LoadShedding
 from slackline.cluster.controller.metrics import ClusterMetrics
 from slackline.cluster.controller.neighbour_placement import NeighbourPlacement
 from slackline.cluster.controller.policy import Move, PlacementPolicy, PolicyActions
+from slackline.cluster.interface import NodeSettings, SearchOrder
 from slackline.cluster.placement import Solution
-from slackline.cluster.settings import NodeSettings
 
 #: Requests the migration of a detector to a node, at a time, perhaps only if it has room; returns the request's id.
 RequestMove = Callable[[str, str, float, bool], str]

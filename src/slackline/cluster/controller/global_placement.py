@@ -17,7 +17,7 @@ under those after it, by more than the cost of its handovers (part of the object
 is evaluated, and rolled back if it has increased the cost (:mod:`slackline.cluster.controller.policy`).
 
 Nothing is migrated while statistics are missing or stale; a warning says which. The policy is free of I/O: it runs in a
-node, or outside of the cluster (:mod:`slackline.cluster.remote_placement`).
+node, or outside of the cluster (:mod:`slackline.cluster.client`).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from slackline.cluster.actions import Notice, SearchOrder
 from slackline.cluster.controller.metrics import WINDOW, Statistics
 from slackline.cluster.controller.policy import MIN_GAIN, Move, PlanExecutor, PolicyActions, is_applicable
+from slackline.cluster.interface import Notice, SearchOrder
 from slackline.cluster.placement import Problem, Solution
-from slackline.cluster.placement.changes import score, steps
+from slackline.cluster.placement.problem import score, steps
 
 #: Seconds after which missing metrics are worth a warning.
 WARN_AFTER = 2 * WINDOW

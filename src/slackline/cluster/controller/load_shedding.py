@@ -32,9 +32,9 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
-from slackline.cluster.actions import Notice
 from slackline.cluster.controller.metrics import WINDOW, Statistics
 from slackline.cluster.controller.policy import Move, PolicyActions
+from slackline.cluster.interface import Notice
 from slackline.cluster.placement import Problem
 
 #: The lower threshold, as a share of the limit: CPU shares of single seconds differ by some tenths of themselves.

@@ -22,8 +22,7 @@ from typing import NamedTuple
 from slackline.cluster.controller.metrics import Statistics
 from slackline.cluster.controller.policy import MIN_GAIN, Move, PlanExecutor, PolicyActions
 from slackline.cluster.placement import Problem, Subscription
-from slackline.cluster.placement.changes import latency
-from slackline.cluster.placement.problem import ROUNDING
+from slackline.cluster.placement.problem import ROUNDING, latency
 
 
 class _Change(NamedTuple):

@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from slackline.cluster.actions import Notice, SearchOrder
 from slackline.cluster.controller.metrics import Statistics
+from slackline.cluster.interface import Notice, SearchOrder
 from slackline.cluster.placement import DEFAULT, Problem, Solution, Solver, solver_of
-from slackline.cluster.placement.changes import is_better, score
+from slackline.cluster.placement.problem import is_better, score
 from slackline.core.errors import SlacklineError
 from slackline.core.time import Now
 

@@ -8,8 +8,7 @@ import numpy as np
 from numba import njit
 
 from slackline.cluster.placement.genetic import sort_nearly_sorted
-from slackline.cluster.placement.kernels import CostTables, below, keeps_limits, total, uniform
-from slackline.cluster.placement.packing import draw_quickly
+from slackline.cluster.placement.kernels import CostTables, below, draw_quickly, keeps_limits, total, uniform
 from slackline.cluster.placement.problem import Floats, Ints
 from slackline.cluster.placement.search import PopulationSolver, Search, Step
 

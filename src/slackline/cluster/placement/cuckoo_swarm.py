@@ -54,12 +54,8 @@ def hunt(
 ) -> None:  # fmt: skip
     """So many generations. ``order`` has the numbers of nests by value, the best first."""
     size = particles.shape[1]
-    shuffled, dimensions, spare, egg = (
-        np.arange(size),
-        np.arange(size),
-        np.empty(size, np.int64),
-        np.empty(size, np.int64),
-    )
+    shuffled, dimensions = np.arange(size), np.arange(size)
+    spare, egg = np.empty(size, np.int64), np.empty(size, np.int64)
     least = total(costs, best)
     for _ in range(rounds):
         cuckoo, victim = below(random, len(particles)), below(random, len(nests))

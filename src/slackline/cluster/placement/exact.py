@@ -27,8 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from slackline.cluster.placement.kernels import CostTables, with_pairs
-from slackline.cluster.placement.packing import nothing_found
+from slackline.cluster.placement.kernels import CostTables, nothing_found, with_pairs
 from slackline.cluster.placement.problem import ROUNDING, Floats, InfeasibleError, Ints, Placement, Problem
 from slackline.cluster.placement.search import Search, Solution
 from slackline.core.extras import explain

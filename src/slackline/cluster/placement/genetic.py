@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from slackline.cluster.placement.kernels import CostTables, below, keeps_limits, total
-from slackline.cluster.placement.packing import put_where_room_is
+from slackline.cluster.placement.kernels import CostTables, below, keeps_limits, put_where_room_is, total
 from slackline.cluster.placement.problem import ROUNDING, Floats, Ints
 from slackline.cluster.placement.search import PopulationSolver, Search, Step
 

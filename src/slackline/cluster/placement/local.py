@@ -16,15 +16,16 @@ from numba import njit
 from slackline.cluster.placement.kernels import (
     CostTables,
     below,
+    draw_placement,
     fill_prices,
     loads_of,
     move,
+    nothing_found,
     swap_gain,
     total,
     uniform,
     with_pairs,
 )
-from slackline.cluster.placement.packing import draw_placement, nothing_found
 from slackline.cluster.placement.problem import ROUNDING, Floats, Ints, Placement, Problem
 from slackline.cluster.placement.search import Search, Solution
 from slackline.core.time import Now

@@ -10,8 +10,14 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from slackline.cluster.placement.kernels import costs_of, keeps_limits, total
-from slackline.cluster.placement.packing import draw_placement, nothing_found, require_room
+from slackline.cluster.placement.kernels import (
+    costs_of,
+    draw_placement,
+    keeps_limits,
+    nothing_found,
+    require_room,
+    total,
+)
 from slackline.cluster.placement.problem import Ints, Placement, Problem
 from slackline.core.check import number
 from slackline.core.errors import ConfigError

@@ -7,15 +7,13 @@ A :class:`Node` gets messages, arrivals and the time from a host (``slackline.cl
 ``peer_protocol``  what a node does on each message of a peer, and when the cluster is complete.
 ``messages``       all messages. ``wire``: the events in them.
 ``membership``     sessions with peers: delivery in order and once, heartbeats, timeouts.
-``directory``      which node runs what; the overview of the cluster.
+``directory``      which node runs what, of which version of the application; the overview of the cluster.
 ``pubsub``         publications and subscriptions of types: offsets, retention, gaps, back pressure.
 ``migration``      the whole protocol by which a detector moves to another node.
-``fingerprint``    tells versions of an application apart.
 """
 
-from slackline.cluster.actions import Actions, Notice
+from slackline.cluster.interface import Actions, NodeSettings, Notice
 from slackline.cluster.protocol.messages import ProtocolError
 from slackline.cluster.protocol.node import Node
-from slackline.cluster.settings import NodeSettings
 
 __all__ = ["Actions", "Node", "NodeSettings", "Notice", "ProtocolError"]

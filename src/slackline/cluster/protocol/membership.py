@@ -8,21 +8,14 @@ refuse each other. A session's envelopes go over the peer's first link.
 **Sessions.** A link (TCP) delivers in order, without loss or duplicates, until it breaks. Then the sender cannot know
 which messages have arrived. A :class:`Session` closes this gap: it numbers the messages that must arrive, keeps them
 until the peer acknowledges them, and resends the rest over the next link. A session is valid for one *incarnation* of
-each side; every envelope names both, and one that is meant for another incarnation is dropped. ::
+each side; every envelope names both, and one that is meant for another incarnation is dropped. With the peer's next
+incarnation a new session starts, and what the old one had not delivered is dropped.
 
-            send: queued                send: numbered, transmitted, kept until the ack
-               |                           |
-        +------v------+   start(inc.)   +--v-----------+
-        |   IDLE      |---------------->|   STARTED    |---+  reconnect: resend everything that is not acknowledged
-        | no numbers  |                 | numbers 1... |   |  start(later incarnation): drop everything that is not
-        +-------------+                 +--------------+<--+  acknowledged, start at number 1 again on both sides
-
-Numbers start at 1 per pair of incarnations. At most ``WINDOW`` bodies are unacknowledged, the rest is queued (flow
-control). Over one link numbers come without a gap, from one that the receiver has or expects: a number that it has is a
-duplicate after a reconnect and is dropped, a gap is a ProtocolError. Every envelope acknowledges all numbers up to one.
-If nothing else is to be transmitted, an envelope with an empty :class:`Ack` carries the acknowledgement. It has no
-number, so that both sides become silent. Before the start only bodies without a number are sent and received, addressed
-to incarnation 0; ``receive`` does not start an incarnation: the node checks the peer's Hello first.
+Numbers start at 1. At most ``WINDOW`` bodies are unacknowledged, the rest is queued (flow control). Over one link
+numbers come without a gap, from one that the receiver has or expects: a number that it has is a duplicate after a
+reconnect and is dropped, a gap is a ProtocolError. Every envelope acknowledges all numbers up to one. If nothing else
+is to be transmitted, an envelope with an empty :class:`Ack` carries the acknowledgement. It has no number, so that both
+sides become silent.
 """
 
 from __future__ import annotations
@@ -60,11 +53,10 @@ _BARE_ACK = Ack({})
 class Session:
     """What two nodes send each other; see the module's text. It has no timers and reads no clock."""
 
-    def __init__(self, name: str, incarnation: int) -> None:
+    def __init__(self, name: str, incarnation: int, peer_incarnation: int) -> None:
         self.name = name
         self.incarnation = incarnation
-        #: The peer's incarnation, 0 before the first start.
-        self.peer_incarnation = 0
+        self.peer_incarnation = peer_incarnation
         #: Smoothed round-trip time in seconds, None before the first measurement.
         self.rtt: float | None = None
         # Outgoing. Numbers in _unacked have no gap; those above _transmitted have never been transmitted.
@@ -80,27 +72,6 @@ class Session:
     def unacknowledged(self) -> int:
         """How many bodies that must arrive are not acknowledged."""
         return len(self._unacked) + len(self._queue)
-
-    def start(self, peer_incarnation: int) -> None:
-        """The peer has this incarnation.
-
-        At the first one, queued bodies are transmitted. At a later one everything unacknowledged is dropped, and
-        numbers start at 1 on both sides. The known one changes nothing, an earlier one is a ProtocolError.
-        """
-        known = self.peer_incarnation
-        if peer_incarnation < max(known, 1):
-            raise ProtocolError(f"incarnation {peer_incarnation} of a peer; it must be at least {max(known, 1)}.")
-        if peer_incarnation == known:
-            return
-        if known:
-            self._queue.clear()
-            self._unacked.clear()
-            self._outbox.clear()
-            self._last = self._transmitted = self._received = 0
-            self._owes_ack = False
-            self.rtt = None
-        self.peer_incarnation = peer_incarnation
-        self._fill()
 
     def reconnect(self) -> None:
         """Envelopes go over another link from now on: resend everything that is not acknowledged."""
@@ -122,11 +93,9 @@ class Session:
 
         A gap in the numbers, or an ack for a number that was not transmitted, is a ProtocolError and changes nothing.
         """
-        if envelope.to not in (0, self.incarnation) or envelope.incarnation < self.peer_incarnation:
+        if (envelope.incarnation, envelope.to) != (self.peer_incarnation, self.incarnation):
             return []
         number = envelope.number
-        if not (self.peer_incarnation and envelope.incarnation == self.peer_incarnation and envelope.to):
-            return [] if number or envelope.body == _BARE_ACK else [envelope.body]
         if envelope.ack > self._transmitted:
             raise ProtocolError(f"a peer acknowledges {envelope.ack} messages; {self._transmitted} were sent to it.")
         if number > self._received + 1:
@@ -161,13 +130,12 @@ class Session:
         first = self._last - len(self._unacked) + 1
         assert list(self._unacked) == list(range(first, self._last + 1)), "a number is missing among the unacknowledged"
         assert len(self._unacked) <= WINDOW, "more bodies are unacknowledged than the window allows"
-        assert not self._queue or not self.peer_incarnation or len(self._unacked) == WINDOW, "queued without reason"
+        assert not self._queue or len(self._unacked) == WINDOW, "queued without reason"
         waiting = [number for number, _ in self._outbox if number > self._transmitted]
         assert waiting == list(range(self._transmitted + 1, self._last + 1)), "a body is never transmitted"
-        assert self.peer_incarnation or not (self._last or self._received), "numbers before the first start"
 
     def _fill(self) -> None:
-        while self._queue and self.peer_incarnation and len(self._unacked) < WINDOW:
+        while self._queue and len(self._unacked) < WINDOW:
             self._last += 1
             self._unacked[self._last] = body = self._queue.popleft()
             self._outbox.append((self._last, body))
@@ -288,9 +256,9 @@ class Membership:
             if envelope.incarnation >= current:
                 self._hello_at.setdefault(link, now)  # its Hello will answer ours
             return []
-        bodies = peer.session.receive(envelope)
         if envelope.to != self.incarnation:
             return []
+        bodies = peer.session.receive(envelope)
         events: list[PeerEvent] = [PeerConnected(sender, None, False)] if peer.is_lost else []
         peer.connected_at = now if peer.is_lost else peer.connected_at
         peer.received_at, peer.is_lost = now, False
@@ -301,6 +269,8 @@ class Membership:
         self, link: str, envelope: Envelope, hello: Hello, now: float, objection: Callable[[str, Hello], str | None]
     ) -> list[PeerEvent]:
         sender = envelope.sender
+        if not envelope.incarnation:
+            raise ProtocolError("incarnation 0 of a peer; it must be at least 1.")
         reason = self._objection(sender, hello) or objection(sender, hello)
         if reason is not None:
             self._send(link, Rejected(reason, self.age(now)), envelope.incarnation)
@@ -311,13 +281,13 @@ class Membership:
         if peer is not None and envelope.incarnation < peer.session.peer_incarnation:
             return []
         restarted = peer is None or envelope.incarnation > peer.session.peer_incarnation
+        session = Session(self.name, self.incarnation, envelope.incarnation) if restarted else None
         if peer is None:
-            session = Session(self.name, self.incarnation)
+            assert session is not None
             peer = self.peers[sender] = Peer(sender, session, hello.identity, hello.address, now, now)
         was_up = peer.is_up
-        if restarted:
-            peer.session.start(envelope.incarnation)
-            peer.has_left = False
+        if session is not None:
+            peer.session, peer.has_left = session, False
         peer.identity, peer.address = hello.identity, hello.address
         self.addresses |= {name: address for name, address in hello.known.items() if name != self.name}
         if hello.address:

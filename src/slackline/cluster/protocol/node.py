@@ -1,8 +1,8 @@
 """A node: one member of a cluster, as a machine without I/O.
 
-In come messages, local arrivals and the time; out come :class:`~slackline.cluster.actions.Actions`: messages, outputs,
-and when to be called again. A host connects it to sockets and clocks (``slackline.cluster.tcp``), a simulation to
-virtual ones (``slackline.cluster.simulation``).
+In come messages, local arrivals and the time; out come :class:`~slackline.cluster.interface.Actions`: messages,
+outputs, and when to be called again. A host connects it to sockets and clocks (``slackline.cluster.tcp``), a simulation
+to virtual ones (``slackline.cluster.simulation``).
 
 The input of a detector does not depend on the node that runs it. Under ``auto``, ``ready`` and ``ordered`` the
 watermark of a type is found once, where it enters or is published, and travels with its events; so the network's delays
@@ -20,17 +20,15 @@ from typing import Any, ClassVar
 import msgspec
 import pyarrow as pa
 
-from slackline.cluster.actions import Actions, Notice, SearchOrder
 from slackline.cluster.controller.controller import PlacementController
+from slackline.cluster.interface import Actions, NodeSettings, Notice, SearchOrder
 from slackline.cluster.placement import Solution
 from slackline.cluster.protocol import messages as m
-from slackline.cluster.protocol.directory import Directory, overview_of
-from slackline.cluster.protocol.fingerprint import fingerprint
+from slackline.cluster.protocol.directory import Directory, fingerprint, overview_of
 from slackline.cluster.protocol.membership import MAX_NAME, Membership
 from slackline.cluster.protocol.migration import MigrationRequests, Migrations, OutgoingMigration
 from slackline.cluster.protocol.peer_protocol import NodeInfo, PeerProtocol
 from slackline.cluster.protocol.pubsub import DecodedSegment, PubSub, SubscriptionOptions, decoded
-from slackline.cluster.settings import NodeSettings
 from slackline.core import codec
 from slackline.core.errors import BufferLimitError, ConfigError, StateError
 from slackline.core.event import Event

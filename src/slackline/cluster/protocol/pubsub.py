@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from slackline.cluster.interface import NodeSettings
 from slackline.cluster.protocol import wire
 from slackline.cluster.protocol.messages import (
     Body,
@@ -32,7 +33,6 @@ from slackline.cluster.protocol.messages import (
     Subscribe,
     Unsubscribe,
 )
-from slackline.cluster.settings import NodeSettings
 from slackline.core.batch import Batch
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import ProgressUpdate

@@ -6,7 +6,6 @@ docs/guides/simulate-a-cluster.md.
 """
 
 from slackline.cluster.simulation.host import Arrivals, Cpu
-from slackline.cluster.simulation.links import Link, Partition
-from slackline.cluster.simulation.network import Network, UnsettledError
+from slackline.cluster.simulation.network import Link, Network, Partition, UnsettledError
 
 __all__ = ["Arrivals", "Cpu", "Link", "Network", "Partition", "UnsettledError"]

@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from slackline.cluster.actions import Actions, SearchOrder
-from slackline.cluster.placement import Solution
+from slackline.cluster.interface import Actions
+from slackline.cluster.protocol import Node
 from slackline.core.errors import ConfigError
 from slackline.core.event import Event
 from slackline.core.outcome import Late, Output, Quarantined
@@ -92,36 +92,8 @@ class Cpu:
         return loads
 
 
-class SimulatedNode(Protocol):
-    """The interface that the network drives: :class:`slackline.cluster.protocol.Node`, or a test double."""
-
-    #: The CPU load of its host, set by hosts with a processor.
-    busy: float
-
-    @property
-    def is_ready(self) -> bool: ...
-    @property
-    def is_full(self) -> bool: ...
-    @property
-    def has_left(self) -> bool: ...
-    @property
-    def has_ended(self) -> bool: ...
-    @property
-    def failed(self) -> str | None: ...
-    def push(self, arrivals: Any, now: float, wall: Any = None) -> None: ...
-    def end(self, now: float) -> None: ...
-    def link_up(self, link: str, now: float) -> None: ...
-    def link_down(self, link: str, now: float) -> None: ...
-    def receive(self, link: str, data: bytes, now: float) -> None: ...
-    def migrate(self, detector: str, to: str, now: float) -> str: ...
-    def leave(self, now: float) -> None: ...
-    def found(self, search: SearchOrder, solution: Solution | str, now: float) -> None: ...
-    def run(self, now: float) -> Actions: ...
-    def check_invariants(self) -> None: ...
-
-
 #: Restores a node from its checkpoint.
-LoadNode = Callable[[bytes], SimulatedNode]
+LoadNode = Callable[[bytes], Node]
 
 
 class Arrivals(NamedTuple):
@@ -184,9 +156,7 @@ class SimulatedHost:
     deliveries to the node wait.
     """
 
-    def __init__(
-        self, name: str, make: Callable[[], SimulatedNode], load: LoadNode | None, cpu: Cpu | None = None
-    ) -> None:
+    def __init__(self, name: str, make: Callable[[], Node], load: LoadNode | None, cpu: Cpu | None = None) -> None:
         self.name = name
         self._make, self._load = make, load
         #: The processor; None: work takes no time.
@@ -195,7 +165,7 @@ class SimulatedHost:
         self.is_working = False
         self._waiting: list[Callable[[], None]] = []
         #: None while the node is down.
-        self.node: SimulatedNode | None = make()
+        self.node: Node | None = make()
         self.results = HostResults()
         self.checkpoint = NO_CHECKPOINT
         #: The number of checkpoints so far.

@@ -1,9 +1,13 @@
 """The simulated network: a discrete-event simulation of nodes, hosts and links, deterministic for its seed.
 
 It drives real nodes (:class:`slackline.cluster.protocol.Node`) as a host does: it calls them when a packet or input
-arrives or when they asked to run, stores their results, and carries their messages over a
-:class:`~slackline.cluster.simulation.links.Link`. Events at the same virtual time happen in the order in which they
-were scheduled.
+arrives or when they asked to run, stores their results, and carries their messages over links. Events at the same
+virtual time happen in the order in which they were scheduled.
+
+**Links** are simulated TCP: packets take time, queue for bandwidth, and arrive in order. A lost packet is retransmitted
+after a timeout: it arrives later, and so does everything behind it on that link. A packet is lost for good only when
+its connection breaks. All times are virtual, in seconds. A :class:`Link` configures one direction; a
+:class:`LinkDirection` is one in use, with its own random generator, so that faults on one link do not change another.
 """
 
 from __future__ import annotations
@@ -11,14 +15,16 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from random import Random
 from typing import NamedTuple
 
-from slackline.cluster.actions import Actions, Notice, SearchOrder
 from slackline.cluster.controller.policy import run_search
+from slackline.cluster.interface import Actions, Notice, SearchOrder
 from slackline.cluster.placement import Problem, Solver
+from slackline.cluster.protocol import Node
 from slackline.cluster.protocol.messages import Data, ProtocolError, decode
 from slackline.cluster.simulation.host import (
     Arrivals,
@@ -26,10 +32,119 @@ from slackline.cluster.simulation.host import (
     HostResults,
     LoadNode,
     SimulatedHost,
-    SimulatedNode,
 )
-from slackline.cluster.simulation.links import Link, LinkDirection, Partition, Traffic
 from slackline.core.errors import ConfigError, SlacklineError
+
+#: Seconds after which a lost packet is retransmitted.
+RETRANSMIT_AFTER = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The properties of a connection from one node to another; packets arrive in order.
+
+    ``latency``      the smallest delay of a packet, in seconds; up to ``jitter`` more, uniformly.
+    ``loss``         the share of transmissions that are lost and repeated ``RETRANSMIT_AFTER`` seconds later.
+    ``bandwidth``    bytes per second; packets queue for it. None: no limit.
+
+    >>> Link(latency=0.02).expected_delay(1000)
+    0.02
+    >>> Link(latency=0.02, jitter=0.01, bandwidth=100_000).expected_delay(1000)
+    0.035
+    """
+
+    latency: float = 0.0
+    jitter: float = 0.0
+    loss: float = 0.0
+    bandwidth: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("latency", "jitter"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ConfigError(f"{name}={getattr(self, name)} is not valid; it must be seconds, 0 or more.")
+        if not 0 <= self.loss < 1:
+            raise ConfigError(f"loss={self.loss} is not valid; it must be a share, at least 0 and less than 1.")
+        if self.bandwidth is not None and not self.bandwidth > 0:
+            raise ConfigError(
+                f"bandwidth={self.bandwidth} is not valid; it must be bytes per second, more than 0, or None."
+            )
+
+    def expected_delay(self, size: int) -> float:
+        """The mean delay of a packet of so many bytes that is not lost and does not queue."""
+        return self.latency + self.jitter / 2 + (size / self.bandwidth if self.bandwidth else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """From ``start`` until ``end`` nothing passes between the nodes of ``side`` and ``other`` (None: all others).
+
+    The links stay up, and packets are retransmitted until the end. With ``detected`` the links break at the start,
+    packets in flight are lost, and the hosts reconnect at the end.
+    """
+
+    start: float
+    end: float
+    side: frozenset[str]
+    other: frozenset[str] | None = None
+    detected: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start < self.end < float("inf"):
+            raise ConfigError(
+                f"a partition from {self.start} to {self.end} is not valid; its end must come after its start."
+            )
+
+    def separates(self, one: str, another: str) -> bool:
+        """Whether these two are on different sides."""
+        for a, b in ((one, another), (another, one)):
+            if a in self.side and (b not in self.side if self.other is None else b in self.other):
+                return True
+        return False
+
+    def is_active(self, now: float) -> bool:
+        """Whether it separates nodes now."""
+        return self.start <= now < self.end
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Traffic in one direction by class of message: counts, bytes, and packets lost at least once."""
+
+    messages: Counter[str] = field(default_factory=Counter)
+    size: Counter[str] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
+
+
+class LinkDirection:
+    """One direction of a link in use."""
+
+    def __init__(self, link: Link, random: Random) -> None:
+        self.link = link
+        self.traffic = Traffic()
+        self._random = random
+        # When the bandwidth is free again.
+        self._free_at = 0.0
+        #: When the last packet arrives.
+        self.last_at = 0.0
+
+    def arrival(self, kind: str, size: int, now: float, passes: Callable[[float], bool]) -> float:
+        """When a packet that is sent now arrives; ``passes`` says whether a transmission at a time may succeed.
+
+        It is counted under ``kind``.
+        """
+        link, traffic = self.link, self.traffic
+        traffic.messages[kind] += 1
+        traffic.size[kind] += size
+        if link.bandwidth is not None:
+            now = self._free_at = max(now, self._free_at) + size / link.bandwidth
+        sent = now
+        while not passes(sent) or (link.loss and self._random.random() < link.loss):
+            sent += RETRANSMIT_AFTER
+        traffic.lost[kind] += sent > now
+        at = sent + link.latency + (self._random.random() * link.jitter if link.jitter else 0.0)
+        self.last_at = max(self.last_at, at)
+        return self.last_at
+
 
 #: Hosts reconnect a broken link after so many seconds.
 RECONNECT = 1.0
@@ -161,9 +276,7 @@ class Network:
 
     # Topology and input.
 
-    def add(
-        self, name: str, make: Callable[[], SimulatedNode], load: LoadNode | None = None, cpu: Cpu | None = None
-    ) -> None:
+    def add(self, name: str, make: Callable[[], Node], load: LoadNode | None = None, cpu: Cpu | None = None) -> None:
         """Add a node and start it: ``make`` creates it, ``load`` restores it from a checkpoint."""
         if name in self.hosts:
             raise ConfigError(f"there is a node {name!r} already; node names must differ.")
@@ -208,7 +321,7 @@ class Network:
         self._scheduler.plan(at, action)
 
     def partition(self, partition: Partition) -> None:
-        """Separate nodes for some time; see :class:`~slackline.cluster.simulation.links.Partition`."""
+        """Separate nodes for some time; see :class:`~slackline.cluster.simulation.network.Partition`."""
         for name in (*partition.side, *(partition.other or ())):
             self._host(name)
         self._partitions.append(partition)
@@ -479,7 +592,7 @@ class Network:
         for name in (one, another):
             self._step(self.hosts[name])
 
-    def _link_up(self, node: SimulatedNode, peer: str) -> None:
+    def _link_up(self, node: Node, peer: str) -> None:
         node.link_up(peer, self.now)
 
     def _drop(self, name: str, peer: str) -> None:

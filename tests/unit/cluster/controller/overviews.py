@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from slackline.cluster.actions import SearchOrder
 from slackline.cluster.controller.metrics import ClusterMetrics
 from slackline.cluster.controller.policy import Move, PolicyActions, run_search
+from slackline.cluster.interface import SearchOrder
 from slackline.cluster.placement import Improvement, InfeasibleError, Problem, Solution
 
 #: A chain over one sensor type, and somebody who listens to both.

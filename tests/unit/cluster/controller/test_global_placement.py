@@ -8,7 +8,7 @@ from tests.unit.cluster.controller.overviews import CHAIN, Steered, Told
 from slackline.cluster.controller.global_placement import GlobalPlacement
 from slackline.cluster.controller.policy import BACKOFF, MOVE_TIMEOUT, Move
 from slackline.cluster.placement import Problem, Solution, Subscription
-from slackline.cluster.placement.changes import changes, steps
+from slackline.cluster.placement.problem import changes, steps
 from slackline.core.errors import ConfigError
 
 

@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 from tests.unit.cluster.placement.problems import Ticks
 
 from slackline.cluster.placement import InfeasibleError, Problem, solver_of
-from slackline.cluster.placement.kernels import costs_of, keeps_limits
-from slackline.cluster.placement.packing import draw_placement, require_room
+from slackline.cluster.placement.kernels import costs_of, draw_placement, keeps_limits, require_room
 
 
 def problem_of(shares, limits, **options):

@@ -18,8 +18,7 @@ OUR_INCARNATION, PEER_INCARNATION = 5, 3
 
 def met() -> Session:
     """A session in use: with unacknowledged messages, and two received ones."""
-    session = Session("here", OUR_INCARNATION)
-    session.start(PEER_INCARNATION)
+    session = Session("here", OUR_INCARNATION, PEER_INCARNATION)
     for number in range(70):
         session.send(say.Unsubscribe(f"t{number}"))
     session.due()
@@ -86,28 +85,3 @@ def test_no_message_raises_anything_but_a_protocol_error_and_none_harms_a_sessio
     assert {what for what, count in seen.items() if count >= 100} == {
         "no envelope", "no events", "events", "not taken", "taken", "not heard"
     }, seen  # fmt: skip
-
-
-def test_after_all_that_a_new_life_of_the_peer_is_heard_whole() -> None:
-    session = met()
-    for data in mutated(samples(), 2_000, seed=34):
-        try:
-            session.receive(decode(data))
-        except ProtocolError:
-            continue
-    peer = Session("there", PEER_INCARNATION + 1)
-    session.start(PEER_INCARNATION + 1)
-    peer.start(OUR_INCARNATION)
-    said: list[Body] = [say.Unsubscribe(f"t{number}") for number in range(100)]
-    for body in said:
-        session.send(body)
-        peer.send(body)
-    here: list[Body] = []
-    there: list[Body] = []
-    for _ in range(4):
-        for envelope in session.due():
-            there += peer.receive(envelope)
-        for envelope in peer.due():
-            here += session.receive(envelope)
-    assert here == there == said
-    assert session.unacknowledged == peer.unacknowledged == 0

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slackline.cluster.protocol.membership import WINDOW, Session
-from slackline.cluster.protocol.messages import VERSION, Body, Envelope, Hello, ProtocolError, Query, Unsubscribe
+from slackline.cluster.protocol.messages import VERSION, Body, Envelope, ProtocolError, Query, Unsubscribe
 
 
 def body(number: int) -> Unsubscribe:
@@ -23,10 +23,7 @@ def numbered(envelopes: list[Envelope]) -> list[int]:
 
 def pair() -> tuple[Session, Session]:
     """Two sessions after the Hellos."""
-    here, there = Session("here", 3), Session("there", 5)
-    here.start(5)
-    there.start(3)
-    return here, there
+    return Session("here", 3, 5), Session("there", 5, 3)
 
 
 class Link:
@@ -96,14 +93,12 @@ def test_everything_arrives_once_and_in_order_and_then_all_is_silent(
 
 @given(seed=st.integers(0, 2**32), cuts=st.lists(st.integers(0, 40), min_size=1, max_size=4))
 def test_a_new_incarnation_receives_nothing_of_the_old_one(seed: int, cuts: list[int]) -> None:
-    here = Session("here", 1)
-    link = Link({"here": here, "there": Session("there", 1)}, seed, 0.2)
+    link = Link({"here": Session("here", 1, 1), "there": Session("there", 1, 1)}, seed, 0.2)
     for life, steps in enumerate(cuts, 1):
-        link.sessions["there"] = there = Session("there", life)
-        link.arrived["there"] = []
         # What is in flight from the old incarnation still arrives.
-        here.start(life)
-        there.start(1)
+        link.sessions["there"] = there = Session("there", life, 1)
+        link.sessions["here"] = here = Session("here", 1, life)
+        link.arrived["there"] = []
         for number in range(20):
             here.send(Unsubscribe(f"{life}/{number}"))
             there.send(Unsubscribe(f"{life}/{number}"))
@@ -224,24 +219,6 @@ def test_what_may_be_lost_is_transmitted_once() -> None:
     assert here.unacknowledged == 0
 
 
-def test_before_the_first_begin_only_what_has_no_number_is_sent_and_received() -> None:
-    here, there = Session("here", 3), Session("there", 5)
-    hello = Hello(1, 0.0, "app", "f", {}, [])
-    here.send(body(0))
-    here.send_unreliable(hello)
-    (envelope,) = here.due()
-    assert (envelope.to, envelope.number, envelope.incarnation) == (0, 0, 3)
-    assert there.receive(envelope) == [hello]
-    assert there.peer_incarnation == 0
-    assert there.receive(Envelope(VERSION, "here", 3, 5, 1, 0, body(0))) == []
-    assert there.receive(Envelope(VERSION, "here", 0, 0, 1, 0, body(0))) == []
-    here.start(5)
-    there.start(3)
-    (envelope,) = here.due()
-    assert (envelope.to, envelope.number) == (5, 1)
-    assert there.receive(envelope) == [body(0)]
-
-
 @pytest.mark.parametrize(
     ("incarnation", "to", "number"), [(2, 5, 0), (2, 5, 1), (3, 4, 0), (3, 6, 1), (3, 0, 1), (4, 5, 1)]
 )
@@ -252,28 +229,6 @@ def test_an_envelope_of_another_incarnation_is_dropped(incarnation: int, to: int
     assert there.receive(Envelope(VERSION, "here", incarnation, to, number, 1, body(1))) == []
     assert there.unacknowledged == 1
     assert there.receive(Envelope(VERSION, "here", 3, 5, 1, 0, body(1))) == [body(1)]
-
-
-def test_a_later_incarnation_resets_the_session_and_the_same_one_does_not() -> None:
-    here, _ = pair()
-    for number in range(WINDOW + 1):
-        here.send(body(number))
-    here.due()
-    here.start(5)
-    assert here.unacknowledged == WINDOW + 1
-    here.start(6)
-    assert (here.unacknowledged, here.due()) == (0, [])
-    here.send(body(7))
-    assert [(envelope.to, envelope.number, envelope.ack) for envelope in here.due()] == [(6, 1, 0)]
-    here.check_invariants()
-
-
-@pytest.mark.parametrize("life", [4, 0, -1])
-def test_an_earlier_incarnation_cannot_begin(life: int) -> None:
-    here, _ = pair()
-    with pytest.raises(ProtocolError, match="it must be at least 5"):
-        here.start(life)
-    assert here.peer_incarnation == 5
 
 
 @pytest.mark.parametrize("ack", [2, 3, 2**62])
@@ -296,5 +251,3 @@ def test_the_round_trip_time_is_smoothed() -> None:
     assert here.rtt == 0.5
     here.update_rtt(1.3)
     assert here.rtt == pytest.approx(0.6)
-    here.start(6)
-    assert here.rtt is None

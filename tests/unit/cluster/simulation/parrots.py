@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import slackline as sl
-from slackline.cluster.actions import Actions, Notice
+from slackline.cluster.interface import Actions, Notice
 from slackline.cluster.protocol.messages import (
     VERSION,
     Data,

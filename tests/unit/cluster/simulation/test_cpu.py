@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.cluster.simulation.parrots import Parrot, events
 
-from slackline.cluster.actions import Actions
+from slackline.cluster.interface import Actions
 from slackline.cluster.simulation import Cpu, Link, Network
 from slackline.core.errors import ConfigError
 

@@ -7,7 +7,7 @@ from tests.unit.cluster.simulation.parrots import SIZE, events, pair
 
 import slackline as sl
 from slackline.cluster.simulation import Link
-from slackline.cluster.simulation.links import RETRANSMIT_AFTER
+from slackline.cluster.simulation.network import RETRANSMIT_AFTER
 
 
 def test_latency_is_added_to_each_packet() -> None:
