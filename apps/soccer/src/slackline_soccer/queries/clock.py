@@ -1,8 +1,8 @@
 """The clock of the queries: ticks on a fixed grid of stream time, while the game is on.
 
 A query publishes at grid points: multiples of a tick since the start of the period. The values of a grid point are
-known as soon as a position at or after it is seen, and the event carries the time stamp of the grid point. So results
-do not depend on where the positions happen to fall, and they are back-dated by less than the gap between two positions.
+known as soon as a position at or after it is seen, and the event carries its time stamp. So the results do not
+depend on where the positions happen to fall, and they are back-dated by less than the gap between two positions.
 
 Between periods the clock stands still. It also does before the first position of a period: a recording that begins in
 the middle of a half has nothing to say about the time before.

@@ -252,7 +252,7 @@ def _waits(report: MatchReport) -> list[str]:
 def _lesson(policies: list[str]) -> str:
     if set(policies) >= {"auto", "slack"}:
         return (
-            "Under slack, the policy of the papers, each level waits for its own K, and the waits add up. Under auto a "
+            "Under slack, the classic policy, each level waits for its own K, and the waits add up. Under auto a "
             "level waits only until the level below has processed its input; only back-dated events add to the latency."
         )
     return f"The run used {listed(f'policy {name}' for name in policies)}."
