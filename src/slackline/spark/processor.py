@@ -17,7 +17,7 @@ from slackline.core import codec
 from slackline.core.errors import StateError
 from slackline.core.outcome import NO_KEY
 from slackline.core.time import Now
-from slackline.runtime.keyed import EngineFactory, KeyedEngines, KeyedStates
+from slackline.runtime.keyed import EngineFactory, KeyedEngines, KeyedStates, LiveEngines
 from slackline.runtime.output import OutputRecord
 from slackline.runtime.sharding import KEY, key_name
 from slackline.runtime.timeouts import Timeouts
@@ -26,6 +26,9 @@ from slackline.spark.metrics import metrics_record
 from slackline.spark.output import OUTPUT_ROWS, OutputRows, output_schema
 from slackline.spark.packets import ARRIVAL, GROUPS, NO_ARRIVAL, ArrowMap, Name, arrow_schema
 
+#: Engines that stay alive in a Python worker between micro-batches; Spark reuses its workers.
+LIVE = LiveEngines()
+
 
 @dataclass(frozen=True, slots=True)
 class KeyedPlan:
@@ -33,6 +36,7 @@ class KeyedPlan:
 
     ``timed``  whether arrivals are times like the event times, in microseconds: then they are evidence, too.
     ``key``    the type of keys, string or long.
+    ``id``     of this call of ``detect``, whose micro-batches share engines that stay alive; empty if they share none.
     """
 
     factory: EngineFactory
@@ -42,6 +46,13 @@ class KeyedPlan:
     metrics: bool = False
     timed: bool = False
     key: DataType = StringType()  # noqa: RUF009
+    id: str = ""
+
+    @property
+    def keeps_engines(self) -> bool:
+        """Whether engines may stay alive: not if they have work in memory that their state leaves out."""
+        options = self.factory.options
+        return bool(self.id) and options.get("speculation") is None and options.get("pause") is None
 
 
 class KeyedTask:
@@ -51,7 +62,8 @@ class KeyedTask:
     """
 
     def __init__(self, plan: KeyedPlan, out: OutputRows, states: KeyedStates | None = None) -> None:
-        self.engines = KeyedEngines(plan.factory, shards=plan.shards, timeouts=plan.timeouts, states=states)
+        live = (LIVE, plan.id) if plan.keeps_engines else None
+        self.engines = KeyedEngines(plan.factory, shards=plan.shards, timeouts=plan.timeouts, states=states, live=live)
         self._plan = plan
         self._out = out
         self._keys = self._state_bytes = 0
@@ -92,7 +104,8 @@ class KeyedTask:
         """Write the state of an engine whose rows were processed, and emit its statistics."""
         stats = self._stats(name)
         busy = self.engines.worked(started, stopped)
-        size = self.engines.evict(name)
+        # Statistics name options that have changed since the checkpoint in the first micro-batch alone.
+        size = self.engines.evict(name, keep=not (stats and stats.get("changed")))
         if name is not None:
             self._keys += 1 if self._plan.shards is None else len(pc.unique(table[KEY]))
             self._state_bytes += size

@@ -247,8 +247,8 @@ class Detecting:
         self.batches = 0
         with _stderr_to(folder / "spark.log"):
             self._spark = sls.session(cores, **SPARK)
-        stream = self._spark.readStream.schema(_ddl(SCHEMA, COLUMNS)).option("maxFilesPerTrigger", 1)
-        stream = stream.parquet(str(folder / "positions")).selectExpr("*", f"'{match.name}' AS match")
+        reader = self._spark.readStream.schema(_ddl(SCHEMA, COLUMNS)).option("maxFilesPerTrigger", 1)
+        stream = reader.parquet(str(folder / "positions")).selectExpr("*", f"'{match.name}' AS match")
         found = sls.detect(
             stream, hierarchy, key="match", ts="ts", arrival="arrival", source="sid", warmup=match_warmup(match),
             metrics=None,
