@@ -192,3 +192,32 @@ def test_a_policy_other_than_the_checkpoint_s_is_an_error_that_says_what_to_do()
     handled(keyed(hierarchy(), **{"policy": "slack"}), store, table)
     with pytest.raises(StateError, match="policy"):
         handled(keyed(hierarchy(), **{"policy": "auto"}), store, table)
+
+
+def test_many_small_keys_give_a_hint_that_names_shards_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(processor, "MANY_KEYS", 3)
+    monkeypatch.setattr(processor, "_warned", set())
+    packed = named(stream(steps=20).drop_columns(["arrival"]))
+    store = Store()
+    for start in (0, 60):
+        task = keyed(hierarchy())
+        handled(task, store, packed.slice(start, 60))
+        task.close()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "3 keys have 20 rows each" in caplog.text and "shards=" in caplog.text
+
+
+def test_few_keys_and_large_ones_give_no_hint(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(processor, "_warned", set())
+    packed = named(stream(steps=20).drop_columns(["arrival"]))
+    for many, few in ((4, 100), (3, 1)):
+        monkeypatch.setattr(processor, "MANY_KEYS", many)
+        monkeypatch.setattr(processor, "FEW_ROWS", few)
+        task = keyed(hierarchy())
+        handled(task, Store(), packed)
+        task.close()
+    assert not caplog.records
