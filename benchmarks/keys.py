@@ -7,7 +7,7 @@ order, and one detector that publishes about one event per key and micro-batch.
 
 - *in process*: one core, no Spark: what a processor does for one key, step by step, in ms per key: ``load`` (of a saved
   engine, or the creation of one), ``push``, ``save`` (and its statistics), ``emit`` (the output rows as columns).
-  ``cold`` is a key's first micro-batch, ``warm`` any other.
+  ``cold`` is a key's first micro-batch, ``warm`` any other, ``alive`` any other whose engine is still in the worker.
 - *plain*: ``transformWithStateInPandas`` grouped by key that counts its rows, reads and writes a state of the size of
   ours, and gives one row per key. That is what Spark asks for a stateful processor in Python used in the usual way.
 - *slackline*: :func:`slackline.spark.detect` with default options, statistics rows included.
@@ -27,6 +27,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -85,7 +86,12 @@ def run(json: bool = False, keys: int = KEYS, rows: int = ROWS, batches: int = B
 
 def in_process(keys: int, rows: int) -> dict[str, float]:
     """One key after the other, without Spark: ms per key and step, in a key's first micro-batch and in its third."""
-    plan = KeyedPlan(EngineFactory.of(hierarchy(), spill=False), metrics=True)
+    loading = KeyedPlan(EngineFactory.of(hierarchy(), spill=False), metrics=True)
+    figures = _steps(loading, keys, rows, {0: "cold", 2: "warm"})
+    return figures | _steps(replace(loading, id="bench"), keys, rows, {2: "alive"})
+
+
+def _steps(plan: KeyedPlan, keys: int, rows: int, labels: dict[int, str]) -> dict[str, float]:
     states: dict[str, bytes] = {}
     figures = {}
     for batch in range(-1, 3):  # the first one warms up
@@ -99,7 +105,7 @@ def in_process(keys: int, rows: int) -> dict[str, float]:
             if batch <= 0:
                 states.pop(name, None)
             _turn(name, mine, plan, states, cost)
-        label = {0: "cold", 2: "warm"}.get(batch)
+        label = labels.get(batch)
         if label:
             figures |= {f"{label}_{step}_ms": 1_000 * spent / keys for step, spent in cost.items()}
             figures[f"{label}_ms"] = 1_000 * sum(cost.values()) / keys

@@ -14,7 +14,7 @@ def test_every_step_of_a_key_s_turn_is_measured() -> None:
     keys = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(keys)
     figures = keys.in_process(keys=5, rows=40)
-    for turn in ("cold", "warm"):
+    for turn in ("cold", "warm", "alive"):
         steps = [figures[f"{turn}_{step}_ms"] for step in ("load", "push", "save", "emit")]
         assert min(steps) > 0
         assert figures[f"{turn}_ms"] == pytest.approx(sum(steps))

@@ -11,7 +11,7 @@ from tests.spark.world import embedded, hierarchy, stream
 
 import slackline as sl
 from slackline.core.errors import StateError
-from slackline.runtime.keyed import EngineFactory
+from slackline.runtime.keyed import EngineFactory, LiveEngines
 from slackline.runtime.output import FIELDS
 from slackline.runtime.sharding import KEY
 from slackline.spark import processor
@@ -56,6 +56,11 @@ def keyed(made: sl.Hierarchy, shards: int | None = None, **options: Any) -> Keye
     return KeyedProcessor(KeyedPlan(EngineFactory.of(made, options, shards, spill=False), shards))
 
 
+def alive(made: sl.Hierarchy, **options: Any) -> KeyedProcessor:
+    """A processor whose engines stay alive between tasks."""
+    return KeyedProcessor(KeyedPlan(EngineFactory.of(made, options, spill=False), id="q"), now=lambda: 1.0)
+
+
 def handled(processor: KeyedProcessor, store: Store, table: pa.Table) -> list[dict[str, Any]]:
     """The rows that a new task gives out for these of one group."""
     processor.init(store)  # type: ignore[arg-type]
@@ -98,6 +103,56 @@ def test_each_state_is_read_and_written_once_per_batch() -> None:
     }
 
 
+def test_engines_stay_alive_between_tasks_and_give_what_loaded_ones_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    live = LiveEngines()
+    monkeypatch.setattr(processor, "LIVE", live)
+    packed = named(stream().drop_columns(["arrival"]))
+    one, other = Store(), Store()
+    batches = 0
+    for start in range(0, len(packed), 300):
+        part = packed.slice(start, 300)
+        rows = handled(alive(hierarchy()), one, part)
+        loading = KeyedProcessor(KeyedPlan(EngineFactory.of(hierarchy(), spill=False)), now=lambda: 1.0)
+        assert rows == handled(loading, other, part)
+        assert one.values == other.values
+        batches += 1
+    assert live.reused == 3 * (batches - 1)
+
+
+def test_a_repeated_task_does_not_use_the_engine_of_the_first_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    live = LiveEngines()
+    monkeypatch.setattr(processor, "LIVE", live)
+    packed = named(stream().drop_columns(["arrival"]))
+    store = Store()
+    handled(alive(hierarchy()), store, packed.slice(0, 300))
+    before = dict(store.values)
+    first = handled(alive(hierarchy()), store, packed.slice(300, 300))
+    store.values = before
+    reused = live.reused
+    assert handled(alive(hierarchy()), store, packed.slice(300, 300)) == first
+    assert live.reused == reused
+
+
+def test_engines_that_speculate_are_not_kept_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    live = LiveEngines()
+    monkeypatch.setattr(processor, "LIVE", live)
+    packed = named(stream(steps=40).drop_columns(["arrival"]))
+    store = Store()
+    for start in range(0, len(packed), 100):
+        handled(alive(hierarchy(), speculation=sl.Speculation()), store, packed.slice(start, 100))
+    assert live.reused == 0
+
+
+def test_engines_kept_alive_are_bounded_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    live = LiveEngines(most_bytes=1)
+    monkeypatch.setattr(processor, "LIVE", live)
+    packed = named(stream().drop_columns(["arrival"]))
+    store = Store()
+    for start in range(0, len(packed), 300):
+        handled(alive(hierarchy()), store, packed.slice(start, 300))
+    assert live.reused == 0
+
+
 def test_state_size_is_in_the_statistics() -> None:
     table = named(stream(steps=20).drop_columns(["arrival"]))
     store = Store()
@@ -137,3 +192,32 @@ def test_a_policy_other_than_the_checkpoint_s_is_an_error_that_says_what_to_do()
     handled(keyed(hierarchy(), **{"policy": "slack"}), store, table)
     with pytest.raises(StateError, match="policy"):
         handled(keyed(hierarchy(), **{"policy": "auto"}), store, table)
+
+
+def test_many_small_keys_give_a_hint_that_names_shards_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(processor, "MANY_KEYS", 3)
+    monkeypatch.setattr(processor, "_warned", set())
+    packed = named(stream(steps=20).drop_columns(["arrival"]))
+    store = Store()
+    for start in (0, 60):
+        task = keyed(hierarchy())
+        handled(task, store, packed.slice(start, 60))
+        task.close()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "3 keys have 20 rows each" in caplog.text and "shards=" in caplog.text
+
+
+def test_few_keys_and_large_ones_give_no_hint(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(processor, "_warned", set())
+    packed = named(stream(steps=20).drop_columns(["arrival"]))
+    for many, few in ((4, 100), (3, 1)):
+        monkeypatch.setattr(processor, "MANY_KEYS", many)
+        monkeypatch.setattr(processor, "FEW_ROWS", few)
+        task = keyed(hierarchy())
+        handled(task, Store(), packed)
+        task.close()
+    assert not caplog.records

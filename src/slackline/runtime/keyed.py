@@ -25,6 +25,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from hashlib import blake2b
 from typing import Any, Protocol
 
 import msgspec
@@ -132,6 +133,54 @@ class KeyedStates(Protocol):
         """Remove the state of an engine."""
 
 
+#: Bytes that engines may take, about, that are kept alive between the tasks of a process.
+LIVE_BYTES = 256 << 20
+
+
+class LiveEngines:
+    """Engines that outlive the :class:`KeyedEngines` that used them, for runtimes whose tasks are short.
+
+    An engine is kept with the digest of the state that was saved of it, and is reused only for exactly that state: a
+    task that is repeated, or that runs elsewhere in between, loads the state instead. It is taken out while it is used,
+    so one whose task fails is never used again.
+    """
+
+    def __init__(self, most_bytes: int = LIVE_BYTES) -> None:
+        self._most = most_bytes
+        self._kept: OrderedDict[tuple[Any, Any], tuple[bytes, int, _Entry]] = OrderedDict()  # the newest is last
+        self._bytes = 0
+        #: How many engines were reused.
+        self.reused = 0
+
+    def keep(self, owner: Any, name: Any, state: bytes, entry: _Entry) -> None:
+        """Keep the engine of which this state was just saved; ``owner`` are those who share hierarchy and options."""
+        self._remove((owner, name))
+        detectors = 0 if entry.engine is None else len(entry.engine.detectors)
+        size = ENGINE_BYTES + DETECTOR_BYTES * detectors + 2 * len(state)
+        self._kept[owner, name] = _digest(state), size, entry
+        self._bytes += size
+        while self._bytes > self._most:
+            self._remove(next(iter(self._kept)))
+
+    def take(self, owner: Any, name: Any, state: bytes) -> _Entry | None:
+        """The engine of this state, if it was kept; it is no longer kept then."""
+        kept = self._remove((owner, name))
+        if kept is None or kept[0] != _digest(state):
+            return None
+        self.reused += 1
+        return kept[2]
+
+    def _remove(self, key: tuple[Any, Any]) -> tuple[bytes, int, _Entry] | None:
+        kept = self._kept.pop(key, None)
+        if kept is not None:
+            self._bytes -= kept[1]
+        return kept
+
+
+def _digest(state: bytes) -> bytes:
+    return blake2b(state, digest_size=16).digest()
+
+
 @dataclass(slots=True)
 class _Entry:
     """An engine with what is counted beside it. The entry of rows without a key has no engine."""
@@ -160,6 +209,7 @@ class KeyedEngines:
     ``timeouts``       both, where a runtime has checked them before.
     ``cache``          how many engines are cached; as many as fit in 512 MiB unless given.
     ``states``         where the other states are; in memory unless given.
+    ``live``           engines that earlier :class:`KeyedEngines` of this process kept, and by what they are shared.
 
     >>> from slackline import Detector
     >>> class Echo(Detector):
@@ -184,6 +234,7 @@ class KeyedEngines:
         timeouts: Timeouts | None = None,
         cache: int | None = None,
         states: KeyedStates | None = None,
+        live: tuple[LiveEngines, Any] | None = None,
     ) -> None:
         if shards is not None and not keyed:
             raise ConfigError("shards hash keys, and there are none; give keys, or leave out shards.")
@@ -205,6 +256,7 @@ class KeyedEngines:
         self._cache: OrderedDict[Any, _Entry] = OrderedDict()  # the one used last is last
         self._states: KeyedStates = {} if states is None else states
         self._in_memory = states is None
+        self._live = live
         self._known: dict[Any, None] = {}  # all engines, cached or not
         self._current: set[Any] = set()  # cached engines whose saved state is current
         self._buffering: set[Any] = set()  # engines with buffered events
@@ -458,13 +510,15 @@ class KeyedEngines:
         if state is None:
             incarnation = made if self.timeouts.ttl is not None and not self.shards else 0
             return _Entry(self.factory.engine() if has_engine else None, incarnation=incarnation)
-        self.loaded += 1
-        engine, rows, changes, rejected, incarnation, notes = codec.load(STATE_KIND, STATE_VERSION, state)
         self._current.add(name)
-        loaded = self.factory.engine(engine) if has_engine else None
-        if loaded is not None and loaded.waiting:
+        entry = None if self._live is None else self._live[0].take(self._live[1], name, state)
+        if entry is None:
+            self.loaded += 1
+            engine, *counts = codec.load(STATE_KIND, STATE_VERSION, state)
+            entry = _Entry(self.factory.engine(engine) if has_engine else None, *counts)
+        if entry.engine is not None and entry.engine.waiting:
             self._buffering.add(name)
-        return _Entry(loaded, rows, changes, rejected, incarnation, notes)
+        return entry
 
     def _changes(self, name: Any) -> None:
         """An engine is about to change: its saved state is outdated, and belongs to the snapshot under way."""
@@ -473,12 +527,17 @@ class KeyedEngines:
         if self._in_memory:
             self._states.pop(name, None)
 
-    def evict(self, name: Any) -> int:
-        """Move an engine from the cache to the states; return the size of its state in bytes."""
-        size = len(self._state(name))
-        self._cache.pop(name, None)
+    def evict(self, name: Any, keep: bool = False) -> int:
+        """Move an engine from the cache to the states; return the size of its state in bytes.
+
+        With ``keep`` it stays alive for later :class:`KeyedEngines` of this process, where these share engines.
+        """
+        state = self._state(name)
+        entry = self._cache.pop(name, None)
         self._current.discard(name)
-        return size
+        if keep and self._live is not None and entry is not None:
+            self._live[0].keep(self._live[1], name, state, entry)
+        return len(state)
 
     def _state(self, name: Any) -> bytes:
         """The state of an engine, saved anew if it has changed."""

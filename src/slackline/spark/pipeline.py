@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import uuid
 from dataclasses import replace
 from typing import Any
 
@@ -94,7 +95,7 @@ def detect(
     _check_columns(factory, prepared)
     timed = arrival is not None and {df.schema[each].dataType for each in (arrival, ts)} == {TimestampType()}
     key_type = prepared.schema[ENGINE if shards is None else KEY].dataType
-    plan = KeyedPlan(factory, shards, timeouts, stats, name is not None, timed, key_type)
+    plan = KeyedPlan(factory, shards, timeouts, stats, name is not None, timed, key_type, uuid.uuid4().hex)
     text = [field.name for field in prepared.schema if field.dataType == StringType()]
     dictionaries = [each for each in text if each in ("type", "source", KEY)]
     if streaming:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from slackline.core import codec
 from slackline.core.errors import StateError
 from slackline.core.outcome import NO_KEY
 from slackline.core.time import Now
-from slackline.runtime.keyed import EngineFactory, KeyedEngines, KeyedStates
+from slackline.runtime.keyed import EngineFactory, KeyedEngines, KeyedStates, LiveEngines
 from slackline.runtime.output import OutputRecord
 from slackline.runtime.sharding import KEY, key_name
 from slackline.runtime.timeouts import Timeouts
@@ -26,6 +27,16 @@ from slackline.spark.metrics import metrics_record
 from slackline.spark.output import OUTPUT_ROWS, OutputRows, output_schema
 from slackline.spark.packets import ARRIVAL, GROUPS, NO_ARRIVAL, ArrowMap, Name, arrow_schema
 
+#: A task with so many keys, of fewer rows each, is better off with shards.
+MANY_KEYS, FEW_ROWS = 1_000, 100
+
+logger = logging.getLogger("slackline.spark")
+
+#: Calls of ``detect`` that this worker has warned about.
+_warned: set[str] = set()
+#: Engines that stay alive in a Python worker between micro-batches; Spark reuses its workers.
+LIVE = LiveEngines()
+
 
 @dataclass(frozen=True, slots=True)
 class KeyedPlan:
@@ -33,6 +44,7 @@ class KeyedPlan:
 
     ``timed``  whether arrivals are times like the event times, in microseconds: then they are evidence, too.
     ``key``    the type of keys, string or long.
+    ``id``     of this call of ``detect``, whose micro-batches share engines that stay alive; empty if they share none.
     """
 
     factory: EngineFactory
@@ -42,6 +54,13 @@ class KeyedPlan:
     metrics: bool = False
     timed: bool = False
     key: DataType = StringType()  # noqa: RUF009
+    id: str = ""
+
+    @property
+    def keeps_engines(self) -> bool:
+        """Whether engines may stay alive: not if they have work in memory that their state leaves out."""
+        options = self.factory.options
+        return bool(self.id) and options.get("speculation") is None and options.get("pause") is None
 
 
 class KeyedTask:
@@ -51,7 +70,8 @@ class KeyedTask:
     """
 
     def __init__(self, plan: KeyedPlan, out: OutputRows, states: KeyedStates | None = None) -> None:
-        self.engines = KeyedEngines(plan.factory, shards=plan.shards, timeouts=plan.timeouts, states=states)
+        live = (LIVE, plan.id) if plan.keeps_engines else None
+        self.engines = KeyedEngines(plan.factory, shards=plan.shards, timeouts=plan.timeouts, states=states, live=live)
         self._plan = plan
         self._out = out
         self._keys = self._state_bytes = 0
@@ -92,7 +112,8 @@ class KeyedTask:
         """Write the state of an engine whose rows were processed, and emit its statistics."""
         stats = self._stats(name)
         busy = self.engines.worked(started, stopped)
-        size = self.engines.evict(name)
+        # Statistics name options that have changed since the checkpoint in the first micro-batch alone.
+        size = self.engines.evict(name, keep=not (stats and stats.get("changed")))
         if name is not None:
             self._keys += 1 if self._plan.shards is None else len(pc.unique(table[KEY]))
             self._state_bytes += size
@@ -224,12 +245,14 @@ class KeyedProcessor(StatefulProcessor):
         self._plan = plan
         self._now = now
         self._started = 0.0
+        self._keys = self._rows = 0
         self._handle: Any = None
         self._states: Any = None
         self._activity: Any = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._started = self._now()
+        self._keys = self._rows = 0
         self._handle = handle
         self._states = GroupStates(handle, self._plan.shards)
         #: When engines, and the keys of shards, last had rows, and the timer that is registered.
@@ -243,6 +266,8 @@ class KeyedProcessor(StatefulProcessor):
         for name, table in packets.by_engine(packets.restored(rows)):
             task.push(name, table, at)
             task.save(name, table, self._started, self._now())
+            self._keys += 1
+            self._rows += len(table)
             if len(out) >= OUTPUT_ROWS:
                 yield out.take_columns()
         yield from self._end(task, out, timer)
@@ -258,7 +283,15 @@ class KeyedProcessor(StatefulProcessor):
         yield from self._end(task, out, timer)
 
     def close(self) -> None:
-        """Nothing outlives a task."""
+        """Warn once per worker if the keys of the task are many and small."""
+        small = self._keys >= MANY_KEYS and self._rows < FEW_ROWS * self._keys
+        if small and self._plan.shards is None and self._plan.id not in _warned:
+            _warned.add(self._plan.id)
+            logger.warning(
+                "%d keys have %.0f rows each in one task of a micro-batch, and each key has an engine of its own; "
+                "detect(…, shards=64) orders many small keys with a few engines (see the guide to Spark)",
+                self._keys, self._rows / self._keys,
+            )  # fmt: skip
 
     def _resume(self, engines: KeyedEngines) -> int | None:
         """Continue with the activity of the group; returns its timer."""

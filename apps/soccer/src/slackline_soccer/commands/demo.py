@@ -10,14 +10,17 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -27,7 +30,6 @@ from slackline.cli import reports_errors
 from slackline.report import share_text
 from slackline_soccer import (
     Match,
-    MatchResult,
     Simulation,
     Summary,
     compare,
@@ -52,7 +54,6 @@ from slackline_soccer.report import (
     match_report,
     policy_waits,
 )
-from slackline_soccer.simulator import saved
 from slackline_soccer.simulator.simulation import SCHEMA
 from slackline_soccer.tracking.positions import MILLISECOND, SECOND
 
@@ -62,6 +63,12 @@ SECONDS = 65.0
 PART = 480_000
 #: What the detectors need of a position.
 COLUMNS = ("arrival", "sid", "ts", "x", "y", "z", "v", "a", "vx", "vy", "vz")
+#: Spark for one key and a short run: one state partition, and no second compiler of the JVM, which takes a core for a
+#: while.
+SPARK = {
+    "spark.sql.shuffle.partitions": 1,
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
+}
 #: Fixed watermarks to compare with, in ms. Those with a reason are in the page's sentences.
 WATERMARKS = {
     50: "",
@@ -131,15 +138,19 @@ def demo(
     seed: Annotated[int, typer.Option(help="Another seed is another match.", min=0)] = SEED,
 ) -> None:
     """Detect hits, passes and shots in a simulated match, out of order, through Spark; compare with the truth."""
+    simulation = simulate(seconds, seed, "congested")
+    match = simulation.match
     with tempfile.TemporaryDirectory(prefix="slackline-demo-") as name, _progress() as bar:
         folder = Path(name)
-        simulation = simulate(seconds, seed, "congested")
-        with ThreadPoolExecutor(1) as pool:
-            session = pool.submit(_start_spark, cores, folder)
-            table = _record(simulation, folder / "match", bar)
-            findings = _through_spark(session, simulation.match, folder, len(table), bar)
-        others = _for_comparison(simulation.match, table, bar)
-    _publish(Console(), simulation, table, findings, others, out)
+        _write(folder, 0, SCHEMA.empty_table())
+        # The comparisons take what Spark leaves of the cores; processes that are forked might inherit its threads.
+        with ThreadPoolExecutor(1) as thread, ProcessPoolExecutor(2, get_context("spawn"), _yield_to_others) as process:
+            starting = thread.submit(Detecting, match, folder, cores)
+            positions = _record(simulation, folder, bar)
+            comparing = _start_comparing(process, match, folder, bar)
+            findings = _through_spark(starting, positions, bar)
+            others = Others(*(future.result() for future in comparing))
+        _publish(Console(), simulation, _recorded(folder), findings, others, out)
 
 
 # Progress.
@@ -188,83 +199,116 @@ def _progress() -> Iterator[Any]:
 # The match.
 
 
-def _record(simulation: Simulation, folder: Path, bar: Bar) -> pa.Table:
-    """Simulate the match and write it to files; the table is for the comparisons."""
+def _record(simulation: Simulation, folder: Path, bar: Bar) -> int:
+    """Simulate the match and write it to files; returns the number of positions."""
     task = bar.add_task("simulating the match", total=1.0)
-    parts: list[pa.Table] = []
     start = simulation.match.periods[0].start
-
-    def note(table: pa.Table) -> None:
-        parts.append(table.select(COLUMNS))
+    positions = 0
+    for number, table in enumerate(simulation.tables(rows=PART), 1):
+        _write(folder, number, table)
+        positions += len(table)
         played = (table["arrival"][-1].as_py() - start) / SECOND
         bar.update(task, completed=min(played / simulation.seconds, 0.99))
-
-    saved.save(folder, simulation.match, simulation.tables(rows=PART), lambda: simulation.truth, note)
-    for number, file in enumerate(sorted((folder / "positions").glob("*.parquet"))):
-        os.utime(file, (number, number))  # Spark takes files in the order of their age
     bar.update(task, completed=1.0)
-    return pa.concat_tables(parts)
+    return positions
+
+
+def _write(folder: Path, number: int, table: pa.Table) -> None:
+    """Write positions to a file, which appears complete; two row groups, for two tasks of Spark to read."""
+    file = folder / f".{number:05d}.parquet"
+    pq.write_table(
+        table.select(COLUMNS), file, row_group_size=len(table) // 2 + 1, compression="lz4", use_dictionary=False
+    )
+    os.utime(file, (number, number))  # Spark takes files in the order of their age
+    (folder / "positions").mkdir(exist_ok=True)
+    file.rename(folder / "positions" / file.name.lstrip("."))
+
+
+@cache
+def _recorded(folder: Path) -> pa.Table:
+    """All positions, in the order of arrival."""
+    return pq.read_table(folder / "positions")
 
 
 # Through Spark.
 
 
-def _start_spark(cores: int, folder: Path) -> Any:
-    from slackline import spark as sls
+class Detecting:
+    """The streaming query, started over a folder whose files are still being written.
 
-    with _stderr_to(folder / "spark.log"):
-        # A short run gains nothing from the JVM's second compiler, which takes a core for a while.
-        options = "-XX:+UseParallelGC -XX:TieredStopAtLevel=1"
-        return sls.session(cores, **{"spark.driver.extraJavaOptions": options})
+    The folder has an empty file first: its micro-batch starts Spark's Python workers, and compiles the query, while the
+    match is simulated.
+    """
+
+    def __init__(self, match: Match, folder: Path, cores: int) -> None:
+        from slackline import spark as sls
+
+        hierarchy = match_hierarchy(match)
+        self.findings = Findings(Summary.of(match, hierarchy))
+        self.batches = 0
+        with _stderr_to(folder / "spark.log"):
+            self._spark = sls.session(cores, **SPARK)
+        reader = self._spark.readStream.schema(_ddl(SCHEMA, COLUMNS)).option("maxFilesPerTrigger", 1)
+        stream = reader.parquet(str(folder / "positions")).selectExpr("*", f"'{match.name}' AS match")
+        found = sls.detect(
+            stream, hierarchy, key="match", ts="ts", arrival="arrival", source="sid", warmup=match_warmup(match),
+            metrics=None,
+        )  # fmt: skip
+        writer = found.writeStream.foreachBatch(self._add).option("checkpointLocation", str(folder / "checkpoint"))
+        self._query = writer.trigger(processingTime="100 milliseconds").start()
+
+    def _add(self, batch: Any, number: int) -> None:
+        self.findings.add(batch.collect())
+        self.batches = number
+
+    def is_behind(self, positions: int) -> bool:
+        """Whether positions are still to be processed. Raises if the query failed."""
+        from slackline import spark as sls
+
+        sls.check_failure(self._query)
+        return self.findings.arrivals < positions
+
+    def stop(self) -> Findings:
+        """End the query and Spark; what was found, and the time of the micro-batches that had positions."""
+        try:
+            self._query.processAllAvailable()
+            took = [each for each in self._query.recentProgress if each["numInputRows"]]
+            self.findings.seconds = sum(each["durationMs"]["triggerExecution"] for each in took) / 1_000
+            self._query.stop()
+        finally:
+            self._spark.stop()
+        return self.findings
 
 
-def _through_spark(session: Future[Any], match: Match, folder: Path, positions: int, bar: Bar) -> Findings:
-    starting = bar.add_task("starting Spark", total=1.0)
-    from slackline import spark as sls
-
-    spark = session.result()
+def _through_spark(starting: Future[Detecting], positions: int, bar: Bar) -> Findings:
+    """Wait until the query has processed all positions."""
+    task = bar.add_task("starting Spark", total=1.0)
+    detecting = starting.result()
     # So does the session; but it starts in a thread, and the simulation may have restored the filters since.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-    bar.update(starting, completed=1.0)
-    hierarchy = match_hierarchy(match)
-    findings = Findings(Summary.of(match, hierarchy))
+    bar.update(task, completed=1.0)
     task = bar.add_task("detecting on Spark", total=float(positions))
-
-    def add(batch: Any, number: int) -> None:
-        findings.add(batch.collect())
-        counts = findings.summary.counts
-        live = [
-            counted(counts["hit"], "hit", "hits"),
-            counted(counts["pass"], "pass", "passes"),
-            counted(counts["shot"], "shot", "shots"),
-        ]
-        bar.update(task, completed=findings.arrivals, description=", ".join(live))
-
+    reported = 0
     try:
-        stream = spark.readStream.schema(_ddl(SCHEMA)).option("maxFilesPerTrigger", 1)
-        stream = stream.parquet(str(folder / "match" / "positions"))
-        stream = stream.selectExpr(*COLUMNS, f"'{match.name}' AS match")
-        found = sls.detect(
-            stream, hierarchy, key="match", ts="ts", arrival="arrival", source="sid", warmup=match_warmup(match)
-        )
-        started = time.perf_counter()
-        query = (
-            found.writeStream.foreachBatch(add)
-            .option("checkpointLocation", str(folder / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-        findings.seconds = time.perf_counter() - started
+        while detecting.is_behind(positions):
+            time.sleep(0.1)
+            if detecting.batches > reported:
+                reported, counts = detecting.batches, detecting.findings.summary.counts
+                live = [
+                    counted(counts["hit"], "hit", "hits"),
+                    counted(counts["pass"], "pass", "passes"),
+                    counted(counts["shot"], "shot", "shots"),
+                ]
+                bar.update(task, completed=detecting.findings.arrivals, description=", ".join(live))
     finally:
-        spark.stop()
+        findings = detecting.stop()
     return findings
 
 
-def _ddl(schema: pa.Schema) -> str:
-    """The schema as Spark reads it, so that it need not be inferred from the files."""
+def _ddl(schema: pa.Schema, columns: Iterable[str]) -> str:
+    """The columns as Spark reads them, so that they need not be inferred from the files."""
     names = {"int16": "SMALLINT", "int32": "INT", "int64": "BIGINT"}
-    return ", ".join(f"{column.name} {names[str(column.type)]}" for column in schema)
+    return ", ".join(f"{name} {names[str(schema.field(name).type)]}" for name in columns)
 
 
 @contextmanager
@@ -288,33 +332,57 @@ def _stderr_to(file: Path) -> Iterator[None]:
 class Others:
     """The same detectors on the same stream: under policy slack, and without Slackline."""
 
-    slack: MatchResult
-    slack_history: list[dict[str, Any]]
+    slack: tuple[Summary, list[dict[str, Any]]]
     arrival: Baseline
     fixed: Sequence[Baseline]
     bound: Baseline
 
 
-def _for_comparison(match: Match, table: pa.Table, bar: Bar) -> Others:
+def _yield_to_others() -> None:
+    """Let other processes have the cores first, where that is possible."""
+    if hasattr(os, "nice"):
+        os.nice(10)
+
+
+def _start_comparing(process: ProcessPoolExecutor, match: Match, folder: Path, bar: Bar) -> list[Future[Any]]:
+    """Run the detectors on the recorded match in other ways; the futures are the fields of :class:`Others`."""
+    task = bar.add_task("to compare", total=4.0)
+    done: list[str] = []
+
+    def start(what: str, run: Callable[[Match, Path], Any]) -> Future[Any]:
+        def note(future: Future[Any]) -> None:
+            if future.exception() is None:
+                done.append(what)
+                bar.update(task, completed=len(done), description=what)
+
+        future = process.submit(run, match, folder)
+        future.add_done_callback(note)
+        return future
+
+    return [
+        start("policy slack", _under_slack),
+        start("arrival order", _in_arrival_order),
+        start("fixed watermarks", _behind_watermarks),
+        start("perfect order", _in_perfect_order),
+    ]
+
+
+def _under_slack(match: Match, folder: Path) -> tuple[Summary, list[dict[str, Any]]]:
     history: list[dict[str, Any]] = []
+    result = run([_recorded(folder)], match, policy="slack", queries=False, history=history)
+    return result.summary, history
 
-    def progress(what: str) -> Callable[[int], None]:
-        task = bar.add_task(f"to compare: {what}", total=float(len(table)))
-        return lambda done: bar.update(task, completed=done)
 
-    def fixed(delay: int) -> Baseline:
-        task = bar.add_task(f"to compare: watermark {delay} ms", total=1.0)
-        found = fixed_watermark(table, match, delay * MILLISECOND)
-        bar.update(task, completed=1.0)
-        return found
+def _in_arrival_order(match: Match, folder: Path) -> Baseline:
+    return arrival_order(_recorded(folder), match)
 
-    return Others(
-        run([table], match, policy="slack", queries=False, history=history, progress=progress("policy slack")),
-        history,
-        arrival_order(table, match, progress("arrival order")),
-        [fixed(delay) for delay in WATERMARKS],
-        clairvoyant(table, match, progress("perfect order")),
-    )
+
+def _behind_watermarks(match: Match, folder: Path) -> list[Baseline]:
+    return [fixed_watermark(_recorded(folder), match, delay * MILLISECOND) for delay in WATERMARKS]
+
+
+def _in_perfect_order(match: Match, folder: Path) -> Baseline:
+    return clairvoyant(_recorded(folder), match)
 
 
 # The results.
@@ -364,7 +432,7 @@ def _report(simulation: Simulation, table: pa.Table, findings: Findings, others:
         hierarchy=hierarchy_nodes(findings.summary),
         waits=[
             policy_waits("auto", findings.summary, findings.stats),
-            policy_waits("slack", others.slack.summary, others.slack_history),
+            policy_waits("slack", *others.slack),
         ],
         delays=delays_by_kind(match, sid, ts, arrival),
         delays_from=DELAYS_FROM,
