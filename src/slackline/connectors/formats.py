@@ -37,6 +37,7 @@ import pyarrow.parquet as pq
 from slackline.core.errors import ConfigError, SchemaError
 from slackline.runtime.forms import array_of, columns_of
 from slackline.runtime.output import BadRecord
+from slackline.runtime.schema import BadRecordError
 from slackline.runtime.source import Records, SourceError
 
 CSV = (".csv", ".tsv")
@@ -73,21 +74,29 @@ def bad_record(place: str, reason: str, data: bytes | str) -> BadRecord:
     return BadRecord(place, reason, text.decode("utf-8", "backslashreplace") if isinstance(text, bytes) else text)
 
 
-def json_record(data: bytes | str, place: str, limit: int = MAX_LINE) -> dict[str, Any] | BadRecord:
-    """The JSON object in a line or message of at most so many bytes.
+def json_object(data: bytes | str) -> dict[str, Any]:
+    """The JSON object in a line or message. Raises BadRecordError."""
+    try:
+        record = _json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRecordError(f"not JSON: {error}") from error
+    if not isinstance(record, dict):
+        raise BadRecordError(f"a JSON object is expected, not {type(record).__name__}")
+    return record
+
+
+def json_record(data: bytes | str, place: str) -> dict[str, Any] | BadRecord:
+    """The JSON object in a line or message of at most :data:`MAX_LINE` bytes.
 
     >>> json_record(b'{"ts": 1}', "line 1"), json_record(b"[1]", "line 2").reason
     ({'ts': 1}, 'a JSON object is expected, not list')
     """
-    if len(data) > limit:
+    if len(data) > MAX_LINE:
         return bad_record(place, _TOO_LONG, data)
     try:
-        record = _json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return bad_record(place, f"not JSON: {error}", data)
-    if not isinstance(record, dict):
-        return bad_record(place, f"a JSON object is expected, not {type(record).__name__}", data)
-    return record
+        return json_object(data)
+    except BadRecordError as error:
+        return bad_record(place, str(error), data)
 
 
 def cell_value(cell: str) -> int | float | str | None:
@@ -222,10 +231,9 @@ class JsonDecoder(LineDecoder):
 
     def _records(self, lines: list[bytes], first: int) -> Records:
         try:
-            records = [_json.decode(line) for line in lines if line and not line.isspace()]
-            if set(map(type, records)) <= {dict} and max(map(len, lines), default=0) <= MAX_LINE:
-                return table_of(records)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            if max(map(len, lines), default=0) <= MAX_LINE:
+                return table_of([json_object(line) for line in lines if line and not line.isspace()])
+        except BadRecordError:
             pass
         return [
             json_record(line, f"line {number}")

@@ -2,17 +2,18 @@
 
 **Back pressure.** A message is acknowledged when the batch after its own is asked for, and the broker may have only
 ``in_flight`` messages under way that are not acknowledged (Receive Maximum). Not all brokers keep to it (mosquitto
-2.0.11 does not), and messages of QoS 0 are exempt; so with twice as many waiting the connection is not read, while it
-is kept alive. A burst waits at the broker, up to the broker's own limit of queued messages.
+2.0.11 does not), and messages of QoS 0 are exempt; so with twice as many waiting the connection is not read. A burst
+waits at the broker, up to the broker's own limit of queued messages.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
+import threading
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -23,7 +24,6 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from slackline.connectors.files import in_thread
 from slackline.connectors.formats import json_record
 from slackline.core import check
 from slackline.core.errors import ConfigError
@@ -38,7 +38,7 @@ _FINAL = {0x82, 0x84, 0x85, 0x86, 0x87, 0x8A, 0x8C, 0x8F, 0x90}
 #: Retained messages: the broker sends them at the first subscription, and not again after a reconnect.
 _SEND_RETAINED, _NO_RETAINED = 0, 2
 #: Seconds to wait for an answer of the broker, and between two looks whether the connection is alive.
-_TIMEOUT, _MISC = 10.0, 1.0
+_TIMEOUT, _LOOP = 10.0, 1.0
 #: Messages that a sink has under way, unless the broker allows fewer (MQTT 5, Receive Maximum).
 _UNDER_WAY = 64
 
@@ -68,9 +68,10 @@ class ConnectionLost(Exception):
 
 
 class Connection:
-    """One connection to a broker: paho's client, driven by the running event loop.
+    """One connection to a broker: paho's client, which reads and writes in a thread of its own.
 
-    ``on_message`` is called with each message. Methods that wait raise :class:`ConnectionLost`.
+    ``on_message`` is called in that thread; while it waits, nothing is read. Methods that wait raise
+    :class:`ConnectionLost`.
     """
 
     def __init__(
@@ -82,8 +83,8 @@ class Connection:
         self.lost: asyncio.Future[ConnectionLost] = self._loop.create_future()
         self._accepted: asyncio.Future[ReasonCode] = self._loop.create_future()
         self._answers: dict[int, asyncio.Future[ReasonCode]] = {}
-        self._is_reading = False
-        self._keeping_alive: asyncio.Task[None] | None = None
+        self._reason = ConnectionLost("the connection was closed")
+        self._is_closed = False
         #: How many messages may be under way to the broker.
         self.receive_maximum = 0xFFFF
         self._client = client = Client(
@@ -94,24 +95,16 @@ class Connection:
             client.username_pw_set(broker.username, broker.password)
         if broker.tls is not None:
             client.tls_set_context(broker.tls)
-        client.on_connect = lambda _1, _2, _3, code, properties: self._on_connect(code, properties)
-        client.on_disconnect = lambda _1, _2, _3, code, _5: _set(self.lost, ConnectionLost(code, code.value))
-        client.on_subscribe = lambda _1, _2, mid, codes, _5: self._on_answer(mid, codes[0])
-        client.on_publish = lambda _1, _2, mid, code, _5: self._on_answer(mid, code)
+        client.on_connect = lambda _1, _2, _3, code, properties: self.in_loop(self._on_connect, code, properties)
+        client.on_disconnect = lambda _1, _2, _3, code, _5: self._on_disconnect(code)
+        client.on_subscribe = lambda _1, _2, mid, codes, _5: self.in_loop(self._on_answer, mid, codes[0])
+        client.on_publish = lambda _1, _2, mid, code, _5: self.in_loop(self._on_answer, mid, code)
         client.on_message = None if on_message is None else lambda _1, _2, message: on_message(message)
-        client.on_socket_close = self._on_socket_close
-        client.on_socket_register_write = self._on_register_write
-        client.on_socket_unregister_write = self._on_unregister_write
+        client.on_socket_register_write = lambda *_: None  # so that other threads do not write, but wake up this one
 
     async def open(self, clean_start: bool = True, properties: Properties | None = None) -> None:
         """Connect, and wait until the broker accepts the connection."""
-        host, port = self._broker.host, self._broker.port
-        try:
-            await in_thread(lambda: self._client.connect(host, port, clean_start=clean_start, properties=properties))
-        except OSError as error:
-            raise ConnectionLost(error) from error
-        self.resume()
-        self._keeping_alive = asyncio.create_task(self._keep_alive())
+        threading.Thread(target=self._run, args=(clean_start, properties), daemon=True).start()
         code = await self.answer(self._accepted)
         if code.is_failure:
             raise ConnectionLost(code, code.value)
@@ -132,80 +125,41 @@ class Connection:
 
     async def answer(self, future: asyncio.Future[ReasonCode]) -> ReasonCode:
         """Wait for an answer of the broker."""
-        await asyncio.wait(
-            cast("list[asyncio.Future[Any]]", [future, self.lost]),
-            timeout=_TIMEOUT,
-            return_when=asyncio.FIRST_COMPLETED,
-        )
+        each = cast("list[asyncio.Future[Any]]", [future, self.lost])
+        await asyncio.wait(each, timeout=_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
         if future.done():
             return future.result()
         raise self.lost.result() if self.lost.done() else ConnectionLost(f"no answer within {_TIMEOUT:g} s")
 
-    def pause(self) -> None:
-        """Read no more from the connection. It is kept alive."""
-        socket = self._client.socket()
-        if self._is_reading and socket is not None:
-            self._loop.remove_reader(socket)
-        self._is_reading = False
-
-    def resume(self) -> None:
-        """Read from the connection again."""
-        socket = self._client.socket()
-        if not self._is_reading and socket is not None:
-            self._is_reading = True
-            self._loop.add_reader(socket, self._read)
-            if isinstance(socket, ssl.SSLSocket):  # which may have received more than was read
-                self._loop.call_soon(self._read)
-
     async def close(self) -> None:
         """Disconnect."""
-        if self._keeping_alive is not None:
-            self._keeping_alive.cancel()
+        self._is_closed = True
         if self._client.disconnect() == MQTTErrorCode.MQTT_ERR_SUCCESS:
             await asyncio.wait([self.lost], timeout=_TIMEOUT)
 
-    def _read(self) -> None:
-        with self._losing():
-            while self._is_reading and self._client.socket() is not None:
-                self._client.loop_read()
-                socket = self._client.socket()
-                if not isinstance(socket, ssl.SSLSocket) or not socket.pending():
-                    break
+    def in_loop(self, call: Callable[..., object], *given: Any) -> None:
+        """Make a call in the thread of the event loop, unless that has ended."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call, *given)
 
-    def _on_socket_close(self, client: Client, userdata: Any, socket: Any) -> None:
-        self._loop.remove_reader(socket)
-
-    def _on_register_write(self, client: Client, userdata: Any, socket: Any) -> None:
-        self._loop.call_soon_threadsafe(self._want_write)  # the client works in a thread while it connects
-
-    def _on_unregister_write(self, client: Client, userdata: Any, socket: Any) -> None:
-        self._loop.remove_writer(socket)
-
-    def _want_write(self) -> None:
-        socket = self._client.socket()
-        if socket is not None and self._client.want_write():
-            self._loop.add_writer(socket, self._write)
-
-    def _write(self) -> None:
-        with self._losing():
-            self._client.loop_write()
-
-    async def _keep_alive(self) -> None:
-        with self._losing():
-            while self._client.loop_misc() == MQTTErrorCode.MQTT_ERR_SUCCESS:
-                await asyncio.sleep(_MISC)
-
-    @contextmanager
-    def _losing(self) -> Iterator[None]:
-        """What the client raises while it reads or writes ends the connection."""
+    def _run(self, clean_start: bool, properties: Properties | None) -> None:
+        """The thread: connect, then read, write and keep alive until the connection ends."""
         try:
-            yield
-        except Exception as error:
-            _set(self.lost, ConnectionLost(f"{type(error).__name__}: {error}"))
+            self._client.connect(self._broker.host, self._broker.port, clean_start=clean_start, properties=properties)
+            if self._is_closed:
+                self._client.disconnect()
+            while self._client.loop(_LOOP) == MQTTErrorCode.MQTT_ERR_SUCCESS:
+                pass
+        except Exception as error:  # whatever the bytes of the broker lead paho to
+            self._reason = ConnectionLost(f"{type(error).__name__}: {error}")
+        self.in_loop(_set, self.lost, self._reason)
 
     def _on_connect(self, code: ReasonCode, properties: Any) -> None:
         self.receive_maximum = getattr(properties, "ReceiveMaximum", self.receive_maximum)
         _set(self._accepted, code)
+
+    def _on_disconnect(self, code: ReasonCode) -> None:
+        self._reason = ConnectionLost(code, code.value)
 
     def _expect(self, code: MQTTErrorCode, mid: int | None) -> asyncio.Future[ReasonCode]:
         if code != MQTTErrorCode.MQTT_ERR_SUCCESS or mid is None:
@@ -292,33 +246,32 @@ class MqttSource(Source):
 
     async def _session(self) -> AsyncGenerator[Records]:
         """The records of one connection."""
-        self._waiting.clear()
-        updates = asyncio.Event()
+        waiting = self._waiting = deque()
+        updates, room = asyncio.Event(), threading.Semaphore(2 * self._in_flight - 1)
 
         def on_message(message: MQTTMessage) -> None:
-            self._waiting.append(message)
-            updates.set()
-            if len(self._waiting) >= 2 * self._in_flight:
-                connection.pause()
+            waiting.append(message)
+            connection.in_loop(updates.set)
+            room.acquire()
 
         connection = Connection(self._broker, self._client_id, on_message)
         connection.lost.add_done_callback(lambda _: updates.set())
         try:
             await self._subscribe(connection)
             while True:
-                while not self._waiting:
+                while not waiting:
                     if connection.lost.done():
                         raise connection.lost.result()
                     updates.clear()
                     await updates.wait()
                 self._backoff.succeeded()
-                batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), self._in_flight))]
-                if len(self._waiting) <= self._in_flight:
-                    connection.resume()
+                batch = [waiting.popleft() for _ in range(min(len(waiting), self._in_flight))]
+                room.release(len(batch))
                 yield [self._record(message) for message in batch]
                 for message in batch:
                     connection.acknowledge(message)
         finally:
+            room.release(0xFFFF)  # nothing waits any more
             await connection.close()
 
     async def _subscribe(self, connection: Connection) -> None:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from slackline.connectors.formats import bad_record, json_record
+from slackline.connectors.formats import bad_record, json_object, table_of
 from slackline.core.errors import ConfigError
 from slackline.core.extras import explain
 from slackline.runtime.output import BadRecord
@@ -49,30 +49,29 @@ class Message(NamedTuple):
     key: bytes | None
     value: bytes | None
 
-    def place(self, where: str) -> str:
-        """Where it is, in the quarantine; ``where`` is the topic and the partition."""
-        return f"{where}/{self.offset}"
+    def bad(self, where: str, reason: str) -> BadRecord:
+        """The bad record for a message that is no event; ``where`` is the topic and the partition."""
+        return bad_record(f"{where}/{self.offset}", reason, self.value or b"")
 
 
 @dataclass(frozen=True, slots=True)
 class MessageBatch:
     """Records of one form, and the messages that they were in. ``where`` is the topic and the partition; ``ends`` has
-    for each message of a table the number of rows up to its last.
+    for each message the number of records up to its last, where a message has several.
     """
 
-    records: list[dict[str, Any] | BadRecord] | pa.Table
+    records: Sequence[dict[str, Any] | BadRecord] | pa.Table
     messages: Sequence[Message]
     where: str
     ends: Sequence[int] = ()
 
     def bad(self, number: int, reason: str, text: str) -> BadRecord:
         """The record of this number, which is no event; ``text`` is used where its message has others, too."""
-        if isinstance(self.records, pa.Table):
-            at = bisect_right(self.ends, number)
-            row = number - (self.ends[at - 1] if at else 0)
-            return BadRecord(f"{self.messages[at].place(self.where)}/{row}", reason, text)
-        message = self.messages[number]
-        return bad_record(message.place(self.where), reason, message.value or b"")
+        if not self.ends:
+            return self.messages[number].bad(self.where, reason)
+        at = bisect_right(self.ends, number)
+        row = number - (self.ends[at - 1] if at else 0)
+        return BadRecord(f"{self.where}/{self.messages[at].offset}/{row}", reason, text)
 
 
 class MessageReader:
@@ -87,7 +86,7 @@ class MessageReader:
     def __init__(self, schema: RecordSchema) -> None:
         self._schema = schema
         self._takes_key = schema.key == MESSAGE_KEY
-        self._avro = _avro_reader(schema.avro_schema) if schema.avro_schema is not None else None
+        self._decode = json_object if schema.avro_schema is None else _avro_reader(schema.avro_schema)
 
     @staticmethod
     def of(schema: RecordSchema) -> MessageReader:
@@ -96,17 +95,23 @@ class MessageReader:
 
     def read(self, messages: Sequence[Message], where: str) -> Iterator[MessageBatch]:
         """The records, in the order of the messages and in as few batches as their forms allow."""
-        yield MessageBatch([self._record(message, where) for message in messages], messages, where)
-
-    def _record(self, message: Message, where: str) -> dict[str, Any] | BadRecord:
         try:
-            value = _value(message)
-            record = json_record(value, message.place(where), len(value)) if self._avro is None else self._avro(value)
-            if self._takes_key and isinstance(record, dict) and record.get(MESSAGE_KEY) is None:
-                record[MESSAGE_KEY] = _key(message)
-        except BadRecordError as error:
-            return bad_record(message.place(where), str(error), message.value or b"")
+            records: Any = table_of(list(map(self._record, messages)))
+        except BadRecordError:
+            records = [self._record_or_bad(message, where) for message in messages]
+        yield MessageBatch(records, messages, where)
+
+    def _record(self, message: Message) -> dict[str, Any]:
+        record = self._decode(_value(message))
+        if self._takes_key and record.get(MESSAGE_KEY) is None:
+            record[MESSAGE_KEY] = _key(message)
         return record
+
+    def _record_or_bad(self, message: Message, where: str) -> dict[str, Any] | BadRecord:
+        try:
+            return self._record(message)
+        except BadRecordError as error:
+            return message.bad(where, str(error))
 
 
 def _value(message: Message) -> bytes:
@@ -172,18 +177,15 @@ class CachedSchema(NamedTuple):
     fault: str | None
     is_plain: bool
 
-
-class ArrowMessage(NamedTuple):
-    """A message that was read, with the key of its rows where that is the message's own."""
-
-    message: Message
-    cached: CachedSchema
-    batches: list[pa.RecordBatch]
-    key: str | None
-
-    @property
-    def rows(self) -> int:
-        return sum(map(len, self.batches))
+    def table(self, value: bytes, start: int) -> pa.Table:
+        """The rows of a stream whose schema ends at ``start``."""
+        if not self.is_plain:
+            return pa.ipc.open_stream(value, options=_READ).read_all()
+        stream, batches = pa.BufferReader(value), []
+        stream.seek(start)
+        while (at := stream.tell()) < len(value) and not value.startswith(_ENDS, at):
+            batches.append(pa.ipc.read_record_batch(pa.ipc.read_message(stream), self.schema))
+        return pa.Table.from_batches(batches, self.schema)
 
 
 class ArrowReader(MessageReader):
@@ -194,39 +196,40 @@ class ArrowReader(MessageReader):
         self._cache: dict[bytes, CachedSchema] = {}
 
     def read(self, messages: Sequence[Message], where: str) -> Iterator[MessageBatch]:
-        """The tables in the order of the messages, then the messages that are no tables of events."""
-        run: list[ArrowMessage] = []
+        """Tables of neighbours with the same columns, then the messages that are no tables of events."""
+        read: list[tuple[Message, pa.Table]] = []
         bad: list[Message] = []
-        faults: list[dict[str, Any] | BadRecord] = []
-        rows = 0
+        faults: list[BadRecord] = []
         for message in messages:
             try:
-                one = self._read(message)
-            except (pa.ArrowException, OSError, ValueError, BadRecordError) as error:
+                read.append((message, self._table(message)))
+            except (pa.ArrowException, OSError, ValueError) as error:
                 bad.append(message)
-                reason = f"no Arrow batch of events: {error}"
-                faults.append(bad_record(message.place(where), reason, message.value or b""))
-                continue
+                faults.append(message.bad(where, f"no Arrow batch of events: {error}"))
+        start = rows = 0
+        for at, (_, table) in enumerate(read):
             # A stream may change its columns, a table cannot.
-            if run and (rows >= ROWS or not _are_alike(run[-1].cached, one.cached)):
-                yield self._joined(run, where)
-                run, rows = [], 0
-            run.append(one)
-            rows += one.rows
-        if run:
-            yield self._joined(run, where)
+            if at > start and (rows >= ROWS or not table.schema.equals(read[at - 1][1].schema)):
+                yield _joined(read[start:at], where)
+                start, rows = at, 0
+            rows += len(table)
+        if read:
+            yield _joined(read[start:], where)
         if bad:
             yield MessageBatch(faults, bad, where)
 
-    def _read(self, message: Message) -> ArrowMessage:
+    def _table(self, message: Message) -> pa.Table:
         value = _value(message)
         start = 4 * value.startswith(_CONTINUED)
         start += 4 + int.from_bytes(value[start : start + 4], "little")
         cached = self._cache.get(value[:start]) or self._add(value, start)
         if cached.fault is not None:
             raise BadRecordError(cached.fault)
-        key = _key(message) if self._takes_key and MESSAGE_KEY not in cached.schema.names else None
-        return ArrowMessage(message, cached, _batches(value, start, cached), key)
+        table = cached.table(value, start)
+        if self._takes_key and MESSAGE_KEY not in cached.schema.names:
+            key = pa.scalar(_key(message), pa.string())
+            table = table.append_column(MESSAGE_KEY, pa.repeat(key, len(table)))
+        return table
 
     def _add(self, value: bytes, start: int) -> CachedSchema:
         written = pa.ipc.open_stream(value, options=_AS_WRITTEN).schema
@@ -251,29 +254,12 @@ class ArrowReader(MessageReader):
             return f"column {key!r} is of type {kind}; keys are text or whole numbers"
         return None
 
-    def _joined(self, run: list[ArrowMessage], where: str) -> MessageBatch:
-        """Neighbours of one schema as a table."""
-        schema = run[0].cached.schema
-        table = pa.Table.from_batches([batch for one in run for batch in one.batches], schema).unify_dictionaries()
-        if self._takes_key and MESSAGE_KEY not in schema.names:
-            keys = [pa.repeat(pa.scalar(one.key, pa.string()), one.rows) for one in run]
-            table = table.append_column(MESSAGE_KEY, pa.chunked_array(keys, pa.string()))
-        return MessageBatch(table, [one.message for one in run], where, list(accumulate(one.rows for one in run)))
 
-
-def _batches(value: bytes, start: int, cached: CachedSchema) -> list[pa.RecordBatch]:
-    """The batches of a stream whose schema ends at ``start``."""
-    if not cached.is_plain:
-        return list(pa.ipc.open_stream(value, options=_READ))
-    stream, batches = pa.BufferReader(value), []
-    stream.seek(start)
-    while (at := stream.tell()) < len(value) and not value.startswith(_ENDS, at):
-        batches.append(pa.ipc.read_record_batch(pa.ipc.read_message(stream), cached.schema))
-    return batches
-
-
-def _are_alike(one: CachedSchema, other: CachedSchema) -> bool:
-    return one is other or bool(one.schema.equals(other.schema))
+def _joined(read: Sequence[tuple[Message, pa.Table]], where: str) -> MessageBatch:
+    """Neighbours of one schema as a table."""
+    messages, tables = zip(*read, strict=True)
+    table = pa.concat_tables(tables).unify_dictionaries()
+    return MessageBatch(table, messages, where, list(accumulate(map(len, tables))))
 
 
 def _is_text(kind: pa.DataType) -> bool:
