@@ -304,8 +304,8 @@ class Engine:
 
     @property
     def _driver(self) -> ChunkedDriver | ScalarDriver:
-        """The driver to use when nothing arrives."""
-        return self._chunked if self._topology.has_rows else self._scalar
+        """The driver to use when nothing arrives; after the end only the scalar driver continues."""
+        return self._chunked if self._topology.has_rows and not self._closed else self._scalar
 
     @exclusive
     def close(self) -> list[Output]:
@@ -470,7 +470,7 @@ class Engine:
 
     def _receive(self, received: ReceivedProgress) -> list[Output]:
         self._limit.count(sum(map(len, received.rows)) + sum(len(item.events) for item in received.items))
-        if received.rows or self._topology.has_rows:
+        if received.rows or self._driver is self._chunked:
             self._chunked.receive(received)
             self._scalar.invalidate()
         else:
