@@ -29,7 +29,7 @@ from slackline.report.page import (
     paragraph,
     table_card,
 )
-from slackline.report.scale import number_text
+from slackline.report.summaries import number_text
 from slackline.speculation.alpha import LOWER, UPPER
 
 #: What runs are compared with, and the run that sets α by itself.

@@ -34,7 +34,7 @@ from rich.table import Table
 from slackline.core.errors import SlacklineError
 from slackline.runtime import RecordSchema
 from slackline.study import STEADY, PolicyResult, RecordedStream, StudyResult, load_stream, study
-from slackline.study.replay import replay
+from slackline.study.policies import replay
 
 Floats = NDArray[np.float64]
 

@@ -18,7 +18,7 @@ from slackline.ordering.input import SensorInput
 from slackline.ordering.startup import StartupEstimator
 from slackline.runtime import RecordSchema
 from slackline.study import load_stream
-from slackline.study.replay import replay
+from slackline.study.policies import replay
 
 PHONES = Path(__file__).parents[2] / "examples" / "data" / "d-1.csv.gz"
 TARGET = 0.002

@@ -20,7 +20,7 @@ PLAIN = """
 import sys
 import pyarrow as pa
 import slackline as sl
-from slackline import connectors, occurrence, sim, study, sync
+from slackline import cluster, connectors, occurrence, runtime, study, sync
 class Echo(sl.Detector):
     listens, publishes = ("ping",), ("pong",)
     def on_event(self, event):

@@ -281,7 +281,7 @@ def test_wrong_option_is_an_error_before_anything_runs(
 def test_streams_need_names_and_are_all_streaming_or_none(spark: SparkSession, folders: dict[str, Path]) -> None:
     df = spark.read.parquet(str(folders["door"]))
     for name in ("", 3):
-        with pytest.raises(ConfigError, match="a stream is named by a string"):
+        with pytest.raises(ConfigError, match="the name of a stream must be a string"):
             synchronise({name: df}, ts="ts")  # type: ignore[dict-item]
     with pytest.raises(ConfigError, match=r"\['lift'\] are streaming DataFrames and \['door'\] are not"):
         synchronise({"door": df, "lift": read_stream(spark, folders["lift"])}, ts="ts")

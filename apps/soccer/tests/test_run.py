@@ -89,7 +89,7 @@ def test_a_summary_adds_up_what_players_and_teams_do(excerpt):
     summary.add(Event("pass", ts=3 * 10**12, player="A2", successful=False), wait=5 * 10**9)
     summary.add(Event("shot", ts=4 * 10**12, player="B3"))
     summary.add(Event("goal", ts=5 * 10**12, player="B3", team="B"))
-    summary.add(Event("goal", ts=5 * 10**12, player="A1", team="B"))  # an own goal is nobody's
+    summary.add(Event("goal", ts=5 * 10**12, player="A1", team="B"))  # an own goal counts for no player
     summary.add(Event("possession_team", ts=5 * 10**12, team="A", window=60, share=0.9))
     summary.add(Event("possession_team", ts=5 * 10**12, team="A", window=0, share=0.25))
     teams = summary.teams()

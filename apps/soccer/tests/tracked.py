@@ -1,7 +1,7 @@
 """A simulated match as a camera system would have seen it: one position per player, 25 frames a second, one ball.
 
 Positions are the mean over a player's limbs, from the simulation without delays; on top comes white noise, and
-stretches in which somebody is not seen (NaN).
+stretches in which a player is not seen (NaN).
 """
 
 import numpy as np

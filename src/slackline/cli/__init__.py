@@ -19,11 +19,9 @@ except ImportError as error:
 from slackline.cli.applications import Commands
 from slackline.cli.bench import bench
 from slackline.cli.calibrate import calibrate
-from slackline.cli.certificates import certificates
-from slackline.cli.failure import reports_errors
-from slackline.cli.migrate import migrate
+from slackline.cli.console import reports_errors
 from slackline.cli.node import node
-from slackline.cli.nodes import nodes
+from slackline.cli.nodes import certificates, migrate, nodes
 from slackline.cli.place import place
 from slackline.cli.run import run
 from slackline.cli.study import study
@@ -56,15 +54,8 @@ def main(
     """Restores event-time order in out-of-order streams with minimal added latency, and runs detectors on them."""
 
 
-app.command()(run)
-app.command()(study)
-app.command()(sync)
-app.command()(calibrate)
-app.command()(node)
-app.command()(nodes)
-app.command()(migrate)
-app.command()(place)
-app.command()(certificates)
+for _command in (run, study, sync, calibrate, node, nodes, migrate, place, certificates):
+    app.command()(_command)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})(bench)
 
 del rich

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import slackline
-from slackline.cli.failure import reports_errors
+from slackline.cli.console import reports_errors
 from slackline.core.errors import ConfigError, SlacklineError
 
 

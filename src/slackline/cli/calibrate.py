@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from slackline.calibration import Calibration, estimate, sensor_delays
 from slackline.calibration import calibrate as run_calibration
-from slackline.cli.failure import reports_errors
-from slackline.cli.hierarchies import load_application
-from slackline.cli.options import Key, Seq, Source, Ts, Type, Unit
-from slackline.cli.recordings import Recording
-from slackline.core.errors import ConfigError
+from slackline.cli.applications import load_application
+from slackline.cli.console import progress, reports_errors, say, stdout, table, wrote
+from slackline.cli.options import takes
+from slackline.connectors.files import FileSource
+from slackline.core.errors import ConfigError, SlacklineError
 from slackline.core.hierarchy import Hierarchy
-from slackline.runtime.schema import RecordSchema
+from slackline.runtime.forms import quickest
+from slackline.runtime.keyed import places_by_key, rows_at
+from slackline.runtime.schema import Decoder, RecordSchema
 from slackline.runtime.source import SourceError
 
 
+@takes("ts", "type", "source", "seq", "key", "unit")
 @reports_errors
 def calibrate(
     given: Annotated[
@@ -51,13 +52,8 @@ def calibrate(
             "TYPE.network=N of one that is published. May be given several times."
         ),
     ] = None,
-    ts: Ts = "ts",
-    type: Type = None,
-    source: Source = None,
-    seq: Seq = None,
-    key: Key = None,
-    unit: Unit = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the calibration as JSON.")] = False,
+    **fields: Any,
 ) -> None:
     """Compute the delays of an application's event types from a recording, so that nothing is late at the start."""
     if len(given) > 2 or (len(given) == 1 and old is None):
@@ -69,31 +65,57 @@ def calibrate(
         raise SourceError(f"there is no {recording}.")
     hierarchy, tables = load_application(given[-1], recording)
     pieces: Any = tables
-    errors = Console(stderr=True)
+    unit = None
     if recording is not None and tables is None:
-        schema = RecordSchema(ts=ts, type=type, source=source, seq=seq, key=key, unit=unit)
-        read = Recording(recording, hierarchy, schema)
-        roles = "; ".join(f"{role} {words}" for role, words in read.decoder.roles().items())
-        choice = read.decoder.choice
-        for note in (f"record schema: {roles}", *(choice.notes + choice.warnings if choice else ())):
-            errors.print(f"note: {escape(note)}", highlight=False, soft_wrap=True)
-        pieces = read.pieces
-    elif key is not None:
+        decoder = Decoder(
+            RecordSchema(**{name: value for name, value in fields.items() if value is not None}), hierarchy
+        )
+        pieces = asyncio.run(_read(recording, decoder, hierarchy))
+        unit = decoder.schema.unit
+        say(*decoder.explained())
+    elif fields["key"] is not None:
         raise ConfigError("--key is for recordings that slackline reads; this application reads its own.")
-    if old is None:
-        calibration = _with_progress(errors, lambda show: run_calibration(hierarchy, pieces, show))
-    else:
-        measured = _sub_delays(sub_delay or [])
-        if recording is not None:
-            found = _with_progress(errors, lambda show: sensor_delays(hierarchy, pieces, show))
-            measured = {kind: {"jitter": delay} for kind, delay in found.items()} | measured
-        calibration = estimate(Calibration.of(old), hierarchy, measured)
+    with progress() as show:
+
+        def shown(run: int, arrivals: int) -> None:
+            show(f"run {run}: {arrivals:,} arrivals")
+
+        if old is None:
+            calibration = run_calibration(hierarchy, pieces, shown)
+        else:
+            found = {} if recording is None else sensor_delays(hierarchy, pieces, shown)
+            measured = {kind: {"jitter": delay} for kind, delay in found.items()} | _sub_delays(sub_delay or [])
+            calibration = estimate(Calibration.of(old), hierarchy, measured)
     calibration.save(out)
-    errors.print(f"wrote {out}", highlight=False)
+    wrote(out)
     if as_json:
         typer.echo(json.dumps(calibration.plain(), indent=2))
     else:
-        _print(calibration, hierarchy)
+        _print(calibration, hierarchy, unit)
+
+
+async def _read(path: Path, decoder: Decoder, hierarchy: Hierarchy) -> dict[Any, Any]:
+    """The arrivals of a file, by key if the schema has one, as :func:`slackline.calibration.calibrate` takes them."""
+    types = [hierarchy.types[name] for name in hierarchy.sensor_types if name in hierarchy.types]
+    by_key: dict[Any, list[Any]] = {}
+    records = 0
+    async for batch in FileSource(path).batches():
+        rows, keys, bad = decoder.decode(batch, None, records + 1)
+        decoder.check_fields(path.name)
+        if bad:
+            raise SlacklineError(
+                f"{path.name}, {bad[0].place}: {bad[0].reason}. Repair or remove such records of the recording."
+            )
+        groups, without = ({None: None}, []) if keys is None else places_by_key(keys)
+        for key, places in without:
+            number = records + int(np.asarray(places)[0]) + 1
+            raise SlacklineError(f"{path.name}, record {number}: the key is {key!r}; a key is text or a whole number.")
+        records += len(batch)
+        for key, places in groups.items():
+            by_key.setdefault(key, []).append(quickest(rows if places is None else rows_at(rows, places), types))
+    if not by_key:
+        raise SlacklineError(f"{path} holds no events. Give a file with at least one record.")
+    return {key: (lambda parts=parts: parts) for key, parts in by_key.items()}
 
 
 def _sub_delays(texts: list[str]) -> dict[str, dict[str, int]]:
@@ -112,21 +134,11 @@ def _sub_delays(texts: list[str]) -> dict[str, dict[str, int]]:
     return measured
 
 
-def _with_progress(console: Console, work: Any) -> Any:
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("reading", total=None)
-        return work(lambda run, arrivals: bar.update(task, description=f"run {run}: {arrivals:,} arrivals"))
-
-
-def _print(calibration: Calibration, hierarchy: Hierarchy) -> None:
-    table = Table(title="Delays, in the unit of the event times", title_justify="left")
-    table.add_column("type")
-    table.add_column("published by")
-    for heading in ("delay", "processing", "backdating", "network"):
-        table.add_column(heading, justify="right", no_wrap=True)
+def _print(calibration: Calibration, hierarchy: Hierarchy, unit: str | None) -> None:
+    title = f"Delays, in {unit or 'the unit of the event times'}"
+    shown = table(title, "type", "published by", ">delay", ">processing", ">backdating", ">network")
     for name, known in calibration.types.items():
         publisher = hierarchy.publisher.get(name)
         parts = (known.processing, known.back, known.network) if publisher else ()
-        table.add_row(name, publisher or "", f"{known.delay:,}", *[f"{part:,}" for part in parts])
-    Console().print(table)
+        shown.add_row(name, publisher or "", f"{known.delay:,}", *[f"{part:,}" for part in parts])
+    stdout().print(shown)

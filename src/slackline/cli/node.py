@@ -15,11 +15,10 @@ from typing import Annotated, Any, Literal
 import pyarrow as pa
 import typer
 
-from slackline.cli.failure import reports_errors
-from slackline.cli.hierarchies import load_application
+from slackline.cli.applications import load_application
+from slackline.cli.console import reports_errors
 from slackline.cli.logs import log_to_stderr, served_metrics
-from slackline.cli.options import Log, MetricsPort, Seq, Source, Ts, Type, annotation_of, engine_options, help_of
-from slackline.cli.reaching import TlsCa, TlsCert, TlsKey
+from slackline.cli.options import TlsCa, TlsCert, TlsKey, engine_options, given_options, help_of, takes
 from slackline.cli.run import sources_of
 from slackline.cluster.connection import Credentials
 from slackline.cluster.ingress import Ingress, TablesSource
@@ -38,7 +37,7 @@ from slackline.running.deferral import Pause
 from slackline.runtime.address import Address
 from slackline.runtime.checkpoint import Checkpoint
 from slackline.runtime.metrics import MetricsCollector
-from slackline.runtime.options import RunOptions
+from slackline.runtime.options import RunOptions, run_options
 from slackline.runtime.schema import Decoder
 from slackline.runtime.sink import Sink
 
@@ -76,6 +75,11 @@ class Plan:
     metrics: int | None
 
 
+#: Options of records, Kafka and logs that are as those of ``slackline run``.
+_SHARED = ("ts", "type", "source", "seq", "follow", "format", "avro_schema", "start", "kafka_config", "metrics", "log")
+
+
+@takes(*_SHARED)
 @reports_errors
 def node(
     app: Annotated[
@@ -127,7 +131,6 @@ def node(
     checkpoint_every: Annotated[
         float, typer.Option(help="Seconds between checkpoints, with --folder.", min=0.01)
     ] = 1.0,
-    follow: Annotated[bool, typer.Option("--follow", help=help_of("follow"))] = False,
     speed: Annotated[
         str,
         typer.Option(
@@ -138,14 +141,6 @@ def node(
         Literal["s", "ms", "us", "ns", "ps"] | None,
         typer.Option(help=f"{help_of('unit')} ps is for applications that read recordings themselves."),
     ] = None,
-    ts: Ts = "ts",
-    type: Type = None,
-    source: Source = None,
-    seq: Seq = None,
-    format: annotation_of("format") = None,  # type: ignore[valid-type]
-    avro_schema: annotation_of("avro_schema") = None,  # type: ignore[valid-type]
-    start: annotation_of("start") = None,  # type: ignore[valid-type]
-    kafka_config: annotation_of("kafka_config") = None,  # type: ignore[valid-type]
     engine: Annotated[
         list[str] | None,
         typer.Option(
@@ -180,11 +175,10 @@ def node(
         bool,
         typer.Option("--until-end", help="Stop when all input has ended, and all subscribers have the results."),
     ] = False,
-    metrics: MetricsPort = None,
-    log: Log = "text",
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
+    **shared: Any,
 ) -> None:
     """Run some detectors of a hierarchy as one node of a cluster, until Ctrl-C.
 
@@ -198,15 +192,12 @@ def node(
     given = inputs or []
     is_path = len(given) == 1 and not scheme_of(given[0]) and given[0] != "-"
     hierarchy, tables = load_application(app, Path(given[0]) if is_path else None)
-    read = None
-    if given and tables is None:
-        if unit == "ps":
-            raise ConfigError("--unit ps is for applications that read recordings themselves; give ns or coarser.")
-        kafka = {"format": format, "avro_schema": avro_schema, "start": start, "kafka_config": kafka_config}
-        read = RunOptions(
-            app=app, sources=tuple(given), to="-" if folder is None else str(folder), ts=ts, type=type, source=source,
-            seq=seq, unit=unit, follow=follow, **{name: value for name, value in kafka.items() if value is not None},
-        )  # fmt: skip
+    reads = bool(given) and tables is None
+    if reads and unit == "ps":
+        raise ConfigError("--unit ps is for applications that read recordings themselves; give ns or coarser.")
+    to, of_unit = "-" if folder is None else str(folder), unit if reads else None
+    options = given_options({"app": app, "sources": given or ["-"], "to": to, "unit": of_unit, **shared})
+    read = run_options(options, None)
     alone = not join
     plan = Plan(
         name=name,
@@ -218,7 +209,7 @@ def node(
         detectors=_chosen("run", run, hierarchy.names, alone),
         ingress=_chosen("ingress", ingress, hierarchy.sensor_types, alone and bool(given)),
         tables=tables,
-        inputs=read,
+        inputs=read if reads else None,
         speed=_speed(speed),
         ts_per_second=_PER_SECOND[unit or "us"],
         folder=folder,
@@ -231,7 +222,7 @@ def node(
         ),
         engine=engine_options(engine or [], _NOT_GIVEN) | ({} if pause is None else {"pause": Pause(pause)}),
         until_end=until_end,
-        metrics=metrics,
+        metrics=read.metrics,
     )
     if plan.ingress and not given:
         raise ConfigError(f"--ingress {','.join(plan.ingress)}: these sensor types need an INPUT; give one.")
@@ -240,7 +231,7 @@ def node(
     run_everything([plan.engine.get("policy", "auto")])  # a node that compiles sends no heartbeats
     if optimise == "master":
         run_solver()
-    log_to_stderr(name, log)
+    log_to_stderr(name, read.log)
     asyncio.run(_run(plan))
 
 

@@ -1,27 +1,24 @@
-"""``slackline nodes``: the nodes of a cluster, what runs where, and metrics."""
+"""``slackline nodes``, ``migrate`` and ``certificates``: the nodes of a cluster, what runs where, and their TLS."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from slackline.cli.failure import reports_errors
-from slackline.cli.reaching import At, TlsCa, TlsCert, TlsKey
-from slackline.cluster.client import overview
+from slackline.cli.console import reports_errors, stdout, table
+from slackline.cli.options import At, TlsCa, TlsCert, TlsKey
+from slackline.cluster import client
 from slackline.cluster.connection import Credentials
 from slackline.runtime.address import Address
 
 #: Seconds between two overviews, for the rates.
 BETWEEN = 2.0
-#: Width of the table where the output is no terminal.
-WIDE = 110
 
 
 @reports_errors
@@ -38,59 +35,55 @@ def nodes(
     credentials = Credentials.of(tls_cert, tls_key, tls_ca)
     address = Address.of(at)
     if as_json:
-        typer.echo(json.dumps(asyncio.run(overview(address, credentials)), indent=2))
+        typer.echo(json.dumps(asyncio.run(client.overview(address, credentials)), indent=2))
         return
     before, after = asyncio.run(_twice(address, credentials))
     _print(before, after)
 
 
 async def _twice(address: Address, credentials: Credentials) -> tuple[dict[str, Any], dict[str, Any]]:
-    before = await overview(address, credentials)
+    before = await client.overview(address, credentials)
     await asyncio.sleep(BETWEEN)
-    return before, await overview(address, credentials)
+    return before, await client.overview(address, credentials)
 
 
 def _print(before: dict[str, Any], after: dict[str, Any]) -> None:
-    console = Console()
-    if not console.is_terminal:
-        console.width = WIDE
-    title = f"The cluster as seen by {escape(after['seen_from'])}"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in ("node", "state", "detector"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("events/s", "K", "buffered", "late", "load", "rtt", "lost"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    shown = table(
+        f"The cluster as seen by {escape(after['seen_from'])}", "node", "state", "detector",
+        ">events/s", ">K", ">buffered", ">late", ">load", ">rtt", ">lost",
+    )  # fmt: skip
     for name, node in after["nodes"].items():
-        _add(table, name, before["nodes"].get(name, {}), node)
-    console.print(table)
+        _add(shown, name, before["nodes"].get(name, {}), node)
+    console = stdout()
+    console.print(shown)
     for detector, direction in after["moving"].items():
-        console.print(f"{escape(detector)} is migrating ({direction}).", highlight=False)
+        console.print(f"{escape(detector)} is migrating ({direction}).")
     if after["master"] is not None:
-        console.print(f"{escape(after['master'])} is the master: it optimises the placement.", highlight=False)
+        console.print(f"{escape(after['master'])} is the master: it optimises the placement.")
     missing = after["missing"]
     if missing["detectors"] or missing["types"]:
         parts = [f"{what} {', '.join(missing[what])}" for what in ("detectors", "types") if missing[what]]
-        console.print(f"[yellow]Missing:[/] {escape('; '.join(parts))}.", highlight=False)
+        console.print(f"[yellow]Missing:[/] {escape('; '.join(parts))}.")
 
 
-def _add(table: Table, name: str, before: dict[str, Any], node: dict[str, Any]) -> None:
+def _add(shown: Table, name: str, before: dict[str, Any], node: dict[str, Any]) -> None:
     """Add a row for a node, and one for each of its detectors."""
     seconds = node["at"] - before["at"] if "at" in before and "at" in node else 0.0
     trip = node["round_trip"]
     lost = sum(received["lost"] for received in node.get("received", {}).values())
     arrivals = _rate(node.get("arrivals", 0) - before.get("arrivals", 0), seconds) if node["enters"] else ""
-    shown = f"ingress: {', '.join(node['enters'])}" if node["enters"] else ""
-    table.add_row(
-        escape(name), node["state"], escape(shown), arrivals, "", "", "", f"{node['load']:.0%}",
+    enters = f"ingress: {', '.join(node['enters'])}" if node["enters"] else ""
+    shown.add_row(
+        escape(name), node["state"], escape(enters), arrivals, "", "", "", f"{node['load']:.0%}",
         "" if trip is None else f"{1000 * trip:,.0f} ms", f"{lost:,}", style=None if node["state"] != "lost" else "red",
     )  # fmt: skip
     for detector in node["runs"]:
         metrics = node.get("detectors", {}).get(detector)
         if metrics is None:
-            table.add_row("", "", escape(detector))
+            shown.add_row("", "", escape(detector))
             continue
         then = before.get("detectors", {}).get(detector, metrics)
-        table.add_row(
+        shown.add_row(
             "", "", escape(detector), _rate(metrics["delivered"] - then["delivered"], seconds),
             _short(metrics["K"]), f"{metrics['buffered']:,}", f"{metrics['late']:,}",
         )  # fmt: skip
@@ -106,3 +99,47 @@ def _short(time: int) -> str:
 
 def _rate(events: int, seconds: float) -> str:
     return f"{events / seconds:,.0f}" if seconds > 0 else ""
+
+
+@reports_errors
+def migrate(
+    detector: Annotated[str, typer.Argument(help="The detector to migrate, as `slackline nodes` shows it.")],
+    node: Annotated[str, typer.Argument(help="The node to which it migrates.")],
+    at: At,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for the result.", min=0.1)] = 30.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print duration and costs as JSON.")] = False,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_ca: TlsCa = None,
+) -> None:
+    """Migrate a detector to another node. Its outputs do not change: none is lost, repeated or reordered."""
+    credentials = Credentials.of(tls_cert, tls_key, tls_ca)
+    metrics = asyncio.run(client.migrate(Address.of(at), credentials, detector, node, timeout))
+    if as_json:
+        typer.echo(json.dumps(metrics, indent=2))
+        return
+    typer.echo(
+        f"{detector} migrated from {metrics['from']} to {node} in {1000 * metrics['seconds']:.0f} ms: "
+        f"{metrics['state_bytes']:,} bytes of state, {metrics['forwarded']:,} forwarded messages."
+    )
+
+
+@reports_errors
+def certificates(
+    folder: Annotated[Path, typer.Argument(help="Where the files are written.", file_okay=False)],
+    name: Annotated[list[str], typer.Option(help="Name of a node; several times.")],
+    days: Annotated[int, typer.Option(help="How long the certificates of nodes are valid.", min=1)] = 365,
+) -> None:
+    """Make TLS certificates for nodes, signed by a certificate authority of their own.
+
+    The authority is ca.pem and ca.key in FOLDER; it is made at first and reused later. Each node gets NAME.pem and
+    NAME.key. Existing files are not overwritten. Give each machine ca.pem and the two files of its node; keep ca.key.
+    """
+    from slackline.cluster.certificates import AUTHORITY, make_certificates
+
+    written = make_certificates(folder, name, days)
+    typer.echo(f"Wrote {', '.join(map(str, written))}. Options of the nodes:", err=True)
+    for each in dict.fromkeys(name):
+        files = (folder / f"{each}.pem", folder / f"{each}.key", folder / f"{AUTHORITY}.pem")
+        options = " ".join(f"--tls-{option} {path}" for option, path in zip(("cert", "key", "ca"), files, strict=True))
+        typer.echo(f"{each}: {options}")

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import typer
 from msgspec import inspect as types
@@ -15,8 +16,27 @@ from slackline.core.errors import ConfigError
 from slackline.engine import Engine
 from slackline.runtime.options import RunOptions
 
+C = TypeVar("C", bound=Callable[..., Any])
+
 #: The fields of RunOptions, by name.
 FIELDS = {each.name: each for each in types.type_info(RunOptions).fields}  # type: ignore[attr-defined]
+
+At = Annotated[str, typer.Option(help="HOST:PORT of any node of the cluster.")]
+TlsCert = Annotated[
+    Path | None,
+    typer.Option(
+        help="Certificate of this node, PEM. TLS is required for addresses other than loopback; `slackline "
+        "certificates` makes the files.",
+        dir_okay=False,
+    ),
+]
+TlsKey = Annotated[Path | None, typer.Option(help="Private key of the certificate, PEM.", dir_okay=False)]
+TlsCa = Annotated[
+    Path | None,
+    typer.Option(
+        help="Certificate of the authority that signs for the nodes of this cluster only, PEM.", dir_okay=False
+    ),
+]
 
 
 def help_of(field: str) -> str:
@@ -24,12 +44,28 @@ def help_of(field: str) -> str:
     return str(FIELDS[field].type.extra_json_schema["description"])
 
 
-def annotation_of(field: str) -> Any:
-    """The option of the command line for a field, None where it is not given."""
-    kind = FIELDS[field].type.type
-    return Annotated[
-        _plain(kind) | None, typer.Option(f"--{FIELDS[field].encode_name}", help=help_of(field), show_default=False)
-    ]
+def takes(*fields: str) -> Callable[[C], C]:
+    """Adds the options of these fields of RunOptions to a command, which has ``**given`` for them; None: not given."""
+
+    def with_options(command: C) -> C:
+        hints = get_type_hints(command, include_extras=True)
+        named = (each for each in inspect.signature(command).parameters.values() if each.kind is not each.VAR_KEYWORD)
+        own = [each.replace(annotation=hints[each.name]) for each in named]
+        derived = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_annotation(name))
+            for name in fields
+        ]
+        signature = inspect.Signature([*own, *derived])
+        command.__signature__ = signature  # type: ignore[attr-defined]
+        command.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
+        return command
+
+    return with_options
+
+
+def _annotation(field: str) -> Any:
+    option = typer.Option(f"--{FIELDS[field].encode_name}", help=help_of(field), show_default=False)
+    return Annotated[_plain(FIELDS[field].type.type) | None, option]
 
 
 def _plain(kind: types.Type) -> Any:
@@ -52,14 +88,13 @@ def _plain(kind: types.Type) -> Any:
     return str
 
 
-Ts = Annotated[str, typer.Option(help=help_of("ts"))]
-Type = Annotated[str | None, typer.Option(help=help_of("type"))]
-Source = Annotated[str | None, typer.Option(help=help_of("source"))]
-Seq = Annotated[str | None, typer.Option(help=help_of("seq"))]
-Key = Annotated[str | None, typer.Option(help=help_of("key"))]
-Unit = Annotated[Literal["s", "ms", "us", "ns"] | None, typer.Option(help=help_of("unit"))]
-MetricsPort = Annotated[int | None, typer.Option(help=help_of("metrics"), min=0, max=65535)]
-Log = Annotated[Literal["text", "json"], typer.Option(help=help_of("log"))]
+def given_options(command_line: dict[str, Any]) -> dict[str, Any]:
+    """What was given on the command line, by the names of the options; options of the engine as a dict."""
+    given = {FIELDS[name].encode_name: value for name, value in command_line.items() if value not in (None, [])}
+    if "engine" in given:
+        given["engine"] = engine_options(given["engine"])
+    return given
+
 
 #: Options of engines that are no plain values, or that a runtime sets.
 _NOT_GIVEN = ("hierarchy", "detectors", "sensors", "now", "speculation", "duplicates")
@@ -87,11 +122,3 @@ def engine_options(texts: Iterable[str], but: Iterable[str] = ()) -> dict[str, A
         except json.JSONDecodeError:
             options[key] = value
     return options
-
-
-def given_options(command_line: dict[str, Any]) -> dict[str, Any]:
-    """What was given on the command line, by the names of the options; options of the engine as a dict."""
-    given = {FIELDS[name].encode_name: value for name, value in command_line.items() if value not in (None, [])}
-    if "engine" in given:
-        given["engine"] = engine_options(given["engine"])
-    return given

@@ -9,23 +9,17 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
-from slackline.cli.failure import FAILED, reports_errors
-from slackline.cli.reaching import At, TlsCa, TlsCert, TlsKey
+from slackline.cli.console import FAILED, reports_errors, stdout, table, write_page
+from slackline.cli.options import At, TlsCa, TlsCert, TlsKey
 from slackline.cluster.connection import Credentials
 from slackline.cluster.controller.global_placement import GlobalPlacement, PlacementPlan
 from slackline.cluster.placement import DEFAULT, SOLVERS, Problem, solver_of
-from slackline.cluster.placement.changes import PlacementChange, changes
+from slackline.cluster.placement.changes import changes
 from slackline.cluster.remote_placement import CompletedMove, PlacementReport, RemotePlacement
 from slackline.core.errors import ConfigError, SlacklineError
 from slackline.runtime.address import Address
-
-#: Characters of a line where no terminal says how wide it is.
-WIDE = 110
 
 
 @reports_errors
@@ -98,8 +92,7 @@ def place(
     elif not watch:
         shown.end(placing.moves)
     if html is not None and page is not None:
-        html.write_text(page(_report(plan, solver, seconds, seed, placing)), "utf-8")
-        _log(f"wrote {html}")
+        write_page(html, page(_report(plan, solver, seconds, seed, placing)))
     if not watch and any(move.error for move in placing.moves):
         raise typer.Exit(FAILED)
 
@@ -132,9 +125,7 @@ class _Printer:
     def __init__(self, solver: str, dry_run: bool, as_json: bool, watch: bool) -> None:
         self.last: PlacementPlan | None = None
         self._solver, self._dry_run, self._as_json, self._watch = solver, dry_run, as_json, watch
-        self._console = Console(highlight=False)
-        if not self._console.is_terminal:
-            self._console.width = WIDE
+        self._console = stdout()
 
     def show(self, plan: PlacementPlan) -> None:
         """Print the result of a search."""
@@ -147,7 +138,11 @@ class _Printer:
             return
         print_ = self._console.print
         if plan.steps:
-            print_(_table(_changes(plan)))
+            shown = table("Migrations", "detector", "from", "to", ">gain", "why")
+            for change in changes(plan.problem, _after(plan)):
+                gain = f"{1000 * change.gain:.1f} ms"
+                shown.add_row(*map(escape, (change.detector, change.source, change.to, gain, change.why)))
+            print_(shown)
         print_(_summary(plan, self._solver))
         if plan.steps and not self._dry_run:
             count = sum(map(len, plan.steps))
@@ -172,26 +167,10 @@ def _count(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
-def _changes(plan: PlacementPlan) -> list[PlacementChange]:
-    """The detectors that move, the greatest gain first."""
-    return changes(plan.problem, _after(plan))
-
-
 def _after(plan: PlacementPlan) -> dict[str, str]:
+    """The placement after all steps."""
     moved = {move.detector: move.to for step in plan.steps for move in step}
     return {**plan.problem.now, **moved}
-
-
-def _table(found: list[PlacementChange]) -> Table:
-    table = Table(title="Migrations", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in ("detector", "from", "to"):
-        table.add_column(heading, overflow="fold")
-    table.add_column("gain", justify="right", no_wrap=True)
-    table.add_column("why", overflow="fold")
-    for change in found:
-        gain = f"{1000 * change.gain:.1f} ms"
-        table.add_row(escape(change.detector), escape(change.source), escape(change.to), gain, escape(change.why))
-    return table
 
 
 def _summary(plan: PlacementPlan, solver: str) -> str:
@@ -234,7 +213,7 @@ def _figures(plan: PlacementPlan, solver: str, moves: list[CompletedMove]) -> di
         "solver": solver,
         "search_seconds": plan.solution.seconds,
         "bound": plan.solution.bound,
-        "changes": [change._asdict() for change in _changes(plan)],
+        "changes": [change._asdict() for change in changes(problem, after)],
         "steps": [[move.detector for move in step] for step in plan.steps],
         "moves": [move._asdict() for move in moves],
     }
@@ -268,7 +247,7 @@ def _report(plan: PlacementPlan, solver: str, seconds: float, seed: int, placing
         problem=problem,
         before=problem.now,
         after=_after(plan),
-        changes=tuple(_changes(plan)),
+        changes=tuple(changes(problem, _after(plan))),
         histories=histories,
         solver=solver,
         bound=bound,

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
 import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Protocol, get_type_hints
+from typing import Annotated, Any, Protocol
 
 import pyarrow as pa
 import typer
 
-from slackline.cli.failure import FAILED, reports_errors
-from slackline.cli.hierarchies import load_application
-from slackline.cli.live import Status
-from slackline.cli.logs import log_to_stderr, served_metrics
-from slackline.cli.options import FIELDS, annotation_of, given_options, help_of, known_options
+from slackline.cli.applications import load_application
+from slackline.cli.console import FAILED, reports_errors
+from slackline.cli.logs import Status, log_to_stderr, served_metrics
+from slackline.cli.options import FIELDS, given_options, help_of, known_options, takes
 from slackline.cluster.protocol.fingerprint import fingerprint
 from slackline.connectors.addresses import open_sink, open_sources, scheme_of
 from slackline.core.errors import ConfigError
@@ -42,6 +40,7 @@ SHOWN, LOOKED_AT = 3, 10_000
 logger = logging.getLogger("slackline.run")
 
 
+@takes(*(name for name in FIELDS if name != "app"))
 @reports_errors
 def run(
     app: Annotated[str | None, typer.Argument(metavar="APP", help=help_of("app"))] = None,
@@ -69,23 +68,6 @@ def run(
         _run_elsewhere(_between_topics(options, hierarchy), options, hierarchy, dry_run)
     else:
         _in_process(options, hierarchy, dry_run)
-
-
-def _signature() -> inspect.Signature:
-    """The parameters of :func:`run`: those that it names, and one for each field of RunOptions."""
-    hints = get_type_hints(run, include_extras=True)
-    named = (each for each in inspect.signature(run).parameters.values() if each.name != "given")
-    own = [each.replace(annotation=hints[each.name]) for each in named]
-    derived = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation_of(name))
-        for name in FIELDS
-        if name != "app"
-    ]
-    return inspect.Signature([*own, *derived])
-
-
-run.__signature__ = _signature()  # type: ignore[attr-defined]
-run.__annotations__ = {each.name: each.annotation for each in run.__signature__.parameters.values()}  # type: ignore[attr-defined]
 
 
 def _in_process(options: RunOptions, hierarchy: Hierarchy, dry_run: bool) -> None:
@@ -217,19 +199,16 @@ def _run_elsewhere(application: Application, options: RunOptions, hierarchy: Hie
 def _watched(options: RunOptions) -> Iterator[MetricsListener]:
     """A listener that shows metrics in the terminal or the log, and serves them."""
     server = served_metrics(options.metrics)
-    last: list[Metrics] = []
     try:
         with Status(options.app) as status:
 
             def listener(metrics: Metrics) -> None:
-                last[:] = [metrics]
                 status(metrics)
                 if server is not None:
                     server(metrics)
 
             yield listener
-        if last:
-            status.log(last[0])
+        status.log()
     finally:
         if server is not None:
             server.close()
@@ -301,9 +280,8 @@ async def _preview(options: RunOptions, sources: Sequence[Source], hierarchy: Hi
             break
     await batches.aclose()  # type: ignore[attr-defined]
     lines = [(f"field {role}", text) for role, text in decoder.roles(default).items()]
-    choice = decoder.choice
-    lines += [("note", text) for text in (choice.notes if choice else ())]
-    lines += [("warning", text) for text in (choice.warnings if choice else ())]
+    (_, *notes), warnings = decoder.explained(default)
+    lines += [*(("note", text) for text in notes), *(("warning", text) for text in warnings)]
     shown = zip(events[:SHOWN], keys[:SHOWN], strict=True)
     lines += [("sample", f"{event!r}" if options.key is None else f"{key!r}: {event!r}") for event, key in shown]
     numbered = Counter((k, e.type, e.source, e.seq) for e, k in zip(events, keys, strict=True) if e.seq is not None)

@@ -7,8 +7,7 @@ they are imported on first use.
 from typing import TYPE_CHECKING
 
 from slackline.core.extras import lazy
-from slackline.report.scale import Scale, number_text, params_text, share_text
-from slackline.report.summaries import SyncSummary, disorder, verdict
+from slackline.report.summaries import Scale, SyncSummary, disorder, number_text, params_text, share_text, verdict
 
 if TYPE_CHECKING:
     from slackline.report.page import (

@@ -44,9 +44,9 @@ tr.last td {{ border-top: 2px solid #cfd6dd; color: {FAINT}; }}
 @media (max-width: 600px) {{
   main {{ padding: 20px 12px 32px; }}
   .card {{ padding: 8px; }}
-  table {{ font-size: 10.5px; }}
+  table {{ font-size: 10px; }}
   th, th.n {{ white-space: normal; }}
-  th, td {{ padding: 4px 1px; }}
+  th, td {{ padding: 4px 2.5px; }}
 }}
 """
 

@@ -24,7 +24,7 @@ from slackline.report.page import (
     paragraph,
     table_card,
 )
-from slackline.report.scale import number_text, share_text
+from slackline.report.summaries import number_text, share_text
 
 _BLUE = "#1f5fa8"
 _COLORS = (_BLUE, ACCENT, "#2f8f5b", "#8a5fbf", "#b8860b", "#c2477f", "#4a90a4", "#6b7785")

@@ -10,8 +10,7 @@ from math import log10
 import plotly.graph_objects as go
 
 from slackline.report.page import ACCENT, FAINT, facts, figure_card, heading, html_page, paragraph, table_card
-from slackline.report.scale import Scale, params_text, share_text
-from slackline.report.summaries import POLICY_NAMES, disorder, verdict
+from slackline.report.summaries import POLICY_NAMES, Scale, disorder, params_text, share_text, verdict
 from slackline.study import STEADY, PolicyFigures, PolicyResult, StudyResult
 
 #: Colour and marker of each policy, in the order of the legend.

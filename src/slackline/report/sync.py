@@ -18,10 +18,9 @@ import plotly.graph_objects as go
 
 from slackline.core.batch import Ints
 from slackline.report.page import ACCENT, FAINT, facts, figure_card, heading, html_page, paragraph, table_card
-from slackline.report.scale import share_text
-from slackline.report.summaries import SyncSummary
+from slackline.report.summaries import SyncSummary, share_text
 from slackline.study import SyncResult
-from slackline.study.sync_result import AT_END, DELIVERED, TIMED_OUT
+from slackline.study.sync import AT_END, DELIVERED, TIMED_OUT
 
 #: The most streams with a lane; the slowest first.
 LANES = 40

@@ -46,7 +46,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forb
             "(standard output), http://…, https://… (POST), mqtt://HOST/TOPIC, kafka://HOST:PORT/TOPIC."
         ),
     ]
-    ts: Annotated[Text, Meta(description="Field of event times.")] = "ts"
+    ts: Annotated[Text, Meta(description="Field of event times; `ts` by default.")] = "ts"
     type: Annotated[
         Text | None,
         Meta(description="Field of event types; `type` by default. Not needed if there is one sensor type."),

@@ -234,6 +234,12 @@ reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
                 shown[role] = f"none: {source!r}" if role == "source" and source else "none"
         return shown
 
+    def explained(self, source: str | None = None) -> tuple[list[str], list[str]]:
+        """How records are read, as far as the first of them show: notes and warnings for people."""
+        roles = "; ".join(f"{role} {words}" for role, words in self.roles(source).items())
+        notes, warnings = (self.choice.notes, self.choice.warnings) if self.choice else ((), ())
+        return [f"record schema: {roles}", *notes], list(warnings)
+
     def check_fields(self, where: str) -> None:
         """Raise SchemaError if the first records lack the field of event times, or a type or sequence number that the
         schema names. For sources whose records have the same fields throughout, such as files.

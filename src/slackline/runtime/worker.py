@@ -552,13 +552,10 @@ def log_schema(decoder: Decoder, feed: Feed, bounded: bool) -> None:
     """Log how the first records of a source are read. Where all input is bounded, also check that it has the fields."""
     if bounded:
         decoder.check_fields(feed.source.describe())
-    logger.info(
-        "record schema: %s", "; ".join(f"{role} {words}" for role, words in decoder.roles(feed.default).items())
-    )
-    choice = decoder.choice
-    for note in choice.notes if choice else ():
+    notes, warnings = decoder.explained(feed.default)
+    for note in notes:
         logger.info("%s", note)
-    for warning in choice.warnings if choice else ():
+    for warning in warnings:
         logger.warning("%s", warning)
 
 

@@ -2,10 +2,9 @@
 
 from slackline.study.compare import PolicyResult, StudyResult, study
 from slackline.study.ordered import write_ordered
-from slackline.study.outcome import STEADY, PolicyFigures
+from slackline.study.policies import STEADY, PolicyFigures
 from slackline.study.recording import RecordedStream, SyncRecording, load_recording, load_stream
-from slackline.study.sync import synchronise_recording
-from slackline.study.sync_result import StreamResult, SyncResult, WaitFigures
+from slackline.study.sync import StreamResult, SyncResult, WaitFigures, synchronise_recording
 
 __all__ = [
     "STEADY",

@@ -10,10 +10,20 @@ import numpy as np
 
 from slackline.core.batch import Ints
 from slackline.core.time import converted
-from slackline.study.baselines import clairvoyant, fixed, lateness, max_slack, quantile, smallest_bound
-from slackline.study.outcome import STEADY, Outcome, PolicyFigures, measure
+from slackline.study.policies import (
+    STEADY,
+    Outcome,
+    PolicyFigures,
+    clairvoyant,
+    fixed,
+    lateness,
+    max_slack,
+    measure,
+    quantile,
+    replay,
+    smallest_bound,
+)
 from slackline.study.recording import RecordedStream
-from slackline.study.replay import replay
 
 #: Targets of `auto` that are compared, beside its default.
 LATE_TARGETS = (0.0005, 0.001, 0.002, 0.005, 0.01)

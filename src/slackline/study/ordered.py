@@ -14,7 +14,7 @@ import pyarrow.parquet as pa_parquet
 
 from slackline.connectors.formats import ending_of, format_of, stem_of
 from slackline.core.errors import SlacklineError
-from slackline.study.sync_result import SyncResult
+from slackline.study.sync import SyncResult
 
 _LINES = 10_000
 
@@ -47,41 +47,33 @@ def write_ordered(result: SyncResult, path: Path) -> list[Path]:
 
 def _stacked(tables: tuple[pa.Table, ...]) -> pa.Table:
     """One table of all. A column that has different types in different files gets one that holds all, or text."""
-    kinds: dict[str, pa.DataType | None] = {}
+    kinds: dict[str, set[pa.DataType]] = {}
     for table in tables:
         for name, kind in zip(table.schema.names, table.schema.types, strict=True):
-            kinds[name] = _common(kinds[name], kind) if name in kinds else kind
-    return pa.concat_tables([_cast(table, kinds) for table in tables], promote_options="default")
+            kinds.setdefault(name, set()).add(kind)
+    common = {name: _common(each) for name, each in kinds.items()}
+    return pa.concat_tables([_cast(table, common) for table in tables], promote_options="default")
 
 
-def _common(one: pa.DataType | None, other: pa.DataType) -> pa.DataType | None:
-    """A type that holds what both hold without a loss; None if only text does."""
-    if one is None or one == other:
-        return one
-    if pa.types.is_null(one) or pa.types.is_null(other):
-        return other if pa.types.is_null(one) else one
-    if pa.types.is_integer(one) != pa.types.is_integer(other):
+def _common(kinds: set[pa.DataType]) -> pa.DataType | None:
+    """A type that holds what all of them hold without a loss; None if only text does."""
+    known = [kind for kind in kinds if not pa.types.is_null(kind)]
+    if len({pa.types.is_integer(kind) for kind in known}) > 1:
         return None  # large integers would lose digits
-    if pa.types.is_uint64(one) and pa.types.is_signed_integer(other):
-        return None
-    if pa.types.is_uint64(other) and pa.types.is_signed_integer(one):
+    if pa.uint64() in known and any(map(pa.types.is_signed_integer, known)):
         return None
     try:
-        schemas = [pa.schema([("", one)]), pa.schema([("", other)])]
+        schemas = [pa.schema([("", kind)]) for kind in kinds]
         return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
     except pa.ArrowException:
         return None
 
 
 def _cast(table: pa.Table, kinds: dict[str, pa.DataType | None]) -> pa.Table:
-    for i, name in enumerate(table.column_names):
-        kind = kinds[name]
-        column = table.column(i)
-        if kind is None:
-            table = table.set_column(i, name, _as_text(column))
-        elif column.type != kind:
-            table = table.set_column(i, name, column.cast(kind))
-    return table
+    columns = zip(table.column_names, table.columns, strict=True)
+    return pa.table(
+        {name: _as_text(each) if (kind := kinds[name]) is None else each.cast(kind) for name, each in columns}
+    )
 
 
 def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:

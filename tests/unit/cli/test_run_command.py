@@ -16,8 +16,7 @@ from tests.unit.runtime.steps_app import lines_of, records, write_records
 from typer.testing import CliRunner, Result
 
 from slackline.cli import app
-from slackline.cli.live import Status, line_of, table_of
-from slackline.cli.logs import JsonLine
+from slackline.cli.logs import JsonLine, Status, line_of, table_of
 from slackline.runtime.metrics import DetectorMetrics, Metrics
 
 APP = Path(__file__).parents[1] / "runtime" / "steps_app.py"
@@ -127,7 +126,7 @@ def test_a_plan_on_kafka_says_the_same_things(here: Path) -> None:
 def test_files_go_to_a_folder(here: Path) -> None:
     done = run("vans.py", "--from", "in.jsonl", "--to", "out", "--key", "van")
     assert done.exit_code == 0, done.stderr
-    assert "60 events" in done.stderr
+    assert "events 60 " in done.stderr
     outputs = lines_of(here / "out" / "outputs.jsonl")
     assert len(outputs) + len(lines_of(here / "out" / "late.jsonl")) == 60
     done = run("vans.py", "--from", "in.jsonl", "--to", "out", "--key", "van")
@@ -277,8 +276,9 @@ METRICS = Metrics(
 
 def test_the_metrics_fit_in_a_line() -> None:
     assert line_of(METRICS) == (
-        "12,000 events (1,000/s); 30 outputs; late 6 (0.05 %, target 0.1 %); duplicates 4; latency p50 20 ms, "
-        "p99 1.5 s; K 40 ms; buffered 17; lag 5; α 0.25; quarantined 3 no key"
+        "events 12,000 (1,000/s); outputs 30 (2/s); late 6 (0.05 %, target 0.1 %); duplicates 4; latency p50 20 ms, "
+        "p99 1.5 s; slack K 40 ms; buffered 17 of 2 keys; lag 5; α 0.25; quarantined 3 no key; "
+        "checkpoint 4,096 bytes, 0 s ago"
     )
 
 
@@ -288,7 +288,7 @@ def test_in_a_terminal_the_metrics_are_a_table() -> None:
         status(METRICS)
     console.print(table_of("vans", METRICS))
     shown = console.export_text()
-    for text in ("1,000 per second", "target 0.1 %", "p99 1.5 s", "0.25", "17 events of 2 keys", "4,096 bytes"):
+    for text in ("1,000/s", "target 0.1 %", "p99 1.5 s", "0.25", "17 of 2 keys", "4,096 bytes"):
         assert text in shown
 
 
@@ -298,7 +298,10 @@ def test_without_a_terminal_a_line_is_logged_every_ten_seconds(caplog: pytest.Lo
         status = Status("vans", Console(force_terminal=False), now=lambda: next(times))
         for _ in range(3):
             status(METRICS)
-    assert len(caplog.records) == 1
+        assert len(caplog.records) == 1
+        status.log()  # at the end, what was not logged
+        status.log()
+    assert len(caplog.records) == 2
     line = json.loads(JsonLine("vans").format(caplog.records[0]))
     assert (line["level"], line["name"], line["logger"]) == ("info", "vans", "slackline.run")
     assert line["metrics"]["event_rate"] == 1000.0 and line["metrics"]["K"] == 0.04

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from slackline.core.errors import ConfigError
 from slackline.ordering import target_slack
-from slackline.study.outcome import Outcome
-from slackline.study.replay import replay
+from slackline.study.policies import Outcome, replay
 
 TARGET = 0.01
 

@@ -7,8 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slackline.study.baselines import clairvoyant, fixed, lateness, max_slack, quantile, smallest_bound
-from slackline.study.outcome import STEADY, Outcome, measure, under_watermark
+from slackline.study.policies import (
+    STEADY,
+    Outcome,
+    clairvoyant,
+    fixed,
+    lateness,
+    max_slack,
+    measure,
+    quantile,
+    smallest_bound,
+    under_watermark,
+)
 
 STREAMS = st.lists(st.integers(0, 60), min_size=1, max_size=80)
 

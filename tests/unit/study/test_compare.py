@@ -6,7 +6,7 @@ from tests.recordings import recorded
 
 from slackline.runtime.schema import RecordSchema
 from slackline.study import STEADY, RecordedStream, load_stream, study
-from slackline.study.baselines import lateness, smallest_bound
+from slackline.study.policies import lateness, smallest_bound
 
 STEADY_FIGURES = {"steady_late_share", "steady_mean_wait"}
 FIGURES = {"late_share", "mean_wait", "p50_wait", "p99_wait", "max_wait"} | STEADY_FIGURES

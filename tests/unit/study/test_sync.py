@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from slackline.core.errors import ConfigError
 from slackline.core.event import Event
 from slackline.study import RecordedStream, SyncRecording, synchronise_recording
-from slackline.study.sync_result import AT_END, DELIVERED, TIMED_OUT, Disabled
+from slackline.study.sync import AT_END, DELIVERED, TIMED_OUT, Disabled
 from slackline.sync import METHODS, Synchroniser
 
 

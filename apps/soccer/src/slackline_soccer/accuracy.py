@@ -21,7 +21,7 @@ from slackline import Event, SchemaError
 from slackline_soccer.model.match import Match
 from slackline_soccer.tracking.positions import MILLISECOND
 
-#: What must agree beside the type, unless told otherwise.
+#: What must agree beside the type, unless given.
 KEYS: Mapping[str, tuple[str, ...]] = {
     "hit": ("player",),
     "pass": ("player", "to"),
@@ -177,7 +177,7 @@ def _time(event: Event) -> int:
 COMPARED = (
     "ball_left", "hit", "possession", "pass", "shot", "blocked_shot", "goal", "double_pass", "offside",
 )  # fmt: skip
-#: The truth has one column for whoever is on the other side of an event; the detectors call them by their parts.
+#: The truth has one column for the other player of an event; the detectors have a field for each role.
 _OTHER = {"blocked_shot": "blocker", "double_pass": "partner", "offside": "passer"}
 
 

@@ -57,7 +57,7 @@ def clairvoyant(table: pa.Table, match: Match, progress: Progress | None = None)
     ts = table["ts"].to_numpy()
     largest = np.maximum.accumulate(ts)
     order = np.argsort(ts, kind="stable")
-    complete = largest[np.maximum.accumulate(order)]  # stream time when all rows up to the n-th event time are there
+    complete = largest[np.maximum.accumulate(order)]  # stream time when all rows up to the n-th event time have arrived
     result = _sorted_run(in_order(table), match, progress)
 
     def wait(output: Output) -> float:

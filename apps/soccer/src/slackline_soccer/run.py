@@ -22,7 +22,7 @@ from slackline_soccer.summary import Summary
 KEPT = tuple(kind.name for kind in events.ALL)
 #: Positions that are pushed at a time.
 PUSH = 50_000
-#: Nothing is released before so much of the stream has come: by then every transmitter should have been heard of.
+#: Warm-up, in stream time: by then every transmitter should have sent a position.
 WARMUP_SECONDS = 0.25
 #: Delays of positions are bounded by the packets they come in, and one that is late can make a wrong event: the largest
 #: delay and a margin are waited for, unless something else is asked for.

@@ -1,4 +1,4 @@
-"""A match in figures, summed up while its events come: it holds no events, so it is as small for a season.
+"""A match in figures, updated with each event; it holds no events, so its size does not grow.
 
 It takes events of the detectors and of the queries, wherever they were detected, in this process or on Spark.
 """
@@ -35,7 +35,7 @@ class PlayerFigures:
 
 @dataclass(slots=True)
 class KindWaits:
-    """How long the events of a type took from when they happened to when they were found (ps of stream time)."""
+    """Latency of the events of a type: stream time (ps) from occurrence to detection."""
 
     count: int = 0
     total: int = 0
@@ -73,7 +73,7 @@ class Summary:
         return cls(match, ordered, players, {kind: KindWaits() for kind in ordered}, {}, Counter())
 
     def add(self, event: Event, wait: int | None = None) -> None:
-        """One event more, and how long it took to be found."""
+        """Add an event and its latency."""
         waits = self.waits[event.type]
         if wait is None:
             waits.count += 1
@@ -138,7 +138,7 @@ class Summary:
             ],
         }
 
-    # What the types tell.
+    # One handler per event type.
 
     def _hit(self, event: Event) -> None:
         self.players[event["player"]].hits += 1

@@ -20,12 +20,12 @@ def test_the_demo_finds_what_happened_and_writes_its_report(tmp_path: Path) -> N
     assert true == found == right > 10
     true, found, right = _row(done.stdout, "pass")
     assert true == found == right > 2
-    assert "the same as in the perfectly ordered stream" in " ".join(done.stdout.split())
+    assert "equal to those of the perfectly ordered stream" in " ".join(done.stdout.split())
     page = report.read_text("utf-8")
     assert "PlayerHitsBall" in page and "Plotly.newPlot" in page and "Metrica" in page
 
 
 def _row(text: str, event: str) -> list[int]:
-    """True, found and right in the table of the comparison with what really happened."""
+    """True, found and right in the table of the comparison with the truth."""
     rows = [line for line in text.splitlines() if re.match(rf"│ {event} ", line)]
     return [int(cell) for cell in rows[-1].split("│")[2:5]]

@@ -29,7 +29,7 @@ def test_json_is_all_there_is_on_stdout():
 def test_the_tables_name_events_teams_and_players_and_the_files_are_written(tmp_path):
     result = run(EXCERPT, "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
-    for part in ("12,500 positions", "active_ball", "possession", "top km/h", "B8", "0 rows were set aside"):
+    for part in ("12,500 positions", "active_ball", "possession", "top km/h", "B8", "0 rows were quarantined"):
         assert part in result.stdout, part
     assert pq.read_table(tmp_path / "out" / "near.parquet").num_rows > 0
 
@@ -43,7 +43,7 @@ def test_a_simulated_match_is_compared_with_its_truth(tmp_path):
     assert figures["truth"]["hit"]["true"] > 0 and figures["truth"]["hit"]["f1"] > 0.5
     assert set(figures["possession_truth"]) == {"A", "B"} and "running" not in figures["events"]
     printed = run(tmp_path / "m", "--no-queries")
-    assert "Against what really happened" in printed.stdout
+    assert "Compared with the truth" in printed.stdout
 
 
 def test_tracking_data_with_a_mapping_runs_and_says_what_it_took_for_granted(tmp_path):

@@ -162,7 +162,7 @@ def test_goal_without_a_shot_is_of_who_hit_the_ball_last() -> None:
 @pytest.mark.parametrize(
     "events",
     [
-        [entered(2, "goal_1")],  # nobody played it
+        [entered(2, "goal_1")],  # without a hit
         [hit(1, "A2"), entered(2, "penalty_1")],
         [hit(101, "A2"), entered(102, "goal_1")],  # after the end
     ],

@@ -1,4 +1,4 @@
-"""Hits: the ball in play turns while somebody is near."""
+"""Hits: the ball in play turns while a player is near."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_a_simulated_match_that_lacks_something_is_an_error(tmp_path):
     ("name", "content", "error", "complaint"),
     [
         ("m.docx", b"PK\0\3", RecordingError, "neither text nor Parquet"),
-        ("m.md", b"# Notes", ConfigError, "cannot tell what m.md is; it has # Notes. Understood are"),
+        ("m.md", b"# Notes", ConfigError, "m.md is not a known recording; it has # Notes. Understood are"),
         ("m.csv", b"", RecordingError, "m.csv is empty"),
         ("m.csv", b"a,b,c\n1,2,3\n", ConfigError, "it has a, b, c. Understood are"),
         ("m.csv", b"1,2,3\n", ConfigError, "3 numbers without a header. Understood are"),

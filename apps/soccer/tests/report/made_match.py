@@ -1,4 +1,4 @@
-"""A made-up match for the page: nobody played it, but it might have been."""
+"""A made-up match for the page: not played, but plausible."""
 
 import re
 
@@ -27,7 +27,7 @@ from slackline_soccer.report import (
     Timeline,
     Verdict,
 )
-from slackline_soccer.report.series import Point, Series
+from slackline_soccer.report.model import Point, Series
 from slackline_soccer.tracking.game import Limb, Period, Role, Sensor
 from slackline_soccer.tracking.positions import MILLISECOND, SECOND
 

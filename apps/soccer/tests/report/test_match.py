@@ -39,8 +39,8 @@ SECTIONS = {
     "possession": "Possession",
     "runners": "Running",
     "hierarchy": "From positions to goals",
-    "waits": "How long one waits for the answer",
-    "delays": "How late the positions are",
+    "waits": "Latency",
+    "delays": "Delays of the positions",
     "plausibility": "Is the simulated match like a real one?",
 }
 
@@ -122,24 +122,23 @@ def test_names_and_texts_are_escaped():
 
 def test_the_conclusion_says_what_is_the_same_late_and_true(report):
     assert conclusion(report) == (
-        "The 826 events found in the shuffled stream are the same, field by field, as those found in the perfectly "
-        "ordered one. In order of arrival, without Slackline, it is 62. No position came too late. Of the 141 events "
-        "that truly happened, 138 were found, and 3 invented."
+        "All 826 events that Slackline published equal those of the ordered stream, field by field. In arrival order "
+        "62 do. No position was late. Of the 141 events that truly happened, 138 were found, and 3 invented."
     )
 
 
 def test_the_conclusion_hides_nothing(report):
     less = Sameness("near", 2, ordered=90, found=88, same=80)
     text = conclusion(replace(report, late=468, sameness=[less]))
-    assert "Of the 88 events found in the shuffled stream and the 90 found in the perfectly ordered one, 80 are" in text
-    assert "468 positions (0.020 %) came too late" in text and "of arrival" not in text
+    assert "80 of the 88 events that Slackline published equal those of the ordered stream (90 events)" in text
+    assert "468 positions were late (0.020 %)." in text and "arrival" not in text
     assert conclusion(MatchReport("t", make_match())) == ""
 
 
 def test_disorder_is_shown_type_by_type_lowest_level_on_top(report):
     figure = sameness_figure([*report.sameness, Sameness("goal", 6, 1, 1, 1)])
-    (arrival,) = named(figure, "in order of arrival")
-    (ordered,) = named(figure, "put in order")
+    (arrival,) = named(figure, "arrival order")
+    (ordered,) = named(figure, "Slackline")
     assert [name.split("  ")[0] for name in arrival.y] == ["shots on goal", "hits", "near the ball"]
     assert ordered.x == (100.0, 100.0, 100.0)
     assert arrival.x == pytest.approx((100 / 7, 100 * 61 / 153, 0.0))

@@ -14,8 +14,8 @@ from slackline_soccer.report import (
     delays_by_kind,
     match_page,
 )
+from slackline_soccer.report.build import path_backs
 from slackline_soccer.report.hierarchy import hierarchy_figure
-from slackline_soccer.report.measures import path_backs
 from slackline_soccer.report.plausibility import plausibility_figure, plausibility_table
 from slackline_soccer.report.waits import by_level, detector_table, level_figure, slack_figure
 from slackline_soccer.tracking.positions import MILLISECOND

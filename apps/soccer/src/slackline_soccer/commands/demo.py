@@ -24,6 +24,7 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 
 from slackline import Event, SlacklineError
 from slackline.cli import reports_errors
+from slackline.report import share_text
 from slackline_soccer import (
     Match,
     MatchResult,
@@ -114,7 +115,7 @@ class Findings:
     @property
     def final_until(self) -> int:
         """The smallest watermark: the query stops without an end of stream, so later results are not complete."""
-        return min(unit["watermark"] or 0 for unit in self.stats[-1]["detectors"].values()) if self.stats else 0
+        return min(one["watermark"] or 0 for one in self.stats[-1]["detectors"].values()) if self.stats else 0
 
     @property
     def rate(self) -> float:
@@ -353,7 +354,7 @@ def _report(simulation: Simulation, table: pa.Table, findings: Findings, others:
         facts=[
             (f"{positions:,}", "positions"),
             (f"{100 * behind:.0f} %", "of them out of order"),
-            (f"{late:,}", f"late ({100 * late / max(positions, 1):.4f} %)"),
+            (f"{late:,}", f"late ({share_text(late / max(positions, 1))})"),
             (f"{_detected(findings):,}", "events detected"),
             (f"{findings.seconds:.0f} s", f"on Spark, start-up excluded: {findings.rate:,.0f} positions/s"),
         ],
@@ -389,7 +390,7 @@ def _publish(
     print_match(console, findings.summary, compared, report.late or 0, findings.arrivals, findings.quarantined)
     console.print(
         f"{findings.arrivals:,} positions through Spark in {findings.seconds:.1f} s ({findings.rate:,.0f}/s). Of "
-        f"{_detected(findings):,} events detected, {same:,} are the same as in the perfectly ordered stream. "
+        f"{_detected(findings):,} events detected, {same:,} are equal to those of the perfectly ordered stream. "
         f"{comparison(report)}",
         highlight=False,
     )

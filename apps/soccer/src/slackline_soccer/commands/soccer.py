@@ -42,7 +42,7 @@ def soccer(
         typer.Option(help="Write every type of event and result as Parquet into this folder.", file_okay=False),
     ] = None,
     queries: Annotated[bool, typer.Option(help="Run the four queries as well.")] = True,
-    policy: Annotated[Literal["auto", "ready", "slack"], typer.Option(help="How positions are put in order.")] = "auto",
+    policy: Annotated[Literal["auto", "ready", "slack"], typer.Option(help="Ordering policy.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
 ) -> None:
     """Detect hits, passes, shots and possession in a recorded match, and answer the queries of DEBS 2013."""
@@ -88,7 +88,7 @@ def _against_truth(recording: MatchRecording, result: MatchResult) -> Comparison
     return None if until is None else compare(recording.match, result.events(), load_truth(recording.truth), until)
 
 
-# What to tell.
+# Output.
 
 
 def _figures(

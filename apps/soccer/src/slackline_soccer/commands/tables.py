@@ -25,13 +25,13 @@ def print_match(
     positions: int,
     quarantined: Counter[str],
 ) -> None:
-    """What was detected, teams and players, the comparison with the truth if there is one, and what was set aside."""
-    _table(console, "What was detected, and how long after it happened", _EVENT_HEADER, _event_rows(summary))
-    _table(console, "Teams", _TEAM_HEADER, _team_rows(summary))
+    """Events, teams and players, the comparison with the truth if there is one, late and quarantined rows."""
+    _table(console, "Events detected, and their latency in stream time", _EVENT_HEADER, _event_rows(summary))
+    _table(console, "Teams", _TEAM_HEADER, _team_rows(summary, comparison))
     _table(console, "Players", _PLAYER_HEADER, _player_rows(summary))
     if comparison is not None:
         _print_truth(console, comparison)
-    _print_set_aside(console, late, positions, quarantined)
+    _print_late(console, late, positions, quarantined)
 
 
 _EVENT_HEADER = ("event", "level", "found", "mean wait ms", "max wait ms")
@@ -41,15 +41,23 @@ _PLAYER_HEADER = ("player", "hits", "passes", "shots", "ball s", "top km/h", "di
 
 def _event_rows(summary: Summary) -> Rows:
     return [
-        (kind, summary.levels[kind], waits.count, f"{waits.mean / 1e9:,.1f}", f"{waits.largest / 1e9:,.1f}")
+        (kind, summary.levels[kind], waits.count, *(_wait(waits.count, wait) for wait in (waits.mean, waits.largest)))
         for kind, waits in summary.waits.items()
     ]
 
 
-def _team_rows(summary: Summary) -> Rows:
+def _wait(count: int, wait: float) -> str:
+    return f"{wait / 1e9:,.1f}" if count else "-"
+
+
+def _team_rows(summary: Summary, comparison: Comparison | None) -> Rows:
+    # The query publishes possession at full seconds; a comparison has it up to its last event.
+    shares = {team: own["possession_share"] for team, own in summary.teams().items()}
+    if comparison is not None:
+        shares |= comparison.possession.found
     return [
         (
-            team, _share(own["possession_share"]), own["hits"], own["passes"], own["successful"], own["shots"],
+            team, _share(shares[team]), own["hits"], own["passes"], own["successful"], own["shots"],
             own["goals"], f"{own['distance'] / 1000:,.2f}",
         )
         for team, own in summary.teams().items()
@@ -78,21 +86,21 @@ def _print_truth(console: Console, comparison: Comparison) -> None:
         for s in comparison.accuracies
     ]  # fmt: skip
     header = ("event", "true", "found", "right", "precision", "recall", "F1")
-    _table(console, "Against what really happened (same players, within 100 ms)", header, rows)
+    _table(console, "Compared with the truth (same players, within 100 ms)", header, rows)
     shares = comparison.possession
-    told = ", ".join(f"{team} {_share(shares.found[team])} (true {_share(shares.true[team])})" for team in shares.true)
-    console.print(f"Possession: {told}.", highlight=False)
+    teams = ", ".join(f"{team} {_share(shares.found[team])} (true {_share(shares.true[team])})" for team in shares.true)
+    console.print(f"Possession: {teams}.", highlight=False)
 
 
-def _print_set_aside(console: Console, late: int, positions: int, quarantined: Counter[str]) -> None:
+def _print_late(console: Console, late: int, positions: int, quarantined: Counter[str]) -> None:
     share = f" ({share_text(late / positions)})" if positions else ""
     console.print(
-        f"{late:,} of {positions:,} positions were late{share}; {quarantined.total():,} rows were set aside.",
+        f"{late:,} of {positions:,} positions were late{share}; {quarantined.total():,} rows were quarantined.",
         highlight=False,
     )
     if quarantined:
         rows: Rows = [(reason, rows) for reason, rows in quarantined.most_common()]
-        _table(console, "Set aside", ("reason", "rows"), rows)
+        _table(console, "Quarantined", ("reason", "rows"), rows)
 
 
 def _table(console: Console, title: str, header: tuple[str, ...], rows: Rows) -> None:

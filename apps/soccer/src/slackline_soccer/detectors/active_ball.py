@@ -34,29 +34,29 @@ MARGIN = 300.0
 MOVED = 1.0e6
 IDLE = 3 * SECOND
 
-NOBODY = -1
+NONE = -1
 
 
 @njit(cache=True)
 def taker_of(now, lost, active, inside, seen, came, moved, entered, speed):  # type: ignore[no-untyped-def]
-    """Which ball takes over with the positions of ``now``, NOBODY if none does."""
+    """Which ball takes over with the positions of ``now``, NONE if none does."""
     holder = active[0]
-    is_lost = holder != NOBODY and now - seen[holder] > lost
-    if holder != NOBODY and inside[holder] and not is_lost and now - moved[holder] <= IDLE:
-        return NOBODY
-    any_other, taker = False, NOBODY
+    is_lost = holder != NONE and now - seen[holder] > lost
+    if holder != NONE and inside[holder] and not is_lost and now - moved[holder] <= IDLE:
+        return NONE
+    any_other, taker = False, NONE
     for ball in range(len(inside)):
         if ball == holder or not inside[ball] or now - seen[ball] > lost:
             continue
         was_there = seen[ball] == now
         any_other |= was_there
-        takes = was_there and (holder == NOBODY or entered[ball] or speed[ball] > MOVED)
+        takes = was_there and (holder == NONE or entered[ball] or speed[ball] > MOVED)
         if not (takes or (is_lost and inside[holder])):
             continue
         # Whichever came last; of two that came together the faster.
-        if taker == NOBODY or (came[ball], speed[ball]) > (came[taker], speed[taker]):
+        if taker == NONE or (came[ball], speed[ball]) > (came[taker], speed[taker]):
             taker = ball
-    return taker if any_other else NOBODY
+    return taker if any_other else NONE
 
 
 @njit(cache=True)
@@ -74,7 +74,7 @@ def next_change(  # type: ignore[no-untyped-def]
             if picture[1]:
                 picture[1] = 0
                 taker = taker_of(picture[0], lost, active, inside, seen, came, moved, entered, speed)
-                if taker != NOBODY:
+                if taker != NONE:
                     active[0] = taker
                     return row
             picture[0] = now
@@ -108,7 +108,7 @@ class ActiveBall(Detector):
         self.number = numbered(match.balls, len(match.is_ball))
         self.field = (*match.field.x, *match.field.y)
         self.lost = Thresholds.of(match).lost
-        self.active = np.full(1, NOBODY, dtype=np.int64)
+        self.active = np.full(1, NONE, dtype=np.int64)
         self.inside = np.zeros(balls, dtype=np.bool_)
         self.seen = np.full(balls, LONG_AGO, dtype=np.int64)
         self.came = np.full(balls, LONG_AGO, dtype=np.int64)

@@ -20,7 +20,7 @@ from slackline_soccer.model.events import BALL_ENTERED, BALL_LEFT
 from slackline_soccer.model.match import Match
 from slackline_soccer.model.thresholds import BALL_RADIUS, Thresholds
 
-NOBODY = -1
+NONE = -1
 AREAS = ("field", "penalty_0", "penalty_1", "goal_0", "goal_1")
 FIELD, PENALTY, GOAL = 0, 1, 3
 
@@ -81,7 +81,7 @@ class BallAreas(Detector):
         self.match = match
         self.areas = areas_of(match)
         self.noise = Thresholds.of(match).line
-        self.ball = NOBODY
+        self.ball = NONE
         self.inside = np.zeros(len(AREAS), dtype=np.bool_)
 
     def on_batch(self, batch: Batch) -> Iterator[tuple[int, Event]]:

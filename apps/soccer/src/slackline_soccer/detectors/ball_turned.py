@@ -1,13 +1,13 @@
 """When a ball was hit, bounced or blocked: a peak of its filtered acceleration [Thesis, A.2].
 
 The amount of the acceleration goes through a mean filter. From where it rises above the threshold until it has
-fallen to half of its peak is one contact, however long it lasts (a kick takes some 10 ms); it is told then, because
-only then is it known how the velocity was changed (if hardly, it was noise). The event carries the time and the place
-of the *onset*: where the mean crossed the threshold, set back by the filter's delay. On the recorded match that is
-where the ball's path bends; the peak itself comes some 8 ms later, since the positions' own filter smears it.
+fallen to half of its peak is one contact, however long it lasts (a kick takes some 10 ms); it is published then,
+because only then is it known how the velocity was changed (if hardly, it was noise). The event carries the time and the
+place of the *onset*: where the mean crossed the threshold, back-dated by the filter's delay. On the recorded match that
+is where the ball's path bends; the peak itself comes some 8 ms later, since the positions' own filter smears it.
 
 A change that the ground explains is marked as a ``bounce``: a low ball that fell, now rises, and lost along its way no
-more than friction takes. So whoever looks for a player's hit need not guess when a ball bounces beside one.
+more than friction takes. So a detector of hits need not guess when a ball bounces beside a player.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def is_bounce(z, before, after):  # type: ignore[no-untyped-def]
 def next_contact(  # type: ignore[no-untyped-def]
     start, source, ts, x, y, z, v, a, vx, vy, vz, number, limits, times, ints, sums, ring_ts, ring, found
 ):
-    """The first row from ``start`` on at which a contact is told, described in ``found``; else the number of rows."""
+    """The first row from ``start`` on that completes a contact, described in ``found``; else the number of rows."""
     threshold, calm, push = limits
     window, contact, gap = times
     size = ring.shape[1]
@@ -95,7 +95,7 @@ def next_contact(  # type: ignore[no-untyped-def]
                     return row
         elif mean >= threshold and (own[PHASE] == CALM or mean >= AGAIN * total[8]):
             onset = (count - window // 2) % size
-            # The least later than the onset: whoever looks who was there has seen the positions of that moment.
+            # The least later than the onset: detectors above have then seen the positions of that moment.
             own[PHASE], own[SINCE] = CONTACT, ring_ts[ball, onset] + 1
             total[1] = mean
             total[2:5] = kept[onset, X : Z + 1]
@@ -106,7 +106,7 @@ def next_contact(  # type: ignore[no-untyped-def]
 
 
 class BallTurned(Detector):
-    """Publishes ``ball_turned`` once per contact of any ball, set back to its onset."""
+    """Publishes ``ball_turned`` once per contact of any ball, back-dated to its onset."""
 
     listens = ("position",)
     publishes = (BALL_TURNED,)

@@ -2,7 +2,7 @@
 
 Several players may be near, but one of them hit it. It is whose foot was closest; and as a ball is pushed away from
 the foot that hits it, a foot that the ball was pushed towards counts as up to twice as far away. In a duel, with a foot
-on either side of the ball, this decides: whoever is closer than a ball's radius is simply at it.
+on either side of the ball, this decides: a player closer than a ball's radius is at it.
 """
 
 from __future__ import annotations

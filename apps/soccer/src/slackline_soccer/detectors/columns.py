@@ -3,7 +3,7 @@
 Positions that were pushed as objects have the types their values happened to have; here they get those of
 ``match.position``. Columns that have them already are passed on as they are.
 
-Where everybody's feet are: the latest position of each, kept by those who look at them only now and then.
+The places of all feet: the latest position of each, for detectors that need them only now and then.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ def numbered(sids: tuple[int, ...], length: int) -> Ints:
     return table
 
 
-NOBODY = -1
+NONE = -1
 
 
 def feet_of(match: Match) -> Ints:
-    """The transmitters on each player's feet, a row per player, filled up with NOBODY."""
-    feet = np.full((len(match.players), max(len(player.feet) for player in match.players)), NOBODY, dtype=np.int64)
+    """The transmitters on each player's feet, a row per player, filled up with NONE."""
+    feet = np.full((len(match.players), max(len(player.feet) for player in match.players)), NONE, dtype=np.int64)
     for number, player in enumerate(match.players):
         feet[number, : len(player.feet)] = player.feet
     return feet

@@ -4,7 +4,7 @@ This is the waiting that query 4 of DEBS 2013 asks for, done once for all who wa
 that leaves the ball at the foot, or that is followed by the next hit within the metre, is no kick.
 
 The velocity counts once the ball has left the foot, over the last two thirds of the metre: the mean of what was
-measured there and of the way covered. One measured velocity alone is too noisy to tell, from 25 m, on which side of a
+measured there and of the way covered. One measured velocity alone is too noisy to decide, from 25 m, on which side of a
 post the ball will pass. Tracking data has a frame or two there, and velocities that come from many frames: then the
 last of them has to do.
 """

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slackline import Batch, Detector, Event
-from slackline_soccer.detectors.columns import NOBODY, Floats, columns, feet_of, keep_latest, no_feet, sources
+from slackline_soccer.detectors.columns import NONE, Floats, columns, feet_of, keep_latest, no_feet, sources
 from slackline_soccer.model.events import OFFSIDE
 from slackline_soccer.model.match import Match
 from slackline_soccer.model.thresholds import Thresholds
@@ -75,13 +75,13 @@ class Offside(Detector):
         ball = field.along(hit["x"], hit["y"])
         across = field.across(hit["x"], hit["y"])
         inward = min(ball - field.ends[0], field.ends[1] - ball, across - field.sides[0], field.sides[1] - across)
-        fresh = (self.feet != NOBODY) & (hit.ts - self.seen[self.feet] <= self.stale)
+        fresh = (self.feet != NONE) & (hit.ts - self.seen[self.feet] <= self.stale)
         along = np.where(fresh, self.place[self.feet, 0 if field.lengthwise == "x" else 1], 0.0).sum(axis=1)
         players = np.where(fresh.any(axis=1), along / np.maximum(fresh.sum(axis=1), 1), np.nan)
         return HitScene(hit.ts, float(ball), bool(inward < AT_THE_LINE), players)
 
     def _offside_by(self, event: Event) -> float:
-        """How far (mm) the receiver was beyond the offside line; 0 if he was not, or if nobody can say."""
+        """How far (mm) the receiver was beyond the offside line; 0 if he was not, or if it is not known."""
         moment = next((moment for moment in self.moments if moment.ts == event["kicked_at"]), None)
         goal = self.match.attacks(event["team"], event["kicked_at"])
         if moment is None or moment.from_line or goal is None or not event["successful"]:

@@ -30,18 +30,18 @@ class Pass(StateMachine):
     listens = ("hit", "shot", "ball_left", "active_ball")
     publishes = (PASS,)
 
-    states = ("nobody", "hit", "shot")
+    states = ("free", "hit", "shot")
     transitions = (
-        Transition("nobody", on="hit", to="hit", then="begin"),
+        Transition("free", on="hit", to="hit", then="begin"),
         Transition("hit", on="shot", to="shot", when="is_that_hit"),
         Transition("hit", on="hit", when="is_same_player", then="begin"),
         Transition("hit", on="hit", when="is_far", then="arrive"),
         Transition("hit", on="hit", then="begin"),
-        Transition("hit", on="ball_left", to="nobody", when="is_out_far", then="go_out"),
-        Transition("hit", on="ball_left", to="nobody", when="is_out"),
+        Transition("hit", on="ball_left", to="free", when="is_out_far", then="go_out"),
+        Transition("hit", on="ball_left", to="free", when="is_out"),
         Transition("shot", on="hit", to="hit", then="begin"),
-        Transition("shot", on="ball_left", to="nobody", when="is_out"),
-        Transition(ANY, on="active_ball", to="nobody"),
+        Transition("shot", on="ball_left", to="free", when="is_out"),
+        Transition(ANY, on="active_ball", to="free"),
     )
 
     def __init__(self, match: Match) -> None:
@@ -106,7 +106,7 @@ class DoublePass(StateMachine):
 
     states = ("nothing", "there")
     transitions = (
-        Transition("there", on="pass", when="is_back", then="tell"),
+        Transition("there", on="pass", when="is_back", then="publish"),
         Transition("nothing", on="pass", to="there", when="is_successful", then="remember"),
         Transition("there", on="pass", when="is_successful", then="remember"),
         Transition("there", on="pass", to="nothing"),
@@ -128,7 +128,7 @@ class DoublePass(StateMachine):
         between = (event["player"], event["to"]) == (first["to"], first["player"])
         return between and event["successful"] and event.ts - first["kicked_at"] <= AT_ONCE
 
-    def tell(self, event: Event) -> Iterator[Event]:
+    def publish(self, event: Event) -> Iterator[Event]:
         assert self.first is not None
         yield event.derive(
             DOUBLE_PASS.name,

@@ -1,7 +1,7 @@
-"""A player hits the ball: the ball in play turns while somebody is near it [Thesis, 6.2.2, figure 6.5].
+"""A player hits the ball: the ball in play turns while a player is near it [Thesis, 6.2.2, figure 6.5].
 
 The detector there names all who are near. One hit has one player, though: the one who was closest when the ball
-turned. A bounce off the ground is no hit, whoever stands beside it, and neither is the turn of another ball.
+turned. A bounce off the ground is no hit, even beside a player, and neither is the turn of another ball.
 """
 
 from __future__ import annotations

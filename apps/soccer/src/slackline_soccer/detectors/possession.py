@@ -13,17 +13,17 @@ from slackline_soccer.model.match import Match
 
 
 class Possession(StateMachine):
-    """Publishes ``possession`` whenever the ball is with another player, or with nobody."""
+    """Publishes ``possession`` whenever the ball is with another player, or with none."""
 
     listens = ("hit", "ball_left", "active_ball")
     publishes = (POSSESSION,)
 
-    states = ("nobody", "somebody")
+    states = ("free", "held")
     transitions = (
-        Transition("nobody", on="hit", to="somebody", then="change"),
-        Transition("somebody", on="hit", when="is_another", then="change"),
-        Transition("somebody", on="ball_left", to="nobody", when="is_out", then="change"),
-        Transition("somebody", on="active_ball", to="nobody", then="change"),
+        Transition("free", on="hit", to="held", then="change"),
+        Transition("held", on="hit", when="is_another", then="change"),
+        Transition("held", on="ball_left", to="free", when="is_out", then="change"),
+        Transition("held", on="active_ball", to="free", then="change"),
     )
 
     def __init__(self, match: Match) -> None:

@@ -3,11 +3,11 @@
 A player is near once a foot is within a metre of the ball, seen from above, and the ball no higher than a jumping
 player gets. He stays near until it is a tenth further away, so that noise at the metre makes no events. The time stamp
 is the smaller of those of the two positions, the ball's and the foot's. Positions that are too old say nothing: a
-player who is no longer tracked is not near, and near a ball that has vanished is nobody.
+player who is no longer tracked is not near, and no player is near a ball that has vanished.
 
 Positions of one time stamp are one picture, in whatever order they are listed. It is looked at when it is complete, and
-that is when a later position comes. Cameras give the ball and all players of a frame one time stamp: whoever looked at
-the new ball and the old players would see a hard kick leave its player a frame too early.
+that is when a later position comes. Cameras give the ball and all players of a frame one time stamp: a detector that
+looked at the new ball and the old players would see a hard kick leave its player a frame too early.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import numpy as np
 from numba import njit
 
 from slackline import Batch, Detector, Event
-from slackline_soccer.detectors.columns import LONG_AGO, NOBODY, Floats, Ints, columns, feet_of, sources
+from slackline_soccer.detectors.columns import LONG_AGO, NONE, Floats, Ints, columns, feet_of, sources
 from slackline_soccer.model.events import NEAR, NOT_NEAR
 from slackline_soccer.model.match import Match
 from slackline_soccer.model.thresholds import Thresholds
 
 KINDS = (NOT_NEAR.name, NEAR.name)
 
-#: Nothing comes closer faster than this (mm/ps: 100 m/s) but for noise (mm): whoever is far away need not be looked at
+#: Nothing comes closer faster than this (mm/ps: 100 m/s) but for noise (mm): a player far away need not be looked at
 #: for a while.
 FASTEST, NOISE = 1e-7, 300.0
 
@@ -39,15 +39,15 @@ NOW, MOVED, BALL = range(3)
 
 @njit(cache=True)
 def measure(player, ball, now, feet, place, seen, stale, distance):  # type: ignore[no-untyped-def]
-    """Distance of a player's closest foot into ``distance``; that foot, or NOBODY if none was heard of lately."""
-    closest, least = NOBODY, np.inf
+    """Distance of a player's closest foot into ``distance``; that foot, or NONE if none has a recent position."""
+    closest, least = NONE, np.inf
     for sid in feet[player]:
-        if sid != NOBODY and now - seen[sid] <= stale:
+        if sid != NONE and now - seen[sid] <= stale:
             dx, dy = place[sid, 0] - place[ball, 0], place[sid, 1] - place[ball, 1]
             d = np.sqrt(dx * dx + dy * dy)
             if d < least:
                 closest, least = sid, d
-    if closest != NOBODY:
+    if closest != NONE:
         distance[player] = least
     return closest
 
@@ -64,14 +64,14 @@ def look(picture, moved, row, later, ball, feet, lengths, times, place, seen, ne
         was = near[player]
         if now < due[player] or not (ball_is_known or was):
             continue
-        foot = measure(player, ball, now, feet, place, seen, stale, distance) if ball_is_known else NOBODY
+        foot = measure(player, ball, now, feet, place, seen, stale, distance) if ball_is_known else NONE
         slack = release / reach if was else 1.0
-        within = foot != NOBODY and distance[player] < reach * slack and place[ball, 2] < height * slack
-        due[player] = LONG_AGO if within or foot == NOBODY else now + (distance[player] - reach - NOISE) / FASTEST
+        within = foot != NONE and distance[player] < reach * slack and place[ball, 2] < height * slack
+        due[player] = LONG_AGO if within or foot == NONE else now + (distance[player] - reach - NOISE) / FASTEST
         if within == was:
             continue
         near[player] = within
-        at = now if foot == NOBODY else max(min(seen[ball], seen[foot]), now - apart)
+        at = now if foot == NONE else max(min(seen[ball], seen[foot]), now - apart)
         found[n] = distance[player]
         ints[n, 0], ints[n, 1], ints[n, 2], ints[n, 3] = within, player, max(at, later - back), row
         n += 1
@@ -105,7 +105,7 @@ def track(  # type: ignore[no-untyped-def]
         if n + players > len(found):
             return row, n
         if ts[row] > picture[NOW]:
-            if ball != NOBODY and (picture[BALL] or picture[MOVED]):
+            if ball != NONE and (picture[BALL] or picture[MOVED]):
                 n = look(
                     picture, moved, row, ts[row], ball, feet, lengths, times, place, seen, near, distance, due,
                     found, ints, n,
@@ -115,7 +115,7 @@ def track(  # type: ignore[no-untyped-def]
         if not 0 <= sid < len(player_of):
             continue
         player, now = player_of[sid], ts[row]
-        if player == NOBODY and place[sid, 3] == 0.0:
+        if player == NONE and place[sid, 3] == 0.0:
             continue
         place[sid, 0], place[sid, 1], place[sid, 2] = x[row], y[row], z[row]
         if now - seen[sid] > stale:  # a foot that was not there when the player was last looked at
@@ -123,7 +123,7 @@ def track(  # type: ignore[no-untyped-def]
         seen[sid] = now
         if sid == ball:
             picture[BALL] = 1
-        elif player != NOBODY and ball != NOBODY:
+        elif player != NONE and ball != NONE:
             note(player, picture, moved)
     return len(ts), n
 
@@ -143,7 +143,7 @@ class Proximity(Detector):
         self.lengths = (limits.reach, limits.release, limits.height)
         self.max_backdate = limits.apart + limits.step
         self.times = (limits.stale, limits.apart, self.max_backdate)
-        self.ball = NOBODY
+        self.ball = NONE
         self.picture = np.array([LONG_AGO, 0, 0], dtype=np.int64)
         self.moved = np.zeros(players, dtype=np.int64)
         #: By transmitter: x, y, z in mm, and whether it is a ball.
@@ -159,7 +159,7 @@ class Proximity(Detector):
         limits: list[Any] = [self.feet, self.lengths, self.times]
         state: list[Any] = [self.place, self.seen, self.near, self.distance, self.due, found, ints]
         if batch.type == "active_ball":
-            if self.ball != NOBODY:  # up to here it was the other ball
+            if self.ball != NONE:  # up to here it was the other ball
                 n = look(*[self.picture, self.moved, 0, int(batch.ts[0]), self.ball, *limits, *state, 0])
                 yield from self._events(ints[:n], found[:n])
             self.ball = int(batch["ball"][-1])

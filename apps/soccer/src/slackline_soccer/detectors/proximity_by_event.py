@@ -41,7 +41,7 @@ class ProximityByEvent(Detector):
             self.ball = event["ball"]
             return
         assert isinstance(event.source, int)
-        if event.ts > self.now:  # all positions of the time stamp before are there
+        if event.ts > self.now:  # all positions of the time stamp before have arrived
             yield from self.look(event.ts)
             self.now = event.ts
         self.latest[event.source] = event
@@ -51,7 +51,7 @@ class ProximityByEvent(Detector):
             self.moved.add(self.player_of[event.source].name)
 
     def look(self, later: int) -> Iterator[Event]:
-        """Whoever has come near, or has gone, with the positions of the last time stamp."""
+        """Players who have come near, or have left, with the positions of the last time stamp."""
         for player in self.players:
             if player.name in self.moved:
                 for event in self.correlate(player, self.now):
@@ -68,7 +68,7 @@ class ProximityByEvent(Detector):
         found = self.closest(player, now)
         if found is None:
             if was:
-                yield self.tell(NOT_NEAR.name, player, now, self.near.pop(player.name))
+                yield self.event(NOT_NEAR.name, player, now, self.near.pop(player.name))
             return
         distance, ball, foot = found
         slack = self.limits.release / self.limits.reach if was else 1.0
@@ -79,10 +79,10 @@ class ProximityByEvent(Detector):
             self.near.pop(player.name, None)
         if within != was:
             at = max(min(ball.ts, foot.ts), now - self.limits.apart)
-            yield self.tell(NEAR.name if within else NOT_NEAR.name, player, at, distance)
+            yield self.event(NEAR.name if within else NOT_NEAR.name, player, at, distance)
 
     def closest(self, player: Player, now: int) -> tuple[float, Event, Event] | None:
-        """Distance, ball and closest foot; None if one of them was not heard of lately."""
+        """Distance, ball and closest foot; None if one of them has no recent position."""
         ball = self.fresh(self.ball, now)
         feet = [foot for sid in player.feet if (foot := self.fresh(sid, now)) is not None]
         if ball is None or not feet:
@@ -94,7 +94,7 @@ class ProximityByEvent(Detector):
         position = None if sid is None else self.latest.get(sid)
         return position if position is not None and now - position.ts <= self.limits.stale else None
 
-    def tell(self, kind: str, player: Player, ts: int, distance: float) -> Event:
+    def event(self, kind: str, player: Player, ts: int, distance: float) -> Event:
         return Event(kind, ts, ball=self.ball, player=player.name, team=player.team, distance=distance / 1000.0)
 
 

@@ -1,7 +1,7 @@
 """Who is near the ball in play, from positions in any order [Thesis, 6.2.1, figures 6.3 and 6.4, A.4].
 
 For comparison only: this is what a detector costs that orders by itself. It listens to everything unsorted, keeps what
-it cannot use yet, and relates the positions of the ball to those of each player as soon as both are there. It finds
+it cannot use yet, and relates the positions of the ball to those of each player as soon as both have arrived. It finds
 what :class:`~slackline_soccer.detectors.proximity_by_event.ProximityByEvent` finds on the ordered stream, and sooner
 for a player whose positions happen to be early. For that it must know what the middleware would have known for it:
 
@@ -64,7 +64,7 @@ class ProximitySelfOrdering(Detector):
         self.balls = match.balls
         self.ball: int | None = None
         self.begun: int | None = None  # the first time stamp of all
-        self.heard: dict[int, int] = {}  # the last time stamp of each transmitter
+        self.latest: dict[int, int] = {}  # the last time stamp of each transmitter
         self.waiting: dict[int, deque[Place]] = {sid: deque() for sid in (*match.balls, *self.player_of)}
         self.progress = [Progress() for _ in match.players]
         self.dropped = 0
@@ -79,10 +79,10 @@ class ProximitySelfOrdering(Detector):
         place = Place(event.ts, sid, event["x"], event["y"], event["z"])
         if self.begun is None:
             self.begun = place.ts
-        if place.ts <= self.heard.get(sid, LONG_AGO):
+        if place.ts <= self.latest.get(sid, LONG_AGO):
             self.dropped += 1  # this transmitter's own order is broken
             return
-        self.heard[sid] = place.ts
+        self.latest[sid] = place.ts
         number = self.player_of.get(sid)
         if number is not None and place.ts <= self.progress[number].done:
             self.dropped += 1  # he was silent for too long; it was decided without him
@@ -115,10 +115,10 @@ class ProximitySelfOrdering(Detector):
     def complete_until(self, number: int) -> int:
         """Nothing at or before this is to come: not from the ball, nor from a foot that is not given up."""
         assert self.ball is not None
-        before = (self.begun or 0) - 1  # until then all is known of those who were never heard of
-        heard = [self.heard.get(sid, before) for sid in (self.ball, *self.players[number].feet)]
-        newest = max(heard)
-        return min(ts for ts in heard if newest - ts <= self.limits.stale)
+        before = (self.begun or 0) - 1  # until then all is known of transmitters without positions
+        known = [self.latest.get(sid, before) for sid in (self.ball, *self.players[number].feet)]
+        newest = max(known)
+        return min(ts for ts in known if newest - ts <= self.limits.stale)
 
     def in_order(self, number: int, limit: int) -> list[Place]:
         """The positions between what is decided and the limit; those of the feet are no longer needed after."""
@@ -161,7 +161,7 @@ class ProximitySelfOrdering(Detector):
         if ball is None or not feet:
             progress.near = False
             if was:
-                yield self.tell(NOT_NEAR.name, player, now, progress.distance)
+                yield self.event(NOT_NEAR.name, player, now, progress.distance)
             return
         distance, foot = min(((distance_of(ball, foot), foot) for foot in feet), key=lambda found: found[0])
         slack = self.limits.release / self.limits.reach if was else 1.0
@@ -169,13 +169,13 @@ class ProximitySelfOrdering(Detector):
         progress.distance = distance
         if progress.near != was:
             at = max(min(ball.ts, foot.ts), now - self.limits.apart)
-            yield self.tell(NEAR.name if progress.near else NOT_NEAR.name, player, at, distance)
+            yield self.event(NEAR.name if progress.near else NOT_NEAR.name, player, at, distance)
 
     def fresh(self, progress: Progress, sid: int | None, now: int) -> Place | None:
         place = None if sid is None else progress.latest.get(sid)
         return place if place is not None and now - place.ts <= self.limits.stale else None
 
-    def tell(self, kind: str, player: Player, ts: int, distance: float) -> Event:
+    def event(self, kind: str, player: Player, ts: int, distance: float) -> Event:
         return Event(kind, ts, ball=self.ball, player=player.name, team=player.team, distance=distance / 1000.0)
 
 

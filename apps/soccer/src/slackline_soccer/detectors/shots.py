@@ -3,13 +3,14 @@
 A shot on goal: a kick headed to cross the opponents' goal within 1.5 s of the hit (query 4 of DEBS 2013).
 
 Known only a metre after the hit, the shot carries the time stamp of the hit. The path is a straight line seen from
-above; seen from the side, gravity bends it. A ball that would touch the ground on its way goes on along it.
+above; seen from the side, gravity bends it. A ball that would touch the ground on its way continues along it.
 
 A blocked shot: another player than the shooter hits the ball before it has crossed a line.
 
 A goal: the ball crosses the line between the posts and under the bar while the game is on.
 
-It is the goal of whoever shot, even if somebody deflected the ball after; without a shot, of whoever hit it last.
+It is the goal of the shooter, even if another player deflected the ball after; without a shot, of the last player
+who hit it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ GRAVITY = 9_810.0
 
 
 class ShotOnGoal(Detector):
-    """Publishes ``shot``, set back to the hit."""
+    """Publishes ``shot``, back-dated to the hit."""
 
     listens = ("kick",)
     publishes = (SHOT,)
@@ -128,7 +129,7 @@ class Goal(StateMachine):
         Transition("not_played", on="hit", to="played", then="remember"),
         Transition("played", on="hit", then="remember"),
         Transition("played", on="shot", then="note"),
-        Transition("played", on="ball_entered", to="not_played", when="is_goal", then="tell"),
+        Transition("played", on="ball_entered", to="not_played", when="is_goal", then="publish"),
     )
 
     def __init__(self, match: Match) -> None:
@@ -145,7 +146,7 @@ class Goal(StateMachine):
     def is_goal(self, event: Event) -> bool:
         return str(event["area"]).startswith("goal_") and self.match.period(event.ts) is not None
 
-    def tell(self, event: Event) -> Iterator[Event]:
+    def publish(self, event: Event) -> Iterator[Event]:
         number = int(str(event["area"]).removeprefix("goal_"))
         team = next(team for team in self.match.teams if self.match.attacks(team, event.ts) == number)
         scorer = self.hit

@@ -26,11 +26,11 @@ BALL_ENTERED = EventType("ball_entered", ball=int, area=str, **_WHERE)
 BALL_LEFT = EventType("ball_left", ball=int, area=str, **_WHERE)
 #: 3: a player hit the ball in play.
 HIT = EventType("hit", ball=int, player=str, team=str, acceleration=float, **_WHERE)
-#: 4: the ball is with this player now; None: with nobody (out of play).
+#: 4: the ball is with this player now; None: with no player (out of play).
 POSSESSION = EventType("possession", player=str, team=str, was_player=str, was_team=str)
 #: 4: a hit sent the ball on its way: a metre from there it has this velocity (m/s).
 KICK = EventType("kick", ball=int, player=str, team=str, hit_at=int, vx=float, vy=float, vz=float, **_WHERE)
-#: 5: a hit that sends the ball towards the opponents' goal; its time stamp is set back to the hit.
+#: 5: a hit that sends the ball towards the opponents' goal; back-dated to the hit.
 SHOT = EventType("shot", player=str, team=str, goal=int, speed=float, **_WHERE)
 #: 6: the ball went from one player to another (or out); its time stamp is when it got there.
 PASS = EventType(

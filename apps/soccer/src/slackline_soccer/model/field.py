@@ -1,6 +1,6 @@
 """The field: lines, goals and penalty areas, in millimetres.
 
-The goal at the low end of *along* (see :mod:`slackline_soccer.tracking.ground`) is goal 0, the other one goal 1.
+The goal at the low end of *along* (see :mod:`slackline_soccer.tracking.game`) is goal 0, the other one goal 1.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slackline import ConfigError
-from slackline_soccer.tracking.ground import Ground
+from slackline_soccer.tracking.game import Ground
 
 #: The laws of the game: a penalty area reaches 16.5 m into the field and 16.5 m beyond each post.
 PENALTY_DEPTH = 16_500.0

@@ -117,6 +117,16 @@ class Match:
         number = {player.name: n for n, player in enumerate(self.players)}
         return self._table({s.sid: number[s.wearer] for s in self.sensors if s.wearer in number}, -1, np.int64)
 
+    @cached_property
+    def numbered_feet(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """``(number, first)``: the number of a transmitter's foot, -1 for all others; each player's first foot.
+
+        The feet of player ``p`` (number in ``players``) are ``first[p]`` up to ``first[p + 1]``.
+        """
+        feet = [sid for player in self.players for sid in player.feet]
+        number = self._table({sid: n for n, sid in enumerate(feet)}, -1, np.int64)
+        return number, np.cumsum([0, *(len(player.feet) for player in self.players)])
+
     def period(self, ts: int) -> Period | None:
         """The period that ``ts`` is in, if the game is on."""
         return next((period for period in self.periods if period.start <= ts < period.stop), None)
@@ -134,7 +144,7 @@ class Match:
 
     @classmethod
     def load(cls, path: Path | str) -> Match:
-        """Read what :meth:`save` wrote (or somebody by hand)."""
+        """Read a file of :meth:`save`, or one written by hand."""
         try:
             read = json.loads(Path(path).read_text(encoding="utf-8"))
             ground = read["field"]

@@ -43,9 +43,9 @@ class Thresholds:
     calm: float
     #: A contact changes the velocity by so much (m/s): as much as that acceleration does in 20 ms.
     push: float
-    #: A contact is told at the latest so long after it began.
+    #: A contact is published at the latest so long after it began.
     contact: int
-    #: So far is a contact set back at most: it is told late, and the filter's delay is taken off.
+    #: A contact is back-dated by at most this: it is published late, and the filter's delay is taken off.
     turn_back: int
     #: A ball silent for longer starts anew: nothing is known of what happened in between.
     gap: int
@@ -59,7 +59,7 @@ class Thresholds:
     stale: int
     #: Two positions that make one event are at most so far apart in time: a gap sets no event back further.
     apart: int
-    #: Time goes on with the next position, so long after a time stamp at the latest, unless everybody is silent.
+    #: Time advances with the next position, at the latest so long after a time stamp, unless all are silent.
     step: int
 
     #: A ball is in an area again when so far inside.

@@ -1,15 +1,15 @@
 """The clock of the queries: ticks on a fixed grid of stream time, while the game is on.
 
-A query publishes at grid points: multiples of a tick since the start of the period. What a grid point tells is known
-as soon as a position at or after it is seen, and the event carries the grid point's own time stamp. So the results do
-not depend on where the positions happen to fall, and they are set back by less than the gap between two positions.
+A query publishes at grid points: multiples of a tick since the start of the period. The values of a grid point are
+known as soon as a position at or after it is seen, and the event carries the time stamp of the grid point. So results
+do not depend on where the positions happen to fall, and they are back-dated by less than the gap between two positions.
 
 Between periods the clock stands still. It also does before the first position of a period: a recording that begins in
 the middle of a half has nothing to say about the time before.
 
 The seconds of the match, for detectors that publish regularly but have no use for positions.
 
-A ``second`` is not set back to the grid point, as the queries' results are: whoever listens would have to wait for the
+A ``second`` is not back-dated to the grid point, as the queries' results are: its listeners would have to wait for the
 longest gap between two positions there ever was. It carries the time stamp of the position that ends it.
 """
 

@@ -23,7 +23,7 @@ RUNNING_TOTAL = EventType("running_total", player=object, team=object, window=ob
 
 #: Query 2, every second: how long each player had the ball so far, and how often he hit it.
 POSSESSION_PLAYER = EventType("possession_player", player=str, team=str, time=float, hits=int)
-#: Query 2, every second and window: how long a team had the ball, and its share of the time anybody had.
+#: Query 2, every second and window: how long a team had the ball, and its share of the time either team had.
 POSSESSION_TEAM = EventType("possession_team", team=str, window=int, time=float, share=float)
 
 #: Query 3, every second and player: see :mod:`slackline_soccer.queries.heatmap`.

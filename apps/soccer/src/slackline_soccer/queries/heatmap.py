@@ -1,6 +1,6 @@
-"""Query 3 of DEBS 2013: where everybody is, as shares of time per cell of four grids and over five windows.
+"""Query 3 of DEBS 2013: where each player is, as shares of time per cell of four grids and over five windows.
 
-Ten times a second each player's place is noted: the mean of where his feet were last heard of. A foot silent for a
+Ten times a second each player's place is noted: the mean of the last positions of his feet. A foot silent for a
 second does not count; a player with no other is not *seen*. The share of a cell is the number of notes in it over
 the number of notes of the player in the window. So the shares of a map add up to 1, less the time he spent outside the
 field, which is in no cell.
@@ -11,7 +11,7 @@ cells.
 
 Twenty maps of 22 players every second are a lot of numbers, so one event per player holds them packed:
 
-- 32x50 and 16x25 are made of whole cells of 64x100: only the finest grid and 8x13 are told;
+- 32x50 and 16x25 are made of whole cells of 64x100: only the finest grid and 8x13 are published;
 - ``seen`` counts the notes per window (1, 5, 10, 20 minutes, whole game);
 - ``sizes`` has the number of cells that are not empty, of the finest grid per window and then of 8x13 per window;
   ``cells`` and ``counts`` hold their numbers (``across * cells along + along``) and the notes in them, one map after
@@ -33,7 +33,6 @@ from slackline_soccer.detectors.columns import columns, sources
 from slackline_soccer.model.match import Match
 from slackline_soccer.queries.clock import GameClock
 from slackline_soccer.queries.events import HEATMAP
-from slackline_soccer.queries.feet import numbered_feet
 from slackline_soccer.queries.windows import MINUTE, WHOLE_GAME, Minutes
 
 Array = npt.NDArray[Any]
@@ -56,7 +55,7 @@ CELLS = FINE_CELLS + COARSE_CELLS
 
 @njit(cache=True)
 def _hear(source, across, along, start, stop, number, place, silent):  # type: ignore[no-untyped-def]
-    """Where feet were heard of."""
+    """The last positions of feet."""
     for row in range(start, stop):
         sid = source[row]
         if 0 <= sid < len(number) and number[sid] >= 0:
@@ -69,17 +68,17 @@ def _hear(source, across, along, start, stop, number, place, silent):  # type: i
 def _note(place, silent, first, stop, ground, noted):  # type: ignore[no-untyped-def]
     """The cells (fine, coarse) that the player with these feet is in."""
     low_across, high_across, low_along, high_along = ground
-    across, along, heard = 0.0, 0.0, 0
+    across, along, known = 0.0, 0.0, 0
     for foot in range(first, stop):
         if silent[foot] < NOTES:
             across += place[foot, 0]
             along += place[foot, 1]
-            heard += 1
-    if heard == 0:
+            known += 1
+    if known == 0:
         noted[:] = UNSEEN
         return
-    u = (across / heard - low_across) / (high_across - low_across)
-    w = (along / heard - low_along) / (high_along - low_along)
+    u = (across / known - low_across) / (high_across - low_across)
+    w = (along / known - low_along) / (high_along - low_along)
     if not (0.0 <= u <= 1.0 and 0.0 <= w <= 1.0):
         noted[:] = OUTSIDE
         return
@@ -89,7 +88,7 @@ def _note(place, silent, first, stop, ground, noted):  # type: ignore[no-untyped
 
 @njit(cache=True)
 def advance(source, across, along, start, stop, at, number, slots, first, ground, place, silent, second):  # type: ignore[no-untyped-def]
-    """Take rows and note everybody's cell at the ticks among them, in slot ``slots[tick]`` of the second."""
+    """Take rows and note each player's cell at the ticks among them, in slot ``slots[tick]`` of the second."""
     row = start
     for tick in range(len(at)):
         until = min(at[tick], stop)
@@ -159,10 +158,10 @@ class HeatMaps(Detector):
 
     def __init__(self, match: Match, every: int = 1) -> None:
         if every < 1:
-            raise ConfigError(f"heat maps are told every so many whole seconds, at least 1; got every={every!r}.")
+            raise ConfigError(f"every must be a whole number of seconds, at least 1; got every={every!r}.")
         self.match = match
         self.every = every
-        self.number, self.first = numbered_feet(match)
+        self.number, self.first = match.numbered_feet
         self.ground = (*match.field.sides, *match.field.ends)
         players, feet = len(match.players), int(self.first[-1])
         # Megabytes of zeros: made when they are needed, so that a detector travels light to where it runs.

@@ -1,9 +1,9 @@
 """Query 2 of DEBS 2013: who has the ball, for how long, and how often he hits it.
 
 A player gets the ball when he hits it and keeps it until another one does, it leaves the field, or the game stops:
-``possession`` events tell all but the last, which the periods of the match do. Once a second the times so far are told,
+``possession`` events give all but the last, which ends with the period. Once a second the times so far are published,
 per player for the whole game and per team also over windows. A team's share is of the time that either team had the
-ball; there is none (None) while nobody had it. What happens at the very position that ends a second counts in it.
+ball; there is none (None) while no player had it. What happens at the very position that ends a second counts in it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class PossessionAnalysis(Detector):
         self.since = 0
         self.time = dict.fromkeys(self.team_of, 0)
         self.hits = dict.fromkeys(self.team_of, 0)
-        #: Of each team, since the last second was told.
+        #: Of each team, since the last second was published.
         self.second = [0, 0]
         self.totals = Totals.of((2,), "int64", WINDOWS)
 

@@ -1,4 +1,4 @@
-"""Query 1 of DEBS 2013: how fast and how far everybody runs.
+"""Query 1 of DEBS 2013: how fast and how far each player runs.
 
 The clock ticks 50 times a second. At a tick, a player's *speed* is the mean over his feet of the mean of the absolute
 velocities their transmitters gave during the last second. A foot that was silent for a second does not count; one
@@ -6,12 +6,12 @@ transmitter per player is enough. The speed puts the tick into a class of intens
 covered speed times 20 ms in it.
 
 A *run* is a sequence of ticks of one class, however short: one second of averaging is all the smoothing there is. It
-follows that a run's mean speed lies within its class. A run ends when the class changes, when nothing has been heard
+follows that a run's mean speed lies within its class. A run ends when the class changes, when no position has arrived
 of the player for a second, and when the period is over.
 
 What is published:
 
-- ``running``, ``rate`` times a second: everybody's current run, from its start until now;
+- ``running``, ``rate`` times a second: the current run of each player, from its start until now;
 - ``run``, whenever one has ended;
 - ``running_total``, every ``every`` seconds (the challenge wants 50 Hz here too; nothing is lost, since the windows
   move on by whole seconds): time and distance per player, window and class.
@@ -32,7 +32,6 @@ from slackline_soccer.detectors.columns import columns, sources
 from slackline_soccer.model.match import Match
 from slackline_soccer.queries.clock import GameClock, PlayPiece
 from slackline_soccer.queries.events import RUN, RUNNING, RUNNING_TOTAL
-from slackline_soccer.queries.feet import numbered_feet
 from slackline_soccer.queries.windows import Totals
 from slackline_soccer.tracking.positions import SECOND
 
@@ -72,13 +71,13 @@ def _hear(source, v, start, stop, number, feet):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _speed(feet, first, stop):  # type: ignore[no-untyped-def]
-    """The speed (µm/s) of the player with these feet over the last second; negative if nothing was heard of him."""
-    total, heard = 0.0, 0
+    """The speed (µm/s) of the player with these feet over the last second; negative without recent positions."""
+    total, known = 0.0, 0
     for foot in range(first, stop):
         if feet[foot, LAST_COUNT]:
             total += feet[foot, LAST_SUM] / feet[foot, LAST_COUNT]
-            heard += 1
-    return total / heard if heard else -1.0
+            known += 1
+    return total / known if known else -1.0
 
 
 @njit(cache=True)
@@ -136,14 +135,14 @@ class RunningAnalysis(Detector):
 
     def __init__(self, match: Match, rate: int = TICKS, every: int = 1) -> None:
         if rate < 1 or TICKS % rate:
-            raise ConfigError(f"runs are told 1, 2, 5, 10, 25 or {TICKS} times a second; got rate={rate!r}.")
+            raise ConfigError(f"rate must be 1, 2, 5, 10, 25 or {TICKS} (runs per second); got rate={rate!r}.")
         if every < 1:
-            raise ConfigError(f"totals are told every so many whole seconds, at least 1; got every={every!r}.")
+            raise ConfigError(f"every must be a whole number of seconds, at least 1; got every={every!r}.")
         self.match = match
         self.skip, self.every = TICKS // rate, every
         self.names = tuple(player.name for player in match.players)
         self.teams = tuple(player.team for player in match.players)
-        self.number, self.first = numbered_feet(match)
+        self.number, self.first = match.numbered_feet
         feet, players, classes = int(self.first[-1]), len(self.names), len(INTENSITIES)
         self.clock = GameClock.of(match, TICKS)
         self.feet = np.zeros((feet, 4), dtype=np.int64)
@@ -168,9 +167,9 @@ class RunningAnalysis(Detector):
             self.feet, self.ring, self.runs, self.second,
         )  # fmt: skip
         at, grid = piece.at.tolist(), piece.grid.tolist()
-        told = np.flatnonzero(piece.number % self.skip == 0)
+        shown = np.flatnonzero(piece.number % self.skip == 0)
         events = [(tick, RUN.name, self._run(*run)) for tick, *run in ended.tolist()]
-        events += zip(told.tolist(), [RUNNING.name] * len(told), self._running(current[told]), strict=True)
+        events += zip(shown.tolist(), [RUNNING.name] * len(shown), self._running(current[shown]), strict=True)
         events.sort(key=lambda event: event[0])  # stable: a tick's ended runs come first
         found += [(at[tick], Event.of(kind, grid[tick], None, None, payload)) for tick, kind, payload in events]
         if piece.full:

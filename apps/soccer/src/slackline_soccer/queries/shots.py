@@ -1,6 +1,6 @@
 """Query 4 of DEBS 2013: how the ball of a shot on goal moves, until it is one no more.
 
-A ``shot`` is set back to its hit, so the ball is followed from there on. It is a shot no more when the ball
+A ``shot`` is back-dated to its hit, so the ball is followed from there on. It is a shot no more when the ball
 
 - leaves the field (which a goal is, too),
 - is hit again, by whomever,
@@ -8,8 +8,8 @@ A ``shot`` is set back to its hit, so the ball is followed from there on. It is 
   posts (a single odd velocity among 2000 a second ends nothing);
 - or after `LONGEST`: to be one it had to promise a goal within 1.5 s, and no ball is that much slower than it promised.
 
-Of the ball's up to 2000 positions a second, ``rate`` are told, as they are: the first of the shot, and then always the
-first that comes 1/rate s after the one told before, or later.
+Of the ball's up to 2000 positions a second, ``rate`` are published, as they are: the first of the shot, and then always
+the first that comes 1/rate s after the one published before, or later.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class FollowedShot:
     ball: int
     shot_at: int
     until: int
-    #: When the ball was last on its way to the goal, and from when on the next position is told.
+    #: When the ball was last on its way to the goal, and from when on the next position is published.
     headed: int
     due: int
 
@@ -58,7 +58,7 @@ class ShotMotion(Detector):
 
     def __init__(self, match: Match, rate: float = 100.0) -> None:
         if not rate > 0:
-            raise ConfigError(f"rate is how many positions of a shot's ball are told per second; got {rate!r}.")
+            raise ConfigError(f"rate is the number of positions of a shot's ball per second; got {rate!r}.")
         self.match = match
         self.gap = round(SECOND / rate)
         self.patience = max(TURNED, round(2.5 * SECOND / match.ball_rate))

@@ -88,7 +88,7 @@ def _flat(columns: Columns, ts: int, payload: Mapping[str, Any]) -> None:
 
 
 def _running(columns: Columns, ts: int, payload: Mapping[str, Any]) -> None:
-    """One row per player who runs: everybody's run lasts until now."""
+    """One row per player: his current run, which lasts until now."""
     players = len(payload["player"])
     for name, column in columns.items():
         column.extend([ts] * players if name in ("ts", "stop") else payload[name])
@@ -125,7 +125,7 @@ def heatmap_table(
     grids, windows = tuple(grids), tuple(windows)
     for wanted, known in ((grids, GRIDS), (windows, WINDOWS)):
         if not set(wanted) <= set(known):
-            raise SchemaError(f"heat maps are told for {known}; got {wanted}.")
+            raise SchemaError(f"heat maps are published for {known}; got {wanted}.")
     parts = [
         _cells(ts, payload, field, grid, window, *maps[grid, window])
         for _, ts, payload in _parts(results, {HEATMAP.name})
@@ -146,8 +146,8 @@ def unpack(payload: Mapping[str, Any]) -> Maps:
     for number, window in enumerate(WINDOWS):
         seen = payload["seen"][number]
         for grid in GRIDS:
-            told = number if grid != COARSE else len(WINDOWS) + number
-            rows = slice(starts[told], ends[told])
+            published = number if grid != COARSE else len(WINDOWS) + number
+            rows = slice(starts[published], ends[published])
             across, along = np.divmod(cells[rows], (COARSE if grid == COARSE else FINE)[1])
             notes = counts[rows]
             if grid not in (COARSE, FINE):

@@ -25,7 +25,7 @@ MINUTE = 60
 
 @dataclass(slots=True, eq=False)
 class Minutes:
-    """The last ``keep`` minutes of something that is told once per second as an array of whole numbers.
+    """The last ``keep`` minutes of a value that is given once per second as an array of whole numbers.
 
     >>> minutes = Minutes.of((2,), "int16", keep=1)
     >>> for second in range(61):
@@ -55,7 +55,7 @@ class Minutes:
         return np.frombuffer(self.closed[-minutes], self.dtype, size, offset).reshape(self.shape)
 
     def add(self, second: Array) -> bool:
-        """Take the next second; tell whether it completed a minute."""
+        """Add the next second; return whether it completed a minute."""
         self.open[self.filled] = second
         self.filled += 1
         if self.filled < MINUTE:
@@ -79,7 +79,7 @@ class Minutes:
 
 @dataclass(slots=True, eq=False)
 class Totals:
-    """Sums over windows (in seconds) and the whole game of something told once per second.
+    """Sums over windows (in seconds) and the whole game of a value given once per second.
 
     ``sums[w]`` belongs to ``windows[w]``; the last is the whole game.
 

@@ -6,8 +6,7 @@
 ('DEBS 2013', ('A', 'B'), 12500)
 """
 
-from slackline_soccer.recordings.formats import open_recording
-from slackline_soccer.recordings.recording import MatchRecording
+from slackline_soccer.recordings.formats import MatchRecording, open_recording
 from slackline_soccer.tracking.files import RecordingError, SetAside
 from slackline_soccer.tracking.mapping import Mapping, load_mapping, mapping_of
 from slackline_soccer.tracking.positions import CANONICAL

@@ -1,4 +1,4 @@
-"""The formats of recordings, and how a path is recognised as one of them.
+"""Recordings of matches: their formats, and how a path is recognised as one of them.
 
 The raw positions of the DEBS 2013 Grand Challenge: thirteen integers a row, with or without a header.
 
@@ -9,13 +9,14 @@ A match made by ``slackline simulate match``: a folder with positions in arrival
 
 A match from tracking data: one position per player, at any rate, with a mapping of its objects.
 
-From a path to a recording: the format is recognised by what is there.
+The format is recognised from the content of a path.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -25,12 +26,47 @@ from slackline import ConfigError, SchemaError
 from slackline_soccer import data
 from slackline_soccer.model.field import DEBS_2013, Field
 from slackline_soccer.model.match import Match
-from slackline_soccer.recordings.recording import MatchRecording
-from slackline_soccer.tracking.files import File, RecordingError, look_at, numbers
+from slackline_soccer.tracking.files import File, RecordingError, SetAside, look_at, numbers
 from slackline_soccer.tracking.game import Limb, Period, Role, Sensor
 from slackline_soccer.tracking.mapping import Mapping, load_mapping
 from slackline_soccer.tracking.positions import CANONICAL
 from slackline_soccer.tracking.tracks import COLUMNS, open_tracks
+
+
+@dataclass(frozen=True)
+class MatchRecording:
+    """What :func:`~slackline_soccer.recordings.open_recording` found in a file or folder.
+
+    ``tables()`` gives the positions from the start, as tables of ``CANONICAL`` in the order of the file, in bounded
+    memory. While they are read, ``done()`` is the share of the file that was, and ``set_aside`` counts what could
+    not be taken. ``origin`` is the time, in ps since 1970, that time stamps count from, where the file's own did
+    not fit; ``truth`` is where the events are that really happened, if the match was simulated.
+    """
+
+    path: Path
+    format: str
+    match: Match
+    read: Callable[[MatchRecording], Iterator[pa.Table]]
+    set_aside: SetAside = field(default_factory=SetAside)
+    truth: Path | None = None
+    origin: int = 0
+    notes: tuple[str, ...] = ()
+    _progress: list[float] = field(default_factory=lambda: [0.0])
+
+    def tables(self) -> Iterator[pa.Table]:
+        self.set_aside.reasons.clear()
+        self.mark(0.0)
+        yield from self.read(self)
+        self.mark(1.0)
+
+    def mark(self, share: float) -> None:
+        """Readers say here how far they are."""
+        self._progress[0] = min(max(share, 0.0), 1.0)
+
+    def done(self) -> float:
+        """The share of the recording that was read, from 0 to 1."""
+        return self._progress[0]
+
 
 NAMES = ("sid", "ts", "x", "y", "z", "v", "a", "vx", "vy", "vz", "ax", "ay", "az")
 #: The header of the excerpt that comes with the package.
@@ -60,7 +96,7 @@ def debs_match() -> Match:
 
 
 def open_debs(file: File) -> MatchRecording:
-    """A raw DEBS file as a recording. Rows with something else than integers are set aside."""
+    """A raw DEBS file as a recording. Rows with other values than integers are skipped and counted."""
     names = file.names if file.header else NAMES
     if len(set(names)) != len(NAMES):
         raise ConfigError(f"{file.path.name} has the columns {', '.join(names)}; expected {', '.join(NAMES)}.")
@@ -70,11 +106,11 @@ def open_debs(file: File) -> MatchRecording:
     def read(recording: MatchRecording) -> Iterator[pa.Table]:
         for table in file.tables(wanted, recording.set_aside, recording.mark):
             columns, good = [], np.ones(table.num_rows, dtype=np.bool_)
-            for name, field in zip(wanted, CANONICAL, strict=True):
-                column, bad = numbers(table[name], field.type)
+            for name, canonical in zip(wanted, CANONICAL, strict=True):
+                column, bad = numbers(table[name], canonical.type)
                 missing = column.is_null().to_numpy() if bad is None else bad | column.is_null().to_numpy()
                 if missing.any():
-                    recording.set_aside.add(f"{field.name} is missing or no number", int((missing & good).sum()))
+                    recording.set_aside.add(f"{canonical.name} is missing or no number", int((missing & good).sum()))
                     good &= ~missing
                 columns.append(column)
             found = pa.Table.from_arrays(columns, schema=CANONICAL)
@@ -171,7 +207,7 @@ def open_recording(path: Path | str, mapping: Mapping | Path | str | None = None
             f"player: a CSV with object, role, team, name, or a JSON file."
         )
     shown = ", ".join(file.names[:14]) if file.header else f"{len(file.names)} numbers without a header"
-    raise ConfigError(f"cannot tell what {path.name} is; it has {shown}. {UNDERSTOOD}")
+    raise ConfigError(f"{path.name} is not a known recording; it has {shown}. {UNDERSTOOD}")
 
 
 def _without_mapping(recording: MatchRecording, mapping: object) -> MatchRecording:

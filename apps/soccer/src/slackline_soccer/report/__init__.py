@@ -1,9 +1,8 @@
 """The page of a match: pitch, timeline, truth, running, waits, delays."""
 
 from slackline_soccer.report.approaches import comparison
-from slackline_soccer.report.build import approach, match_report
+from slackline_soccer.report.build import approach, delays_by_kind, hierarchy_nodes, match_report, policy_waits
 from slackline_soccer.report.looks import WORDS, counted
-from slackline_soccer.report.measures import delays_by_kind, hierarchy_nodes, policy_waits
 from slackline_soccer.report.model import (
     OUTCOMES,
     Approach,

@@ -1,4 +1,4 @@
-"""Against the truth: with the stream put in order, and with the stream as it comes."""
+"""Compared with the truth: the ordered stream, and the stream in arrival order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from html import escape
 import plotly.graph_objects as go
 
 from slackline.report import ACCENT, LEGEND, share_text, table_card
-from slackline_soccer.report.looks import NOBODY, counted, judged_words, team_color, words
+from slackline_soccer.report.looks import NEUTRAL, counted, judged_words, team_color, words
 from slackline_soccer.report.model import MatchReport, PossessionShare, Sameness, Verdict, mistakes
 
 
@@ -34,12 +34,12 @@ def accuracy_table(verdicts: Sequence[Verdict]) -> str:
 
 
 def comparable(sameness: Sequence[Sameness]) -> list[Sameness]:
-    """The types that are known in all three: ordered, put in order, in order of arrival."""
+    """The types that are known in all three streams."""
     return [s for s in sameness if s.unordered_agreement is not None]
 
 
 def sameness_figure(sameness: Sequence[Sameness]) -> go.Figure:
-    """Per event type the agreement with the ordered stream, in order of arrival and put in order, joined by a line."""
+    """Per event type the agreement with the ordered stream, in arrival order and with Slackline, joined by a line."""
     shown = sorted(comparable(sameness), key=lambda s: (-s.level, s.type))
     names = [f"{words(s.type)}  <b>{s.level}</b>" for s in shown]
     figure = go.Figure()
@@ -49,8 +49,8 @@ def sameness_figure(sameness: Sequence[Sameness]) -> go.Figure:
             line={"color": "#cfd6dd", "width": 4}, showlegend=False, hoverinfo="skip",
         )  # fmt: skip
     looks = (
-        ("in order of arrival", "unordered_", NOBODY, 17),
-        ("put in order", "", ACCENT, 12),
+        ("arrival order", "unordered_", NEUTRAL, 17),
+        ("Slackline", "", ACCENT, 12),
     )
     for look, prefix, color, size in looks:
         figure.add_scatter(
@@ -60,7 +60,7 @@ def sameness_figure(sameness: Sequence[Sameness]) -> go.Figure:
             hovertemplate="%{customdata[0]:,} in the ordered stream, %{customdata[1]:,} found,<br>"
             "%{customdata[2]:,} the same<extra>" + look + "</extra>",
         )  # fmt: skip
-    figure.update_xaxes(range=[0, 100], ticksuffix=" %", title="same as in perfect order", dtick=25)
+    figure.update_xaxes(range=[0, 100], ticksuffix=" %", title="equal to the ordered stream", dtick=25)
     figure.update_xaxes(fixedrange=True)
     figure.update_yaxes(fixedrange=True, range=[-0.6, len(shown) - 0.4])
     figure.update_layout(margin={"l": 158, "r": 24, "t": 44, "b": 56}, legend=LEGEND)
@@ -103,18 +103,18 @@ def possession_rows(possession: Sequence[PossessionShare]) -> int:
 
 
 def conclusion(report: MatchReport) -> str:
-    """The most important sentences of the page: is it right, was anything lost, and what if nobody puts it in order."""
+    """The conclusion of the page: are the events right, were positions late, and what happens without ordering."""
     parts = []
     if report.sameness:
         parts.append(_same(report.sameness))
     if report.late is not None:
         share = f" ({share_text(report.late / report.positions)})" if report.positions else ""
         parts.append(
-            f"{counted(report.late, 'position', 'positions')}{share} came too late to be put in order."
+            f"{counted(report.late, 'position was late', 'positions were late')}{share}."
             if report.late
-            else "No position came too late."
+            else "No position was late."
         )
-    if report.verdicts:
+    if report.verdicts and not report.approaches:  # whose sentences say the same
         true, right = (sum(getattr(v.ordered, name) for v in report.verdicts) for name in ("true", "matched"))
         invented = sum(v.ordered.found - v.ordered.matched for v in report.verdicts)
         parts.append(
@@ -126,16 +126,13 @@ def conclusion(report: MatchReport) -> str:
 def _same(sameness: Sequence[Sameness]) -> str:
     ordered, found, same = (sum(getattr(s, name) for s in sameness) for name in ("ordered", "found", "same"))
     if ordered == found == same:
-        text = (
-            f"The {found:,} events found in the shuffled stream are the same, field by field, as those found in the "
-            f"perfectly ordered one."
-        )
+        text = f"All {found:,} events that Slackline published equal those of the ordered stream, field by field."
     else:
         text = (
-            f"Of the {found:,} events found in the shuffled stream and the {ordered:,} found in the perfectly ordered "
-            f"one, {same:,} are the same, field by field."
+            f"{same:,} of the {found:,} events that Slackline published equal those of the ordered stream ({ordered:,} "
+            f"events), field by field."
         )
     known = [s for s in sameness if s.unordered_same is not None]
     if known:
-        text += f" In order of arrival, without Slackline, it is {sum(s.unordered_same or 0 for s in known):,}."
+        text += f" In arrival order {sum(s.unordered_same or 0 for s in known):,} do."
     return text

@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from slackline.report import ACCENT, LEGEND, number_text, share_text, table_card
-from slackline_soccer.report.looks import NOBODY, counted, ms
+from slackline_soccer.report.looks import NEUTRAL, counted, ms
 from slackline_soccer.report.model import Approach, MatchReport
 
 #: Per kind of approach: what it is called in the legend, and its look.
@@ -16,7 +16,7 @@ LOOKS: dict[str, tuple[str, dict[str, Any]]] = {
     "arrival": ("arrival order", {"marker": {"color": "#b3261e", "symbol": "x", "size": 13}}),
     "fixed": (
         "fixed watermark",
-        {"marker": {"color": NOBODY, "size": 11}, "line": {"color": NOBODY, "width": 1.5, "dash": "dot"}},
+        {"marker": {"color": NEUTRAL, "size": 11}, "line": {"color": NEUTRAL, "width": 1.5, "dash": "dot"}},
     ),
     "slackline": ("Slackline", {"marker": {"color": ACCENT, "symbol": "star", "size": 19}}),
 }
@@ -56,7 +56,7 @@ def approach_figure(approaches: Sequence[Approach]) -> go.Figure:
             "a hit after %{x:,.0f} ms<extra></extra>",
         )  # fmt: skip
     for bound in (one for one in approaches if one.kind == "bound"):
-        figure.add_vline(x=ms(bound.wait), line={"color": NOBODY, "width": 1.5})
+        figure.add_vline(x=ms(bound.wait), line={"color": NEUTRAL, "width": 1.5})
         figure.add_annotation(
             x=ms(bound.wait),
             y=0.5,
@@ -64,7 +64,7 @@ def approach_figure(approaches: Sequence[Approach]) -> go.Figure:
             xanchor="left",
             showarrow=False,
             text=" bound",
-            font={"color": NOBODY},
+            font={"color": NEUTRAL},
         )
     figure.update_xaxes(title="mean wait for a hit (ms)", rangemode="tozero", fixedrange=True)
     figure.update_yaxes(title="events missed or invented", rangemode="tozero", fixedrange=True)

@@ -23,7 +23,7 @@ def drawable(delays: Sequence[Delays]) -> list[Delays]:
 
 
 def delay_figure(delays: Sequence[Delays]) -> go.Figure:
-    """Above: how the delays are spread. Below: how many are still on their way after so long."""
+    """Above: how the delays are spread. Below: the share with a longer delay."""
     shown = drawable(delays)
     figure = make_subplots(rows=2, cols=1, vertical_spacing=0.2)
     in_ms = [np.maximum(ms(np.asarray(kind.delays, dtype=np.float64)), _LEAST) for kind in shown]
@@ -52,7 +52,7 @@ def delay_figure(delays: Sequence[Delays]) -> go.Figure:
     figure.update_yaxes(title="share of positions (%)", rangemode="tozero", row=1, col=1, fixedrange=True)
     shares = [t for t in (10.0**e for e in range(-5, 3)) if t >= 50 / max(len(d) for d in in_ms)]
     figure.update_yaxes(
-        type="log", title="still on their way (%)", tickvals=shares, ticktext=[f"{t:g}" for t in shares], row=2, col=1,
+        type="log", title="longer delay (%)", tickvals=shares, ticktext=[f"{t:g}" for t in shares], row=2, col=1,
         fixedrange=True,
     )  # fmt: skip
     figure.update_layout(
@@ -64,14 +64,14 @@ def delay_figure(delays: Sequence[Delays]) -> go.Figure:
 
 
 def lesson(delays: Sequence[Delays]) -> str:
-    """What the medians tell, kind by kind, soonest first."""
+    """The medians by kind, the smallest first."""
     middles = sorted((float(np.median(ms(kind.delays))), kind.kind) for kind in drawable(delays))
     if len(middles) < 2:
         return ""
     (soon, first), *_, (late, last) = middles
     return (
         f"Half of the positions of {first} arrive within {number_text(soon)} ms, half of those of {last} within "
-        f"{number_text(late)} ms. So positions of the one overtake those of the other."
+        f"{number_text(late)} ms. So the former overtake the latter."
     )
 
 

@@ -9,9 +9,9 @@ from slackline.report import ACCENT
 from slackline_soccer.model.match import Match
 from slackline_soccer.tracking.positions import MILLISECOND, SECOND
 
-#: Blue and orange: told apart with any kind of colour vision, and in grey.
+#: Blue and orange can be distinguished with any kind of colour vision, and in grey.
 TEAMS = ("#1f5fa8", "#e07b00")
-NOBODY = "#8a949e"
+NEUTRAL = "#8a949e"
 #: The policy of the run, and that of [Order] as the reference.
 POLICIES = {"auto": ACCENT, "slack": "#8a949e", "ready": "#009e73"}
 #: Slow to fast.
@@ -64,7 +64,7 @@ def judged_words(kind: str) -> str:
 
 
 def team_color(match: Match, team: str | None) -> str:
-    return TEAMS[match.teams.index(team)] if team in match.teams else NOBODY
+    return TEAMS[match.teams.index(team)] if team in match.teams else NEUTRAL
 
 
 def ms(time: Any) -> Any:

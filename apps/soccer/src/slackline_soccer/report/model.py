@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from slackline_soccer.accuracy import Accuracy
 from slackline_soccer.model.match import Match
 from slackline_soccer.plausibility import Plausibility
-from slackline_soccer.report.series import Series
 
 Place = tuple[float, float]
 
@@ -224,6 +223,25 @@ class DetectorNode:
 
 
 @dataclass(frozen=True, slots=True)
+class Point:
+    """A detector at one moment of stream time: its K, the mean wait since the point before, and counts."""
+
+    clk: int
+    slack: float
+    wait: float | None
+    buffered: int
+    late: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A detector over time."""
+
+    detector: str
+    points: Sequence[Point]
+
+
+@dataclass(frozen=True, slots=True)
 class DetectorWait:
     """A detector's ordering unit at the end of the run."""
 
@@ -238,7 +256,7 @@ class DetectorWait:
 
 @dataclass(frozen=True, slots=True)
 class EventWait:
-    """How long after its time stamp an event type was published; ``back`` is the back-setting along its path."""
+    """How long after its time stamp an event type was published; ``back`` is the backdating along its path."""
 
     type: str
     level: int

@@ -60,11 +60,11 @@ def _approaches(report: MatchReport) -> list[str]:
     parts = [
         heading("What ordering is for"),
         paragraph(
-            "The same detectors on the same stream, in four ways: in arrival order; behind a watermark that follows "
-            "the largest event time at a fixed distance, as in Flink and Spark, and drops what arrives later; with "
-            "Slackline, which measures the delays; and, as the bound, with every event released the moment the last "
-            "earlier position has arrived, which can be known only afterwards. An event is right if its type and its "
-            "players are those of an event that truly happened, no more than a tenth of a second apart."
+            "The same detectors on the same stream, in four ways: in arrival order; behind a fixed watermark, as in "
+            "Flink and Spark, which is the largest event time minus a constant and drops later arrivals; with "
+            "Slackline, which measures the delays; and clairvoyantly (the bound): each event is released when the "
+            "last earlier position has arrived, which can be known only afterwards. A detected event is right if an "
+            "event of the same type and players truly happened within a tenth of a second."
         ),
         approaches.approach_table(report.approaches, report.positions),
         _card(approaches.approach_figure(report.approaches), 400),
@@ -73,8 +73,8 @@ def _approaches(report: MatchReport) -> list[str]:
         parts += [
             heading("In arrival order, on the pitch", 3),
             paragraph(
-                "Passes and shots that the detectors miss or invent when nothing puts their input in order: a late "
-                "position shows a player where he no longer is, so that the wrong player, or none, was at the ball."
+                "Passes and shots that the detectors miss or invent without ordering: a late position shows a player "
+                "where he no longer is, so that the wrong player, or none, was at the ball."
             ),
             _card(play.mistakes_figure(report), _pitch_height(report)),
         ]
@@ -90,10 +90,10 @@ def _play(report: MatchReport) -> list[str]:
     parts += [counted(len(report.shots), "shot on goal", "shots on goal")] if report.shots else []
     how = (
         " An arrow is a pass that reached a fellow player, a dotted line one that did not." if report.passes else ""
-    ) + (" A shot's mark stands where it was hit and tells how it ended." if report.shots else "")
+    ) + (" The mark of a shot is where it was hit, and its shape shows how it ended." if report.shots else "")
     return [
         heading("The match"),
-        paragraph(f"{' and '.join(parts)}, as the detectors found them.{how} Point at a mark for who and when."),
+        paragraph(f"{' and '.join(parts)}, as the detectors found them.{how} Point at a mark for player and time."),
         _card(play.play_figure(report), height),
     ]
 
@@ -131,7 +131,7 @@ def _timeline(report: MatchReport) -> list[str]:
     return [
         heading("What happened when"),
         paragraph(
-            f"Every event over match time, the two teams one above the other in each row.{rings} Drag to look closer, "
+            f"Every event over match time, with a lane for each team.{rings} Drag to look closer, "
             f"double-click to go back."
         ),
         _card(timeline.timeline_figure(report), timeline.height_of(line)),
@@ -153,12 +153,11 @@ def _accuracy(report: MatchReport) -> list[str]:
         ]
     if shown:
         parts += [
-            heading("What disorder does", 3),
+            heading("Agreement with the ordered stream", 3),
             paragraph(
-                "The same detectors on three streams: the perfectly ordered one, the shuffled one put in order, and "
-                "the shuffled one as it arrives. A detector takes one event after the other and believes in their "
-                "order; a late position makes it see a player where he no longer is. Shown is how many events are the "
-                "same, field by field, as in the ordered stream. The bold number is the level."
+                "The same detectors on three streams: the perfectly ordered one, the one ordered by Slackline, and the "
+                "one in arrival order. Shown is how many events equal those of the perfectly ordered stream, field by "
+                "field. The bold number is the level."
             ),
             _card(accuracy.sameness_figure(report.sameness), 110 + 32 * len(shown)),
         ]
@@ -171,7 +170,7 @@ def _possession(report: MatchReport) -> list[str]:
     rows = accuracy.possession_rows(report.possession)
     return [
         heading("Possession", 3),
-        paragraph("Whose the ball was, as a share of the time in which it was anybody's."),
+        paragraph("Share of each team in the time in which either team had the ball."),
         _card(accuracy.possession_figure(report), 66 + 44 * rows),
     ]
 
@@ -195,9 +194,9 @@ def _hierarchy(report: MatchReport) -> list[str]:
     return [
         heading("From positions to goals"),
         paragraph(
-            "Every box is a small detector. It listens to what is below it, keeps what it needs to know, and publishes "
-            "what it finds; all of them were written as if everything came in order. Small figures count what each one "
-            "found; grey lines are positions, blue ones what other detectors publish."
+            "Every box is a detector. It listens to the event types at the lower end of its lines and publishes its "
+            "own; none of them contains code for ordering. Small figures count published events; grey lines are "
+            "positions, blue ones events of other detectors."
         ),
         _card(hierarchy.hierarchy_figure(report.hierarchy), hierarchy.height_of(report.hierarchy)),
     ]
@@ -209,10 +208,10 @@ def _waits(report: MatchReport) -> list[str]:
         return []
     names = [policy.policy for policy in policies]
     parts = [
-        heading("How long one waits for the answer"),
+        heading("Latency"),
         paragraph(
-            "A shot is known from a hit, a hit from who is near and how the ball turned, and these from positions: a "
-            "hierarchy of detectors, and in front of each its input waits until it is in order. "
+            "A shot is derived from a hit, a hit from the players near the ball and from its turns, and these from "
+            "positions. In front of each detector of this hierarchy, its input is buffered until it is in order. "
             + _lesson(names)
             + " Bars are means, whiskers reach to the largest."
         ),
@@ -232,10 +231,10 @@ def _waits(report: MatchReport) -> list[str]:
         parts += [
             heading("K over time, per level", 3),
             paragraph(
-                "K is the slack that the delays of recent events ask for, the largest of each level. "
+                "K is the slack computed from recent delays; shown is the largest of each level. "
                 + (
-                    "Under auto it is only the time-out for a transmitter that owes a position, and a detector that "
-                    "reads nothing but other detectors needs none; under slack everything waits that long."
+                    "Under auto it is only the timeout for transmitters that are behind, and detectors whose inputs "
+                    "are all published by other detectors need none; under slack every event waits that long."
                     if set(names) >= {"auto", "slack"}
                     else ""
                 )
@@ -253,9 +252,8 @@ def _waits(report: MatchReport) -> list[str]:
 def _lesson(policies: list[str]) -> str:
     if set(policies) >= {"auto", "slack"}:
         return (
-            "Under slack, the classic policy, each level waits for its own K and the waits add up. Under auto a level "
-            "knows how far the one below has got, and waits no longer than that; what is added on the way up is only "
-            "what events are set back by."
+            "Under slack, the policy of the papers, each level waits for its own K, and the waits add up. Under auto a "
+            "level waits only until the level below has processed its input; only back-dated events add to the latency."
         )
     return f"The run used {listed(f'policy {name}' for name in policies)}."
 
@@ -264,10 +262,10 @@ def _delays(report: MatchReport) -> list[str]:
     if not report.delays:
         return []
     parts = [
-        heading("How late the positions are"),
+        heading("Delays of the positions"),
         paragraph(
-            "From the moment a transmitter was somewhere to the moment its position arrived: how the delays are "
-            f"spread, and how many are still on their way after so long. {delays.lesson(report.delays)}"
+            "Arrival time minus event time of a position: the distribution, and the share of positions with a longer "
+            f"delay. {delays.lesson(report.delays)}"
         ),
     ]
     if report.delays_from:

@@ -15,7 +15,7 @@ from slackline_soccer.report.looks import clock, team_color
 from slackline_soccer.report.model import MatchReport, Mistakes, PassLine, Place, Shot
 from slackline_soccer.report.pitch import Plane, draw_lines, pitch
 
-#: The mark at the place of the hit tells how the shot ended.
+#: The mark at the place of the hit shows how the shot ended.
 SYMBOLS = {"goal": "star", "saved": "circle", "blocked": "x", "on target": "triangle-up"}
 _LAYOUT: dict[str, Any] = {
     "margin": {"l": 0, "r": 0, "t": 26, "b": 0},
@@ -195,7 +195,7 @@ def _shot_text(match: Match, shot: Shot) -> str:
 
 
 def _add_directions(figure: go.Figure, report: MatchReport) -> None:
-    """Who plays in which direction, if nobody changed ends."""
+    """The directions of play, if the teams did not change ends."""
     match = report.match
     lows = {period.low for period in match.periods}
     if len(lows) != 1:

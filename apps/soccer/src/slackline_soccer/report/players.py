@@ -79,7 +79,7 @@ def _add_map(figure: go.Figure, plane: Plane, heat: Heat, color: str, visible: b
 def _marks(top: float) -> list[float]:
     """Four or so round numbers up to the largest share."""
     steps = [m * 10.0**e for e in range(-3, 3) for m in (1, 2, 5)]
-    return [0.0, *[step for step in steps if top / 40 < step <= top]]
+    return [0.0, *[step for step in steps if top / 15 < step <= top]]
 
 
 #: What the classes are called in the legend: with the highest speed of each.

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from slackline.report import FAINT, LEGEND
 from slackline_soccer.model.match import Match
-from slackline_soccer.report.looks import NOBODY, TRUTH, clock, judged_words, seconds, team_color, words
+from slackline_soccer.report.looks import NEUTRAL, TRUTH, clock, judged_words, seconds, team_color, words
 from slackline_soccer.report.model import Mark, MatchReport, PossessionSpan, Timeline
 
 #: The rows from top to bottom; types that are not here are not on the timeline.
@@ -125,7 +125,7 @@ def _add_found(figure: go.Figure, axis: _Axis, rows: dict[str, int], team: str |
     figure.add_scatter(
         x=[axis.at(mark.ts) for mark in marks], y=[_level(axis, rows, mark) for mark in marks], mode="markers",
         name=f"found: {escape(team)}" if team else "found", showlegend=bool(team),
-        marker={"size": 7, "color": team_color(axis.match, team) if team else NOBODY},
+        marker={"size": 7, "color": team_color(axis.match, team) if team else NEUTRAL},
         text=[_mark_text(axis.match, mark, "found") for mark in marks], hovertemplate="%{text}<extra></extra>",
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""How long one waits for the answer: per level, per event type, per detector; and K over time."""
+"""Latency: per level, per event type, per detector; and K over time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plotly.subplots import make_subplots
 
 from slackline.report import LEGEND, faded, number_text, table_card
 from slackline_soccer.model.match import Match
-from slackline_soccer.report.looks import NOBODY, POLICIES, ms, seconds, words
+from slackline_soccer.report.looks import NEUTRAL, POLICIES, ms, seconds, words
 from slackline_soccer.report.model import EventWait, PolicyWaits
 
 #: The target for policy auto: the wait of a level-2 event, times this, plus the back-dating along the path.
@@ -52,11 +52,11 @@ def by_level(waits: PolicyWaits) -> list[Level]:
 
 
 def _color(policy: str) -> str:
-    return POLICIES.get(policy, NOBODY)
+    return POLICIES.get(policy, NEUTRAL)
 
 
 def level_figure(waits: Sequence[PolicyWaits]) -> go.Figure:
-    """Above: the wait in front of a level's detectors. Below: how long after the fact its events are published."""
+    """Above: the wait in front of a level's detectors. Below: the latency of its events."""
     titles = ("wait in front of the detectors", "from occurrence to publication")
     figure = make_subplots(rows=2, cols=1, vertical_spacing=0.2, subplot_titles=titles)
     for policy in waits:

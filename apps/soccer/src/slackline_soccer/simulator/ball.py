@@ -118,7 +118,7 @@ def inside(place: Floats) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Where a ball will be from ``start`` (ms) on if nobody touches it; after its last row it lies still."""
+    """Where a ball will be from ``start`` (ms) on if it is not touched; after its last row it lies still."""
 
     start: int
     places: Floats

@@ -24,13 +24,13 @@ LEAST_CHANGE = 2.4
 
 _PASS_MEDIAN, _PASS_SPREAD = 9.0, 0.9
 _SHORTEST, _LONGEST = 4.5, 48.0
-#: How often the ball bounces off whoever takes it from an opponent, by what that opponent meant.
+#: How often the ball bounces off a player who takes it from an opponent, by what that opponent intended.
 _POKED = {"shot": 0.55, "dribble": 0.3, "control": 0.2, "pass": 0.18, "corner": 0.3}
 
 
 @dataclass(frozen=True, slots=True)
 class PlayChoice:
-    """The velocity a player gives the ball, why, for whom, and after how long (ms) it is to be played again."""
+    """The velocity a player gives the ball, why, its receiver, and after how long (ms) it is to be played again."""
 
     intent: str
     velocity: Floats
@@ -48,7 +48,7 @@ class Situation:
     places: Floats
     speeds: Floats
     touches: int
-    #: What the opponent meant from whom the ball was just taken.
+    #: What the opponent intended who just lost the ball.
     taken: str | None = None
 
     @property
@@ -147,7 +147,7 @@ def _openness(seen: Situation, aim: Floats, length: float) -> float:
 
 
 def _openness_aloft(seen: Situation, aim: Floats, length: float) -> float:
-    """The same for a ball through the air: only where it comes down somebody can get at it."""
+    """The same for a ball through the air: players can reach it only where it comes down."""
     if length < 16.0:
         return -np.inf
     return float(np.hypot(*(seen.opponents - aim).T).min()) - 4.5

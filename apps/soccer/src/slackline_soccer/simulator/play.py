@@ -1,7 +1,7 @@
 """The game itself: who gets to the ball next, what becomes of each touch, and what is written down as true.
 
-Time goes in steps of 20 ms; touches happen on that grid. After each touch the ball's way is known until somebody
-touches it again, and so is who will (:meth:`Play._plan`): he is sent there. If he comes too late the ball goes on.
+Time goes in steps of 20 ms; touches happen on that grid. After each touch the ball's way is known until it is touched
+again, and so is the player who will (:meth:`Play._plan`): he is sent there. If he is too late the ball rolls on.
 """
 
 from __future__ import annotations
@@ -139,10 +139,10 @@ class Play:
         elif contact is not None and self.now >= contact.at:
             self._meet(contact)
         elif contact is None and self._out_at is None and self.now % (10 * STEP) == 0:
-            self._plan()  # a ball nobody could get to so far
+            self._plan()  # no player could reach the ball so far
 
     def _think(self) -> None:
-        """Everybody looks where the game is, and where to go."""
+        """All players look where the game is, and where to go."""
         dead = self._dead
         if dead is not None:
             focus = dead.spot
@@ -163,7 +163,7 @@ class Play:
         return None if self._last is None else team_of(self._last)
 
     def _send(self) -> None:
-        """Whoever is to touch the ball goes where it will be, and stops short by a leg's reach."""
+        """The player who is to touch the ball goes where it will be, and stops short by a leg's reach."""
         if self._contact is None:
             return
         player = self._contact.player
@@ -239,7 +239,7 @@ class Play:
     # Who is next.
 
     def _plan(self) -> None:
-        """Who will touch the ball next: whom it is meant for, or who gets there before him."""
+        """The player who touches the ball next: its receiver, or one who gets there before him."""
         choice = self._choice
         assert choice is not None and self._last is not None
         way = self.balls[self.active].way
@@ -279,7 +279,7 @@ class Play:
             self._contact = Contact(player, self.now + STEP * -(-after // STEP))
 
     def _meant_for(self, choice: PlayChoice, soonest: NDArray[np.int64]) -> tuple[int, int]:
-        """The receiver and after how long he has the ball; if it is meant for nobody, the first who gets there."""
+        """The receiver and after how long he has the ball; if it has no receiver, the first who gets there."""
         receiver = choice.receiver
         if receiver is not None and soonest[receiver] < _NEVER:
             return receiver, max(int(soonest[receiver]), choice.after or 0)
@@ -289,7 +289,7 @@ class Play:
         return player, int(soonest[player])
 
     def _taken_by_another(self, choice: PlayChoice, soonest: NDArray[np.int64], by: int) -> tuple[int, int] | None:
-        """An opponent who is there before, and takes his chance."""
+        """An opponent who is at the ball before, and takes his chance."""
         assert self._last is not None
         others = 1 - team_of(self._last)
         chance = _CHANCES.get(choice.intent, 0.6)
@@ -305,7 +305,7 @@ class Play:
     # Out of play.
 
     def _leave(self) -> None:
-        """The ball is out: decide how to go on."""
+        """The ball is out: decide how play restarts."""
         assert self._out_at is not None and self._last is not None
         place = self.balls[self.active].way.place(self._out_at)
         self.truth.left(self._out_at, self.active, place)

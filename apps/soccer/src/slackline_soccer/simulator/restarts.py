@@ -1,7 +1,7 @@
-"""How play goes on after the ball left the field: what is due, where, for whom, and how long it takes.
+"""How play restarts after the ball left the field: what is due, where, for which player, and how long it takes.
 
 The waits are somewhat shorter than in real matches (Metrica's games: 25 s on average): a short simulation should not be
-spent watching somebody fetch a ball.
+spent until a ball is fetched.
 """
 
 from __future__ import annotations

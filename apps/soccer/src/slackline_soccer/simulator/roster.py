@@ -57,7 +57,7 @@ def worn_sid(wearer: int, limb: int) -> int:
 
 
 def wearers() -> list[tuple[str, Role, str | None]]:
-    """Name, role and team of everybody, in the order of their numbers."""
+    """Name, role and team of all, in the order of their numbers."""
     names: list[tuple[str, Role, str | None]] = []
     for number in range(PLAYERS):
         role = Role.GOALKEEPER if number % TEAM_SIZE == 0 else Role.PLAYER
@@ -68,7 +68,7 @@ def wearers() -> list[tuple[str, Role, str | None]]:
 
 
 def make_match(seconds: float, name: str) -> Match:
-    """The match as detectors are told of it: one period in which A defends goal 0."""
+    """The match as detectors get it: one period in which A defends goal 0."""
     sensors = [Sensor(ball_sid(ball), Role.BALL, f"ball-{ball + 1}") for ball in range(BALLS)]
     for wearer, (who, role, team) in enumerate(wearers()):
         sensors += [Sensor(worn_sid(wearer, n), role, who, team, limb) for n, limb in enumerate(LIMBS)]

@@ -35,7 +35,7 @@ def save(
     """Write a match to a directory that is empty or not there yet; gives the number of positions.
 
     ``truth`` is asked when all tables are written: a simulation knows it then without playing again. ``progress`` is
-    told each table that was written.
+    called with each table that was written.
     """
     directory = Path(directory)
     check_free(directory)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from slackline import ConfigError
 from slackline_soccer.model.match import Match
-from slackline_soccer.simulator import limbs, transport
+from slackline_soccer.simulator import bodies, transport
 from slackline_soccer.simulator.bodies import BODIES, STEP
 from slackline_soccer.simulator.play import Play, Touch
 from slackline_soccer.simulator.receiver import BALL, WORN, Columns, Quality, Receiver
@@ -61,7 +61,7 @@ def simulate(seconds: float, seed: int, delays: str | Path = "measured") -> Simu
 
 
 class Simulation:
-    """One simulated match. ``match`` describes it, ``truth`` tells what happened, :meth:`tables` gives the stream."""
+    """One simulated match. ``match`` describes it, ``truth`` has what happened, :meth:`tables` gives the stream."""
 
     def __init__(self, seconds: float, seed: int, delays: str | Path = "measured") -> None:
         if not (np.isfinite(seconds) and seconds > 0):
@@ -256,7 +256,7 @@ class _Film:
         ts, firsts, source = them.times(block)
         places, moves = np.empty((len(ts), 3)), np.empty((len(ts), 3))
         seconds = _seconds(ts)
-        limbs.ride(self._balls, self._speeds, self._first_ms / 1000, firsts, seconds, places, moves)
+        bodies.ride(self._balls, self._speeds, self._first_ms / 1000, firsts, seconds, places, moves)
         measured = them.receiver.measure(firsts, places, moves, them.noise(block, len(ts)))
         return them.deliver(block, ts, firsts, source, measured)
 
@@ -269,9 +269,9 @@ class _Film:
             (t.at / 1000, t.player, t.foot, t.place[0] - 0.12 * t.way[0], t.place[1] - 0.12 * t.way[1], t.place[2])
             for t in self._touches
         ]
-        touches = np.array(kicks).reshape(-1, limbs.TOUCH_COLUMNS)
+        touches = np.array(kicks).reshape(-1, bodies.TOUCH_COLUMNS)
         seconds = _seconds(ts)
         begin = self._first_step * STEP / 1000
-        limbs.follow(self._bodies, begin, touches, wearers, which, firsts, seconds, places)
+        bodies.follow(self._bodies, begin, touches, wearers, which, firsts, seconds, places)
         measured = them.receiver.measure(firsts, places, None, them.noise(block, len(ts)))
         return them.deliver(block, ts, firsts, source, measured)

@@ -1,4 +1,4 @@
-"""Where everybody wants to be: a 4-4-2 that shifts with the ball, presses it, and stays onside most of the time.
+"""Where each player wants to be: a 4-4-2 that shifts with the ball, presses it, and stays onside most of the time.
 
 Each team thinks in its own frame, in which it attacks towards positive x.
 """
@@ -28,7 +28,7 @@ _WHIM = 2.5
 _DARING = (-0.3, 1.2)
 #: Where a marker stands at a corner kick, from the player he marks.
 _GOAL_SIDE = np.array([1.8, 0.6])
-#: How often everybody looks where to go, in ms.
+#: How often players look where to go, in ms.
 THINKING = 100
 #: Team 0 attacks towards positive x, team 1 the other way.
 SIGNS = (1.0, -1.0)
@@ -65,7 +65,7 @@ class Tactics:
         self._turn = rng.uniform(0.0, 60.0, SUBSTITUTES)
 
     def first_places(self) -> Floats:
-        """Where everybody stands before the kick-off."""
+        """Where the players stand before the kick-off."""
         for team in (0, 1):
             aims = FORMATION * (SIGNS[team], SIGNS[team])
             aims[:, 0] = SIGNS[team] * np.minimum(FORMATION[:, 0] * 0.9, -2.0)
@@ -90,7 +90,7 @@ class Tactics:
         self._others(self._focus, places, now)
 
     def _drift(self, ball: Floats) -> None:
-        """Nobody stands where the board says, nor follows the ball at once: whims change every few seconds."""
+        """Players are a little off their places, and follow the ball late: whims change every few seconds."""
         self._focus += (ball - self._focus) * (THINKING / 500.0)
         for player in np.flatnonzero(self._rng.random(PLAYERS) < THINKING / 5000.0):
             self._wander[player] = self._rng.normal(0.0, _WHIM, 2)
@@ -146,7 +146,7 @@ class Tactics:
             self.aims[player] = ball + away * (gap / apart)
 
     def stand_off(self, spot: Floats, taking: int, *, halves: bool) -> None:
-        """The ball is dead: opponents keep their distance; before a kick-off everybody is in his own half."""
+        """The ball is dead: opponents keep their distance; before a kick-off all are in their own half."""
         for team in (0, 1):
             mine = members(team)
             if halves:

@@ -2,7 +2,7 @@
 
 Measured with 36,000 positions per second, 70 % of the installation's capacity [Order, IV-A; Thesis, 3.4.1]:
 
-- **Jitter** (:mod:`.delays`): below 5 ms for balls, whose positions are extracted from the signal first; 5 ms and more
+- **Jitter**: below 5 ms for balls, whose positions are extracted from the signal first; 5 ms and more
   for all others, rarely up to 100 ms.
 - **Packets**: ten positions of a low-priority transmitter travel together and wait for the last of them (45 ms).
 
@@ -34,7 +34,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slackline import ConfigError
-from slackline_soccer.simulator.delays import ball_jitter, other_jitter
 from slackline_soccer.tracking.positions import MILLISECOND, SECOND
 from slackline_soccer.tracking.units import TIMES
 
@@ -57,6 +56,41 @@ _DRAIN = 0.3 / 0.7
 
 Times = NDArray[np.int64]
 Draw = Callable[[np.random.Generator, int, bool], Times]
+
+#: Bounds of the jitter, in microseconds.
+BALL_MAX = 5_000
+OTHER_MIN = 5_000
+OTHER_MAX = 100_000
+
+
+def ball_jitter(rng: np.random.Generator, shape: tuple[int, ...]) -> Times:
+    """Jitter of priority transmitters: about a millisecond, never 5 ms."""
+    return np.minimum(rng.exponential(1_300.0, shape), BALL_MAX - 1).astype(np.int64)
+
+
+def other_jitter(rng: np.random.Generator, shape: tuple[int, ...]) -> Times:
+    """Jitter of all other transmitters: 5 ms plus a Pareto tail, cut at 100 ms."""
+    tail = 6_000.0 * rng.pareto(2.2, shape)
+    return np.minimum(OTHER_MIN + tail, OTHER_MAX).astype(np.int64)
+
+
+def near_delay(rng: np.random.Generator, n: int) -> Times:
+    """Delay of derived near and not_near events: between 5 and 45 ms."""
+    return rng.integers(5_000, 45_001, n)
+
+
+def kick_delay(rng: np.random.Generator, n: int) -> Times:
+    """Delay of ball accelerations: 1 to 2 ms."""
+    return rng.integers(1_000, 2_001, n)
+
+
+def in_order(sent: Times, delay: Times) -> Times:
+    """Arrival times on a line that never overtakes (along the last axis).
+
+    >>> in_order(np.array([0, 10, 20]), np.array([5, 40, 3]))
+    array([ 5, 50, 50])
+    """
+    return np.maximum.accumulate(sent + delay, axis=-1)
 
 
 def measured_delays(rng: np.random.Generator, count: int, ball: bool) -> Times:

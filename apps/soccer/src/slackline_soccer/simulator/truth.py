@@ -106,7 +106,7 @@ class Truth:
         #: Sender, receiver and time of the kick, as long as their team has the ball.
         self._last_pass: tuple[int, int, int] | None = None
 
-    # What the play tells.
+    # Called by the play.
 
     def active(self, at: int, ball: int) -> None:
         self._add(at, "active_ball", ball=ball_sid(ball))

@@ -1,7 +1,6 @@
 """What any application on tracked players shares; it imports nothing from the rest of the package.
 
-``game``       who wears which transmitter, and when the game is on.
-``ground``     the rectangle that is played on, wherever its origin is and whichever way it lies.
+``game``       who wears which transmitter, when the game is on, and the rectangle that is played on.
 ``mapping``    what a user says about a file: which object is the ball, which is whose player, and the units.
 ``units``      what the numbers of a file mean, recognised where the mapping does not say.
 ``files``      CSV and Parquet in pieces; what cannot be read is counted by ``SetAside``.

@@ -1,7 +1,7 @@
 """Files in pieces: CSV (also gzipped) as columns of text, Parquet as columns of whatever it holds.
 
 Text is turned into numbers here, by column and fast where all of it is numbers; where some is not, those rows are
-set aside and the others go on.
+skipped and the others are read.
 
 What becomes of rows that cannot be read: they are counted by reason; a file that cannot be read is an error.
 """
@@ -151,7 +151,7 @@ def _short(cause: BaseException) -> str:
     return str(cause).split("\n")[0].rstrip(".") or type(cause).__name__
 
 
-#: So many names of unknown things are told apart in the counts; the rest of them is one.
+#: So many names of unknown objects are counted separately; all others together.
 MAX_REASONS = 50
 
 

@@ -33,8 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from slackline import ConfigError
-from slackline_soccer.tracking.game import PLAYS, Limb, Role, Sensor
-from slackline_soccer.tracking.ground import Ground
+from slackline_soccer.tracking.game import PLAYS, Ground, Limb, Role, Sensor
 
 TIME_UNITS = ("s", "ms", "us", "ns", "ps")
 LENGTH_UNITS = ("m", "cm", "mm", "fraction")

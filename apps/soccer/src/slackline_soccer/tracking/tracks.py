@@ -1,7 +1,7 @@
 """A tracking file opened: ``ts, object, x, y[, z]`` at any rate, as CSV or Parquet, with a mapping of its objects.
 
 There is one position per player and no speed; :mod:`~slackline_soccer.tracking.motion` derives it. Rows of objects
-that the mapping does not know, without a time, or with text where a number should be, are set aside and counted.
+that the mapping does not know, without a time, or with text where a number should be, are skipped and counted.
 Rows without x or y (not seen) stay: the engine counts them as it does those of any sensor.
 """
 
@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from slackline import MAX_TS, ConfigError, SchemaError
 from slackline_soccer.tracking.files import File, Mark, Mask, RecordingError, SetAside, numbers
-from slackline_soccer.tracking.game import PLAYS, Period, Role
-from slackline_soccer.tracking.ground import Ground
+from slackline_soccer.tracking.game import PLAYS, Ground, Period, Role
 from slackline_soccer.tracking.mapping import Mapping
 from slackline_soccer.tracking.motion import Motion, Moving, Placed
 from slackline_soccer.tracking.positions import CANONICAL, SECOND

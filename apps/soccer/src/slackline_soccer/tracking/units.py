@@ -1,7 +1,7 @@
 """What the numbers of a recording mean: recognised from its first rows, unless the mapping says.
 
 Time is recognised by how far apart the positions of one object are, coordinates by how large a part of a field they
-cover. What cannot be told is an error that says what to write into the mapping.
+cover. What cannot be recognised is an error that says what to write into the mapping.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LONG = 30 * DAY
 
 @dataclass(frozen=True, slots=True)
 class TimeScale:
-    """How a recording tells time: as numbers of a unit or as dates, and since when (ps) we count."""
+    """Times of a recording: as numbers of a unit or as dates, and since when (ps) we count."""
 
     kind: pa.DataType
     unit: str
@@ -152,8 +152,8 @@ def _unit_of(ts: pa.ChunkedArray, kind: pa.DataType, slots: Ints, where: str) ->
             return unit
     seen = "no object has two positions" if step is None else f"the positions of an object are {step:g} apart"
     raise ConfigError(
-        f'cannot tell what unit the times of {where} are in: {seen} at its start. Write "time": "s" (or ms, us, ns, '
-        f"ps) into the mapping. Frame numbers are no times: divide them by the frame rate."
+        f'the unit of the times of {where} cannot be recognised: {seen} at its start. Write "time": "s" (or ms, us, '
+        f"ns, ps) into the mapping. Frame numbers are no times: divide them by the frame rate."
     )
 
 
@@ -192,7 +192,7 @@ def lengths_of(x: Floats, y: Floats, mapping: Mapping, where: str) -> Lengths:
     covered = (high - low) / length
     if mapping.unit is None and not 0.02 <= covered <= 2:
         raise ConfigError(
-            f"cannot tell what unit the coordinates of {where} are in: they reach from {low:g} to {high:g} along a "
+            f"the unit of the coordinates of {where} cannot be recognised: they reach from {low:g} to {high:g} along a "
             f'field of {mapping.length / 1e3:g} m. Write "unit": "m" (or cm, mm, fraction) into the mapping.'
         )
     origin = mapping.origin or ("centre" if low < -0.05 * length else "corner")

@@ -1,17 +1,32 @@
-"""Iterative delay calculation: Algorithm 2 of [Order, III-A] (Algorithm 3.2 of [Thesis, 3.5.1]).
+"""Start well: the delays of a hierarchy before it runs, from a recording or from another hierarchy's [Order, III].
 
-Where each key has an engine of its own, the recording is one per key: all keys are run, and the delay of a type is the
-largest of any key.
+>>> from slackline import Detector, Event, Hierarchy
+>>> class Order(Detector):
+...     listens = ("A", "B")
+...     def on_event(self, event):
+...         return []
+>>> recording = [Event("A", 0), Event("A", 2), Event("B", 1), Event("A", 4)]
+>>> calibrate(Hierarchy([Order()], clock="A"), recording).types["B"].delay
+3
 
-The recording is run under ``slack`` once per level. A run measures the delays of everything; those of the inputs of the
-lowest level are right at once, as they come from sensors. Each further run starts from the delays that are final,
-so that one more level is ordered and the delays of its events are measured. The last run is the one of the highest
-level, or the first that changes nothing.
+**Iterative calculation** (Algorithm 2 of [Order, III-A], Algorithm 3.2 of [Thesis, 3.5.1]). The recording is run under
+``slack`` once per level. A run measures the delays of everything; those of the inputs of the lowest level are right at
+once, as they come from sensors. Each further run starts from the delays that are final, so that one more level is
+ordered and the delays of its events are measured. The last run is the one of the highest level, or the first that
+changes nothing. Where each key has an engine of its own, the recording is one per key: all keys are run, and the delay
+of a type is the largest of any key.
 
 What is measured is the largest delay of the whole recording, without a margin: the engine that starts from it adds its
 own. A published event is delayed by the wait of its detector's input and by its backdating: where a recording has no
 event of a type, or none that shows this, that sum is used, as a pseudo event would give it. A sensor type that the
 recording does not have gets the largest delay of the others.
+
+**Semi-configured estimation** (Algorithm 3 of [Order, III-B], Algorithm 3.3 of [Thesis, 3.5.2]). A delay is a sum: the
+time that a detector's input waits (*ordering*), *processing*, *back*dating, and the *network* between the detector and
+its subscribers. Processing and backdating belong to the detector and stay what they were in the old configuration. So
+the delays of a new one follow without a recording: of the sensors they are measured, or those of the old one; then,
+from the lowest level up, each detector whose inputs are all known sends a pseudo event for each type it publishes,
+with an event time as far back as a real one would have. Its receiver knows the delay from it.
 """
 
 from __future__ import annotations
@@ -20,17 +35,24 @@ import copy
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
 from slackline.core.batch import Batch
 from slackline.core.calibration import Calibration, TypeDelay
+from slackline.core.check import one_of, whole_number
 from slackline.core.detector import Detector
 from slackline.core.errors import ConfigError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
+from slackline.core.time import MAX_TS
 from slackline.engine import Engine
+
+__all__ = [
+    "Calibration", "PseudoEvent", "Recording", "TypeDelay", "calibrate", "configurations", "estimate", "propagate",
+    "sensor_delays",
+]  # fmt: skip
 
 #: Arrivals in their order: a table, events, or a function that gives such pieces from the start whenever it is called.
 OneRecording: TypeAlias = pa.Table | Iterable[Event] | Callable[[], Iterable[pa.Table | Iterable[Event]]]
@@ -184,3 +206,99 @@ def _pieces(recording: OneRecording) -> Callable[[], Iterator[Any]]:
                 yield part.slice(start, _PIECE) if isinstance(part, pa.Table) else part[start : start + _PIECE]
 
     return pieces
+
+
+# Semi-configured estimation.
+
+#: What can be measured: of a sensor type its jitter, of one that is published the parts of its delay.
+JITTER, PARTS = "jitter", ("processing", "back", "network")
+
+SubDelays = Mapping[str, Mapping[str, int]]
+
+
+class PseudoEvent(NamedTuple):
+    """An event that no detector processes: its type, its event time, and stream time when it is received."""
+
+    type: str
+    ts: int
+    received: int
+
+
+def estimate(old: Calibration, hierarchy: Hierarchy, sub_delays: SubDelays | None = None) -> Calibration:
+    """The calibration of a hierarchy, from that of an older one and from what was measured since.
+
+    ``sub_delays`` has what is new, by type: of sensors their ``jitter``, of what is published ``processing``, ``back``
+    and ``network``, as in ``{"position": {"jitter": 40}, "hit": {"network": 5}}``. What it does not have is as it was;
+    where no network is given there is none.
+    """
+    known = _sensor_delays(old, hierarchy, _checked(hierarchy, sub_delays or {}))
+    for event, parts in _propagated(old, hierarchy, sub_delays or {}, dict(known), clk=0):
+        known[event.type] = TypeDelay(event.received - event.ts, **parts)
+    return Calibration.made(hierarchy, known)
+
+
+def propagate(
+    old: Calibration, hierarchy: Hierarchy, sub_delays: SubDelays | None = None, clk: int = 0
+) -> list[PseudoEvent]:
+    """The pseudo events by which :func:`estimate` finds its delays, in the order in which they are sent, at ``clk``."""
+    known = _sensor_delays(old, hierarchy, _checked(hierarchy, sub_delays or {}))
+    return [event for event, _ in _propagated(old, hierarchy, sub_delays or {}, known, clk)]
+
+
+def _propagated(
+    old: Calibration, hierarchy: Hierarchy, sub_delays: SubDelays, known: dict[str, TypeDelay], clk: int
+) -> Iterator[tuple[PseudoEvent, dict[str, int]]]:
+    # The order of the names is from the lowest level up, so that all inputs of a detector are known before its turn.
+    for name in hierarchy.names:
+        ordering = max(known[kind].delay for kind in awaited(hierarchy, name))
+        for kind in hierarchy.published(name):
+            parts = _parts(old, hierarchy, name, kind, sub_delays.get(kind, {}))
+            event = PseudoEvent(kind, clk - ordering - parts["processing"] - parts["back"], clk + parts["network"])
+            if event.received - event.ts > MAX_TS:
+                raise ConfigError(f"the delay of {kind!r} would be {event.received - event.ts}, more than all time.")
+            known[kind] = TypeDelay(event.received - event.ts)
+            yield event, parts
+
+
+def _parts(old: Calibration, hierarchy: Hierarchy, name: str, kind: str, measured: Mapping[str, int]) -> dict[str, int]:
+    was = old.types.get(kind) if any(kind in wiring.publishes for wiring in old.detectors.values()) else None
+    missing = [part for part in ("processing", "back") if part not in measured]
+    if was is None and missing:
+        raise ConfigError(
+            f"the old calibration does not know the type {kind!r}, which {name!r} publishes; give its "
+            f"{' and '.join(missing)} delay as measured, or calibrate from a recording."
+        )
+    back = measured.get("back", was.back if was else 0)
+    return {
+        "processing": measured.get("processing", was.processing if was else 0),
+        "back": max(back, hierarchy.max_backdate[name]),
+        "network": measured.get("network", 0),
+    }
+
+
+def _sensor_delays(old: Calibration, hierarchy: Hierarchy, sub_delays: SubDelays) -> dict[str, TypeDelay]:
+    known = {}
+    for kind in hierarchy.sensor_types:
+        if JITTER in sub_delays.get(kind, {}):
+            known[kind] = TypeDelay(sub_delays[kind][JITTER])
+        elif kind in old.types:
+            known[kind] = TypeDelay(old.types[kind].delay)
+        else:
+            raise ConfigError(
+                f"the old calibration does not know the sensor type {kind!r}; it has {sorted(old.types)}. Give its "
+                f"jitter as measured, or calibrate from a recording."
+            )
+    return known
+
+
+def _checked(hierarchy: Hierarchy, sub_delays: SubDelays) -> SubDelays:
+    for kind, measured in sub_delays.items():
+        if kind not in hierarchy.sensor_types and kind not in hierarchy.publisher:
+            known = [*hierarchy.sensor_types, *sorted(hierarchy.publisher)]
+            raise ConfigError(
+                f"a sub-delay is given of type {kind!r}, which the hierarchy does not have; it has {known}."
+            )
+        for part, value in measured.items():
+            one_of(f"the sub-delay of {kind!r}", part, PARTS if kind in hierarchy.publisher else (JITTER,))
+            whole_number(f"{part} of {kind!r}", value, 0, MAX_TS)
+    return sub_delays
