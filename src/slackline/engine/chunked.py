@@ -229,7 +229,7 @@ class ChunkedDriver:
 
     def _run(self, operator: Operator, watermark: Ints, previous: Ints, chunk: Chunk) -> None:
         """Run the detector on the rows that are due, or on deferred rows as far as allowed."""
-        due = merged(self._due(operator, watermark, previous, chunk), not operator.runner.takes_batches)
+        due = merged(self._due(operator, watermark, previous, chunk), operator.runner.merges_types)
         chunk.backs.update({input.name: [(-1, input.back)] for input in operator.publishes})
         if len(due.at):
             waits = np.maximum(chunk.clk.take(due.at) - due.ts, 0)

@@ -47,6 +47,8 @@ class Runner:
         self.name = name
         self.publishes = frozenset(type_names(detector.publishes))
         self.takes_events, self.takes_batches = detector.takes_events, detector.takes_batches
+        #: Whether batches of several types are fed as one list of events.
+        self.merges_types = not self.takes_batches
         self.guarded = guarded or self.takes_batches
         self.published = 0
         self.failed = 0
@@ -260,5 +262,5 @@ def _iterable(results: Any, method: str) -> Iterable[Any]:
     if isinstance(results, Event):
         raise NotAnEventError(f"{method} returned {results!r}; yield it, or return a list.")
     if not isinstance(results, Iterable):
-        raise NotAnEventError(f"{method} returned {results!r}; yield what it causes, return a list, or nothing.")
+        raise NotAnEventError(f"{method} returned {results!r}; it must yield events, or return a list of events or None.")
     return results

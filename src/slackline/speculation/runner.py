@@ -32,6 +32,7 @@ class SpeculativeRunner(Runner):
 
     def __init__(self, detector: Detector, name: str, guarded: bool, options: Speculation) -> None:
         super().__init__(detector, name, guarded)
+        self.merges_types = False  # released rows are compared with those of the log, form by form
         self.options = options
         self.spacing = options.snapshot_every
         self.retraction = Retraction(options.retraction)
