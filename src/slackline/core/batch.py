@@ -163,6 +163,15 @@ class Batch:
         return f"Batch({self.type!r}, {len(self)} rows, fields={list(self._columns)})"
 
 
+#: Rows in the form in which they arrived: columns of one type, or events of any types.
+Rows = Batch | Sequence[Event]
+
+
+def some_rows(rows: Rows, numbers: Ints) -> Rows:
+    """Some of the rows, in the same form."""
+    return rows.take(numbers) if isinstance(rows, Batch) else [rows[number] for number in numbers.tolist()]
+
+
 def as_column(values: list[Any]) -> Column:
     """A list as a column: typed where all values are of one plain kind, objects otherwise."""
     kinds = set(map(type, values))

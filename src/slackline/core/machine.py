@@ -112,7 +112,7 @@ def _check(machine: type[StateMachine]) -> None:
                 raise ConfigError(f"{move} of {name} names the unknown state {state!r}; its states are {states}.")
         if move.on not in listens:
             raise ConfigError(
-                f"{move} of {name} waits for {move.on!r}, to which {name} does not listen; add it to `listens` "
+                f"{move} of {name} is triggered by {move.on!r}, to which {name} does not listen; add it to `listens` "
                 f"({listens}), or correct the type."
             )
         for method in (move.when, move.then):

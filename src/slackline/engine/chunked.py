@@ -16,14 +16,16 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from slackline.core.batch import Ints
+from slackline.core.batch import Ints, some_rows
 from slackline.core.event import Event
 from slackline.core.outcome import ProgressUpdate
 from slackline.core.time import FOREVER, NEVER
+from slackline.engine.admission import ArrivalBatch, admit, admit_received
+from slackline.engine.event_rows import EventRows
 from slackline.engine.intake import Intake
 from slackline.engine.progress import ReceivedProgress
 from slackline.engine.results import Results
-from slackline.engine.tables import ArrivalBatch, admit_received, read
+from slackline.engine.tables import TableRows
 from slackline.engine.topology import Topology
 from slackline.ordering.input import DerivedInput, SensorInput
 from slackline.ordering.reorder_buffer import Entry, ReorderBuffer
@@ -31,7 +33,7 @@ from slackline.ordering.shared_rows import late_rows
 from slackline.ordering.watermark import SLACK, release_positions, rises
 from slackline.running.deferral import DeferredRows, ts_of
 from slackline.running.operator import Operator
-from slackline.running.segments import IN_ORDER, OVERDUE, UNSORTED, Segment, merged, segment_of
+from slackline.running.segments import IN_ORDER, OVERDUE, UNSORTED, DueRows, Piece, Segment, merged, segment_of
 
 
 @dataclass(slots=True)
@@ -55,7 +57,7 @@ class Chunk:
 
 
 class ChunkedDriver:
-    """Processes tables, and rows received from other engines."""
+    """Processes tables, lists of events, and rows received from other engines."""
 
     def __init__(self, topology: Topology, intake: Intake, results: Results, deliver_late: bool) -> None:
         self.topology = topology
@@ -63,13 +65,14 @@ class ChunkedDriver:
         self.results = results
         self.deliver_late = deliver_late
 
-    def push(self, table: pa.Table, now: Ints | None = None) -> None:
+    def push(self, arrivals: list[Event] | pa.Table, now: Ints | None = None) -> None:
         """Process the next arrivals, with their arrival times if given."""
         topology, intake = self.topology, self.intake
-        if len(table) and (now is not None or intake.arrival_history is not None):
+        rows = TableRows(intake, arrivals) if isinstance(arrivals, pa.Table) else EventRows(intake, arrivals)
+        if len(rows) and (now is not None or intake.arrival_history is not None):
             self.wait_until(NEVER if now is None else int(now[0]))
         first, before = intake.position, intake.clk
-        batches, clk = read(intake, table, now)
+        batches, clk = admit(intake, rows, now)
         if len(clk) == 0:
             return
         topology.advance(first - 1, before)
@@ -127,9 +130,7 @@ class ChunkedDriver:
         for operator in topology.operators:
             self._run_operator(operator, chunk)
             operator.publish_progress(int(clk[-1]))
-        for input in topology.sensors.values():
-            buffers = [operator.buffer for operator in topology.readers[input.name]]
-            input.shared_rows.drop_through(min((u.watermark for u in buffers if u.sorts(input)), default=FOREVER))
+        topology.drop_rows()
 
     def flush(self) -> None:
         """End of the stream: release all buffered events, level by level."""
@@ -159,24 +160,23 @@ class ChunkedDriver:
             if self.topology.named is not None and input.name in self.topology.entering:
                 self._enter(input, arrived, np.concatenate(([before], input_watermark[:-1])), chunk)
             if any(operator.buffer.sorts(input) for operator in self.topology.readers[input.name]):
-                ranks_of, at = input.sources.ranks_of, arrived.rows + chunk.first
-                input.shared_rows.add(
-                    arrived.ts, arrived.slots, arrived.seq, at, arrived.columns, ranks_of, arrived.fields
-                )
+                at = arrived.rows + chunk.first
+                input.store(arrived.ts, arrived.slots, arrived.seq, at, arrived.columns, arrived.fields, arrived.events)
 
     def _enter(self, input: SensorInput, arrived: ArrivalBatch, previous: Ints, chunk: Chunk) -> None:
         """Where sensor types enter at several engines: divert rows that are late for their type, export the others."""
         reached = previous[arrived.rows]
         late = arrived.ts <= reached
         if input.owns_watermark and not self.deliver_late and late.any():
-            events = arrived.batch().take(np.flatnonzero(late))
-            for event, row, input_watermark in zip(
-                events, arrived.rows[late].tolist(), reached[late].tolist(), strict=True
-            ):
+            rows = arrived.rows[late].tolist()
+            for event, row, input_watermark in zip(arrived.some(late), rows, reached[late].tolist(), strict=True):
                 self.results.divert(None, event, input_watermark, chunk.first + row)
-            input.late += len(events)
+            input.late += len(rows)
             arrived.keep(~late)
-        if len(arrived.rows):
+        if arrived.events is not None:
+            for event in arrived.all():
+                self.results.progress.entered(event)
+        elif len(arrived.rows):
             self.results.progress.entered(arrived.batch())
 
     @staticmethod
@@ -229,17 +229,18 @@ class ChunkedDriver:
 
     def _run(self, operator: Operator, watermark: Ints, previous: Ints, chunk: Chunk) -> None:
         """Run the detector on the rows that are due, or on deferred rows as far as allowed."""
-        segments = self._due(operator, watermark, previous, chunk)
+        due = merged(self._due(operator, watermark, previous, chunk), operator.runner.merges_types)
         chunk.backs.update({input.name: [(-1, input.back)] for input in operator.publishes})
-        for segment in segments:
-            self._count(operator.buffer, segment, chunk)
+        if len(due.at):
+            waits = np.maximum(chunk.clk.take(due.at) - due.ts, 0)
+            operator.buffer.count_wait(int(waits.sum()), int(waits.max()), len(waits))
         if operator.defers:
-            _defer(operator, segments, previous, chunk)
+            _defer(operator, due, previous, chunk)
             self._feed_deferred(operator, chunk)
             return
         operator.record_deferral(0, int(chunk.clk[-1]))
-        for segment, start, stop in merged(segments):
-            self._feed(operator, segment, start, stop, previous, chunk)
+        for start, piece in due.runs():
+            self._feed(operator, due, start, piece, previous, chunk)
 
     # The rows that are due.
 
@@ -254,7 +255,7 @@ class ChunkedDriver:
             if not buffer.sorts(input):
                 arrived = chunk.batches.get(input.name)
                 if arrived and len(arrived.rows):
-                    segments.append(segment_of(UNSORTED, arrived.batch(), input.rank, arrived.ts, arrived.rows))
+                    segments.append(segment_of(UNSORTED, arrived.all(), input.rank, arrived.ts, arrived.rows))
             elif len(input.shared_rows):
                 self._due_stored(operator, input, watermark, chunk, segments)
         _due_in_order(buffer, watermark, chunk, segments)
@@ -271,25 +272,24 @@ class ChunkedDriver:
             late = late_rows(store.ts, store.positions, chunk.first, buffer.watermark, watermark)
             some_late = bool(late.any())
         if some_late:
-            rows = np.flatnonzero(late)
-            arrived = (store.positions[rows] - chunk.first).tolist()
-            for position, event in zip(arrived, input.batch(0, len(store)).take(rows), strict=True):
+            some = np.flatnonzero(late)
+            arrived = (store.positions[some] - chunk.first).tolist()
+            for position, event in zip(arrived, some_rows(input.rows(0, len(store)), some), strict=True):
                 reached = buffer.watermark if position == 0 else int(watermark[position - 1])
                 self._late(operator, event, reached, position, chunk)
         start, stop = np.searchsorted(store.ts, (buffer.watermark, watermark[-1]), side="right").tolist()
-        batch, positions = input.batch(start, stop), store.positions[start:stop]
+        rows, ts, positions = input.rows(start, stop), store.ts[start:stop], store.positions[start:stop]
         if some_late and late[start:stop].any():
             kept = np.flatnonzero(~late[start:stop])
-            batch, positions = batch.take(kept), positions[kept]
-        if not len(batch):
+            rows, ts, positions = some_rows(rows, kept), ts[kept], positions[kept]
+        if not len(rows):
             return
-        if any(entry.type == input.name for entry in buffer.heap):
-            # The same type is buffered as events too: the heap orders both.
-            for event, position in zip(batch, positions.tolist(), strict=True):
+        if any(entry.type == input.name for entry in buffer.heap):  # which orders both
+            for event, position in zip(rows, positions.tolist(), strict=True):
                 buffer.wait(buffer.entry(event, position))
             return
-        at = release_positions(batch.ts, positions - chunk.first, watermark)
-        segments.append(segment_of(IN_ORDER, batch, input.rank, batch.ts, at, positions))
+        at = release_positions(ts, positions - chunk.first, watermark)
+        segments.append(segment_of(IN_ORDER, rows, input.rank, ts, at, positions))
 
     def _offer(
         self, operator: Operator, input: DerivedInput, previous: Ints, chunk: Chunk, segments: list[Segment]
@@ -320,13 +320,13 @@ class ChunkedDriver:
 
     # Running the detector.
 
-    def _feed(self, operator: Operator, segment: Segment, start: int, stop: int, previous: Ints, chunk: Chunk) -> None:
-        found = operator.feed(*segment.slice(start, stop))
+    def _feed(self, operator: Operator, due: DueRows, start: int, piece: Piece, previous: Ints, chunk: Chunk) -> None:
+        found = operator.feed(piece.rows, piece.positions)
         if operator.runner.failures:
-            self.results.fail(operator, (segment.at[start:stop] + chunk.first).tolist())
+            self.results.fail(operator, (due.at[start : start + len(piece)] + chunk.first).tolist())
         for row, event in found:
-            position, trigger = int(segment.at[start + row]), int(segment.ts[start + row])
-            if segment.kind != IN_ORDER:
+            position, trigger = int(due.at[start + row]), int(due.ts[start + row])
+            if due.kinds[start + row] != IN_ORDER:
                 trigger = max(trigger, int(previous[position]) + 1)
             self._publish(operator, event, trigger, position, chunk)
 
@@ -354,11 +354,6 @@ class ChunkedDriver:
         """Process deferred rows as far as allowed, and what follows from them at higher levels."""
         self.topology.advance(self.intake.position - 1, self.intake.clk)
         self._process(self._empty_chunk())
-
-    @staticmethod
-    def _count(buffer: ReorderBuffer, segment: Segment, chunk: Chunk) -> None:
-        waits = np.maximum(chunk.clk.take(segment.at) - segment.ts, 0)
-        buffer.count_wait(int(waits.sum()), int(waits.max()), len(waits))
 
     def _derive(self, input: DerivedInput, watermark: Ints, slack: Ints, warnings: Ints, chunk: Chunk) -> None:
         """Delays and input watermark of a published type, for its readers."""
@@ -446,11 +441,13 @@ def _due_late(buffer: ReorderBuffer, watermark: Ints, chunk: Chunk, segments: li
         segments.append(Segment(OVERDUE, [entry.event for _, entry in due], ts, at, ranks, ts))
 
 
-def _defer(operator: Operator, segments: list[Segment], previous: Ints, chunk: Chunk) -> None:
+def _defer(operator: Operator, due: DueRows, previous: Ints, chunk: Chunk) -> None:
     """Append the rows that are due to the deferred rows of the operator."""
-    for segment, start, stop in merged(segments):
-        step = stop - start if segment.kind == IN_ORDER else 1  # others depend on the watermark of their position
-        for first in range(start, stop, step):
-            at = int(segment.at[first])
-            least = NEVER if segment.kind == IN_ORDER else int(previous[at]) + 1
-            operator.deferred.put(DeferredRows(*segment.slice(first, first + step), least, int(chunk.clk[at])))
+    for start, piece in due.runs():
+        # Rows that are not in order depend on the watermark of their position: each is a piece of its own.
+        cuts = np.flatnonzero(due.kinds[start : start + len(piece)] != IN_ORDER)
+        for first, stop in pairwise(sorted({0, *cuts.tolist(), *(cuts + 1).tolist(), len(piece)})):
+            at = int(due.at[start + first])
+            least = NEVER if due.kinds[start + first] == IN_ORDER else int(previous[at]) + 1
+            some = piece.slice(first, stop)
+            operator.deferred.put(DeferredRows(some.rows, some.positions, least, int(chunk.clk[at])))

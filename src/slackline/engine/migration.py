@@ -37,6 +37,7 @@ def extend(topology: Topology, detector: Detector, runner_of: Callable[[str, Det
     """Add a new detector to the hierarchy, and run it here."""
     hierarchy = topology.hierarchy.extended(detector)
     name = next(name for name in hierarchy.names if name not in topology.hierarchy.names)
+    topology.rows_to_heaps()
     topology.extend(hierarchy)
     topology.add(topology.make(runner_of(name, detector)))
 
@@ -100,7 +101,7 @@ def unpack(
         }
     except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise StateError(f"the bytes are not the state of a detector of this hierarchy ({error!r}).") from error
-    topology.rows_to_objects()
+    topology.rows_to_heaps()
     for input, known in adopted:
         _adopt(input, known)
     for input in operator.publishes:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
-from slackline.core.batch import Ints
+from slackline.core.batch import Ints, Rows
 from slackline.core.event import Event
 from slackline.core.outcome import ProgressUpdate
 from slackline.core.time import FOREVER, NEVER
@@ -30,7 +30,6 @@ from slackline.ordering.input import DerivedInput, Input, SensorInput
 from slackline.ordering.watermark import warmup_ends
 from slackline.running.deferral import DeferredRows, ts_of
 from slackline.running.operator import Operator
-from slackline.running.segments import Rows
 
 
 class AttachedOperator(NamedTuple):
@@ -53,6 +52,7 @@ class ScalarDriver:
         self._extras: dict[str, list[tuple[int, Event]]] = {}  # unsorted events of this position, by detector
         self._scheduled: list[tuple[int, Operator]] = []  # a heap of evaluations by stream time
         self._unmeasured: dict[str, Input] = {}  # inputs with delays to be measured when stream time advances
+        self._has_rows = False  # whether shared rows are buffered, of pushes that were processed as a chunk
         self._reached = NEVER  # the last arrival watermark that was processed
         self._is_synced = False
         self._ended = False
@@ -62,10 +62,10 @@ class ScalarDriver:
         self._is_synced = False
 
     def _sync(self) -> None:
-        """Rebuild the state of this driver: rows as events, unmeasured inputs, scheduled evaluations."""
+        """Rebuild the state of this driver: unmeasured inputs, scheduled evaluations."""
         self._is_synced = True
         topology, clk = self.topology, self.intake.clk
-        topology.rows_to_objects()
+        self._has_rows = topology.has_rows
         topology.advance(self.intake.position - 1, clk)
         self._reached = topology.startup.arrival_watermark
         inputs: list[Input] = [*topology.sensors.values(), *topology.derived.values()]
@@ -106,7 +106,7 @@ class ScalarDriver:
             sensor.evaluated_at = NEVER
         for operator in topology.operators:
             operator.evaluated_at = NEVER
-        due = [each for each in topology.operators if each.buffer.heap and each.buffer.heap[0].ts <= reached]
+        due = [each for each in topology.operators if each.buffer.oldest() <= reached]
         self._evaluate(sorted(topology.with_above(due)), intake.position - 1, intake.clk, False)
 
     def push(self, event: Event, now: int | None = None) -> None:
@@ -279,6 +279,9 @@ class ScalarDriver:
             operator.publish_progress(clk)
             if not operator.always_evaluated:
                 self._schedule_evaluation(operator, clk)
+        if self._has_rows:
+            self.topology.drop_rows(lazily=True)
+            self._has_rows = self.topology.has_rows
 
     def _schedule_evaluation(self, operator: Operator, clk: int) -> None:
         if operator.schedule_evaluation(clk) and operator.evaluate_at < FOREVER:
@@ -304,9 +307,12 @@ class ScalarDriver:
             overdue = [entry.event for entry in sorted(buffer.overdue)]
             buffer.overdue = []
             self._feed(operator, overdue, reached + 1, position, clk)
-        released = buffer.release(watermark)
+        if self._has_rows:
+            released = buffer.release_events(watermark)
+        else:
+            released = [entry.event for entry in buffer.release(watermark)]
         if released:
-            self._feed(operator, [entry.event for entry in released], NEVER, position, clk)
+            self._feed(operator, released, NEVER, position, clk)
         if operator.may_defer and operator.deferred:
             for due in operator.pop_deferred():
                 self._work(
@@ -366,6 +372,7 @@ class ScalarDriver:
 
     def release_all(self, reason: str) -> None:
         """Release all buffered events, level by level, and continue: watermarks advance to the released events."""
+        self.topology.rows_to_heaps()
         self._sync()
         intake, results = self.intake, self.results
         results.flushing = reason
@@ -382,6 +389,7 @@ class ScalarDriver:
 
     def release_oldest(self, keep: int) -> None:
         """Release the oldest events until at most ``keep`` are buffered per detector."""
+        self.topology.rows_to_heaps()
         self._sync()
         for operator in self.topology.operators:
             heap = operator.buffer.heap

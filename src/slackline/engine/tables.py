@@ -7,76 +7,22 @@ string column ``ts``. All other checks are per row.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from slackline.core.batch import Batch, Column, Ints, Mask, object_column
+from slackline.core.batch import Column, Ints, Mask
 from slackline.core.errors import SchemaError
 from slackline.core.event import NO_SEQ, Event, Source
 from slackline.core.types import EventType
 from slackline.engine import arrow
-from slackline.engine.intake import (
-    CHECKS,
-    CLOCK_JUMP,
-    GIVEN,
-    UNDECLARED,
-    Intake,
-    Refusal,
-    as_refused,
-    declared_value,
-    jump,
-)
-from slackline.engine.progress import numbered
-from slackline.ordering.clock import NO_CLOCK
+from slackline.engine.admission import ArrivalBatch, Refused, TypeRows
+from slackline.engine.intake import CHECKS, UNDECLARED, Intake, Refusal, as_refused, declared_value
 from slackline.ordering.input import SensorInput
-from slackline.ordering.watermark import SLACK
 
 
-@dataclass(slots=True)
-class ArrivalBatch:
-    """The rows of one type in a chunk of arrivals: their row numbers in it, and their columns."""
-
-    input: SensorInput
-    rows: Ints
-    ts: Ints
-    slots: Ints
-    seq: Ints
-    columns: dict[str, Column]
-    fields: Sequence[str]  # the order of all columns, including those left out because they are empty
-    anew: Ints | None = None  # the rows at which the clock offset of a source changed
-
-    def batch(self) -> Batch:
-        """The rows as a batch, without copying."""
-        names = self.input.sources.names
-        return Batch(self.input.name, self.ts, self.slots, self.seq, self.columns, names)
-
-    def keep(self, mask: Mask) -> None:
-        """Remove the rows that are not in ``mask``."""
-        self.rows, self.ts, self.slots, self.seq = (a[mask] for a in (self.rows, self.ts, self.slots, self.seq))
-        self.columns = {field: column[mask] for field, column in self.columns.items()}
-
-    def correct(self, ts: Ints) -> None:
-        """Replace the time stamps; a changed row keeps the original one in the field ``ts_given``."""
-        changed = ts != self.ts
-        if changed.any():
-            given = zip(self.ts.tolist(), changed.tolist(), strict=True)
-            self.columns[GIVEN] = object_column([stamp if differs else None for stamp, differs in given])
-            self.fields = [field for field in self.fields if field != GIVEN] + [GIVEN]
-            self.ts = ts
-
-
-class Refused(NamedTuple):
-    """A row that is quarantined."""
-
-    row: int
-    event: Event
-    refusal: Refusal
-
-
-class _Table:
+class TableRows:
     """A table being read; changes nothing of the engine."""
 
     def __init__(self, intake: Intake, table: pa.Table) -> None:
@@ -149,7 +95,7 @@ class _Table:
         payload = {field: value for field, value in values.items() if value is not None}
         return as_refused(Event.of(name, ts, source, seq, payload))
 
-    def rows_by_type(self) -> list[tuple[SensorInput, Ints]]:
+    def _rows_by_type(self) -> list[tuple[SensorInput, Ints]]:
         """The rows of each type that enters here; the others are refused."""
         sensors = self.intake.topology.entering
         if self.types is None:
@@ -165,7 +111,7 @@ class _Table:
                 self.refused += [Refused(row, self.event(row, name), refusal) for row in mine.tolist() if refusal]
         return found
 
-    def check_schema(self, kind: EventType, name: str) -> None:
+    def _check_schema(self, kind: EventType, name: str) -> None:
         """Refuse a table in which no row of a type can be valid."""
         source = self.source_of(kind)
         if kind.source != "source" and source not in self.columns:
@@ -180,7 +126,14 @@ class _Table:
                     f"cast the column, or change the declaration."
                 )
 
-    def of_type(self, input: SensorInput, rows: Ints) -> tuple[ArrivalBatch, Ints, Sequence[Source]]:
+    def by_type(self) -> list[TypeRows]:
+        """The valid rows of each type, still without source numbers."""
+        present = self._rows_by_type()
+        for input, _ in present:
+            self._check_schema(self.intake.kind(input.name), input.name)
+        return [self._of_type(input, mine) for input, mine in present]
+
+    def _of_type(self, input: SensorInput, rows: Ints) -> TypeRows:
         """The valid rows of a type, still without source numbers; with the encoded sources."""
         kind = self.intake.kind(input.name)
         source = self.source_of(kind)
@@ -235,82 +188,6 @@ class _Table:
             return None
         codes, values = self.encoded_sources(self.source_of(kind))
         return np.array([value in kind.sources for value in values], dtype=np.bool_)[_take(codes, rows)]
-
-
-def read(intake: Intake, table: pa.Table, now: Ints | None) -> tuple[dict[str, ArrivalBatch], Ints]:
-    """Admit a table with its arrival times: its rows by type, and stream time after each row.
-
-    Raises before anything changed.
-    """
-    rows = _Table(intake, table)
-    present = rows.rows_by_type()
-    for input, _ in present:
-        rows.check_schema(intake.kind(input.name), input.name)
-    made = [rows.of_type(input, mine) for input, mine in present]
-    # Nothing below raises.
-    position = intake.position
-    for refused in sorted(rows.refused):
-        intake.results.quarantine(refused.event, *refused.refusal, position + refused.row)
-    keys, roles = np.full(len(rows), -1, dtype=np.int64), np.full(len(rows), NO_CLOCK, dtype=np.int64)
-    owners = np.full(0 if intake.skews is None else len(rows), -1, dtype=np.int64)
-    batches = {}
-    for arrived, codes, values in made:
-        input = arrived.input
-        arrived.slots = input.sources.slots_of(codes, values)
-        repeated = input.sources.are_duplicates(arrived.slots, arrived.seq)
-        if repeated.any():
-            if intake.results.keeps_duplicates:
-                again = np.flatnonzero(repeated)
-                for event, row in zip(arrived.batch().take(again), arrived.rows[again].tolist(), strict=True):
-                    intake.results.repeat(event, position + row)
-            arrived.keep(~repeated)
-        keys[arrived.rows] = input.key | arrived.slots
-        roles[arrived.rows] = input.role
-        if intake.skews is not None:
-            mine = intake.skews.rows_of(input).take(arrived.slots)
-            if len(mine) == len(owners):
-                owners = mine
-            else:
-                owners[arrived.rows] = mine
-        batches[input.name] = arrived
-    stamps, clk, rejected, anew = intake.admit_rows(rows.ts, roles, keys, owners, now)
-    for arrived in batches.values() if len(rejected) else ():
-        jumped = np.isin(arrived.rows, rejected)
-        for row in arrived.rows[jumped].tolist():
-            event = rows.event(row, arrived.input.name)
-            intake.results.quarantine(event, CLOCK_JUMP, jump(int(rows.ts[row]), int(clk[row])), position + row)
-        arrived.keep(~jumped)
-    for arrived in batches.values() if stamps is not rows.ts else ():
-        arrived.correct(_take(stamps, arrived.rows))
-        arrived.anew = np.flatnonzero(np.isin(arrived.rows, anew)) if len(anew) else None
-    return batches, clk
-
-
-def admit_received(intake: Intake, rows: Sequence[Batch], clk: int) -> tuple[dict[str, ArrivalBatch], Ints]:
-    """Admit rows from another engine, which is at stream time ``clk``: by type, and stream time after each row.
-
-    Under ``slack`` they advance stream time as if they had arrived here.
-    """
-    sensors = intake.topology.sensors
-    by_type: dict[str, list[Batch]] = {}
-    for batch in rows:
-        by_type.setdefault(batch.type, []).append(numbered(sensors[batch.type], batch))
-    batches, n = {}, 0
-    for name, pieces in by_type.items():
-        batch = Batch.joined(pieces)
-        columns = {field: batch[field] for field in batch.fields}
-        at = np.arange(n, n + len(batch))
-        batches[name] = ArrivalBatch(sensors[name], at, batch.ts, batch.sources[0], batch.seq, columns, batch.fields)
-        n += len(batch)
-    if n == 0 or intake.topology.evidence.policy != SLACK:
-        intake.position += n
-        return batches, np.full(max(1, n), intake.follow(clk))
-    ts, roles, keys = (np.empty(n, dtype=np.int64) for _ in range(3))
-    for each in batches.values():
-        ts[each.rows], roles[each.rows], keys[each.rows] = each.ts, each.input.role, each.input.key | each.slots
-    through = intake.receive_rows(ts, roles, keys)
-    through[-1] = intake.follow(clk)
-    return batches, through
 
 
 def fitting(types: Iterable[EventType], table: pa.Table) -> pa.Table | None:

@@ -16,7 +16,7 @@ from slackline.core.calibration import Calibration
 from slackline.core.errors import StateError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import ProgressUpdate
-from slackline.core.time import NEVER, Now
+from slackline.core.time import FOREVER, NEVER, Now
 from slackline.core.types import type_names
 from slackline.ordering.clock import AIDS, NO_CLOCK, SETS
 from slackline.ordering.input import DerivedInput, Evidence, Input, SensorInput
@@ -213,11 +213,18 @@ class Topology:
 
     @property
     def has_rows(self) -> bool:
-        """Whether any rows are buffered as columns."""
+        """Whether any shared rows are buffered."""
         return any(len(sensor.shared_rows) for sensor in self.sensors.values())
 
-    def rows_to_objects(self) -> None:
-        """Convert rows buffered as columns to events, for the scalar driver."""
+    def drop_rows(self, lazily: bool = False) -> None:
+        """Drop the shared rows that all reorder buffers have released."""
+        for input in self.sensors.values():
+            buffers = [operator.buffer for operator in self.readers[input.name]]
+            passed = min((buffer.watermark for buffer in buffers if buffer.sorts(input)), default=FOREVER)
+            input.shared_rows.drop_through(passed, lazily)
+
+    def rows_to_heaps(self) -> None:
+        """Move shared rows into the heaps of the reorder buffers, so that an operator added now does not read them."""
         if self.has_rows:
             for operator in self.operators:
                 for entry in operator.buffer.row_entries():

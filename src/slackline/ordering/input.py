@@ -22,13 +22,14 @@ from __future__ import annotations
 
 import zlib
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from slackline.core.batch import Batch, Column, Ints
-from slackline.core.event import Event
+from slackline.core.batch import Batch, Column, Ints, Rows, object_column
+from slackline.core.event import NO_SEQ, Event
 from slackline.core.outcome import ProgressUpdate
 from slackline.core.time import FOREVER, NEVER
 from slackline.ordering import checked, delays, readiness, target_slack, watermark
@@ -201,10 +202,33 @@ class SensorInput(Input):
         if slot < self._readiness_rows:
             readiness.reset_source(self.readiness, self.readiness_tree, slot)
 
-    def batch(self, start: int, stop: int) -> Batch:
-        """A slice of the shared rows as a batch, without copying."""
+    def rows(self, start: int, stop: int) -> Rows:
+        """A slice of the shared rows: as a batch, without copying, or the events as they arrived."""
         rows = self.shared_rows
+        if rows.events is not None:
+            events: list[Event] = rows.events[start:stop].tolist()
+            return events
         return Batch(self.name, rows.ts, rows.slots, rows.seq, rows.columns, self.sources.names, start, stop)
+
+    def store(
+        self,
+        ts: Ints,
+        slots: Ints,
+        seq: Ints,
+        positions: Ints,
+        columns: dict[str, Column],
+        fields: Sequence[str],
+        events: Column | None,
+    ) -> None:
+        """Add arrivals to the shared rows. Where one type arrives in both forms, its columns become events."""
+        shared = self.shared_rows
+        if len(shared) and (shared.events is None) != (events is None):
+            if events is None:
+                batch = Batch(self.name, ts, slots, seq, columns, self.sources.names)
+                columns, fields, events = {}, (), object_column(list(batch))
+            else:
+                shared.events, shared.columns = object_column(list(self.rows(0, len(shared)))), {}
+        shared.add(ts, slots, seq, positions, columns, self.sources.ranks_of, fields, events)
 
     def step(self, slot: int, ts: int, position: int, before: int, clk: int) -> None:
         """One position: an arrival (``slot >= 0``), a move of stream time from ``before`` to ``clk``, or both."""
@@ -323,10 +347,19 @@ class SensorInput(Input):
             raise checked.wrong(f"{what}.sources", "are not consistent")
         self.readiness, self.readiness_tree = readiness.with_room(sources, n, n)
         self.shared_rows.restore(checked.entry(state, what, "rows"), f"{what}.rows", n, arrivals)
+        self._check_events(what)
         self.late = checked.number(state, what, "late")
         if self.remote_watermark is not None or checked.entry(state, what, "remote_watermark") is not None:
             least = FOREVER if self.remote_watermark is None else NEVER  # of a local watermark only the end is set
             self.remote_watermark = checked.number(state, what, "remote_watermark", least, FOREVER)
+
+    def _check_events(self, what: str) -> None:
+        rows, names = self.shared_rows, self.sources.names
+        numbers = zip(rows.ts.tolist(), rows.slots.tolist(), rows.seq.tolist(), strict=True)
+        for event, (ts, slot, seq) in zip(() if rows.events is None else rows.events, numbers, strict=False):
+            own = type(event) is Event and (event.type, event.ts, event.source, event.seq)
+            if own != (self.name, ts, names[slot], None if seq == NO_SEQ else seq):
+                raise checked.wrong(f"{what}.rows", "hold an item that is not the event of its row")
 
     def _restore_delays(self, state: dict[str, Any], what: str) -> None:
         if self.tracks != ("weights" in checked.mapping(state, what)):

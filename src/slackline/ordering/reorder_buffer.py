@@ -4,8 +4,9 @@ A reorder buffer releases every buffered event with ``ts <= watermark`` in the t
 Its watermark is the minimum of its input watermarks and never moves back. An event that arrives at or below the
 watermark is late.
 
-Events that arrived as objects are in a heap here; rows that arrived as columns are in their input's
-:class:`~slackline.ordering.shared_rows.SharedRows`, which this buffer reads from its watermark on.
+Rows of pushes that were processed as a chunk are in their input's
+:class:`~slackline.ordering.shared_rows.SharedRows`, which this buffer reads from its watermark on. All other events
+(derived ones, and those pushed one by one) are in a heap here.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ class ReorderBuffer:
         self.watermark_inputs = [input for input in inputs if self.sorts(input)] or inputs
         #: Those of them for which K counts: not derived ones whose publisher's progress counts.
         self.slack_inputs = [input for input in self.watermark_inputs if input.uses_slack]
+        #: The inputs whose shared rows are ordered here.
+        self._row_inputs = [input for input in inputs if isinstance(input, SensorInput) and self.sorts(input)]
         self.watermark = NEVER
         self.K = 0
         self.heap: list[Entry] = []
@@ -112,22 +115,41 @@ class ReorderBuffer:
         self.wait_sum += waits
         self.wait_max = max(self.wait_max, longest)
 
+    def release_events(self, watermark: int) -> list[Event]:
+        """Move the watermark; the events that it passes, in order, from the heap and from shared rows."""
+        rows = self._row_entries(watermark)
+        released = self.release(watermark)
+        return [entry.event for entry in (sorted([*released, *rows]) if rows else released)]
+
+    def oldest(self) -> int:
+        """The event time of the oldest buffered event; FOREVER if there is none."""
+        oldest = self.heap[0].ts if self.heap else FOREVER
+        for input, waiting in self.buffered_rows():
+            if waiting:
+                oldest = min(oldest, int(input.shared_rows.ts[-waiting]))
+        return oldest
+
     def buffered_rows(self) -> list[tuple[SensorInput, int]]:
         """For each sensor input that holds shared rows, how many of them this buffer has not released yet."""
-        rows = []
-        for input in self.inputs:
-            if isinstance(input, SensorInput) and self.sorts(input) and len(input.shared_rows):
-                rows.append((input, len(input.shared_rows) - _covered(input, self.watermark)))
-        return rows
+        return [
+            (input, rows - _covered(input, self.watermark))
+            for input in self._row_inputs
+            if (rows := len(input.shared_rows))
+        ]
 
     def row_entries(self) -> list[Entry]:
         """The shared rows that this buffer has not released yet, as entries."""
+        return self._row_entries(FOREVER)
+
+    def _row_entries(self, watermark: int) -> list[Entry]:
+        """Those of them that this watermark passes."""
         entries = []
         for input, waiting in self.buffered_rows():
-            if waiting:
-                rows = input.batch(len(input.shared_rows) - waiting, len(input.shared_rows))
-                positions = input.shared_rows.positions[-waiting:].tolist()
-                entries += [self.entry(event, at) for event, at in zip(rows, positions, strict=True)]
+            first = len(input.shared_rows) - waiting
+            stop = first if not waiting else max(first, _covered(input, watermark))
+            if first < stop:
+                positions = input.shared_rows.positions[first:stop].tolist()
+                entries += [self.entry(event, at) for event, at in zip(input.rows(first, stop), positions, strict=True)]
         return entries
 
     def renumber(self, latest: int) -> None:

@@ -1,5 +1,7 @@
 """The buffered rows of one sensor type, stored once and shared by the reorder buffers that read them [Thesis, 3.3.7].
 
+Rows are stored in the form in which they arrived: payloads as columns, or the events themselves.
+
 Rows are sorted in the total order within the type: time stamp, source, sequence number, arrival. A reorder buffer
 that releases up to its watermark takes a contiguous slice; rows that the watermarks of all readers have passed are
 dropped.
@@ -23,9 +25,9 @@ _NO_ROWS: Ints = np.empty(0, dtype=np.int64)
 
 
 class SharedRows:
-    """Sorted rows of one type, as columns."""
+    """Sorted rows of one type: either ``columns`` or, if not None, ``events`` hold what was observed."""
 
-    __slots__ = ("columns", "positions", "seq", "slots", "ts")
+    __slots__ = ("columns", "events", "positions", "seq", "slots", "ts")
 
     def __init__(self) -> None:
         self.clear()
@@ -34,6 +36,7 @@ class SharedRows:
         """Drop all rows."""
         self.ts = self.slots = self.seq = self.positions = _NO_ROWS
         self.columns: dict[str, Column] = {}
+        self.events: Column | None = None
 
     def __len__(self) -> int:
         return len(self.ts)
@@ -47,8 +50,9 @@ class SharedRows:
         columns: dict[str, Column],
         ranks_of: Callable[[Ints], Ints],
         fields: Sequence[str] = (),
+        events: Column | None = None,
     ) -> None:
-        """Insert rows in order.
+        """Insert rows in order; all rows have one form.
 
         ``fields`` is the order of all columns, including those that have no value in these rows and are left out.
 
@@ -65,6 +69,9 @@ class SharedRows:
         ties = find_ties(order, ts, slots)
         if ties != NO_TIES:
             sort_ties(order, ts, ranks_of(slots) if ties == BETWEEN_SOURCES else slots, seq, positions)
+        if events is not None and self.events is not None:
+            events = np.concatenate((self.events, events))
+        self.events = None if events is None else events.take(order)
         added = len(ts) - kept
         merged = {}
         present = self.columns.keys() | columns.keys()
@@ -77,23 +84,27 @@ class SharedRows:
         self.columns = merged
         self.ts, self.slots, self.seq, self.positions = ts, slots.take(order), seq.take(order), positions.take(order)
 
-    def drop_through(self, watermark: int) -> None:
-        """Drop the rows at or below the watermark."""
+    def drop_through(self, watermark: int, lazily: bool = False) -> None:
+        """Drop the rows at or below the watermark; ``lazily``: once they are half of all rows."""
         first = int(np.searchsorted(self.ts, watermark, side="right"))
-        if first == 0:
+        if first == 0 or (lazily and 2 * first < len(self)):
             return
         # Copies, so that the chunk these rows came from can be freed.
         self.ts, self.slots = self.ts[first:].copy(), self.slots[first:].copy()
         self.seq, self.positions = self.seq[first:].copy(), self.positions[first:].copy()
         self.columns = {field: column[first:].copy() for field, column in self.columns.items()}
+        if self.events is not None:
+            self.events = self.events[first:].copy() if len(self.ts) else None
 
     def state(self) -> dict[str, Any] | None:
         if not len(self):
             return None
-        return {**saved_rows(self.ts, self.slots, self.seq, self.columns), "positions": self.positions}
+        events = None if self.events is None else self.events.tolist()
+        saved = saved_rows(self.ts, self.slots, self.seq, self.columns)
+        return {**saved, "positions": self.positions, "events": events}
 
     def restore(self, state: dict[str, Any] | None, what: str, sources: int, arrivals: int) -> None:
-        """Restore from ``state``, with so many sources and arrivals."""
+        """Restore from ``state``, with so many sources and arrivals. The caller checks the events."""
         self.clear()
         if state is None:
             return
@@ -101,6 +112,10 @@ class SharedRows:
         self.positions = checked.ints(state, what, "positions", (len(self),), 0, arrivals - 1)
         if (self.ts[1:] < self.ts[:-1]).any():
             raise checked.wrong(f"{what}.ts", "is not in order")
+        if checked.entry(state, what, "events") is not None:
+            self.events = object_column(checked.items(state, what, "events"))
+            if len(self.events) != len(self):
+                raise checked.wrong(f"{what}.events", f"are not {len(self)}")
 
 
 def saved_rows(ts: Ints, slots: Ints, seq: Ints, columns: Mapping[str, Column]) -> dict[str, Any]:

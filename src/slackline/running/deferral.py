@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from slackline.core.batch import Batch
+from slackline.core.batch import Batch, Rows
 from slackline.core.check import positive, text, whole_number
 from slackline.core.codec import decode, encode
 from slackline.core.errors import ConfigError, UnsupportedStateError
@@ -23,7 +23,7 @@ from slackline.core.event import Event, Source
 from slackline.core.time import FOREVER, NEVER
 from slackline.ordering import checked
 from slackline.ordering.shared_rows import restored_rows, saved_rows
-from slackline.running.segments import Piece, Rows, sliced
+from slackline.running.segments import Piece, sliced
 
 #: No limit on the number of rows.
 UNLIMITED = 2**62

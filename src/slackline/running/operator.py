@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from slackline.core.batch import Ints
+from slackline.core.batch import Ints, Rows
 from slackline.core.event import Event
 from slackline.core.time import FOREVER, NEVER, Now
 from slackline.core.types import type_names
@@ -14,7 +14,6 @@ from slackline.ordering.reorder_buffer import ReorderBuffer
 from slackline.ordering.sources import total_order
 from slackline.running.deferral import UNLIMITED, DeferredQueue, DeferredRows
 from slackline.running.runner import Found, Runner
-from slackline.running.segments import Rows
 
 T = TypeVar("T")
 
@@ -146,8 +145,8 @@ class Operator:
         self.evaluate_at = FOREVER
         if buffer.overdue:
             self.evaluate_at = clk + 1
-        elif buffer.heap:
-            self.evaluate_at = max(clk + 1, self.next_evaluation(buffer.heap[0].ts, clk))
+        elif (oldest := buffer.oldest()) < FOREVER:
+            self.evaluate_at = max(clk + 1, self.next_evaluation(oldest, clk))
         return self.evaluate_at != before
 
     def restore_deferred(self, state: Any) -> None:
@@ -159,7 +158,7 @@ class Operator:
         """The buffered events, in the order in which they will be processed."""
         events = [entry.event for entry in sorted([*self.buffer.heap, *self.buffer.overdue])]
         for input, n in self.buffer.buffered_rows():
-            events += input.batch(len(input.shared_rows) - n, len(input.shared_rows))
+            events += input.rows(len(input.shared_rows) - n, len(input.shared_rows))
         return sorted(events, key=total_order)
 
     def stats(self) -> dict[str, Any]:

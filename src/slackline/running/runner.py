@@ -6,9 +6,10 @@ import copy
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from types import GeneratorType
 from typing import Any
 
-from slackline.core.batch import Batch, Ints
+from slackline.core.batch import Batch, Ints, Rows
 from slackline.core.codec import class_finder, decode, encode
 from slackline.core.detector import Detector
 from slackline.core.errors import NotAnEventError, StateError
@@ -16,7 +17,6 @@ from slackline.core.event import Event
 from slackline.core.time import time_stamp
 from slackline.core.types import type_names
 from slackline.ordering import checked
-from slackline.running.segments import Rows
 
 #: Rows after which the copy of the state is renewed.
 GUARD_EVERY = 256
@@ -47,6 +47,8 @@ class Runner:
         self.name = name
         self.publishes = frozenset(type_names(detector.publishes))
         self.takes_events, self.takes_batches = detector.takes_events, detector.takes_batches
+        #: Whether batches of several types are fed as one list of events.
+        self.merges_types = not self.takes_batches
         self.guarded = guarded or self.takes_batches
         self.published = 0
         self.failed = 0
@@ -90,9 +92,18 @@ class Runner:
 
     def _feed_rows(self, rows: Sequence[Event | Batch]) -> Found:
         found: Found = []
+        on_event = None if self.guarded else self.detector.on_event
         for row, one in enumerate(rows):
             try:
-                found += [(row, event) for _, event in self._attempt(one, 1)]
+                if on_event is None:
+                    found += [(row, event) for _, event in self._attempt(one, 1)]
+                    continue
+                results = on_event(one)  # type: ignore[arg-type]
+                if results is not None:
+                    published = [self._checked(event) for event in _iterable(results, "on_event")]
+                    for event in published:  # all of them, or none if it raises
+                        found.append((row, event.published(self.name, self.published)))
+                        self.published += 1
             except Exception as error:
                 self._restore()
                 event = one.event(0) if isinstance(one, Batch) else one
@@ -244,10 +255,12 @@ def runs_of(events: Sequence[Event]) -> Iterator[tuple[int, Batch]]:
 
 def _iterable(results: Any, method: str) -> Iterable[Any]:
     """The result of a detector's method, if it is iterable."""
+    if type(results) is GeneratorType:
+        return results
     if results is None:
         return ()
     if isinstance(results, Event):
         raise NotAnEventError(f"{method} returned {results!r}; yield it, or return a list.")
     if not isinstance(results, Iterable):
-        raise NotAnEventError(f"{method} returned {results!r}; yield what it causes, return a list, or nothing.")
+        raise NotAnEventError(f"{method} returned {results!r}; it must yield events, or return a list of events or None.")
     return results

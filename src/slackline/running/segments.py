@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from slackline.core.batch import Batch, Ints
-from slackline.core.event import Event
-
-#: Events of any types, or a batch of one.
-Rows = Batch | Sequence[Event]
+from slackline.core.batch import Batch, Ints, Rows
 
 
 def sliced(rows: Rows, positions: Ints | None, start: int, stop: int) -> tuple[Rows, Ints | None]:
@@ -53,10 +49,6 @@ class Segment:
     order: Ints
     positions: Ints | None = None  # arrival positions, where known
 
-    def slice(self, start: int, stop: int) -> tuple[Rows, Ints | None]:
-        """The rows from ``start`` to ``stop``, with their arrival positions."""
-        return sliced(self.rows, self.positions, start, stop)
-
 
 def segment_of(kind: int, rows: Rows, rank: int, ts: Ints, at: Ints, positions: Ints | None = None) -> Segment:
     """Rows of one type as a segment."""
@@ -65,23 +57,73 @@ def segment_of(kind: int, rows: Rows, rank: int, ts: Ints, at: Ints, positions: 
     return Segment(kind, rows, ts, at, np.full(len(at), rank, dtype=np.int64), order, positions)
 
 
-def merged(segments: list[Segment]) -> list[tuple[Segment, int, int]]:
-    """The segments merged into processing order, as slices."""
+@dataclass(slots=True)
+class DueRows:
+    """Rows in processing order, in pieces, with event time, due position and kind of each row."""
+
+    pieces: list[Piece]
+    ts: Ints
+    at: Ints
+    kinds: Ints
+
+    def runs(self) -> Iterator[tuple[int, Piece]]:
+        """The pieces, each with the number of its first row."""
+        start = 0
+        for piece in self.pieces:
+            yield start, piece
+            start += len(piece)
+
+
+_NO_ROWS: Ints = np.empty(0, dtype=np.int64)
+
+
+def merged(segments: list[Segment], as_events: bool = False) -> DueRows:
+    """The segments in processing order; batches are cut where rows of others come between.
+
+    ``as_events``: the detector takes no batches, so that all rows become one piece.
+    """
+    if as_events:
+        for segment in segments:
+            if isinstance(segment.rows, Batch):
+                segment.rows, segment.positions = list(segment.rows), None
     if len(segments) == 1:
-        return [(segments[0], 0, len(segments[0].at))]
+        (one,) = segments
+        kinds = np.full(len(one.at), one.kind, dtype=np.int64)
+        return DueRows([Piece(one.rows, one.positions)], one.ts, one.at, kinds)
     if not segments:
-        return []
+        return DueRows([], _NO_ROWS, _NO_ROWS, _NO_ROWS)
     at = np.concatenate([segment.at for segment in segments])
-    order = np.concatenate([segment.order for segment in segments])
+    ts = np.concatenate([segment.ts for segment in segments])
+    keys = np.concatenate([segment.order for segment in segments])
     ranks = np.concatenate([segment.ranks for segment in segments])
     kinds = np.concatenate([np.full(len(segment.at), segment.kind) for segment in segments])
-    origin = np.concatenate([np.full(len(segment.at), number) for number, segment in enumerate(segments)])
-    origin = origin[np.lexsort((ranks, order, kinds, at))]
+    order = np.lexsort((ranks, keys, kinds, at))
+    return DueRows(_pieces(segments, order), ts.take(order), at.take(order), kinds.take(order))
+
+
+def _pieces(segments: list[Segment], order: Ints) -> list[Piece]:
+    """The rows of the segments in the given order; neighbouring rows of one form are one piece."""
+    # All segments of events are one: they need no cuts.
+    events = [event for segment in segments if not isinstance(segment.rows, Batch) for event in segment.rows]
+    if len(events) == len(order):
+        return [Piece([events[row] for row in order.tolist()], None)]
+    origin, within = np.empty_like(order), np.empty_like(order)
+    start = listed = 0
+    for number, segment in enumerate(segments):
+        stop = start + len(segment.at)
+        is_batch = isinstance(segment.rows, Batch)
+        origin[start:stop] = number if is_batch else -1
+        within[start:stop] = np.arange(stop - start) + (0 if is_batch else listed)
+        listed += 0 if is_batch else stop - start
+        start = stop
+    origin, within = origin.take(order), within.take(order)
     starts = np.concatenate(([0], np.flatnonzero(np.diff(origin)) + 1))
     ends = np.concatenate((starts[1:], [len(origin)]))
-    taken = [0] * len(segments)
-    runs = []
-    for number, length in zip(origin[starts].tolist(), (ends - starts).tolist(), strict=True):
-        runs.append((segments[number], taken[number], taken[number] + length))
-        taken[number] += length
-    return runs
+    pieces = []
+    for number, first, end in zip(origin[starts].tolist(), starts.tolist(), ends.tolist(), strict=True):
+        if number < 0:
+            pieces.append(Piece([events[row] for row in within[first:end].tolist()], None))
+        else:
+            row, segment = int(within[first]), segments[number]
+            pieces.append(Piece(*sliced(segment.rows, segment.positions, row, row + end - first)))
+    return pieces

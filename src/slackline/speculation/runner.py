@@ -12,13 +12,13 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-from slackline.core.batch import Ints
+from slackline.core.batch import Ints, Rows
 from slackline.core.detector import Detector
 from slackline.core.event import Event
 from slackline.core.outcome import id_of
 from slackline.ordering import checked
 from slackline.running.runner import Found, Runner
-from slackline.running.segments import Piece, Rows
+from slackline.running.segments import Piece
 from slackline.speculation.config import Speculation
 from slackline.speculation.replay_log import ReplayLog, Snapshot, Step, index_of, matching, skip_rows
 from slackline.speculation.retraction import Retraction
@@ -32,6 +32,7 @@ class SpeculativeRunner(Runner):
 
     def __init__(self, detector: Detector, name: str, guarded: bool, options: Speculation) -> None:
         super().__init__(detector, name, guarded)
+        self.merges_types = False  # released rows are compared with those of the log, form by form
         self.options = options
         self.spacing = options.snapshot_every
         self.retraction = Retraction(options.retraction)

@@ -256,7 +256,7 @@ def _pending(buffer: ReorderBuffer, limit: int, tentative: Mapping[str, Sequence
         ranks = np.array(buffer.ranks_of(entries), dtype=np.int64)
         events = [entry.event for entry in entries]
         segments.append(Segment(IN_ORDER, events, ts, np.zeros_like(ts), ranks, ts, None))
-    return [Piece(*segment.slice(start, stop)) for segment, start, stop in merged(segments)]
+    return merged(segments).pieces
 
 
 def _stored(
@@ -266,9 +266,9 @@ def _stored(
     start, stop = np.searchsorted(store.ts, (buffer.watermark, limit), side="right").tolist()
     if start == stop:
         return
-    batch, positions = input.batch(start, stop), store.positions[start:stop]
-    if any(entry.type == input.name for entry in buffer.heap):  # the same type is buffered as objects too
-        entries += [buffer.entry(event, at) for event, at in zip(batch, positions.tolist(), strict=True)]
+    rows, positions = input.rows(start, stop), store.positions[start:stop]
+    if any(entry.type == input.name for entry in buffer.heap):  # the heap holds events of the same type
+        entries += [buffer.entry(event, at) for event, at in zip(rows, positions.tolist(), strict=True)]
         return
-    ts = batch.ts
-    segments.append(segment_of(IN_ORDER, batch, input.rank, ts, np.zeros_like(ts), positions.copy()))
+    ts = store.ts[start:stop]
+    segments.append(segment_of(IN_ORDER, rows, input.rank, ts, np.zeros_like(ts), positions.copy()))

@@ -83,7 +83,7 @@ class World:
         watermark = np.maximum(np.maximum.accumulate(input_watermarks), self.buffer.watermark)
         late_rows(store.ts, store.positions, first, self.buffer.watermark, watermark)
         release_positions(store.ts, store.positions - first, watermark)
-        list(sensor.batch(0, len(store)))
+        list(sensor.rows(0, len(store)))
         store.drop_through(int(np.median(store.ts)))
         self.position += n
         self.buffer.ranks_of(self.buffer.release(self.buffer.next_watermark()))
