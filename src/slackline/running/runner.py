@@ -262,5 +262,5 @@ def _iterable(results: Any, method: str) -> Iterable[Any]:
     if isinstance(results, Event):
         raise NotAnEventError(f"{method} returned {results!r}; yield it, or return a list.")
     if not isinstance(results, Iterable):
-        raise NotAnEventError(f"{method} returned {results!r}; it must yield events, or return a list of events or None.")
+        raise NotAnEventError(f"{method} returned {results!r}; it must yield events, or return a list or None.")
     return results

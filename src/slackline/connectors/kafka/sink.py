@@ -17,6 +17,7 @@ import asyncio
 import logging
 import threading
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -120,7 +121,8 @@ class OutputProducer(ABC):
     def close(self) -> None:
         """Release the producer, and drop what is not written yet."""
         self._producer.purge()
-        with suppress(KafkaException):  # a fenced one cannot abort its transaction
+        with suppress(KafkaException), warnings.catch_warnings():  # a fenced one cannot abort its transaction
+            warnings.simplefilter("ignore", RuntimeWarning)
             self._producer.close()
 
     def _produce(self, message: OutputMessage) -> None:
