@@ -19,7 +19,7 @@ APPLICATION = "slackline_soccer"
 SHARED = f"{APPLICATION}.tracking"
 
 # The packages of the library whose `__all__` is public, beside the library's own names.
-PUBLIC = {f"{LIBRARY}.{name}" for name in ("cli", "report", "sim", "connectors", "runtime", "spark", "study")}
+PUBLIC = {f"{LIBRARY}.{name}" for name in ("cli", "cluster", "report", "connectors", "runtime", "spark", "study")}
 
 
 def imports(source: str) -> Iterator[tuple[int, str, tuple[str, ...]]]:

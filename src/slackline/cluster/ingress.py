@@ -112,7 +112,7 @@ class Ingress:
         live = [source.name for source in sources if source.live]
         if speed and live:
             raise ConfigError(
-                f"speed={speed:g} paces recordings, and {', '.join(live)} is live; read it with speed 0 (max)."
+                f"speed={speed:g} applies to recordings, and {', '.join(live)} is a live source; set speed to 0 (max)."
             )
         self._decoder = decoder
         self._elsewhere = pa.array(sorted(elsewhere), pa.string())

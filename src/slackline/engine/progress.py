@@ -279,5 +279,5 @@ def checked_sensors(topology: Topology, types: Iterable[str]) -> list[str]:
     given = [types] if isinstance(types, str) else list(types)
     unknown = [kind for kind in given if kind not in topology.entering]
     if unknown:
-        raise ConfigError(f"end({unknown}): these types do not enter here; {sorted(topology.entering)} do.")
+        raise ConfigError(f"end(): {unknown} are not sensor types of this engine; it has {sorted(topology.entering)}.")
     return given

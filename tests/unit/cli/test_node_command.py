@@ -17,7 +17,7 @@ SMALL = "match_app:small"
         ([SMALL, "--ingress", "b"], "--ingress b: not in the application, which has a"),
         ([SMALL, "--ingress", "a"], "these sensor types need an INPUT; give one"),
         ([SMALL, "nowhere.csv"], "no such file or folder"),
-        ([SMALL, "http://127.0.0.1:9/a", "--speed", "1"], "paces recordings"),
+        ([SMALL, "http://127.0.0.1:9/a", "--speed", "1"], "applies to recordings"),
         ([SMALL, "ftp://127.0.0.1/a"], "unknown scheme ftp://"),
         ([SMALL, "http://127.0.0.1:9/a", "--unit", "ps"], "--unit ps is for applications"),
         ([SMALL, "--engine", "policy"], "write KEY=VALUE, KEY one of policy"),

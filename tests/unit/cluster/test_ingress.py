@@ -148,7 +148,7 @@ def test_without_a_speed_rows_come_as_they_are_asked_for():
 
 
 def test_live_input_cannot_be_paced():
-    with pytest.raises(ConfigError, match="paces recordings, and http is live"):
+    with pytest.raises(ConfigError, match="applies to recordings, and http is a live source"):
         of_sources([Records("http")], speed=1.0)
 
 

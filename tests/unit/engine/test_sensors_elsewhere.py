@@ -335,7 +335,7 @@ def test_a_table_without_types_is_of_the_one_type_that_enters() -> None:
 def test_only_sensor_types_can_enter_and_only_what_enters_can_end() -> None:
     with pytest.raises(ConfigError, match=r"sensors=\['low'\] are not sensor types"):
         engine(["a", "low"])
-    with pytest.raises(ConfigError, match=r"end\(\['b'\]\): these types do not enter here"):
+    with pytest.raises(ConfigError, match=r"end\(\): \['b'\] are not sensor types of this engine"):
         engine(["a"]).end(["a", "b"])
 
 
