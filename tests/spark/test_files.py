@@ -95,7 +95,7 @@ def test_files_of_several_formats_are_refused(spark: SparkSession, tmp_path: Pat
 
 def test_a_sequence_number_without_a_source_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("ts,x,seq\n1,1,1\n2,1,1\n")
-    with pytest.raises(ConfigError, match="counts within a source, which is not known"):
+    with pytest.raises(ConfigError, match="is a sequence number per source, and no source is given"):
         application(tmp_path / "in.csv", tmp_path / "out").run(lambda metrics: None)
 
 

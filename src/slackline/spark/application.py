@@ -270,8 +270,8 @@ class SparkApplication:
         }
         if schema.seq is None and roles["seq"] and roles["source"] is None and schema.key is None:
             raise ConfigError(
-                "column 'seq' is a sequence number per source, and no source is given. Give --source or --key, or --seq "
-                "seq to use it without them; on Spark it cannot be payload."
+                "column 'seq' is a sequence number per source, and no source is given. Give --source or --key, or "
+                "--seq seq to use it without them; on Spark it cannot be payload."
             )
         rows = df if schema.key is not None else df.withColumn(_ALL, F.lit("all"))
         found = detect(
