@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
+from itertools import repeat
+from operator import is_
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from slackline.core.event import NO_SEQ, Event, Source
+from slackline.core.event import NO_SEQ, Event, Source, events_of
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -141,23 +143,20 @@ class Batch:
         return next(iter(self.slice(row, row + 1)))
 
     def __iter__(self) -> Iterator[Event]:
-        """The rows as events; fields without a value (None) are left out of the payload."""
+        """The rows as events, each made when it is read; a field without a value (None) is left out of the payload."""
         rows = slice(self._start, self._stop)
         seqs = [None if seq == NO_SEQ else seq for seq in self._seq[rows].tolist()]
         sources = [self._names[slot] for slot in self._slots[rows].tolist()]
-        ts = self._ts[rows].tolist()
-        fields = list(self._columns)
-        if not fields:
-            for t, source, seq in zip(ts, sources, seqs, strict=True):
-                yield Event.of(self.type, t, source, seq, {})
-            return
-        sparse = any(column.dtype == object for column in self._columns.values())
-        values = zip(*(column[rows].tolist() for column in self._columns.values()), strict=True)
-        for t, source, seq, row in zip(ts, sources, seqs, values, strict=True):
-            payload = dict(zip(fields, row, strict=True))
-            if sparse:
-                payload = {field: value for field, value in payload.items() if value is not None}
-            yield Event.of(self.type, t, source, seq, payload)
+        return events_of(self.type, self._ts[rows].tolist(), sources, seqs, self._payloads())
+
+    def _payloads(self) -> Iterator[dict[str, Any]]:
+        if not self._columns:
+            return ({} for _ in range(len(self)))
+        columns = [column[self._start : self._stop].tolist() for column in self._columns.values()]
+        payloads = map(dict, map(zip, repeat(tuple(self._columns)), zip(*columns, strict=True)))
+        if any(any(map(is_, column, repeat(None))) for column in columns):
+            return ({field: value for field, value in payload.items() if value is not None} for payload in payloads)
+        return payloads
 
     def __repr__(self) -> str:
         return f"Batch({self.type!r}, {len(self)} rows, fields={list(self._columns)})"

@@ -34,6 +34,8 @@ def rows_of(arrivals: Any) -> list[Event] | pa.Table:
             f"source, seq, **payload), a pandas DataFrame as pyarrow.Table.from_pandas(frame)."
         )
     events = arrivals if isinstance(arrivals, list) else list(arrivals)
+    if set(map(type, events)) <= {Event}:
+        return events
     for number, event in enumerate(events):
         if not isinstance(event, Event):
             raise ConfigError(

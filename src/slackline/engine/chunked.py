@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from slackline.core.batch import Ints, some_rows
+from slackline.core.batch import Batch, Ints, some_rows
 from slackline.core.event import Event
 from slackline.core.outcome import ProgressUpdate
 from slackline.core.time import FOREVER, NEVER
@@ -444,6 +444,8 @@ def _due_late(buffer: ReorderBuffer, watermark: Ints, chunk: Chunk, segments: li
 def _defer(operator: Operator, due: DueRows, previous: Ints, chunk: Chunk) -> None:
     """Append the rows that are due to the deferred rows of the operator."""
     for start, piece in due.runs():
+        if not isinstance(piece.rows, Batch):
+            piece = Piece(list(piece.rows), piece.positions)
         # Rows that are not in order depend on the watermark of their position: each is a piece of its own.
         cuts = np.flatnonzero(due.kinds[start : start + len(piece)] != IN_ORDER)
         for first, stop in pairwise(sorted({0, *cuts.tolist(), *(cuts + 1).tolist(), len(piece)})):

@@ -6,19 +6,21 @@ by one. Where all values are plain integers and strings, nothing is checked even
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from slackline.core.batch import Ints, object_column
+from slackline.core.batch import Column, Ints, object_column
 from slackline.core.event import NO_SEQ, Event, Source
 from slackline.core.time import MAX_TS
 from slackline.engine.admission import ArrivalBatch, Refused, TypeRows
 from slackline.engine.intake import Intake, Refusal, admitted, as_refused
-from slackline.ordering.input import SensorInput
 
 _NO_SLOTS: Ints = np.empty(0, dtype=np.int64)
 _PLAIN_SOURCES = {str, int, type(None)}
+_TYPE, _TS, _SEQ, _SOURCE = (attrgetter(name) for name in ("type", "ts", "seq", "source"))
 
 
 class EventRows:
@@ -39,47 +41,74 @@ class EventRows:
 
     def by_type(self) -> list[TypeRows]:
         """The valid rows of each type, still without source numbers."""
-        entering = self.intake.topology.entering
-        kinds = [event.type for event in self.events]
-        if set(map(type, kinds)) == {str} and len(found := set(kinds)) == 1 and found <= entering.keys():
-            return [self._of_type(entering[kinds[0]], np.arange(len(self)), self.events)]
-        rows: dict[str, list[int]] = {name: [] for name in entering}
-        for row, name in enumerate(kinds):
-            if type(name) is str and name in rows:
-                rows[name].append(row)
+        entering, events = self.intake.topology.entering, self.events
+        numbers = {name: number for number, name in enumerate(entering)}
+        types = np.array([numbers.get(kind, -1) if isinstance(kind, str) else -1 for kind in map(_TYPE, events)])
+        for row in np.flatnonzero(types < 0).tolist():
+            self.refused.append(Refused(row, as_refused(events[row]), self.intake.unknown(events[row].type)))
+        plain, column = PlainValues.of(events), object_column(events)
+        made = []
+        for name, input in entering.items():
+            rows = np.flatnonzero(types == numbers[name])
+            if not len(rows):
+                continue
+            mine = column.take(rows)
+            if plain is None or self.intake.kind(name).demanding:
+                rows, mine = self._validated(name, rows, mine)
+                values = PlainValues.of(mine.tolist())
+                assert values is not None, "validated events are plain"
             else:
-                self.refused.append(Refused(row, as_refused(self.events[row]), self.intake.unknown(name)))
-        return [
-            self._of_type(entering[name], np.array(mine), [self.events[row] for row in mine])
-            for name, mine in rows.items()
-            if mine
-        ]
+                values = plain.take(rows)
+            self.ts[rows] = values.ts
+            arrived = ArrivalBatch(input, rows, values.ts, _NO_SLOTS, values.seq, {}, (), mine)
+            made.append((arrived, values.codes, values.sources))
+        return made
 
-    def _of_type(self, input: SensorInput, rows: Ints, events: list[Event]) -> TypeRows:
-        kind = self.intake.kind(input.name)
-        if kind.demanding or not _are_plain(events):
-            taken = [admitted(event, kind) for event in events]
-            good = np.array([not isinstance(each, Refusal) for each in taken], dtype=np.bool_)
-            for row, event, each in zip(rows.tolist(), events, taken, strict=True):
-                if isinstance(each, Refusal):
-                    self.refused.append(Refused(row, as_refused(event), each))
-            rows, events = rows[good], [each for each in taken if isinstance(each, Event)]
-        ts = np.array([event.ts for event in events], dtype=np.int64)
-        self.ts[rows] = ts
-        seqs = [event.seq for event in events]
+    def _validated(self, name: str, rows: Ints, events: Column) -> tuple[Ints, Column]:
+        """The valid rows of one type, and their events in plain values and declared types."""
+        kind = self.intake.kind(name)
+        kept: list[int] = []
+        valid: list[Event] = []
+        for row, event in zip(rows.tolist(), events.tolist(), strict=True):
+            taken = admitted(event, kind)
+            if isinstance(taken, Refusal):
+                self.refused.append(Refused(row, as_refused(event), taken))
+            else:
+                kept.append(row)
+                valid.append(taken)
+        return _ints(kept), object_column(valid)
+
+
+class PlainValues(NamedTuple):
+    """Time stamps, sequence numbers and sources (codes, and what they stand for) of events, where all are plain."""
+
+    ts: Ints
+    seq: Ints
+    codes: Ints
+    sources: Sequence[Source]
+
+    @classmethod
+    def of(cls, events: list[Event]) -> PlainValues | None:
+        """None unless numbers are integers from 0 to MAX_TS, and sources are strings, integers or None."""
+        ts, seqs, sources = list(map(_TS, events)), list(map(_SEQ, events)), list(map(_SOURCE, events))
+        given = [seq for seq in seqs if seq is not None]
+        if not (_are_time_stamps(ts) and _are_time_stamps(given) and _PLAIN_SOURCES.issuperset(map(type, sources))):
+            return None
+        if len(given) < len(seqs):
+            given = [NO_SEQ if seq is None else seq for seq in seqs]
         codes: dict[Source, int] = {}
-        sources = [codes.setdefault(event.source, len(codes)) for event in events]
-        seq = np.array([NO_SEQ if seq is None else seq for seq in seqs], dtype=np.int64)
-        arrived = ArrivalBatch(input, rows, ts, _NO_SLOTS, seq, {}, (), object_column(events))
-        return arrived, np.array(sources, dtype=np.int64), list(codes)
+        numbers = [codes.setdefault(source, len(codes)) for source in sources]
+        return cls(_ints(ts), _ints(given), _ints(numbers), list(codes))
+
+    def take(self, rows: Ints) -> PlainValues:
+        """The values of some rows."""
+        return PlainValues(self.ts.take(rows), self.seq.take(rows), self.codes.take(rows), self.sources)
 
 
-def _are_plain(events: list[Event]) -> bool:
-    """Whether all events are valid as they are: plain integers from 0 to MAX_TS, and plain sources."""
-    ts = [event.ts for event in events]
-    if set(map(type, ts)) != {int} or min(ts) < 0 or max(ts) > MAX_TS:
-        return False
-    if not {type(event.source) for event in events} <= _PLAIN_SOURCES:
-        return False
-    seqs = [event.seq for event in events if event.seq is not None]
-    return not seqs or (set(map(type, seqs)) == {int} and min(seqs) >= 0 and max(seqs) <= MAX_TS)
+def _ints(values: list[int]) -> Ints:
+    return np.array(values, dtype=np.int64)
+
+
+def _are_time_stamps(values: list[Any]) -> bool:
+    """Whether all are plain integers from 0 to MAX_TS."""
+    return not values or ({int}.issuperset(map(type, values)) and min(values) >= 0 and max(values) <= MAX_TS)

@@ -68,7 +68,7 @@ class Runner:
         if not isinstance(rows, Batch):
             return self._feed_rows(rows) if self.takes_events else self._feed_runs(rows)
         if not self.takes_batches:
-            return self._feed_rows(list(rows))
+            return self._feed_rows(rows)
         try:
             return self._attempt(rows, len(rows))
         except Exception:
@@ -90,7 +90,7 @@ class Runner:
                 failure.row += start
         return found
 
-    def _feed_rows(self, rows: Sequence[Event | Batch]) -> Found:
+    def _feed_rows(self, rows: Iterable[Event | Batch]) -> Found:
         found: Found = []
         on_event = None if self.guarded else self.detector.on_event
         for row, one in enumerate(rows):
@@ -98,12 +98,10 @@ class Runner:
                 if on_event is None:
                     found += [(row, event) for _, event in self._attempt(one, 1)]
                     continue
-                results = on_event(one)  # type: ignore[arg-type]
-                if results is not None:
-                    published = [self._checked(event) for event in _iterable(results, "on_event")]
-                    for event in published:  # all of them, or none if it raises
-                        found.append((row, event.published(self.name, self.published)))
-                        self.published += 1
+                results: Any = on_event(one)  # type: ignore[arg-type]
+                published = list(results if type(results) is GeneratorType else _iterable(results, "on_event"))
+                if published:
+                    found += self._stamped([(row, self._checked(event)) for event in published])
             except Exception as error:
                 self._restore()
                 event = one.event(0) if isinstance(one, Batch) else one
@@ -255,8 +253,6 @@ def runs_of(events: Sequence[Event]) -> Iterator[tuple[int, Batch]]:
 
 def _iterable(results: Any, method: str) -> Iterable[Any]:
     """The result of a detector's method, if it is iterable."""
-    if type(results) is GeneratorType:
-        return results
     if results is None:
         return ()
     if isinstance(results, Event):

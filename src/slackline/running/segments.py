@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from slackline.core.batch import Batch, Ints, Rows
+from slackline.core.event import Event
 
 
 def sliced(rows: Rows, positions: Ints | None, start: int, stop: int) -> tuple[Rows, Ints | None]:
@@ -82,10 +84,6 @@ def merged(segments: list[Segment], as_events: bool = False) -> DueRows:
 
     ``as_events``: the detector takes no batches, so that all rows become one piece.
     """
-    if as_events:
-        for segment in segments:
-            if isinstance(segment.rows, Batch):
-                segment.rows, segment.positions = list(segment.rows), None
     if len(segments) == 1:
         (one,) = segments
         kinds = np.full(len(one.at), one.kind, dtype=np.int64)
@@ -98,7 +96,27 @@ def merged(segments: list[Segment], as_events: bool = False) -> DueRows:
     ranks = np.concatenate([segment.ranks for segment in segments])
     kinds = np.concatenate([np.full(len(segment.at), segment.kind) for segment in segments])
     order = np.lexsort((ranks, keys, kinds, at))
-    return DueRows(_pieces(segments, order), ts.take(order), at.take(order), kinds.take(order))
+    pieces = [Piece(Interleaved(segments, order), None)] if as_events else _pieces(segments, order)
+    return DueRows(pieces, ts.take(order), at.take(order), kinds.take(order))
+
+
+class Interleaved(Sequence[Event]):
+    """The events of several segments in processing order. Those of columns are made when they are read."""
+
+    def __init__(self, segments: list[Segment], order: Ints) -> None:
+        self._rows = [segment.rows for segment in segments]
+        # The order within a segment stays, so that the segment of each row says which one it is.
+        self._origin = np.repeat(np.arange(len(segments)), [len(segment.at) for segment in segments]).take(order)
+
+    def __len__(self) -> int:
+        return len(self._origin)
+
+    def __iter__(self) -> Iterator[Event]:
+        rows = [iter(rows) for rows in self._rows]
+        return map(next, map(rows.__getitem__, self._origin.tolist()))
+
+    def __getitem__(self, row: Any) -> Any:
+        return list(self)[row]
 
 
 def _pieces(segments: list[Segment], order: Ints) -> list[Piece]:
