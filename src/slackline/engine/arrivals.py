@@ -20,6 +20,8 @@ from slackline.engine.topology import Topology
 
 def rows_of(arrivals: Any) -> list[Event] | pa.Table:
     """The argument of a push as a list of events or a table."""
+    if type(arrivals) is list and set(map(type, arrivals)) <= {Event}:
+        return arrivals
     if isinstance(arrivals, Event):
         return [arrivals]
     if isinstance(arrivals, pa.Table):
@@ -34,8 +36,6 @@ def rows_of(arrivals: Any) -> list[Event] | pa.Table:
             f"source, seq, **payload), a pandas DataFrame as pyarrow.Table.from_pandas(frame)."
         )
     events = arrivals if isinstance(arrivals, list) else list(arrivals)
-    if set(map(type, events)) <= {Event}:
-        return events
     for number, event in enumerate(events):
         if not isinstance(event, Event):
             raise ConfigError(

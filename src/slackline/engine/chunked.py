@@ -28,7 +28,7 @@ from slackline.engine.results import Results
 from slackline.engine.tables import TableRows
 from slackline.engine.topology import Topology
 from slackline.ordering.input import DerivedInput, SensorInput
-from slackline.ordering.reorder_buffer import Entry, ReorderBuffer
+from slackline.ordering.reorder_buffer import ReorderBuffer
 from slackline.ordering.shared_rows import late_rows
 from slackline.ordering.watermark import SLACK, release_positions, rises
 from slackline.running.deferral import DeferredRows, ts_of
@@ -59,11 +59,10 @@ class Chunk:
 class ChunkedDriver:
     """Processes tables, lists of events, and rows received from other engines."""
 
-    def __init__(self, topology: Topology, intake: Intake, results: Results, deliver_late: bool) -> None:
+    def __init__(self, topology: Topology, intake: Intake, results: Results) -> None:
         self.topology = topology
         self.intake = intake
         self.results = results
-        self.deliver_late = deliver_late
 
     def push(self, arrivals: list[Event] | pa.Table, now: Ints | None = None) -> None:
         """Process the next arrivals, with their arrival times if given."""
@@ -156,7 +155,7 @@ class ChunkedDriver:
             )
         chunk.input_watermarks[input.name], chunk.slacks[input.name] = input_watermark, slack
         if arrived:
-            input.events += len(rows)
+            input.count(len(rows))
             if self.topology.named is not None and input.name in self.topology.entering:
                 self._enter(input, arrived, np.concatenate(([before], input_watermark[:-1])), chunk)
             if any(operator.buffer.sorts(input) for operator in self.topology.readers[input.name]):
@@ -167,11 +166,9 @@ class ChunkedDriver:
         """Where sensor types enter at several engines: divert rows that are late for their type, export the others."""
         reached = previous[arrived.rows]
         late = arrived.ts <= reached
-        if input.owns_watermark and not self.deliver_late and late.any():
-            rows = arrived.rows[late].tolist()
-            for event, row, input_watermark in zip(arrived.some(late), rows, reached[late].tolist(), strict=True):
-                self.results.divert(None, event, input_watermark, chunk.first + row)
-            input.late += len(rows)
+        if input.owns_watermark and not self.results.delivers_late and late.any():
+            positions = (arrived.rows[late] + chunk.first).tolist()
+            self.results.divert_type(input, arrived.some(late), reached[late].tolist(), positions)
             arrived.keep(~late)
         if arrived.events is not None:
             for event in arrived.all():
@@ -194,7 +191,7 @@ class ChunkedDriver:
             input.receive(item, int(chunk.clk[-1]))
             input_watermark[-1] = input.watermark
         chunk.input_watermarks[input.name] = input_watermark
-        input.watermark, input.evaluated_at = int(input_watermark[-1]), int(chunk.clk[-1])
+        input.follow(input_watermark, chunk.clk)
 
     def _run_operator(self, operator: Operator, chunk: Chunk) -> None:
         """Process the chunk for one operator: its watermark, its rows, what it publishes."""
@@ -217,7 +214,7 @@ class ChunkedDriver:
             watermark[-1] = operator.watermark
         for derived in operator.publishes:
             self._derive(derived, watermark, slack, rises(slack, buffer.K), chunk)
-        buffer.K = int(slack[-1])
+        buffer.set_slack(int(slack[-1]))
 
     def _until_all_ended(self, buffer: ReorderBuffer, watermark: Ints, chunk: Chunk) -> Ints:
         """The watermark where all sorted inputs have ended, but unsorted ones may not have."""
@@ -276,7 +273,7 @@ class ChunkedDriver:
             arrived = (store.positions[some] - chunk.first).tolist()
             for position, event in zip(arrived, some_rows(input.rows(0, len(store)), some), strict=True):
                 reached = buffer.watermark if position == 0 else int(watermark[position - 1])
-                self._late(operator, event, reached, position, chunk)
+                self.results.late_for(operator, event, reached, chunk.first + position)
         start, stop = np.searchsorted(store.ts, (buffer.watermark, watermark[-1]), side="right").tolist()
         rows, ts, positions = input.rows(start, stop), store.ts[start:stop], store.positions[start:stop]
         if some_late and late[start:stop].any():
@@ -286,7 +283,7 @@ class ChunkedDriver:
             return
         if any(entry.type == input.name for entry in buffer.heap):  # which orders both
             for event, position in zip(rows, positions.tolist(), strict=True):
-                buffer.wait(buffer.entry(event, position))
+                buffer.add(event, position)
             return
         at = release_positions(ts, positions - chunk.first, watermark)
         segments.append(segment_of(IN_ORDER, rows, input.rank, ts, at, positions))
@@ -307,16 +304,9 @@ class ChunkedDriver:
         for position, event in arrived:
             reached = int(previous[position])
             if event.ts > reached:
-                buffer.wait(buffer.entry(event, chunk.first + position))
+                buffer.add(event, chunk.first + position)
             else:
-                self._late(operator, event, reached, position, chunk)
-
-    def _late(self, operator: Operator, event: Event, reached: int, position: int, chunk: Chunk) -> None:
-        operator.buffer.late += 1
-        if self.deliver_late:
-            operator.buffer.overdue.append(operator.buffer.entry(event, chunk.first + position))
-        else:
-            self.results.divert(operator, event, reached, chunk.first + position)
+                self.results.late_for(operator, event, reached, chunk.first + position)
 
     # Running the detector.
 
@@ -422,19 +412,15 @@ def _due_in_order(buffer: ReorderBuffer, watermark: Ints, chunk: Chunk, segments
 
 def _due_late(buffer: ReorderBuffer, watermark: Ints, chunk: Chunk, segments: list[Segment]) -> None:
     """Late events that are delivered: due at the next advance of stream time, or at the end."""
-    due: list[tuple[int, Entry]] = []
-    kept: list[Entry] = []
-    for entry in buffer.overdue:
-        k = int(np.searchsorted(chunk.advances, entry.position - chunk.first))
+
+    def due_at(arrived: int) -> int | None:
+        k = int(np.searchsorted(chunk.advances, arrived - chunk.first))
         if k < len(chunk.advances):
-            due.append((int(chunk.advances[k]), entry))
-        elif watermark[-1] == FOREVER:
-            due.append((len(watermark) - 1, entry))
-        else:
-            kept.append(entry)
-    buffer.overdue = kept
+            return int(chunk.advances[k])
+        return len(watermark) - 1 if watermark[-1] == FOREVER else None
+
+    due = buffer.release_overdue(due_at)
     if due:
-        due.sort()
         ts = np.array([entry.ts for _, entry in due], dtype=np.int64)
         ranks = np.array(buffer.ranks_of([entry for _, entry in due]), dtype=np.int64)
         at = np.array([position for position, _ in due], dtype=np.int64)

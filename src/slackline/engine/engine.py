@@ -196,10 +196,10 @@ class Engine:
         self._closed = False
         self._topology = Topology(hierarchy, options.evidence, options.targets, named, self._clock, alone)
         self._progress = ProgressExport(self._topology)
-        self._results = Results(self._progress, options.duplicates == "keep")
+        self._results = Results(self._progress, options.duplicates == "keep", options.late == "deliver")
         self._intake = Intake(self._topology, self._results, options.jump, options.lags)
-        drivers = (self._topology, self._intake, self._results, options.late == "deliver")
-        self._scalar, self._chunked = ScalarDriver(*drivers), ChunkedDriver(*drivers)
+        parts = (self._topology, self._intake, self._results)
+        self._scalar, self._chunked = ScalarDriver(*parts), ChunkedDriver(*parts)
         self._speculator = Speculator(hierarchy)
         self._limit = BufferLimit(options.max_buffered, self._topology, self._intake, self._results)
         self._overload: OverloadController | None = None

@@ -246,7 +246,7 @@ class Intake:
         if fate == REJECTED:
             self.results.quarantine(as_refused(given), CLOCK_JUMP, jump(ts, self.clk), position)
             return None
-        input.events += 1
+        input.count(1)
         if fate == ADVANCED:
             self.clk = int(self.clock.ints[CLK])
             self.last_advance = position + 1

@@ -6,7 +6,7 @@ Operators run level by level, but outputs are returned in the order of arrival p
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from slackline.core.errors import DetectorError
@@ -15,6 +15,7 @@ from slackline.core.outcome import Drained, Duplicate, Late, Output, Quarantined
 from slackline.core.time import NEVER
 from slackline.engine.progress import ProgressExport
 from slackline.ordering import checked
+from slackline.ordering.input import SensorInput
 from slackline.ordering.sources import total_order
 from slackline.running.operator import Operator
 from slackline.running.runner import Failure
@@ -25,11 +26,13 @@ RAISED = "detector raised"
 class Results:
     """Collects results and returns them in order."""
 
-    def __init__(self, progress: ProgressExport, keeps_duplicates: bool) -> None:
+    def __init__(self, progress: ProgressExport, keeps_duplicates: bool, delivers_late: bool) -> None:
         #: What other engines need to know.
         self.progress = progress
         #: Whether duplicates are collected until they are drained; the intake counts them.
         self.keeps_duplicates = keeps_duplicates
+        #: Whether late events are delivered to their detectors; else they are collected until they are drained.
+        self.delivers_late = delivers_late
         self._outputs: list[tuple[int, int, Output]] = []  # with position and rank of the detector, to sort by
         self._late: list[tuple[int, int, Late]] = []
         self._quarantined: list[tuple[int, Quarantined]] = []
@@ -51,10 +54,20 @@ class Results:
         if event.type in self.progress.exported:
             self.progress.published(event)
 
-    def divert(self, operator: Operator | None, event: Event, watermark: int, position: int) -> None:
-        """An event is late for a detector; None: for its type."""
-        rank, name = (-1, None) if operator is None else (operator.rank, operator.name)
-        self._late.append((position, rank, Late(event, watermark - event.ts, name, position)))
+    def late_for(self, operator: Operator, event: Event, watermark: int, position: int) -> None:
+        """An event is late for a detector: divert it, or deliver it to the detector out of order."""
+        operator.buffer.add_late(event, position, self.delivers_late)
+        if not self.delivers_late:
+            late = Late(event, watermark - event.ts, operator.name, position)
+            self._late.append((position, operator.rank, late))
+
+    def divert_type(
+        self, input: SensorInput, events: Iterable[Event], watermarks: list[int], positions: list[int]
+    ) -> None:
+        """Events are late for their type, at these watermarks of the input."""
+        input.count_late(len(positions))
+        for event, watermark, position in zip(events, watermarks, positions, strict=True):
+            self._late.append((position, -1, Late(event, watermark - event.ts, None, position)))
 
     def quarantine(self, event: Event, reason: str, detail: str, position: int, detector: str | None = None) -> None:
         """An event is invalid, or a detector raised on it."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -42,11 +43,10 @@ class AttachedOperator(NamedTuple):
 class ScalarDriver:
     """Processes arrivals one by one."""
 
-    def __init__(self, topology: Topology, intake: Intake, results: Results, deliver_late: bool) -> None:
+    def __init__(self, topology: Topology, intake: Intake, results: Results) -> None:
         self.topology = topology
         self.intake = intake
         self.results = results
-        self.deliver_late = deliver_late
         evidence = topology.evidence
         self._warmup_ends = () if evidence.late_target is not None else warmup_ends(evidence.warmup or 0)
         self._extras: dict[str, list[tuple[int, Event]]] = {}  # unsorted events of this position, by detector
@@ -72,7 +72,7 @@ class ScalarDriver:
         self._unmeasured = {input.name: input for input in inputs if input.has_pending_delays}
         self._scheduled = []
         for operator in topology.operators:
-            operator.evaluate_at = FOREVER
+            operator.unschedule()
             if not operator.always_evaluated:
                 self._schedule_evaluation(operator, clk)
 
@@ -80,12 +80,14 @@ class ScalarDriver:
 
     def push_all(self, events: list[Event], times: Ints | None) -> None:
         """Process the next arrivals, with their arrival times if given."""
-        if times is None:
-            for event in events:
-                self.push(event)
-        else:
-            for event, now in zip(events, times.tolist(), strict=False):
-                self.push(event, now)
+        if times is not None or self.intake.arrival_history is not None:
+            for event, now in zip(events, repeat(NEVER) if times is None else times.tolist(), strict=False):
+                self._push_at(event, now)
+            return
+        if not self._is_synced:
+            self._sync()
+        for event in events:
+            self._admit(event, NEVER)
 
     def wait_until(self, now: int) -> None:
         """Arrival time has advanced to ``now`` without an arrival: release what has waited long enough."""
@@ -102,22 +104,13 @@ class ScalarDriver:
             return
         self._reached = reached
         # All watermarks depend on arrival time; evaluate only the operators for which something is due now.
-        for sensor in topology.sensors.values():
-            sensor.evaluated_at = NEVER
-        for operator in topology.operators:
-            operator.evaluated_at = NEVER
+        topology.invalidate()
         due = [each for each in topology.operators if each.buffer.oldest() <= reached]
         self._evaluate(sorted(topology.with_above(due)), intake.position - 1, intake.clk, False)
 
-    def push(self, event: Event, now: int | None = None) -> None:
-        """Process the next arrival, with arrival time ``now`` if given."""
-        if not self._is_synced:
-            self._sync()
+    def _push_at(self, event: Event, now: int) -> None:
+        """Process the next arrival, at arrival time ``now`` (NEVER: that of the one before)."""
         intake = self.intake
-        if now is None and intake.arrival_history is None:
-            self._admit(event, NEVER)
-            return
-        now = NEVER if now is None else now
         self.wait_until(now)
         before = intake.clk
         intake.pass_time(now, self._admit(event, now), before)
@@ -146,7 +139,8 @@ class ScalarDriver:
                 self.topology.advance(position - 1, before)
             if input.tracks:
                 self.topology.startup.observe(event.ts, before, clk)
-            input.advance(position - 1, before)
+            if input.evaluated_at != before:
+                input.advance(position - 1, before)
             reached = input.watermark
             if intake.anew:
                 input.reset_source(slot)
@@ -167,9 +161,8 @@ class ScalarDriver:
 
     def _enters(self, event: Event, input: SensorInput, reached: int, position: int) -> bool:
         """Where sensor types enter at several engines: divert an event that is late for its type, else export it."""
-        if input.owns_watermark and event.ts <= reached and not self.deliver_late:
-            input.late += 1
-            self.results.divert(None, event, reached, position)
+        if input.owns_watermark and event.ts <= reached and not self.results.delivers_late:
+            self.results.divert_type(input, [event], [reached], [position])
             return False
         self.results.progress.entered(event)
         return True
@@ -236,7 +229,7 @@ class ScalarDriver:
         while scheduled and scheduled[0][0] <= clk:
             at, operator = heapq.heappop(scheduled)
             if operator.evaluate_at == at:
-                operator.evaluate_at = FOREVER
+                operator.unschedule()
                 woken |= self.topology.with_above([operator])
         return sorted({*operators, *woken})
 
@@ -257,13 +250,9 @@ class ScalarDriver:
             if buffer.unsorted and not buffer.sorts(input):
                 self._extras.setdefault(buffer.name, []).append((input.rank, event))
             elif event.ts > buffer.watermark:
-                buffer.wait(buffer.entry(event, position))
+                buffer.add(event, position)
             else:
-                buffer.late += 1
-                if self.deliver_late:
-                    buffer.overdue.append(buffer.entry(event, position))
-                else:
-                    self.results.divert(operator, event, buffer.watermark, position)
+                self.results.late_for(operator, event, buffer.watermark, position)
 
     # Operators.
 
@@ -272,9 +261,8 @@ class ScalarDriver:
             buffer = operator.buffer
             operator.advance_inputs(position, clk)
             K = buffer.largest_slack()
-            if K > buffer.K:
+            if buffer.set_slack(K):
                 self._warn(operator, K, clk)
-            buffer.K = K
             self._run(operator, buffer.next_watermark(), position, clk, moved)
             operator.publish_progress(clk)
             if not operator.always_evaluated:
@@ -304,8 +292,7 @@ class ScalarDriver:
             extras = sorted(self._extras.pop(buffer.name), key=itemgetter(0))
             self._feed(operator, [event for _, event in extras], reached + 1, position, clk)
         if buffer.overdue and (moved or watermark == FOREVER):
-            overdue = [entry.event for entry in sorted(buffer.overdue)]
-            buffer.overdue = []
+            overdue = [entry.event for _, entry in buffer.release_overdue(lambda _: 0)]
             self._feed(operator, overdue, reached + 1, position, clk)
         if self._has_rows:
             released = buffer.release_events(watermark)
@@ -326,7 +313,7 @@ class ScalarDriver:
                 )
 
     def _feed(self, operator: Operator, events: list[Event], least: int, position: int, clk: int) -> None:
-        waits = [max(0, clk - event.ts) for event in events]
+        waits = [clk - event.ts if clk > event.ts else 0 for event in events]
         operator.buffer.count_wait(sum(waits), max(waits), len(events))
         if operator.defers:
             operator.deferred.put(DeferredRows(events, None, least, clk))
@@ -368,7 +355,7 @@ class ScalarDriver:
             if operator.buffer.watermark < FOREVER and all(input.ended for input in derived):
                 self._run(operator, FOREVER, self.intake.position, self.intake.clk, True)
                 for input in operator.publishes:
-                    input.ended = True
+                    input.end()
 
     def release_all(self, reason: str) -> None:
         """Release all buffered events, level by level, and continue: watermarks advance to the released events."""

@@ -129,7 +129,7 @@ class Topology:
             if name in self.derived:
                 self.derived[name].back = max(self.derived[name].back, known.back)
         for operator in self.operators:
-            operator.buffer.K = operator.buffer.largest_slack()  # no warning needed: readers start from it too
+            operator.buffer.set_slack(operator.buffer.largest_slack())  # no warning: readers start from it too
 
     def input(self, name: str) -> Input:
         return self.sensors[name] if name in self.sensors else self.derived[name]
@@ -205,8 +205,7 @@ class Topology:
         default_slack = max([item.default_slack for item in updates], default=STARTING)
         if self.evidence.late_target is None or not self.startup.adopt_default_slack(default_slack, clk):
             return False
-        for sensor in self.sensors.values():
-            sensor.evaluated_at = NEVER
+        self.invalidate()
         return True
 
     # All inputs and operators.
@@ -227,10 +226,16 @@ class Topology:
         """Move shared rows into the heaps of the reorder buffers, so that an operator added now does not read them."""
         if self.has_rows:
             for operator in self.operators:
-                for entry in operator.buffer.row_entries():
-                    operator.buffer.wait(entry)
+                operator.buffer.rows_to_heap()
             for sensor in self.sensors.values():
                 sensor.shared_rows.clear()
+
+    def invalidate(self) -> None:
+        """All watermarks have changed at the present stream time."""
+        for sensor in self.sensors.values():
+            sensor.invalidate()
+        for operator in self.operators:
+            operator.invalidate()
 
     def advance(self, position: int, clk: int) -> None:
         """Evaluate all watermarks at stream time ``clk``."""

@@ -102,6 +102,14 @@ class Input(ABC):
         if self.watermark != FOREVER and delays.assume(self.ints, delay):
             self.watermark, self.evaluated_at = min(self.watermark, max(self.evaluated_at - delay, NEVER)), NEVER
 
+    def invalidate(self) -> None:
+        """The watermark has changed at the present stream time: evaluate it at the next use."""
+        self.evaluated_at = NEVER
+
+    def count(self, events: int) -> None:
+        """So many events of this type have arrived, or were published."""
+        self.events += events
+
     @abstractmethod
     def advance(self, position: int, clk: int) -> None:
         """Evaluate the watermark at stream time ``clk``, where nothing has arrived."""
@@ -178,6 +186,10 @@ class SensorInput(Input):
             self.ints[delays.K] = K
         elif input_watermark == FOREVER:
             self.remote_watermark = FOREVER
+
+    def count_late(self, events: int) -> None:
+        """So many events were late for their type."""
+        self.late += events
 
     @property
     def has_ended(self) -> bool:
@@ -389,8 +401,16 @@ class DerivedInput(Input):
 
     def published(self, event: Event, trigger_ts: int) -> None:
         """Record a published event, and by how much it was back-dated."""
-        self.events += 1
+        self.count(1)
         self.back = max(self.back, trigger_ts - event.ts)
+
+    def end(self) -> None:
+        """The publisher has ended."""
+        self.ended = True
+
+    def follow(self, input_watermark: Ints, clk: Ints) -> None:
+        """Take the watermark after each position of a chunk, as computed from the publisher's."""
+        self.watermark, self.evaluated_at = int(input_watermark[-1]), int(clk[-1])
 
     def note(self, ts: int, clk: int) -> None:
         """A derived (or pseudo) event arrived; its delay is measured when stream time moves next."""
@@ -413,7 +433,7 @@ class DerivedInput(Input):
     def receive(self, item: ProgressUpdate, clk: int) -> None:
         """Take a progress update of the publisher, which runs in another engine."""
         self.back = max(self.back, item.back)
-        self.events += len(item.events)
+        self.count(len(item.events))
         self.set_progress(item.watermark, clk)
 
     def advance(self, position: int, clk: int) -> None:

@@ -12,7 +12,7 @@ Rows of pushes that were processed as a chunk are in their input's
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from slackline.core.event import NO_SEQ, Event, Source
@@ -77,9 +77,27 @@ class ReorderBuffer:
         self._offered += 1
         return _entry(position, self._offered, event)
 
-    def wait(self, entry: Entry) -> None:
+    def add(self, event: Event, position: int) -> None:
         """Buffer an event until the watermark passes it."""
-        heapq.heappush(self.heap, entry)
+        heapq.heappush(self.heap, self.entry(event, position))
+
+    def add_late(self, event: Event, position: int, deliver: bool) -> None:
+        """Count a late event; ``deliver``: it is released out of order when stream time moves next."""
+        self.late += 1
+        if deliver:
+            self.overdue.append(self.entry(event, position))
+
+    def release_overdue(self, due_at: Callable[[int], int | None]) -> list[tuple[int, Entry]]:
+        """The late events to deliver, in order: ``due_at`` gives when, by arrival position, or None if not yet."""
+        due, kept = [], []
+        for entry in self.overdue:
+            at = due_at(entry.position)
+            if at is None:
+                kept.append(entry)
+            else:
+                due.append((at, entry))
+        self.overdue = kept
+        return sorted(due)
 
     def ranks_of(self, entries: list[Entry]) -> list[int]:
         """The rank of each entry's type among all types."""
@@ -99,6 +117,11 @@ class ReorderBuffer:
     def largest_slack(self) -> int:
         """The largest K of the inputs."""
         return max([input.K for input in self.slack_inputs], default=0)
+
+    def set_slack(self, K: int) -> bool:
+        """Record the largest K of the inputs; whether it has grown."""
+        before, self.K = self.K, K
+        return before < K
 
     def release(self, watermark: int) -> list[Entry]:
         """Move the watermark; the events that it passes, in order."""
@@ -136,6 +159,10 @@ class ReorderBuffer:
             for input in self._row_inputs
             if (rows := len(input.shared_rows))
         ]
+
+    def rows_to_heap(self) -> None:
+        """Move the shared rows that this buffer has not released yet into the heap."""
+        self.heap = sorted([*self.heap, *self.row_entries()])  # a sorted list is a heap
 
     def row_entries(self) -> list[Entry]:
         """The shared rows that this buffer has not released yet, as entries."""

@@ -40,7 +40,7 @@ _MOST: Ints = np.array([2**62, MAX_TS, FOREVER, FOREVER, FOREVER, 1])
 class StartupEstimator:
     """Delays over all types of an engine, from which ``default_slack`` follows."""
 
-    __slots__ = ("_clock_arrivals", "_ints", "arrival_watermark", "default_slack")
+    __slots__ = ("_clock_arrivals", "_ints", "arrival_watermark", "default_slack", "since")
 
     def __init__(self, warmup: int | None) -> None:
         self._clock_arrivals = CLOCK_ARRIVALS if warmup is None else 0
@@ -48,13 +48,13 @@ class StartupEstimator:
         #: The watermark that arrival times give, where they are known; the same for all types.
         self.arrival_watermark = NEVER
         self._ints: Ints = np.array([0, NEVER, left, 0, FOREVER, warmup is not None], dtype=np.int64)
+        self._update()
+
+    def _update(self) -> None:
         #: The slack of types whose own delays are not known; STARTING or UNCERTAIN if there is none yet.
         self.default_slack = int(_default_slack(self._ints))
-
-    @property
-    def since(self) -> int:
-        """The event time after which delays are measured."""
-        return int(self._ints[_SINCE])
+        #: The event time after which delays are measured.
+        self.since = int(self._ints[_SINCE])
 
     @property
     def shared_default_slack(self) -> int:
@@ -67,7 +67,7 @@ class StartupEstimator:
             return False
         self._ints[[_COUNT, _SINCE, _LEFT, _CERTAIN]] = self._clock_arrivals, clk, 0, 1
         self._ints[_LARGEST] = max(self._ints[_LARGEST], default_slack // CAREFUL)
-        self.default_slack = int(_default_slack(self._ints))
+        self._update()
         return True
 
     def would_change(self, ts: int, before: int, clk: int) -> bool:
@@ -79,15 +79,13 @@ class StartupEstimator:
 
     def observe(self, ts: int, before: int, clk: int) -> None:
         """Take one arrival, which moved stream time from ``before`` to ``clk``."""
-        _observe(self._ints, ts, before, clk, self._clock_arrivals)
-        self.default_slack = int(_default_slack(self._ints))
+        self.default_slack, self.since = _step(self._ints, ts, before, clk, self._clock_arrivals)
 
     def run(self, ts: Ints, before: int, clk: Ints) -> tuple[Ints, Ints]:
         """Take a chunk (NEVER: no arrival at that position); ``default_slack`` and ``since`` after each position."""
         default_slack, since = np.empty(len(ts), dtype=np.int64), np.empty(len(ts), dtype=np.int64)
         _run(self._ints, ts, before, clk, self._clock_arrivals, default_slack, since)
-        if len(ts):
-            self.default_slack = int(default_slack[-1])
+        self._update()
         return default_slack, since
 
     def state(self) -> dict[str, Any]:
@@ -95,7 +93,7 @@ class StartupEstimator:
 
     def restore(self, state: dict[str, Any]) -> None:
         self._ints = checked.ints(state, "startup", "ints", (len(_LEAST),), _LEAST, _MOST)
-        self.default_slack = int(_default_slack(self._ints))
+        self._update()
 
 
 @njit(cache=True, inline="always")
@@ -107,7 +105,7 @@ def _default_slack(ints):  # type: ignore[no-untyped-def]
     return max(1, min(ints[_LARGEST], FOREVER // CAREFUL) * CAREFUL)
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _observe(ints, ts, before, clk, clock_arrivals):  # type: ignore[no-untyped-def]
     if clk == NEVER:
         return
@@ -124,6 +122,12 @@ def _observe(ints, ts, before, clk, clock_arrivals):  # type: ignore[no-untyped-
         ints[_OLDEST] = FOREVER
     if ints[_CERTAIN] == 0 and ints[_LEFT] == 0 and (clk - ints[_SINCE]) // SPANS >= ints[_LARGEST]:
         ints[_CERTAIN] = 1
+
+
+@njit(cache=True)
+def _step(ints, ts, before, clk, clock_arrivals):  # type: ignore[no-untyped-def]
+    _observe(ints, ts, before, clk, clock_arrivals)
+    return _default_slack(ints), ints[_SINCE]
 
 
 @njit(cache=True)

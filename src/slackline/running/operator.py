@@ -92,6 +92,10 @@ class Operator:
         self.below = list({id(p): p for c in watermark_inputs if (p := publisher.get(c.name)) is not None}.values())
         self.local_inputs = [c for c in watermark_inputs if isinstance(c, SensorInput) or c.name not in publisher]
 
+    def invalidate(self) -> None:
+        """The watermark has changed at the present stream time: evaluate it at the next use."""
+        self.evaluated_at = NEVER
+
     def advance(self, position: int, clk: int) -> None:
         """Evaluate the watermark at stream time ``clk``, where nothing else happened and no buffered event is due."""
         if self.evaluated_at != clk:
@@ -104,7 +108,8 @@ class Operator:
         for operator in self.below:
             operator.advance(position, clk)
         for input in self.local_inputs:
-            input.advance(position, clk)
+            if input.evaluated_at != clk:
+                input.advance(position, clk)
 
     def feed(self, rows: Rows, positions: Ints | None = None) -> Found:
         """Run the detector on rows (:meth:`Runner.feed`)."""
@@ -138,6 +143,10 @@ class Operator:
                     at = FOREVER if publisher is None else publisher.next_evaluation(ts + input.back, clk)
                 latest = max(latest, at)
         return latest
+
+    def unschedule(self) -> None:
+        """The scheduled evaluation takes place, or is void."""
+        self.evaluate_at = FOREVER
 
     def schedule_evaluation(self, clk: int) -> bool:
         """Set when to evaluate for the first buffered event; returns whether that has changed."""

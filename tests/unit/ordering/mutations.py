@@ -57,7 +57,7 @@ class World:
         derived.tick(before, clk)
         for event in (Event("a", ts, source, None if seq < 0 else seq, x=1.5), Event("d", ts, "u", seq)):
             if event.ts > buffer.watermark:
-                buffer.wait(buffer.entry(event, self.position))
+                buffer.add(event, self.position)
             else:
                 buffer.overdue = [*buffer.overdue[-3:], buffer.entry(event, self.position)]
         derived.note(clk - buffer.largest_slack() - derived.back, clk)
@@ -250,7 +250,7 @@ def saved() -> World:
     world = World()
     world.live()
     for ts in (2_300, 2_400, 2_350):
-        world.buffer.wait(world.buffer.entry(Event("d", world.buffer.watermark + ts, "u", ts), world.position - 1))
+        world.buffer.add(Event("d", world.buffer.watermark + ts, "u", ts), world.position - 1)
     world.buffer.overdue.append(world.buffer.entry(Event("a", 5, "s1", x=1), world.position - 1))
     world.check()
     assert world.buffer.heap and world.buffer.overdue and len(world.sensor.shared_rows)
