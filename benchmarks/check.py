@@ -2,12 +2,12 @@
 
     slackline bench check
 
-measures ``ordering``, ``detectors``, ``soccer`` (embedded), ``run``, ``migrate`` and ``spark`` within 6 minutes on two
-cores, compares them with ``benchmarks/ratios.json``, prints a table and exits with 1 if a figure fell.
+measures ``ordering``, ``events``, ``detectors``, ``soccer`` (embedded), ``run``, ``migrate`` and ``spark`` within 6
+minutes on two cores, compares them with ``benchmarks/ratios.json``, prints a table and exits with 1 if a figure fell.
 
 A figure is one of two kinds:
 
-- **ratio**: Slackline against a program without Slackline (a NumPy argsort, a heap in plain Python, a script with the
+- **ratio**: Slackline against a program without Slackline (a NumPy argsort, a heap or a loop in plain Python, a script with the
   ``csv`` module, a plain stateful processor on Spark), both measured in the same run in turns, the best of several
   rounds each. A ratio fell if it is worse than the committed one by more than its bound, which is the larger of 5 % and
   the spread recorded with it. A part with a fallen ratio is measured up to 2 more times while the 6 minutes last, and
@@ -148,6 +148,11 @@ def _ordering(bench: Any) -> dict[str, float]:
     return {name: figures[f"{name}_ratio"] for name in ("slack", "auto", "single_event")}
 
 
+def _events(bench: Any) -> dict[str, float]:
+    figures = bench.rates(events=50_000, single=10_000, repeats=8)
+    return {name: figures[f"{name}_ratio"] for name in ("push_list", "push_one", "table_event")}
+
+
 def _detectors(bench: Any) -> dict[str, float]:
     figures = bench.run(rounds=16)
     return {
@@ -190,6 +195,7 @@ def _spark(bench: Any) -> dict[str, float]:
 #: How a part is measured: a function of the benchmark's module that gives figures by name, without the part.
 PARTS: dict[str, Callable[[Any], dict[str, float]]] = {
     "ordering": _ordering,
+    "events": _events,
     "detectors": _detectors,
     "soccer": _soccer,
     "run": _run,
@@ -198,12 +204,16 @@ PARTS: dict[str, Callable[[Any], dict[str, float]]] = {
 }
 
 _HEAP = "over that of a heap in plain Python"
+_LOOP = "over those of a plain loop over sorted rows that makes the same events and calls the same method"
 _SCRIPT = "over that of a script with the csv module that only sorts"
 
 FIGURES = (
     Figure("ordering.slack", "higher", "ratio", "Events/s under slack in chunks over a stable NumPy argsort's."),
     Figure("ordering.auto", "higher", "ratio", "Events/s under auto in chunks over a stable NumPy argsort's."),
     Figure("ordering.single_event", "higher", "ratio", f"Events/s pushed one by one {_HEAP}."),
+    Figure("events.push_list", "higher", "ratio", f"Events/s to on_event, pushed in lists of 1,000, {_LOOP}."),
+    Figure("events.push_one", "higher", "ratio", f"Events/s to on_event, pushed one by one, {_LOOP}."),
+    Figure("events.table_event", "higher", "ratio", f"Events/s to on_event, pushed as tables, {_LOOP}."),
     Figure(
         "detectors.one_type_200", "lower", "ratio", f"CPU of a single event among 200 detectors, one type, {_HEAP}."
     ),
