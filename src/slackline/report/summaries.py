@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from slackline.core.time import PER_SECOND
+from slackline.ordering.startup import SPANS
+from slackline.ordering.watermark import LATE_TARGET
 from slackline.study import STEADY, PolicyResult, StreamResult, StudyResult, SyncResult
 
 _NAMES = {"ns": "ns", "us": "µs", "ms": "ms", "s": "s"}
@@ -130,6 +132,8 @@ def verdict(result: StudyResult) -> str:
     rival = result.cheapest("fixed")
     if rival is None:
         return f"No fixed watermark loses as few events as auto, which {_figures(result.default, result)}."
+    if result.misses_target:
+        return _target_missed(result)
     watermark = rival.waits.mean_wait or 0
     auto = f"slackline's auto {_figures(result.default, result)}"
     needs = f"for {_late(result.default.waits.late_share)} withWatermark needs {_bound(rival, result)}"
@@ -149,6 +153,26 @@ def verdict(result: StudyResult) -> str:
             f"by itself and waits {time_text(wait, result.unit)}."
         )
     return text + _once_learnt(result, winner) + _better_still(result, min(wait, watermark))
+
+
+def _target_missed(result: StudyResult) -> str:
+    """Why the default misses its target, and what to do."""
+    bound = result.bound_for(LATE_TARGET)
+    missed = f"Default auto misses its target of {share_text(LATE_TARGET)} here: it {_figures(result.default, result)}."
+    if bound is None:
+        return f"{missed} No fixed watermark keeps it either."
+    needs, span = time_text(bound, result.unit), time_text(result.span, result.unit)
+    if bound * SPANS > result.span:
+        return (
+            f"{missed} The target needs a wait of {needs}, and the recording spans {span}: such delays cannot be "
+            f"measured in so short a time. Record at least {time_text(bound * SPANS, result.unit)}, start from a "
+            f"calibration (slackline calibrate), or use a fixed watermark of {needs}."
+        )
+    return (
+        f"{missed} Its delays change faster than they can be measured. Use a smaller late_target, start from a "
+        f"calibration (slackline calibrate), or use a fixed watermark of {needs}, which keeps the target on this "
+        f"recording."
+    )
 
 
 def _winner(auto: float, watermark: float) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from slackline.core.batch import Ints
 from slackline.core.time import converted
+from slackline.ordering.watermark import LATE_TARGET
 from slackline.study.policies import (
     STEADY,
     Outcome,
@@ -33,6 +34,8 @@ HINDSIGHT_SHARES = (0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0005, 0.0)
 MARGINS = (0.0, 0.5, 2.0)
 QUANTILES = (0.98, 0.99, 0.995, 0.998, 0.999, 0.9995)
 WINDOW = 2_000
+#: The target is missed by more than chance above so many times the target and so many events.
+TOLERATED, FEW = 1.3, 3
 
 _OF_CLAIRVOYANT = ("mean_wait", "p99_wait", "steady_late_share", "steady_mean_wait")
 
@@ -59,7 +62,10 @@ class PolicyResult:
 
 @dataclass(frozen=True, slots=True)
 class StudyResult:
-    """The stream in figures, the clairvoyant bound, and every policy; waits are in ``unit``."""
+    """The stream in figures, the clairvoyant bound, and every policy; waits are in ``unit``.
+
+    ``span`` is the time from the first arrival to the last.
+    """
 
     rows: int
     sources: int
@@ -68,6 +74,7 @@ class StudyResult:
     warnings: tuple[str, ...]
     clairvoyant: PolicyFigures
     policies: tuple[PolicyResult, ...]
+    span: int = 0
 
     @property
     def default(self) -> PolicyResult:
@@ -83,6 +90,16 @@ class StudyResult:
         able = [p for p in self.policies if p.policy == policy and getattr(p.waits, wait) is not None]
         able = [p for p in able if limit is not None and getattr(p.waits, late) <= limit]
         return min(able, key=lambda p: getattr(p.waits, wait), default=None)
+
+    @property
+    def misses_target(self) -> bool:
+        """Whether the default has more late events than its target accepts, by more than chance."""
+        return self.default.waits.late_share > TOLERATED * LATE_TARGET + FEW / max(1, self.rows)
+
+    def bound_for(self, late_share: float) -> int | None:
+        """The smallest fixed bound, found with hindsight, that has no more late events."""
+        able = [p.params["bound"] for p in self.policies if p.policy == "fixed" and p.waits.late_share <= late_share]
+        return min(able, default=None)
 
     def to_dict(self) -> dict[str, Any]:
         """The figures as `slackline study --json` prints them."""
@@ -119,6 +136,7 @@ def study(stream: RecordedStream, progress: Progress | None = None) -> StudyResu
         (*stream.notes, *stream.warnings),
         best,
         tuple(results),
+        int(stream.arrival[-1] - stream.arrival[0]),
     )
 
 

@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -99,6 +100,30 @@ def test_the_verdict_says_plainly_when_a_watermark_is_as_good_or_better():
         "A fixed watermark is better here: withWatermark of 2.34 s has 0.10 % late events and waits 2.64 s on average; "
         "slackline's auto has 0.20 % late events and waits 3.40 s on average."
     )
+
+
+def test_the_verdict_says_that_the_target_is_missed_why_and_what_to_do():
+    policies = (("auto", {}, 0.91, 50.0), ("fixed", {"bound": 0}, 0.95, 0.0), ("fixed", {"bound": 7_200_000}, 0.0, 9e5))
+    short = verdict(replace(made(*policies), rows=30_000, span=9_000_000))
+    assert short == (
+        "Default auto misses its target of 0.10 % here: it has 91.0 % late events and waits 50.0 ms on average. The "
+        "target needs a wait of 7,200 s, and the recording spans 9,000 s: such delays cannot be measured in so short a "
+        "time. Record at least 57,600 s, start from a calibration (slackline calibrate), or use a fixed watermark of "
+        "7,200 s."
+    )
+    long = verdict(replace(made(*policies), rows=30_000, span=900_000_000))
+    assert "change faster than they can be measured" in long and "fixed watermark of 7,200 s" in long
+    never = verdict(replace(made(*policies[:2]), rows=30_000, span=9_000))
+    assert "No fixed watermark" in never
+
+
+def test_delays_longer_than_the_recording_are_not_recommended_to_auto():
+    arrival = 100_000_000 + 100 * np.arange(20_000)
+    stored = np.arange(20_000) >= 2_000  # what a satellite sends after a pass without contact, for the rest of the file
+    ts = np.where(stored, arrival - 40_000_000, arrival)
+    result = study(RecordedStream(arrival, ts, np.zeros(20_000, np.int64)))
+    assert result.misses_target and verdict(result).startswith("Default auto misses its target")
+    assert "Use default auto" not in verdict(result)
 
 
 def test_the_verdict_does_not_call_a_bound_of_zero_hindsight():
