@@ -274,7 +274,7 @@ class SyncSummary:
                 f"for a silent one without limit. Set --max-delay, or leave {_it(silent)} out."
             ]
         return [
-            f"{start}, and {'was' if len(silent) == 1 else 'were'} disabled after {result.max_failures} time-outs. "
+            f"{start}, and {'was' if len(silent) == 1 else 'were'} disabled after {result.max_failures} timeouts. "
             f"Find out why, or leave {_it(silent)} out."
         ]
 

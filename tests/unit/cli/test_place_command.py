@@ -39,7 +39,7 @@ class Pretended:
         return self.told.overview()
 
     async def migrate(
-        self, address: Address, credentials: Credentials, detector: str, node: str, patience: float
+        self, address: Address, credentials: Credentials, detector: str, node: str, timeout: float
     ) -> dict:
         if detector in self.refuses:
             raise SlacklineError(self.refuses[detector])
