@@ -232,11 +232,15 @@ FIGURES = (
     Figure("run.side_by_side", "lower", "ratio", f"CPU of `slackline run` over four CSV files {_SCRIPT}."),
     Figure("migrate.handovers", "higher", "exact", "Handovers that were completed."),
     Figure("migrate.net_equal", "higher", "exact", "1 if all nodes together detected what one engine detects, else 0."),
-    Figure("migrate.misdetections", "lower", "exact", "Passes that are wrong or missing after moves."),
+    Figure("migrate.misdetections", "lower", "exact", "Passes that are wrong or missing after migrations."),
     Figure("migrate.forwarded", "lower", "exact", "Packets forwarded during handovers."),
-    Figure("migrate.late", "lower", "exact", "Late events of the network with moves."),
-    Figure("migrate.mean_added_ms", "lower", "exact", "Mean virtual time that moves add to the latency of a pass."),
-    Figure("migrate.max_added_ms", "lower", "exact", "Largest virtual time that moves add to the latency of a pass."),
+    Figure("migrate.late", "lower", "exact", "Late events of the network with migrations."),
+    Figure(
+        "migrate.mean_added_ms", "lower", "exact", "Mean virtual time that migrations add to the latency of a pass."
+    ),
+    Figure(
+        "migrate.max_added_ms", "lower", "exact", "Largest virtual time that migrations add to the latency of a pass."
+    ),
     Figure(
         "spark.rows", "higher", "ratio", "Rows/s of detect over those of a plain stateful processor that only sorts."
     ),

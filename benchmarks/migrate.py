@@ -1,22 +1,22 @@
-"""A detector that moves while it runs, in a simulated network: ours, and the two methods it is compared with.
+"""Migration of a running detector in a simulated network: ours, and the two methods it is compared with.
 
     slackline bench migrate --json
 
 A simulated match, 36,000 positions a second for 65 s, which enter at n1 in batches of 20 ms. The detectors of a match
-are spread over three nodes, with links of 5, 15 and 30 ms (and up to 2 ms of jitter) between them; ``Pass`` moves every
-2 s, round and round. It listens to hits (from n2), shots (from n3), and to where the ball is and which one is in play
-(from n1). And, as in [Thesis, 5.1.4], one single move, n2 to n3, at a third of the time.
+are spread over three nodes, with links of 5, 15 and 30 ms (and up to 2 ms of jitter) between them; ``Pass`` migrates
+every 2 s, round and round. It listens to hits (from n2), shots (from n3), and to where the ball is and which one is in
+play (from n1). And, as in [Thesis, 5.1.4], a single migration, n2 to n3, at a third of the time.
 
 - ``cooperative``: ours, under ``auto``, as users run it; and under ``slack``, where K is measured at each node.
-- ``snapshot``: state and K go, and nothing else [Thesis, 5.1.4]; under ``slack``.
+- ``snapshot``: state and K are sent, and nothing else [Thesis, 5.1.4]; under ``slack``.
 - ``classic``: the ordered stream is forwarded until all types were seen; under ``slack``.
 
 ``misdetections``: passes that are found and should not be, or should be and are not, against one engine on the same
 match. ``forwarded``: packets. ``mean_added_latency_ms``: how much later a pass is known than in a network where the
-detector has always been where it is found, and nothing moves. ``late``: events that were diverted, all of them
-positions of the first moments; without moves there are as many. ``net_equal``: whether what all nodes found, of all
-detectors, is what one engine found, in the same order per detector. ``K_ms_after``: K of the single move under slack,
-before it, right after, and a while after; the same for a network without the move.
+detector has always been where it is found, without migrations. ``late``: events that were diverted, all of them
+positions of the first moments; without migrations there are as many. ``net_equal``: whether the outputs of all nodes
+are those of one engine, in the same order per detector. ``K_ms_after``: K of the single migration under slack, before
+it, right after, and a while after; the same for a network without it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 import slackline as sl
-from _migration_page import MovedAt, migration_page
+from _migration_page import MigrationSample, migration_page
 from scenarios.handover_baselines import ClassicNode, SnapshotNode
 from slackline.cluster.protocol import Node
 from slackline.cluster.simulation import Arrivals, Link, Network
@@ -51,9 +51,9 @@ LATENCIES = {("n1", "n2"): 0.005, ("n2", "n3"): 0.015, ("n1", "n3"): 0.030}
 JITTER = 0.002
 #: Where the inputs of Pass come from; all other detectors are where the positions are.
 ELSEWHERE = {"PlayerHitsBall": "n2", "ShotOnGoal": "n3"}
-MOVED = "Pass"
+MIGRATING = "Pass"
 METHODS: dict[str, type[Node]] = {"cooperative": Node, "snapshot": SnapshotNode, "classic": ClassicNode}
-#: Seconds around the single move that are drawn, and how often K is looked at.
+#: Seconds around the single migration that are drawn, and the interval of samples.
 AROUND, LOOK = 10.0, 0.05
 
 
@@ -68,7 +68,7 @@ class Played:
     handovers: int
     forwarded: list[float]
     state_bytes: int
-    moments: list[MovedAt] = field(default_factory=list)
+    moments: list[MigrationSample] = field(default_factory=list)
 
 
 class Benchmark:
@@ -99,11 +99,13 @@ class Benchmark:
         for first, last in zip([0, *cuts.tolist()], [*cuts.tolist(), len(arrival)], strict=True):
             yield Arrivals(float(number[first] + 1) * BATCH, rows.slice(first, last - first))
 
-    def play(self, method: str, policy: str, home: str, moves: list[tuple[float, str]], watch: bool = False) -> Played:
-        """The match through three nodes; Pass is at home, and moves at some times (after the network has begun)."""
+    def play(
+        self, method: str, policy: str, home: str, migrations: list[tuple[float, str]], watch: bool = False
+    ) -> Played:
+        """The match through three nodes; Pass starts at ``home`` and migrates at the given times."""
         network = Network(seed=SEED)
         names, options = self._hierarchy().names, {"policy": policy, "warmup": match_warmup(self.match), "margin": 0.5}
-        places = {name: home if name == MOVED else ELSEWHERE.get(name, "n1") for name in names}
+        places = {name: home if name == MIGRATING else ELSEWHERE.get(name, "n1") for name in names}
         for number, name in enumerate(NODES):
             runs = [each for each in names if places[each] == name]
             enters = self._hierarchy().sensor_types if name == "n1" else ()
@@ -113,34 +115,34 @@ class Benchmark:
             network.connect(one, another, Link(latency, JITTER))
         network.run(until=1.0)  # all have met
         network.feed("n1", (Arrivals(1.0 + batch.at, batch.rows) for batch in self._batches()))
-        for at, to in moves:
-            network.migrate(MOVED, to, by=to, at=1.0 + at)
-        moments: list[MovedAt] = []
+        for at, to in migrations:
+            network.migrate(MIGRATING, to, by=to, at=1.0 + at)
+        moments: list[MigrationSample] = []
         if watch:
-            first = max(1.0, 1.0 + moves[0][0] - AROUND) if moves else 1.0
+            first = max(1.0, 1.0 + migrations[0][0] - AROUND) if migrations else 1.0
             for turn in range(int(2 * AROUND / LOOK)):
-                network.at(first + turn * LOOK, lambda: look(network, moments))
+                network.at(first + turn * LOOK, lambda: sample(network, moments))
         network.settle()
         return self._played(network, moments)
 
     @staticmethod
-    def _played(network: Network, moments: list[MovedAt]) -> Played:
+    def _played(network: Network, moments: list[MigrationSample]) -> Played:
         outputs, passes, late = [], {}, 0
         for name in NODES:
             kept = network.results(name)
             late += len(kept.late)
             for found in kept.outputs:
                 outputs.append(found.output)
-                if found.output.detector == MOVED:
+                if found.output.detector == MIGRATING:
                     passes[found.output.id] = found.at, name
         ways = [network.traffic(a, b) for a in NODES for b in NODES if a != b]
-        taken, states = (sum(way.messages[kind] for way in ways) for kind in ("MigrationDone", "State"))
-        size = sum(way.size["State"] for way in ways) // max(1, states)
+        taken, states = (sum(way.messages[kind] for way in ways) for kind in ("MigrationDone", "DetectorState"))
+        size = sum(way.size["DetectorState"] for way in ways) // max(1, states)
         return Played(by_detector(outputs), passes, late, taken, [f.at for f in network.forwarded], size, moments)
 
     def misdetections(self, played: Played) -> int:
         """Passes that are not those of a single engine."""
-        ours, truth = ({plain(e) for _, e in found.get(MOVED, [])} for found in (played.found, self.single))
+        ours, truth = ({plain(e) for _, e in found.get(MIGRATING, [])} for found in (played.found, self.single))
         return len(ours ^ truth)
 
 
@@ -157,29 +159,29 @@ def by_detector(outputs: list[sl.Output]) -> dict[str, list[tuple[str, sl.Event]
     return found
 
 
-def look(network: Network, moments: list[MovedAt]) -> None:
-    """Write down K of Pass, how far behind the clock it is, and what was forwarded so far."""
+def sample(network: Network, moments: list[MigrationSample]) -> None:
+    """Write down K of Pass, its lag behind stream time, and the packets forwarded so far."""
     for name in NODES:
         machine = network.hosts[name].node
         shown = machine.overview()["nodes"][name] if isinstance(machine, Node) else None
-        if shown is not None and MOVED in shown["detectors"]:
-            figures = shown["detectors"][MOVED]
+        if shown is not None and MIGRATING in shown["detectors"]:
+            figures = shown["detectors"][MIGRATING]
             behind = None if figures["watermark"] is None else (shown["clk"] - figures["watermark"]) / MILLISECOND
-            moments.append(MovedAt(network.now, figures["K"] / MILLISECOND, behind, len(network.forwarded)))
+            moments.append(MigrationSample(network.now, figures["K"] / MILLISECOND, behind, len(network.forwarded)))
 
 
-def repeated_moves(seconds: float) -> list[tuple[float, str]]:
-    """When Pass moves, and where to: every 2 s, round and round."""
+def repeated_migrations(seconds: float) -> list[tuple[float, str]]:
+    """When Pass migrates, and where to: every 2 s, round and round."""
     times = [EVERY * (turn + 1) for turn in range(int((seconds - 1) / EVERY))]
     return [(at, NODES[(turn + 1) % 3]) for turn, at in enumerate(times)]
 
 
 def cooperative(benchmark: Benchmark, play: Callable[..., Played]) -> dict[str, Any]:
     """The figures of the cooperative handover alone; all are counts or virtual time, so they repeat to the bit."""
-    moves = repeated_moves(benchmark.seconds)
+    migrations = repeated_migrations(benchmark.seconds)
     still = {home: play(f"still, on {home}", "cooperative", "auto", home, []) for home in NODES}
-    auto = play("cooperative, auto", "cooperative", "auto", "n1", moves)
-    slack = play("cooperative, slack", "cooperative", "slack", "n1", moves)
+    auto = play("cooperative, auto", "cooperative", "auto", "n1", migrations)
+    slack = play("cooperative, slack", "cooperative", "slack", "n1", migrations)
     added = [
         1000 * (at - still[where].passes[id][0]) for id, (at, where) in auto.passes.items() if id in still[where].passes
     ]
@@ -211,13 +213,13 @@ def run(seconds: float = SECONDS, seed: int = SEED, html: Path | None = None, qu
         once = [(seconds / 3, "n3")]
         ours = cooperative(benchmark, play)
         others = {
-            method: play(f"{method}, slack", method, "slack", "n1", repeated_moves(seconds))
+            method: play(f"{method}, slack", method, "slack", "n1", repeated_migrations(seconds))
             for method in ("snapshot", "classic")
         }
         single = {
-            method: play(f"{method}, one move", method, "slack", "n2", once, watch=True) for method in METHODS
+            method: play(f"{method}, one migration", method, "slack", "n2", once, watch=True) for method in METHODS
         }  # fmt: skip
-        unmoved = play("no move", "cooperative", "slack", "n3", [], watch=True)
+        stationary = play("no migration", "cooperative", "slack", "n3", [], watch=True)
     late_still = ours.pop("late_still")
     figures = {
         "seconds": seconds,
@@ -225,8 +227,8 @@ def run(seconds: float = SECONDS, seed: int = SEED, html: Path | None = None, qu
         "forwarded_classic": len(others["classic"].forwarded),
         "misdetections_snapshot": benchmark.misdetections(others["snapshot"]),
         "misdetections_classic": benchmark.misdetections(others["classic"]),
-        "late_without_moves": late_still + unmoved.late,
-        "single_move": {
+        "late_without_migrations": late_still + stationary.late,
+        "single_migration": {
             method: {
                 "forwarded": len(played.forwarded),
                 "misdetections": benchmark.misdetections(played),
@@ -234,7 +236,7 @@ def run(seconds: float = SECONDS, seed: int = SEED, html: Path | None = None, qu
             }
             for method, played in single.items()
         },
-        "K_ms_after": K_after(single["cooperative"].moments, unmoved.moments, 1.0 + once[0][0]),
+        "K_ms_after": K_after(single["cooperative"].moments, stationary.moments, 1.0 + once[0][0]),
     }
     if html is not None:
         moments = {method: played.moments for method, played in single.items()}
@@ -242,10 +244,10 @@ def run(seconds: float = SECONDS, seed: int = SEED, html: Path | None = None, qu
     return figures
 
 
-def K_after(moments: list[MovedAt], unmoved: list[MovedAt], at: float) -> dict[str, float | None]:
-    """K before a move, right after it, and later; and of a detector that was there all the time."""
+def K_after(moments: list[MigrationSample], stationary: list[MigrationSample], at: float) -> dict[str, float | None]:
+    """K before a migration, right after it, and later; and of a detector that was on that node from the start."""
 
-    def at_time(series: list[MovedAt], when: float) -> float | None:
+    def at_time(series: list[MigrationSample], when: float) -> float | None:
         return next((moment.K for moment in series if moment.at >= when), None)
 
     return {
@@ -253,7 +255,7 @@ def K_after(moments: list[MovedAt], unmoved: list[MovedAt], at: float) -> dict[s
         "right_after": at_time(moments, at + 0.15),
         "after_1_s": at_time(moments, at + 1.0),
         "after_9_s": at_time(moments, at + 9.0),
-        "unmoved": unmoved[-1].K if unmoved else None,
+        "stationary": stationary[-1].K if stationary else None,
     }
 
 
@@ -262,7 +264,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object only")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="how much of the match, 65 unless given")
     parser.add_argument("--seed", type=int, default=SEED, help="which match, 7 unless given")
-    parser.add_argument("--html", type=Path, help="write a page with K, latency and forwarded packets around a move")
+    parser.add_argument(
+        "--html", type=Path, help="write a page with K, latency and forwarded packets around a migration"
+    )
     given = parser.parse_args(argv)
     figures = run(given.seconds, given.seed, given.html, quiet=given.json)
     print(jsonlib.dumps(figures) if given.json else "\n".join(f"{name:28} {value}" for name, value in figures.items()))

@@ -63,7 +63,7 @@ class SnapshotMigrations(Migrations):
                 body.detector, body.term, body.last, without_what_waits(body.state), body.positions, body.publications
             )
 
-    def ready(self, now: float, patience: float) -> list[IncomingMigration]:
+    def ready(self, now: float, timeout: float) -> list[IncomingMigration]:
         return [incoming for incoming in self.incoming.values() if incoming.state is not None]
 
     def complete(self, incoming: IncomingMigration, now: float) -> list[Output]:
@@ -129,7 +129,7 @@ class ClassicMigrations(Migrations):
             self._relayed.discard(detector)
         return error
 
-    def request_states(self, now: float, patience: float) -> None:
+    def request_states(self, now: float, timeout: float) -> None:
         """Ask for the ordered stream at once, and for the detector when every type was met."""
         for name, incoming in self.incoming.items():
             if name not in self._relayed:

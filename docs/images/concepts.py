@@ -1,6 +1,15 @@
 """Makes the pictures of docs/concepts from a recording: `python docs/images/concepts.py FOLDER` writes pages there.
 
-A screenshot of each is kept beside this file: chromium --headless --window-size=1000,420 --screenshot=NAME.png PAGE
+A screenshot of each is kept beside this file:
+
+    chromium --headless --hide-scrollbars --window-size=SIZE --screenshot=NAME.png PAGE
+
+    k-over-time, watermarks, recovery   1000,420    this file
+    migration                           1100,1480   slackline bench migrate --html PAGE
+    placement                           1150,1290   slackline place --html PAGE, on the cluster of docs/guides/nodes.md
+    study-d1                            1200,1060   slackline study --html PAGE, as in docs/guides/study-a-stream.md
+    sync-d1                             1150,1190   slackline sync --html PAGE, as in docs/guides/synchronise.md
+    match                               a part of the page of ./run demo
 """
 
 from __future__ import annotations
@@ -58,7 +67,8 @@ def watermarks(folder: Path) -> None:
     stream = load_stream(PHONES, RecordSchema(arrival="arrival_ms", ts="ts_ms", source="source", unit="ms"))
     n, ts = len(stream), stream.ts
     input = SensorInput("event", 0, Options(late_target=TARGET).evidence, is_clock=True)
-    input.sources.number(range(stream.sources))
+    for number in range(stream.sources):
+        input.sources.slot(number)
     clk = np.empty(n, dtype=np.int64)
     Clock(JUMP_OFF).run(ts, np.ones(n, dtype=np.int64), stream.source, clk)
     reached, slack = input.run(
@@ -90,7 +100,7 @@ def recovery(folder: Path) -> None:
         line(x, np.maximum(result.K, 1), "K", "#1b4f8a"),
         dots(x[result.late], np.maximum(behind[result.late], 1), "late", "#c0392b", symbol="x", size=8),
     ])  # fmt: skip
-    write(folder / "recovery.html", figure, "arrival", "time stamp units", yaxis_type="log")
+    write(folder / "recovery.html", figure, "arrival", "units of event time", yaxis_type="log")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ class World:
 
 
 @st.composite
-def worlds(draw: st.DrawFn, in_order: bool = True, changes: bool = True, patience: bool = True) -> World:
+def worlds(draw: st.DrawFn, in_order: bool = True, changes: bool = True, timeouts: bool = True) -> World:
     """Streams of few ticks, so that time stamps often coincide and repeat; delays that keep each stream in order."""
     names = [f"s{i}" for i in range(draw(st.integers(1, 6)))]
     gaps = st.integers(0 if in_order else -3, 4)
@@ -41,7 +41,7 @@ def worlds(draw: st.DrawFn, in_order: bool = True, changes: bool = True, patienc
         steps += [("remove", draw(st.integers(0, 60)), name) for name in draw(st.sets(st.sampled_from(names)))]
     steps.sort(key=lambda step: step[1])
     options = {}
-    if patience:
+    if timeouts:
         options = {"max_delay": draw(st.sampled_from([0, 3, 10])), "max_failures": draw(st.integers(1, 4))}
     return World(_without_removed(steps), names, options)
 
@@ -127,7 +127,7 @@ def test_what_goes_out_is_in_order_and_nothing_is_lost(method: str, world: World
 
 
 @pytest.mark.parametrize("method", METHODS)
-@given(world=worlds(in_order=False, changes=False, patience=False), most=st.integers(1, 8))
+@given(world=worlds(in_order=False, changes=False, timeouts=False), most=st.integers(1, 8))
 def test_what_goes_out_at_the_limit_of_waiting_events_is_in_order_and_nothing_is_lost(
     method: str, world: World, most: int
 ) -> None:
@@ -147,7 +147,7 @@ def test_what_goes_out_at_the_limit_of_waiting_events_is_in_order_and_nothing_is
     assert sorted(map(repr, out + late + refused)) == sorted(map(repr, pushed(world)))
 
 
-@given(world=worlds(patience=False))
+@given(world=worlds(timeouts=False))
 def test_all_methods_give_the_same_output(world: World) -> None:
     expected = run(world, "watermark")
     for method in METHODS:
@@ -170,14 +170,14 @@ def test_the_balanced_tree_and_watermark_agree_step_by_step_whatever_happens(wor
     assert balanced.sync.stats() == watermark.sync.stats()
 
 
-@given(world=worlds(patience=False))
+@given(world=worlds(timeouts=False))
 def test_no_method_lets_an_event_go_before_watermark_does(world: World) -> None:
     expected = run(world, "watermark").marks
     for method in METHODS:
         assert all(mark <= most for mark, most in zip(run(world, method).marks, expected, strict=True))
 
 
-@given(world=worlds(patience=False, changes=False))
+@given(world=worlds(timeouts=False, changes=False))
 def test_watermark_lets_an_event_go_as_soon_as_every_stream_has_reached_it(world: World) -> None:
     heard: dict[str, list[int]] = {name: [-1] for name in world.streams}
     done = run(world, "watermark")
@@ -194,7 +194,7 @@ def test_watermark_lets_an_event_go_as_soon_as_every_stream_has_reached_it(world
         assert mark == expected
 
 
-@given(world=worlds(patience=False, changes=False), data=st.data())
+@given(world=worlds(timeouts=False, changes=False), data=st.data())
 def test_the_order_does_not_depend_on_how_the_streams_interleave(world: World, data: st.DataObject) -> None:
     events = pushed(world)
     order = data.draw(st.permutations([event.source for event in events]))

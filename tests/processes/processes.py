@@ -17,9 +17,11 @@ from typing import Any
 import slackline
 from slackline.cluster import client
 from slackline.cluster.links import Credentials
+from slackline.cluster.tcp import CHECKPOINT_KIND
 from slackline.connectors.files import FILES
 from slackline.core.errors import SlacklineError
 from slackline.runtime.address import Address
+from slackline.runtime.checkpoint import FolderCheckpointStore
 
 #: No test waits for longer, in seconds; machines may be slow.
 LIMIT = 120.0
@@ -27,6 +29,10 @@ HERE = Path(__file__).parent
 SCENARIOS = HERE.parents[1] / "benchmarks"
 NO_TLS = Credentials()
 SMALL = "match_app:small"
+
+
+class TooLate(AssertionError):
+    """The input ended before everything that the test does meanwhile was done: a slow machine."""
 
 
 def wait_for(condition: Callable[[], Any], what: str, limit: float = LIMIT) -> Any:
@@ -111,8 +117,13 @@ class NodeProcess:
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def late(self) -> int:
-        """How many events were late."""
+        """Number of late events."""
         return len(self.records("late"))
+
+    def checkpointed(self) -> int:
+        """Number of events that entered at this node before its last checkpoint."""
+        checkpoint = FolderCheckpointStore(self.folder, CHECKPOINT_KIND).load()
+        return 0 if checkpoint is None else int(checkpoint.header["counts"]["events"])
 
 
 class Network:
@@ -120,6 +131,7 @@ class Network:
 
     def __init__(self, folder: Path, *application: str, credentials: Credentials = NO_TLS) -> None:
         self.folder = folder
+        folder.mkdir(exist_ok=True)
         self.application = application
         self.nodes: dict[str, NodeProcess] = {}
         self.credentials = credentials
@@ -140,9 +152,19 @@ class Network:
         self.nodes[name] = node
         return node
 
+    def check_running(self) -> None:
+        """Raise :class:`TooLate` if a node has stopped at the end of its input."""
+        for node in self.nodes.values():
+            if node.ended():
+                assert node.wait() == 0, node.said()
+                raise TooLate(f"{node.name} has stopped already")
+
     def at(self) -> Address:
-        alive = next(node for node in self.nodes.values() if not node.ended())
-        return Address.of(alive.address())
+        """The address of a node that runs."""
+        running = next((node for node in self.nodes.values() if not node.ended()), None)
+        if running is None:
+            raise TooLate("all nodes have stopped already")
+        return Address.of(running.address())
 
     def overview(self) -> dict[str, Any]:
         return asyncio.run(client.overview(self.at(), self.credentials))
@@ -158,7 +180,7 @@ class Network:
             try:
                 return asyncio.run(client.migrate(self.at(), self.credentials, detector, node))
             except SlacklineError as error:
-                assert not any(each.ended() for each in self.nodes.values()), f"too late: {error}"
+                self.check_running()
                 time.sleep(1.0)
                 return {"detector": detector} if f"runs on {node!r} already" in str(error) else None
 

@@ -165,6 +165,7 @@ def test_a_followed_file_enters_as_it_grows_and_kills_lose_and_repeat_nothing(ne
             time.sleep(0.01)
             if node := killed.get(row):
                 wait_for(lambda: len(highs(network)) > 20, "outputs while the file grows")
+                wait_for(first.checkpointed, "a checkpoint with input")
                 where = node.address()
                 node.kill()
                 node.start("--listen", where)

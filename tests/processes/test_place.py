@@ -38,7 +38,9 @@ def test_place_says_what_would_move_then_moves_it_and_nothing_is_lost(network, r
     code, out, err = finished("place", "--at", at, "--json", "--seconds", "0.5")
     assert code == 0, err
     figures = json.loads(out)
-    assert {move["detector"] for move in figures["moves"]} >= {"Low"} and not any(m["error"] for m in figures["moves"])
+    assert {move["detector"] for move in figures["migrations"]} >= {"Low"} and not any(
+        m["error"] for m in figures["migrations"]
+    )
     assert figures["after"]["cost"] < figures["before"]["cost"]
     assert network.runs() == {"n1": ["High", "Low"], "n2": [], "n3": []}
     assert all(node.wait() == 0 for node in network.nodes.values() if node.name == "n1")

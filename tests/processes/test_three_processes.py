@@ -1,11 +1,11 @@
-"""Three processes on loopback: a match through them, moves under load, two killed; the outputs of a single engine."""
+"""Three processes on loopback: a match, detectors migrated under load, two nodes killed; one engine's outputs."""
 
 import json
 import time
 
 import pytest
 from tests.processes.match_app import secure_match
-from tests.processes.processes import Network, finished
+from tests.processes.processes import LIMIT, Network, TooLate, finished
 
 import slackline as sl
 from slackline.runtime.output import RecordBuilder
@@ -14,8 +14,8 @@ from slackline_soccer.simulator import saved
 
 pytestmark = pytest.mark.slow
 
-#: So much of a match, slowly: three processes have to share a machine with whatever else runs there.
-SECONDS, SPEED = 12.0, "0.25"
+#: Length of the match, and replay speeds: where a machine is so busy that the input ends too early, the next is used.
+SECONDS, SPEEDS = 12.0, (0.25, 0.08)
 PLACES = {
     "n1": "ActiveBall,BallTurned,Proximity,PlayerHitsBall",
     "n2": "BallAreas,Possession,Kick,ShotOnGoal,Goal",
@@ -43,38 +43,53 @@ def comparable(output):
     return output["id"], output["ts"], json.dumps(output.get("payload"), sort_keys=True)
 
 
-def test_a_match_through_three_processes_with_moves_and_kills_gives_what_one_engine_gives(tmp_path, match):
+def test_a_match_through_three_processes_with_migrations_and_kills_gives_what_one_engine_gives(tmp_path, match):
     recording, expected, late = match
-    hierarchy, _ = secure_match(recording)
-    rest = [name for name in hierarchy.names if name not in ",".join(PLACES.values()).split(",")]
-    with Network(tmp_path, "match_app:secure_match", str(recording)) as network:
-        pace = ("--speed", SPEED, "--unit", "ps", "--until-end")
-        network.add("n1", "--run", PLACES["n1"], "--ingress", "position", *pace)
-        network.add("n2", "--run", PLACES["n2"], *pace)
-        network.add("n3", "--run", ",".join(rest), *pace)
-        n1, n2, _ = network.nodes.values()
-        network.wait_for_outputs()
-        code, out, err = finished("migrate", "Possession", "n1", "--at", n1.address(), "--json")
-        assert code == 0, err
-        assert json.loads(out)["from"] == "n2"
-        for detector, node in (("Pass", "n2"), ("Proximity", "n2")):
-            network.move(detector, node)
-        for killed, moves in ((n2, [("ShotOnGoal", "n1"), ("Pass", "n1")]), (n1, [("Kick", "n1")])):
-            where = killed.address()
-            time.sleep(1.0)  # who dies before the last owner has heard of a move leaves it to both of them
-            killed.kill()
-            assert "input ended" not in n1.said(), "the kill came too late to prove anything"
-            killed.start("--listen", where)
-            for detector, node in moves:
-                network.move(detector, node)
-        # On a busy machine one may be taken for dead, and what was just moved there taken back. It runs somewhere.
-        assert sorted(name for runs in network.runs().values() for name in runs) == sorted(hierarchy.names)
-
-        assert [node.wait() for node in network.nodes.values()] == [0, 0, 0], network.nodes["n2"].said()
+    for number, speed in enumerate(SPEEDS):
+        with Network(tmp_path / str(number), "match_app:secure_match", str(recording)) as network:
+            try:
+                migrate_and_kill(network, recording, speed)
+            except TooLate:
+                if speed == SPEEDS[-1]:
+                    raise
+                continue
+            codes = [node.wait(LIMIT + SECONDS / speed) for node in network.nodes.values()]
+            assert codes == [0, 0, 0], network.nodes["n2"].said()
         found = sorted(map(comparable, network.outputs()))
-        assert len({id for id, *_ in found}) == len(found), "something was found twice"
+        assert len({id for id, *_ in found}) == len(found), "an event was detected twice"
         assert found == expected
         assert sum(node.late() for node in network.nodes.values()) == late
+        return
+
+
+def migrate_and_kill(network, recording, speed):
+    """Start three nodes, migrate detectors between them and kill two, all of it before the input ends."""
+    hierarchy, _ = secure_match(recording)
+    rest = [name for name in hierarchy.names if name not in ",".join(PLACES.values()).split(",")]
+    pace = ("--speed", str(speed), "--unit", "ps", "--until-end")
+    network.add("n1", "--run", PLACES["n1"], "--ingress", "position", *pace)
+    network.add("n2", "--run", PLACES["n2"], *pace)
+    network.add("n3", "--run", ",".join(rest), *pace)
+    n1, n2, _ = network.nodes.values()
+    network.wait_for_outputs()
+    code, out, err = finished("migrate", "Possession", "n1", "--at", n1.address(), "--json")
+    if code:
+        network.check_running()
+    assert code == 0, err
+    assert json.loads(out)["from"] == "n2"
+    for detector, node in (("Pass", "n2"), ("Proximity", "n2")):
+        network.move(detector, node)
+    for killed, moves in ((n2, [("ShotOnGoal", "n1"), ("Pass", "n1")]), (n1, [("Kick", "n1")])):
+        where = killed.address()
+        time.sleep(1.0)  # until the previous owner knows that a migration is complete; otherwise both own the detector
+        killed.kill()
+        if "input ended" in n1.said():
+            raise TooLate("the kill came after the end of the input")
+        killed.start("--listen", where)
+        for detector, node in moves:
+            network.move(detector, node)
+    # On a busy machine a node's lease may expire, and a detector that was just migrated there is restored elsewhere.
+    assert sorted(name for runs in network.runs().values() for name in runs) == sorted(hierarchy.names)
 
 
 def test_a_node_that_is_stopped_hands_its_detectors_on_first(tmp_path, match):

@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from slackline.cli.console import FAILED, reports_errors, stdout, table, write_page
 from slackline.cli.options import At, TlsCa, TlsCert, TlsKey
-from slackline.cluster.client import CompletedMove, PlacementReport, RemotePlacement
+from slackline.cluster.client import CompletedMigration, PlacementReport, RemotePlacement
 from slackline.cluster.controller.global_placement import GlobalPlacement, PlacementPlan
 from slackline.cluster.links import Credentials
 from slackline.cluster.placement import DEFAULT, SOLVERS, Problem, solver_of
@@ -25,7 +25,9 @@ from slackline.runtime.address import Address
 @reports_errors
 def place(
     at: At,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would move and why; migrate nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print which detectors would migrate, and why; migrate nothing.")
+    ] = False,
     watch: Annotated[
         bool,
         typer.Option(
@@ -88,12 +90,12 @@ def place(
     if plan is None:
         return
     if as_json and not watch:
-        typer.echo(json.dumps(_figures(plan, solver, placing.moves), indent=2))
+        typer.echo(json.dumps(_figures(plan, solver, placing.migrations), indent=2))
     elif not watch:
-        shown.end(placing.moves)
+        shown.end(placing.migrations)
     if html is not None and page is not None:
         write_page(html, page(_report(plan, solver, seconds, seed, placing)))
-    if not watch and any(move.error for move in placing.moves):
+    if not watch and any(migration.error for migration in placing.migrations):
         raise typer.Exit(FAILED)
 
 
@@ -148,21 +150,21 @@ class _Printer:
             count = sum(map(len, plan.steps))
             print_(f"Migrating {_count(count, 'detector')} in {_count(len(plan.steps), 'step')}.")
 
-    def end(self, moves: list[CompletedMove]) -> None:
+    def end(self, migrations: list[CompletedMigration]) -> None:
         """Print the migrations."""
         assert self.last is not None
         if self._dry_run and self.last.steps:
             self._console.print("Nothing was migrated (--dry-run).")
-        elif moves:
-            made = [move for move in moves if not move.error]
-            seconds = sum(move.seconds for move in made)
+        elif migrations:
+            made = [migration for migration in migrations if not migration.error]
+            seconds = sum(migration.seconds for migration in made)
             self._console.print(f"{_count(len(made), 'migration')} in {1000 * seconds:.0f} ms.")
 
 
 def _count(number: int, thing: str) -> str:
     """
-    >>> _count(1, "step"), _count(3, "move")
-    ('1 step', '3 moves')
+    >>> _count(1, "step"), _count(3, "node")
+    ('1 step', '3 nodes')
     """
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
@@ -186,7 +188,7 @@ def _summary(plan: PlacementPlan, solver: str) -> str:
         lines.append(f"No change: φ is {before:.4f}, and no sufficiently better placement was found ({searched}: "
                      f"{found:.4f}).")  # fmt: skip
     else:
-        lines.append(f"φ goes from {before:.4f} to {after:.4f} ({_percent(before, after)}; {searched}).")
+        lines.append(f"φ changes from {before:.4f} to {after:.4f} ({_percent(before, after)}; {searched}).")
     was, becomes = (1000 * problem.mean_latency(each) for each in (problem.now, _after(plan)))
     lines.append(
         f"Mean latency of {len(problem.subscriptions)} subscriptions with events: {was:.2f} ms"
@@ -205,7 +207,7 @@ def _percent(before: float, after: float) -> str:
     return f"{100 * (after / before - 1) if before else 100:.0f} % more, to keep the limits"
 
 
-def _figures(plan: PlacementPlan, solver: str, moves: list[CompletedMove]) -> dict[str, Any]:
+def _figures(plan: PlacementPlan, solver: str, migrations: list[CompletedMigration]) -> dict[str, Any]:
     problem, after = plan.problem, _after(plan)
     return {
         "before": _costs(problem, dict(problem.now)),
@@ -215,7 +217,7 @@ def _figures(plan: PlacementPlan, solver: str, moves: list[CompletedMove]) -> di
         "bound": plan.solution.bound,
         "changes": [change._asdict() for change in changes(problem, after)],
         "steps": [[move.detector for move in step] for step in plan.steps],
-        "moves": [move._asdict() for move in moves],
+        "migrations": [migration._asdict() for migration in migrations],
     }
 
 
@@ -252,5 +254,5 @@ def _report(plan: PlacementPlan, solver: str, seconds: float, seed: int, placing
         solver=solver,
         bound=bound,
         loads={name: tuple(samples) for name, samples in placing.loads.items()},
-        moves=tuple(placing.moves),
+        migrations=tuple(placing.migrations),
     )

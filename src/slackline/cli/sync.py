@@ -45,7 +45,7 @@ def sync(
         typer.Option(min=0, help="Release events that waited longer; in --unit. No limit unless given."),
     ] = None,
     max_failures: Annotated[
-        int, typer.Option(min=1, help="After so many time-outs a stream is disabled until it delivers again.")
+        int, typer.Option(min=1, help="After so many timeouts a stream is disabled until it delivers again.")
     ] = 3,
     out: Annotated[
         Path | None,

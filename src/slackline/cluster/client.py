@@ -100,7 +100,7 @@ class LoadSample(NamedTuple):
     detectors: float
 
 
-class CompletedMove(NamedTuple):
+class CompletedMigration(NamedTuple):
     """A migration: when it was requested, how many seconds it took, and why it failed (``error``)."""
 
     at: float
@@ -117,11 +117,11 @@ class PlacementReport:
 
     ``problem``    at the time of the decision; its ``now`` is ``before``.
     ``before``     the placement before, and ``after``: the placement that was found.
-    ``changes``    the detectors that move, the gain of each and why.
+    ``changes``    the detectors that migrate, the gain of each and why.
     ``histories``  by solver, its best objective over the seconds of its search.
     ``solver``     the one that found ``after``; ``bound``: a lower bound of the objective, if known.
     ``loads``      by node, over time.
-    ``moves``      the migrations in order of time; empty with ``--dry-run``.
+    ``migrations`` the migrations in order of time; empty with ``--dry-run``.
     """
 
     problem: Problem
@@ -132,7 +132,7 @@ class PlacementReport:
     solver: str
     bound: float | None
     loads: Mapping[str, tuple[LoadSample, ...]]
-    moves: tuple[CompletedMove, ...]
+    migrations: tuple[CompletedMigration, ...]
 
 
 class RemotePlacement:
@@ -165,7 +165,7 @@ class RemotePlacement:
         #: Why the last search failed, if it did.
         self.failed: str | None = None
         self.loads: dict[str, list[LoadSample]] = {}
-        self.moves: list[CompletedMove] = []
+        self.migrations: list[CompletedMigration] = []
 
     async def once(self, dry_run: bool) -> PlacementPlan:
         """Search once, execute the plan (not with ``dry_run``), and return when its last step was evaluated.
@@ -177,7 +177,7 @@ class RemotePlacement:
             seen = await self._overview()
             if seen["master"] is not None and not dry_run:
                 self._log_once(
-                    f"node {seen['master']} is the placement master of the cluster: it may move detectors again"
+                    f"node {seen['master']} is the placement master of the cluster: it may migrate detectors again"
                 )
             statistics = self._statistics(seen)
             if statistics.missing and self._now() - self._began > METRICS_TIMEOUT and self._policy.last_plan is None:
@@ -256,7 +256,9 @@ class RemotePlacement:
         except SlacklineError as refused:
             error = str(refused)
         seconds = figures.get("seconds", self._now() - start)
-        self.moves.append(CompletedMove(start - self._began, wanted.detector, wanted.source, wanted.to, seconds, error))
+        self.migrations.append(
+            CompletedMigration(start - self._began, wanted.detector, wanted.source, wanted.to, seconds, error)
+        )
         self._apply(self._policy.on_move_result(wanted, error, figures, self._now()))
 
     def _log_once(self, text: str) -> None:

@@ -24,7 +24,7 @@ MAX_TS = 2**62
 #: Below every time stamp: stream time before the first clock event, a watermark without evidence. Its distance to any
 #: time stamp fits 64 bits.
 NEVER = -(2**61)
-#: Above every time stamp: the watermark after the end of the stream, the largest K. K, time-outs and margins saturate
+#: Above every time stamp: the watermark after the end of the stream, the largest K. K, timeouts and margins saturate
 #: here, so the sum or difference of two of them fits 64 bits; the compiled loops form no others.
 FOREVER = MAX_TS + 1
 

@@ -11,7 +11,6 @@ Reading arrivals changes nothing. They are admitted only after all were read, so
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 UNKNOWN_TYPE, CLOCK_JUMP = "unknown type", "clock jump"
 #: The field that holds the original time stamp of an event whose time stamp was corrected.
 GIVEN = "ts_given"
+CONVERT_DATES = "convert dates to whole numbers of one unit, e.g. int(ts.timestamp() * 1000) for milliseconds"
 _NO_ROWS: Ints = np.empty(0, dtype=np.int64)
 _PLAIN_SOURCES = frozenset({str, int, type(None)})
 #: An event type that is not declared.
@@ -58,9 +58,7 @@ def _time_stamp(event: Event, kind: EventType) -> str | None:
     detail = f"ts={event.ts!r} is not {A_TIME_STAMP}"
     if not is_date(event.ts):
         return detail
-    detail += "; convert dates to whole numbers of one unit, e.g. int(ts.timestamp() * 1000) for milliseconds"
-    warnings.warn(f"an event was quarantined: {detail}", stacklevel=2)
-    return detail
+    return f"{detail}; {CONVERT_DATES}"
 
 
 def _sequence_number(event: Event, kind: EventType) -> str | None:

@@ -5,6 +5,8 @@ Operators run level by level, but outputs are returned in the order of arrival p
 
 from __future__ import annotations
 
+import inspect
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -12,7 +14,8 @@ from typing import Any
 from slackline.core.errors import DetectorError
 from slackline.core.event import Event
 from slackline.core.outcome import Drained, Duplicate, Late, Output, Quarantined, id_of
-from slackline.core.time import NEVER
+from slackline.core.time import NEVER, is_date
+from slackline.engine.intake import CONVERT_DATES
 from slackline.engine.progress import ProgressExport
 from slackline.ordering import checked
 from slackline.ordering.input import SensorInput
@@ -38,6 +41,7 @@ class Results:
         self._quarantined: list[tuple[int, Quarantined]] = []
         self._duplicates: list[Duplicate] = []
         self._failures: list[tuple[str, Failure]] = []
+        self._warned_of_dates = False
         #: Number of quarantined events in total, by reason.
         self.reasons: Counter[str] = Counter()
         #: The reason of the flush in progress, if any; number of flushed events, by reason.
@@ -73,6 +77,9 @@ class Results:
         """An event is invalid, or a detector raised on it."""
         self._quarantined.append((position, Quarantined(event, reason, detail, detector, position)))
         self.reasons[reason] += 1
+        if is_date(event.ts) and not self._warned_of_dates:
+            self._warned_of_dates = True
+            warnings.warn(f"events whose ts is a date are quarantined; {CONVERT_DATES}", stacklevel=_users_level())
 
     def repeat(self, event: Event, position: int) -> None:
         """An event is a duplicate."""
@@ -159,6 +166,14 @@ class Results:
         numbers += [*self.reasons.values(), *self.flushed.values()]
         if not words or not all(type(number) is int for number in numbers):
             raise checked.wrong(what, "contain counts or positions that are not numbers")
+
+
+def _users_level() -> int:
+    """The stack level, for the caller's warning, of the first line outside this package."""
+    frame, level = inspect.currentframe(), 0
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__.partition(".")[0]:
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _late(item: Any, what: str) -> Late:

@@ -9,7 +9,7 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from slackline.cluster.client import CompletedMove, PlacementReport
+from slackline.cluster.client import CompletedMigration, PlacementReport
 from slackline.cluster.placement import Placement, Problem
 from slackline.report.page import (
     ACCENT,
@@ -52,7 +52,7 @@ def placement_page(report: PlacementReport) -> str:
         heading("Before and after"),
         *_network(report),
         heading("Migrations"),
-        *_moves(report),
+        *_migrations(report),
         heading("Nodes"),
         _nodes(report),
     ]
@@ -73,20 +73,20 @@ def placement_page(report: PlacementReport) -> str:
     return html_page(title, [*body, paragraph("slackline place --html FILE makes this page.", "note")])
 
 
-def _moved(report: PlacementReport) -> list[str]:
+def _migrating(report: PlacementReport) -> list[str]:
     return [name for name in report.problem.detectors if report.before[name] != report.after[name]]
 
 
 def _verdict(report: PlacementReport) -> str:
-    moved, problem = _moved(report), report.problem
-    if not moved:
+    migrating, problem = _migrating(report), report.problem
+    if not migrating:
         return "No migration: no placement was found that is better by more than the cost of migration."
     before, after = problem.cost(report.before), problem.cost(report.after)
-    detectors = "One detector moves" if len(moved) == 1 else f"{len(moved)} detectors move"
+    detectors = "One detector migrates" if len(migrating) == 1 else f"{len(migrating)} detectors migrate"
     was = problem.objections(report.before)
     kept = f" Before, {was[0]}." if was and not problem.objections(report.after) else ""
     change = f"{number_text(100 * (1 - after / before))} % less" if before and after <= before else "more"
-    return f"{detectors}; the cost φ goes from {before:.4g} to {after:.4g}, {change}.{kept}"
+    return f"{detectors}; the cost φ changes from {before:.4g} to {after:.4g}, {change}.{kept}"
 
 
 def _milliseconds(seconds: float) -> str:
@@ -121,8 +121,8 @@ def _network(report: PlacementReport) -> list[str]:
     return [
         paragraph(
             "A circle is a node, a dot a detector (a square is a sensor type, where it enters), a line a subscription: "
-            "grey on one node, blue between nodes, the wider the more events. What moves is orange. Dotted lines are "
-            "links, with their latencies."
+            "grey on one node, blue between nodes, the wider the more events. Detectors that migrate are orange. "
+            "Dotted lines are links, with their latencies."
         ),
         figure_card(_circles(report), 600),
     ]
@@ -130,10 +130,13 @@ def _network(report: PlacementReport) -> list[str]:
 
 def _circles(report: PlacementReport) -> go.Figure:
     figure = make_subplots(rows=1, cols=2, subplot_titles=("before", "after"), horizontal_spacing=0.02)
-    moved = set(_moved(report))
+    migrating = set(_migrating(report))
     for column, placement in enumerate((report.before, report.after), start=1):
-        for trace in _drawn(report.problem, placement, moved):
+        traces, labels = _drawn(report.problem, placement, migrating)
+        for trace in traces:
             figure.add_trace(trace, row=1, col=column)
+        for label in labels:
+            figure.add_annotation(label, row=1, col=column)
     span = {"range": [-1.5, 1.5], "visible": False}
     figure.update_xaxes(**span)
     figure.update_yaxes(**span, scaleanchor="x")
@@ -141,8 +144,10 @@ def _circles(report: PlacementReport) -> go.Figure:
     return figure
 
 
-def _drawn(problem: Problem, placement: Placement, moved: set[str]) -> list[go.Scatter]:
-    """One of the two pictures."""
+def _drawn(
+    problem: Problem, placement: Placement, migrating: set[str]
+) -> tuple[list[go.Scatter], list[go.layout.Annotation]]:
+    """One of the two pictures, and its labels."""
     centres = {name: _around(nth, len(problem.nodes), 1.0) for nth, name in enumerate(problem.nodes)}
     radius = min(0.42, 0.9 * math.sin(math.pi / max(2, len(problem.nodes))))
     at = {**problem.ingress, **placement}
@@ -154,17 +159,27 @@ def _drawn(problem: Problem, placement: Placement, moved: set[str]) -> list[go.S
             spots[name] = x + dx, y + dy
     sensors = list(problem.ingress)
     names = [name for name in spots if name in problem.detectors]
-    return [
-        *_links(problem, centres),
+    links, latencies = _links(problem, centres)
+    traces = [
+        *links,
         *(_circle(node, centres[node], radius, problem, placement) for node in problem.nodes),
         *_lines(problem, at, spots),
         _dots(sensors, spots, FAINT, "square", [f"{name}, a sensor type" for name in sensors]),
         _dots(
-            names, spots, [ACCENT if name in moved else INK for name in names], "circle",
+            names, spots, [ACCENT if name in migrating else INK for name in names], "circle",
             [f"{name}, {share_text(problem.detectors[name])} of a core" for name in names],
         ),
-        _labels(centres, radius, problem, placement),
     ]  # fmt: skip
+    labels = [_label(*spots[name], name, 11, INK, yshift=14) for name in (*sensors, *names)]
+    return traces, [*latencies, *labels, *_node_labels(centres, radius, problem, placement)]
+
+
+def _label(x: float, y: float, text: str, size: int, color: str, **more: Any) -> go.layout.Annotation:
+    """A text that stays readable on top of lines."""
+    return go.layout.Annotation(
+        x=x, y=y, text=text, font={"size": size, "color": color}, showarrow=False, borderpad=1,
+        bgcolor="rgba(255, 255, 255, 0.85)", **more,
+    )  # fmt: skip
 
 
 def _around(nth: int, count: int, radius: float) -> tuple[float, float]:
@@ -172,24 +187,26 @@ def _around(nth: int, count: int, radius: float) -> tuple[float, float]:
     return radius * math.cos(angle), radius * math.sin(angle)
 
 
-def _links(problem: Problem, centres: Mapping[str, tuple[float, float]]) -> list[go.Scatter]:
-    """How long it takes from node to node; of many nodes, only on pointing at a link."""
-    written = len(centres) <= MOST_WRITTEN
-    links = []
+def _links(
+    problem: Problem, centres: Mapping[str, tuple[float, float]]
+) -> tuple[list[go.Scatter], list[go.layout.Annotation]]:
+    """Links and their latencies; with many nodes the latencies are shown only on hover."""
+    share = 0.5 if len(centres) < 4 else 0.6  # of four nodes and more, links cross in the middle
+    links, labels = [], []
     for (one, another), seconds in problem.latencies.items():
         if one != another and {one, another} <= centres.keys():
             (x1, y1), (x2, y2) = centres[one], centres[another]
-            # Not in the middle, where links cross.
-            x, y = 0.6 * x1 + 0.4 * x2, 0.6 * y1 + 0.4 * y2
+            x, y = share * x1 + (1 - share) * x2, share * y1 + (1 - share) * y2
             links.append(
                 go.Scatter(
-                    x=[x1, x, x2], y=[y1, y, y2], mode="lines+text" if written else "lines",
-                    text=["", _milliseconds(seconds), ""], textfont={"size": 11, "color": FAINT},
+                    x=[x1, x, x2], y=[y1, y, y2], mode="lines",
                     hovertext=f"{one} to {another}: {_milliseconds(seconds)}", hoverinfo="text",
                     line={"color": "#cfd6dd", "width": 1, "dash": "dot"},
                 )
             )  # fmt: skip
-    return links
+            if len(centres) <= MOST_WRITTEN:
+                labels.append(_label(x, y, _milliseconds(seconds), 11, FAINT))
+    return links, labels
 
 
 def _circle(
@@ -230,20 +247,17 @@ def _dots(
 ) -> go.Scatter:
     return go.Scatter(
         x=[spots[name][0] for name in names], y=[spots[name][1] for name in names],
-        mode="markers+text", text=names, textposition="top center",
-        textfont={"size": 11}, hovertext=texts, hoverinfo="text", marker={"color": color, "size": 9, "symbol": symbol},
+        mode="markers", hovertext=texts, hoverinfo="text", marker={"color": color, "size": 9, "symbol": symbol},
     )  # fmt: skip
 
 
-def _labels(
+def _node_labels(
     centres: Mapping[str, tuple[float, float]], radius: float, problem: Problem, placement: Placement
-) -> go.Scatter:
+) -> list[go.layout.Annotation]:
+    """The name of each node, its load and its limit, below its circle."""
     loads = problem.loads(placement)
-    texts = [f"<b>{node}</b> {100 * loads[node]:.0f} of {100 * problem.nodes[node]:.0f} %" for node in centres]
-    return go.Scatter(
-        x=[x for x, _ in centres.values()], y=[y - radius - 0.07 for _, y in centres.values()], mode="text", text=texts,
-        hoverinfo="skip",
-    )  # fmt: skip
+    texts = {node: f"<b>{node}</b> {100 * loads[node]:.0f} of {100 * problem.nodes[node]:.0f} %" for node in centres}
+    return [_label(x, y - radius - 0.1, texts[node], 12, INK) for node, (x, y) in centres.items()]
 
 
 def _matrices(report: PlacementReport) -> go.Figure:
@@ -264,10 +278,10 @@ def _matrices(report: PlacementReport) -> go.Figure:
 # The tables.
 
 
-def _moves(report: PlacementReport) -> list[str]:
+def _migrations(report: PlacementReport) -> list[str]:
     if not report.changes:
         return [paragraph("None.")]
-    made = {move.detector: _made(move) for move in report.moves}
+    made = {migration.detector: _made(migration) for migration in report.migrations}
     rows = [
         [each.detector, each.source, each.to, each.why, f"{each.gain:.3g}", made.get(each.detector, "-")]
         for each in report.changes
@@ -275,8 +289,8 @@ def _moves(report: PlacementReport) -> list[str]:
     return [table_card(["detector", "from", "to", "why", "gain", "took"], rows, numeric_from=4)]
 
 
-def _made(move: CompletedMove) -> str:
-    return move.error or _milliseconds(move.seconds)
+def _made(migration: CompletedMigration) -> str:
+    return migration.error or _milliseconds(migration.seconds)
 
 
 def _nodes(report: PlacementReport) -> str:
@@ -316,8 +330,8 @@ def _loads(report: PlacementReport) -> go.Figure:
         color = _COLORS[nth % len(_COLORS)]
         x, y = [each.at for each in series], [100 * each.load for each in series]
         figure.add_trace(go.Scatter(x=x, y=y, name=node, mode="lines", line={"color": color, "width": 2}))
-    for move in report.moves:
-        figure.add_vline(x=move.at, line={"color": FAINT, "dash": "dot", "width": 1})
+    for migration in report.migrations:
+        figure.add_vline(x=migration.at, line={"color": FAINT, "dash": "dot", "width": 1})
     limit = max(report.problem.nodes.values(), default=1.0)
     figure.add_hline(y=100 * limit, line={"color": ACCENT, "dash": "dash", "width": 1}, annotation_text="limit")
     figure.update_xaxes(title_text="seconds")

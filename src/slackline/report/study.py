@@ -177,10 +177,11 @@ class _Plot:
             p for p in self.result.policies if "late_target" in p.params and self.period.wait(p.waits) is not None
         ]
         targets.sort(key=lambda p: p.params["late_target"])
-        for p, shift in zip(targets[:1] + targets[1:][-1:], (-12, 12), strict=False):
+        beside = ({"yshift": -16, "xanchor": "center"}, {"yshift": 12, "xshift": -12, "xanchor": "right"})
+        for p, where in zip(targets[:1] + targets[1:][-1:], beside, strict=False):
             x, y = self._place(p.waits)
             figure.add_annotation(
-                x=log10(x), y=log10(y), xshift=-12, yshift=shift, xanchor="right",
+                x=log10(x), y=log10(y), **where, bgcolor="rgba(255,255,255,0.85)",
                 text=params_text(p, self.result.unit), showarrow=False, font={"color": ACCENT, "size": 12},
             )  # fmt: skip
 

@@ -136,21 +136,22 @@ def verdict(result: StudyResult) -> str:
         return _target_missed(result)
     watermark = rival.waits.mean_wait or 0
     auto = f"slackline's auto {_figures(result.default, result)}"
-    needs = f"for {_late(result.default.waits.late_share)} withWatermark needs {_bound(rival, result)}"
+    needs = f"needs a delay of {_bound(rival, result)} for {_late(result.default.waits.late_share)}"
     on_average = f"waits {time_text(watermark, result.unit)} on average"
     winner = _winner(wait, watermark)
     if rival.params["bound"] == 0:
-        text = f"Not waiting at all is best here: withWatermark of 0 has {_late(rival.waits.late_share)}; {auto}."
+        text = f"Not waiting at all is best here: a delay of 0 gives {_late(rival.waits.late_share)}; {auto}."
     elif winner == "auto":
         less = f", {number_text(watermark / wait)} times less" if wait else ""
-        text = f"Use default auto: {needs} and {on_average}; slackline waits {time_text(wait, result.unit)}{less}."
+        waits = f"slackline waits {time_text(wait, result.unit)}{less}"
+        text = f"Use default auto: a fixed watermark {needs} and {on_average}; {waits}."
     elif winner == "fixed":
-        watermark_has = f"withWatermark of {_bound(rival, result)} {_figures(rival, result)}"
+        watermark_has = f"with a delay of {_bound(rival, result)} it {_figures(rival, result)}"
         text = f"A fixed watermark is better here: {watermark_has}; {auto}."
     else:
         text = (
-            f"A fixed watermark is as good here: {needs}, found with hindsight, and {on_average}; slackline finds out "
-            f"by itself and waits {time_text(wait, result.unit)}."
+            f"A fixed watermark is as good here: it {needs}, found with hindsight, and {on_average}; slackline needs "
+            f"no setting and waits {time_text(wait, result.unit)}."
         )
     return text + _once_learnt(result, winner) + _better_still(result, min(wait, watermark))
 
@@ -191,8 +192,9 @@ def _once_learnt(result: StudyResult, winner: str) -> str:
         return ""
     comparison = {"auto": "slackline waits less", "fixed": "a watermark waits less", "none": "both wait alike"}[steady]
     return (
-        f" After the first {STEADY:,} arrivals {comparison}: with {_late(late)} slackline "
-        f"{time_text(wait, result.unit)}, withWatermark of {_bound(rival, result)} {time_text(watermark, result.unit)}."
+        f" After the first {STEADY:,} arrivals {comparison}: with {_late(late)} slackline waits "
+        f"{time_text(wait, result.unit)}, a fixed watermark of {_bound(rival, result)} "
+        f"{time_text(watermark, result.unit)}."
     )
 
 
@@ -298,7 +300,7 @@ class SyncSummary:
                 f"for a silent one without limit. Set --max-delay, or leave {_it(silent)} out."
             ]
         return [
-            f"{start}, and {'was' if len(silent) == 1 else 'were'} disabled after {result.max_failures} time-outs. "
+            f"{start}, and {'was' if len(silent) == 1 else 'were'} disabled after {result.max_failures} timeouts. "
             f"Find out why, or leave {_it(silent)} out."
         ]
 

@@ -30,7 +30,7 @@ TRANSIT = "#b4bdc7"
 DISABLED = "rgba(107,119,133,0.28)"
 KINDS = {
     DELIVERED: ("#0072b2", "waited until the last stream delivered"),
-    TIMED_OUT: (ACCENT, "waited until the time-out"),
+    TIMED_OUT: (ACCENT, "waited until the timeout"),
     AT_END: ("#b45fa0", "waited until the recording ended"),
 }
 
@@ -321,7 +321,7 @@ def blocked_figure(result: SyncResult, summary: SyncSummary) -> tuple[go.Figure,
     """How long the others waited for each stream, all waits added up. And the height of the plot."""
     shown = [stream for stream in result.streams if stream.blocked.all_time > 0][:BARS][::-1]
     figure = go.Figure()
-    of_kind = {DELIVERED: "until it delivered", TIMED_OUT: "until the time-out", AT_END: "until the recording ended"}
+    of_kind = {DELIVERED: "until it delivered", TIMED_OUT: "until the timeout", AT_END: "until the recording ended"}
     for how, (color, _) in KINDS.items():
         times = [stream.blocked.times[how] for stream in shown]
         if any(times):

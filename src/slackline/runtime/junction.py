@@ -67,7 +67,7 @@ class Junction:
     ``max_delay``     seconds that an event waits for a silent stream. Without it a silent stream stalls the others.
     ``max_failures``  how many events may time out because of a stream before it is disabled, until it delivers again.
     ``ahead``         how many events of a stream may be unprocessed or wait for others before it is not read further.
-    ``patience``      seconds without output after which a warning names the streams that are waited for.
+    ``warn_after``    seconds without output after which a warning names the streams that are waited for.
     ``at_stop``, ``checkpoint_every``, ``listener``  as in :class:`~slackline.runtime.Worker`.
     """
 
@@ -80,7 +80,7 @@ class Junction:
         max_delay: float | None = None,
         max_failures: int = 3,
         ahead: int = 1_000,
-        patience: float = 30.0,
+        warn_after: float = 30.0,
         at_stop: str = "flush",
         checkpoint_every: float = 1.0,
         listener: MetricsListener | None = None,
@@ -89,8 +89,8 @@ class Junction:
         given = list(sources)
         schema = schema or RecordSchema()
         _check(given, sink, schema, max_delay)
-        self._merger = StreamMerger(given, max_delay, max_failures, ahead, patience, now)
-        longest = patience if max_delay is None else max_delay
+        self._merger = StreamMerger(given, max_delay, max_failures, ahead, warn_after, now)
+        longest = warn_after if max_delay is None else max_delay
         self._worker = Worker(
             self._merger, given, sink if isinstance(sink, Sink) else CallbackSink(sink), schema, at_stop=at_stop,
             checkpoint_every=checkpoint_every, listener=listener, look=min(max(longest / 4, SHORTEST), LOOK),

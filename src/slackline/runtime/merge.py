@@ -83,12 +83,12 @@ class StreamMerger:
     timeouts = True
 
     def __init__(
-        self, sources: Iterable[Source], max_delay: float | None, max_failures: int, ahead: int, patience: float,
+        self, sources: Iterable[Source], max_delay: float | None, max_failures: int, ahead: int, warn_after: float,
         now: Now,
     ) -> None:  # fmt: skip
         self.collector = MetricsCollector()
         self._ahead = check.whole_number("ahead", ahead, 1)
-        self._patience = check.positive("patience", patience)
+        self._warn_after = check.positive("warn_after", warn_after)
         self._now = now
         self._suspended = 0.0  # seconds for which the clock stood still
         # Memory is bounded by the pacing.
@@ -301,7 +301,7 @@ class StreamMerger:
         now = self._time()
         if not self._sync.waiting:
             self._released_at = now
-        elif now - self._released_at >= self._patience:
+        elif now - self._released_at >= self._warn_after:
             names = ", ".join(map(repr, self._sync.owing()))
             logger.warning(
                 "no events were released for %.3g s: %d events wait for %s. Give max_delay to continue without them",

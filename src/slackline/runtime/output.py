@@ -9,8 +9,8 @@ In JSON a field that does not apply is absent; as a table it is null.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import msgspec
@@ -132,8 +132,16 @@ class RecordBuilder:
 
     def late(self, items: Iterable[Late]) -> Iterator[OutputRecord]:
         """Late events: one record each, however many detectors missed it."""
-        for _, group in groupby(items, lambda item: (item.position, item.event)):
-            missed = list(group)
+        missed_by: dict[tuple[Any, ...], list[Late]] = {}
+        repeats: Counter[tuple[Any, ...]] = Counter()
+        for item in items:
+            event = item.event
+            # In a shard each detector has its own positions. There the nth of equal events is the nth for all of them.
+            position = item.position if self._key_of is None else None
+            identity = (position, event.type, event.ts, event.source, event.seq)
+            missed_by.setdefault((*identity, repeats[item.detector, identity]), []).append(item)
+            repeats[item.detector, identity] += 1
+        for missed in missed_by.values():
             detectors = ", ".join(item.detector for item in missed if item.detector is not None)
             yield self._aside(
                 "late", missed[0].event, missed[0].position, detectors or None,

@@ -6,6 +6,8 @@ dashboard for them.
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -16,7 +18,7 @@ from slackline.core.extras import explain
 from slackline.runtime.metrics import Metrics
 
 LOOPBACK = "127.0.0.1"
-#: Seconds that a client has to send its request and to read the response; the server handles one after the other.
+#: Seconds that a client has to send its request and to read the response. Clients are served one after the other.
 CLIENT_TIMEOUT = 2.0
 
 
@@ -79,9 +81,21 @@ def _by_detector(metrics: Metrics) -> Iterator[Any]:
 
 
 class _Handler(WSGIRequestHandler):
-    """Handles a request; a client that is too slow is disconnected."""
+    """Handles a connection, for :data:`CLIENT_TIMEOUT` at most, however often the client sends something."""
 
-    timeout = CLIENT_TIMEOUT
+    def handle(self) -> None:
+        deadline = threading.Timer(CLIENT_TIMEOUT, self._disconnect)
+        deadline.daemon = True
+        deadline.start()
+        try:
+            with contextlib.suppress(OSError):  # the client disconnected, or was disconnected
+                super().handle()
+        finally:
+            deadline.cancel()
+
+    def _disconnect(self) -> None:
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Requests are not logged."""

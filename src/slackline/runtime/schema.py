@@ -229,7 +229,9 @@ reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
             elif role == "type":
                 shown[role] = f"none: all events are {self._only_type!r}"
             elif role == "seq" and role in columns:
-                shown[role] = "none: 'seq' counts within a source, which is not known; --seq seq uses it anyway"
+                shown[role] = (
+                    "none: 'seq' is a sequence number per source, and no source is given; --seq seq uses it anyway"
+                )
             else:
                 shown[role] = f"none: {source!r}" if role == "source" and source else "none"
         return shown

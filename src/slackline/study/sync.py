@@ -1,8 +1,8 @@
 """Recorded streams through the synchroniser, in virtual time: the outcome of every event, and the figures this gives.
 
 Time is discrete, so an event has waited longer than ``max_delay`` from the tick after it on. At that tick the
-synchroniser takes a step, whether something arrives then or not; at one tick time-outs come before arrivals. So all
-that a push releases is released by what was pushed, and all that a step releases by time-outs, and the streams for
+synchroniser takes a step, whether something arrives then or not; at one tick timeouts come before arrivals. So all
+that a push releases is released by what was pushed, and all that a step releases by timeouts, and the streams for
 which an event waited are known.
 
 A **wait** is the time of release minus the time of arrival. What waits when the recording ends is released then; its
@@ -176,7 +176,7 @@ class SyncResult:
         stream = self.recording.stream
         held = self._blocked()
         owing = self.waited_for_at_end
-        patience = (int(stream.arrival[-1]) - int(stream.arrival[0])) / 20
+        quiet_limit = (int(stream.arrival[-1]) - int(stream.arrival[0])) / 20
         since = {each.stream: each.since for each in self.disabled if each.until is None}
         last_arrival = np.full(len(self.recording.names), -1, np.int64)
         last_arrival[stream.source] = stream.arrival  # the last assignment stays
@@ -187,7 +187,7 @@ class SyncResult:
             mine = by_source[ends[number] : ends[number + 1]]
             stats = self.stats[name]
             last = int(last_arrival[number])
-            quiet = int(stream.arrival[-1]) - last > patience
+            quiet = int(stream.arrival[-1]) - last > quiet_limit
             if not stats.received:
                 state = "never delivered"
             elif number in since:

@@ -93,7 +93,7 @@ class Synchroniser:
         self._reached = NEVER
         self._newest = NEVER
         self._count = 0
-        # Buffered events in order of arrival, for time-outs; may still have released ones.
+        # Buffered events in order of arrival, for timeouts; may still have released ones.
         self._held: deque[BufferedEvent] = deque()
         self._closed = False
         #: Late events, and events with a bad time stamp, until they are drained.

@@ -73,7 +73,7 @@ def test_every_way_to_cut_a_file_off_is_an_error(tmp_path: Path) -> None:
         (b"[" * 100_000, "no JSON"),
         (b"{}", 'does not say "slackline": "calibration"'),
         (b"[]", 'does not say "slackline": "calibration"'),
-        (b'{"slackline": "calibration", "version": 1, "version": 1}', "'version' is there twice"),
+        (b'{"slackline": "calibration", "version": 1, "version": 1}', "'version' occurs twice"),
         (b'{"slackline": "calibration", "version": 2}', "is of version 2, this release of Slackline reads 1"),
     ],
 )

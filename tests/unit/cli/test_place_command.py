@@ -39,7 +39,7 @@ class Pretended:
         return self.told.overview()
 
     async def migrate(
-        self, address: Address, credentials: Credentials, detector: str, node: str, patience: float
+        self, address: Address, credentials: Credentials, detector: str, node: str, timeout: float
     ) -> dict:
         if detector in self.refuses:
             raise SlacklineError(self.refuses[detector])
@@ -75,7 +75,7 @@ def test_a_dry_run_says_what_would_move_and_why(network):
     result = run("--dry-run")
     assert result.exit_code == 0, result.stderr
     assert "Low → High 10 ms → 0" in result.stdout and "High → Top 10 ms → 0" in result.stdout
-    assert "φ goes from 0.0200 to 0.0000 (100 % less; local, 0.1 s)." in result.stdout
+    assert "φ changes from 0.0200 to 0.0000 (100 % less; local, 0.1 s)." in result.stdout
     assert "Mean latency of 3 subscriptions with events: 6.67 ms → 0.00 ms." in result.stdout
     assert "Nothing was migrated (--dry-run)." in result.stdout
     assert network.told.runs == {"n1": ["Low"], "n2": ["High"], "n3": ["Top"]}
@@ -95,7 +95,7 @@ def test_figures_as_json(network):
     figures = json.loads(result.stdout)
     assert figures["before"]["placement"] == {"Low": "n1", "High": "n2", "Top": "n3"}
     assert figures["after"]["placement"] == dict.fromkeys(CHAIN, "n1")
-    assert sorted(figures["steps"][0]) == ["High", "Top"] and len(figures["moves"]) == 2
+    assert sorted(figures["steps"][0]) == ["High", "Top"] and len(figures["migrations"]) == 2
     assert {change["detector"] for change in figures["changes"]} == {"High", "Top"}
 
 
@@ -146,7 +146,7 @@ def test_the_page_gets_the_whole_story(network, monkeypatch, tmp_path):
     assert (tmp_path / "p.html").read_text() == "a page"
     assert story.before == {"Low": "n1", "High": "n2", "Top": "n3"} and story.after == dict.fromkeys(CHAIN, "n1")
     assert {"local", "genetic", "cuckoo_swarm"} <= set(story.histories) and story.solver == "local"
-    assert [move.detector for move in story.moves] == ["High", "Top"] and set(story.loads) == {"n1", "n2", "n3"}
+    assert [move.detector for move in story.migrations] == ["High", "Top"] and set(story.loads) == {"n1", "n2", "n3"}
     assert all(sample.load == 0.3 for samples in story.loads.values() for sample in samples)
 
 

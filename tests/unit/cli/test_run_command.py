@@ -123,6 +123,41 @@ def test_a_plan_on_kafka_says_the_same_things(here: Path) -> None:
     assert (done.exit_code, done.stdout) == (0, ON_KAFKA), done.stderr
 
 
+LISTENERS = """
+from slackline import Detector, Hierarchy
+
+class First(Detector):
+    listens, publishes = ("at",), ("half",)
+    def on_event(self, event):
+        back = 1000 * (event["n"] * 37 % 20)
+        yield from (event.derive("half", ts=max(0, event.ts - back), n=event["n"], half=half) for half in "ab")
+
+class Second(Detector):
+    listens = ("at", "half")
+    def on_event(self, event): ...
+
+class Third(Second): ...
+
+hierarchy = Hierarchy([First(), Second(), Third()], clock="at")
+"""
+
+
+@pytest.mark.parametrize("by", [(), ("--key", "van"), ("--key", "van", "--shards", "2")])
+def test_late_jsonl_has_one_line_per_late_event(here: Path, by: tuple[str, ...]) -> None:
+    (here / "listeners.py").write_text(LISTENERS)
+    rows = [{"ts": 1000 * n, "n": n, "van": f"v{n % 2}"} for n in range(300)]
+    arriving = sorted(rows, key=lambda row: row["n"] + (40 if row["n"] % 7 == 3 else 0))
+    write_records(here / "in.jsonl", arriving)
+    slack = ("--engine", "policy=slack", "--engine", "margin=0", "--engine", "warmup=0")
+    done = run("listeners.py", "--from", "in.jsonl", "--to", "out", *by, *slack)
+    assert done.exit_code == 0, done.stderr
+    late = [
+        (line["type"], line["payload"]["n"], line["payload"].get("half")) for line in lines_of(here / "out/late.jsonl")
+    ]
+    assert {kind for kind, *_ in late} == {"at", "half"}
+    assert len(late) == len(set(late))
+
+
 def test_files_go_to_a_folder(here: Path) -> None:
     done = run("vans.py", "--from", "in.jsonl", "--to", "out", "--key", "van")
     assert done.exit_code == 0, done.stderr

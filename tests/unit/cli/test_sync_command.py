@@ -70,7 +70,7 @@ def test_a_stream_that_never_delivers_is_named_with_what_to_do(tmp_path):
     assert result.exit_code == 0
     assert "dead: 'ghost' never delivered, so no event was released before the recording ended" in result.stdout
     assert "no event was released before the recording ended" in result.stdout.splitlines()[0]
-    assert "never delivered, and was disabled after 3 time-outs" in run(*_args(files), "--max-delay", "50").stdout
+    assert "never delivered, and was disabled after 3 timeouts" in run(*_args(files), "--max-delay", "50").stdout
 
 
 def _args(files):

@@ -1,4 +1,4 @@
-"""Time stamps up to 2**62, and K, gaps, margins and time-outs of any size: nothing overflows."""
+"""Time stamps up to 2**62, and K, gaps, margins and timeouts of any size: nothing overflows."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ class Sources:
         for t in ts:
             r.arrive(self.rows, self.tree, source, t, overdue)
 
-    def watermark(self, clk: int = NEVER, patience: int = 10**9) -> int:
-        return int(r.least_watermark(self.rows, self.tree, clk, patience))
+    def watermark(self, clk: int = NEVER, timeout: int = 10**9) -> int:
+        return int(r.least_watermark(self.rows, self.tree, clk, timeout))
 
     def __getitem__(self, key: tuple[int, int]) -> int:
         return int(self.rows[key])
@@ -73,14 +73,14 @@ def test_a_source_that_owes_too_long_is_disabled_and_taken_back_when_it_returns(
     sources = Sources()
     sources.send(0, *range(0, 1_000, 100))
     sources.send(1, *range(0, 2_000, 100))
-    assert sources.watermark(clk=1_900, patience=950) == 995  # within the time-out: it holds everybody up
-    assert sources.watermark(clk=1_900, patience=750) == 995  # skipped, but not given up yet
+    assert sources.watermark(clk=1_900, timeout=950) == 995  # within the timeout: it holds everybody up
+    assert sources.watermark(clk=1_900, timeout=750) == 995  # skipped, but not given up yet
     assert sources[0, r.DISABLED] == 0
-    assert sources.watermark(clk=1_900, patience=500) == 1_995  # the time-out and three usual gaps: given up
+    assert sources.watermark(clk=1_900, timeout=500) == 1_995  # the timeout and three usual gaps: given up
     assert (sources[0, r.DISABLED], sources[0, r.TIMES_DISABLED]) == (1, 1)
     sources.send(0, 2_000, overdue=1_400)
     assert (sources[0, r.DISABLED], sources[0, r.SKIPPED]) == (0, 1)
-    assert sources.watermark(clk=2_000, patience=500) == 1_995
+    assert sources.watermark(clk=2_000, timeout=500) == 1_995
 
 
 def test_a_source_that_comes_after_the_time_out_is_counted_as_skipped() -> None:
@@ -95,7 +95,7 @@ def test_a_source_that_comes_after_the_time_out_is_counted_as_skipped() -> None:
 def test_when_all_are_given_up_there_is_no_evidence_left() -> None:
     sources = Sources()
     sources.send(0, *range(0, 1_000, 100))
-    assert sources.watermark(clk=50_000, patience=10) == FOREVER
+    assert sources.watermark(clk=50_000, timeout=10) == FOREVER
 
 
 def test_a_leap_holds_the_source_back_until_what_it_leapt_over_has_come() -> None:
@@ -116,7 +116,7 @@ def test_a_leap_that_is_not_filled_in_ends_with_the_time_out_and_is_remembered()
     for n in range(r.LOSSES):
         sources.send(0, 1_300 + 1_000 * n)
         assert sources[0, r.MISSING] > 0
-        sources.watermark(clk=3_000 + 1_000 * n, patience=100)
+        sources.watermark(clk=3_000 + 1_000 * n, timeout=100)
         sources.send(0, *range(1_400 + 1_000 * n, 2_000 + 1_000 * n, 100))
     assert sources[0, r.LOST] == r.LOSSES
     sources.send(0, 20_000)  # it just loses events: believed at once
@@ -129,7 +129,7 @@ def test_a_source_that_keeps_stepping_back_is_as_far_behind_as_it_stepped() -> N
         sources.send(0, start + 50, start)
     assert sources.watermark() == 950 - 76
     sources.send(0, *range(2_000, 30_000, 100))  # it behaves again
-    assert sources.watermark(clk=29_900, patience=100) == 29_900 + 95
+    assert sources.watermark(clk=29_900, timeout=100) == 29_900 + 95
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 50)), max_size=60), st.booleans())
@@ -150,4 +150,4 @@ def test_the_tree_gives_the_least_of_its_leaves_also_after_growing(arrivals: lis
 def test_without_a_clock_nobody_is_given_up(clk: int) -> None:
     sources = Sources()
     sources.send(0, *range(0, 1_000, 100))
-    assert sources.watermark(clk=clk, patience=1) == 995
+    assert sources.watermark(clk=clk, timeout=1) == 995

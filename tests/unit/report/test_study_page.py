@@ -86,19 +86,19 @@ def test_the_steady_plot_is_of_the_steady_figures_and_only_there_if_these_are():
 
 def test_the_verdict_says_what_a_watermark_needs_and_what_slackline_waits():
     assert verdict(USUAL) == (
-        "Use default auto: for 0.20 % late events withWatermark needs 400 ms and waits 424 ms on average; "
-        "slackline waits 29.0 ms, 14.6 times less."
+        "Use default auto: a fixed watermark needs a delay of 400 ms for 0.20 % late events and waits 424 ms on "
+        "average; slackline waits 29.0 ms, 14.6 times less."
     )
 
 
 def test_the_verdict_says_plainly_when_a_watermark_is_as_good_or_better():
     like = verdict(made(("auto", {}, 0.001, 980.0), ("fixed", {"bound": 900}, 0.001, 1000.0)))
-    assert like.startswith("A fixed watermark is as good here: for 0.10 % late events withWatermark needs 900 ms")
+    assert like.startswith("A fixed watermark is as good here: it needs a delay of 900 ms for 0.10 % late events")
     assert "waits 1.00 s on average" in like and like.endswith("waits 980 ms.")
     better = verdict(made(("auto", {}, 0.002, 3400.0), ("fixed", {"bound": 2340}, 0.001, 2640.0)))
     assert better == (
-        "A fixed watermark is better here: withWatermark of 2.34 s has 0.10 % late events and waits 2.64 s on average; "
-        "slackline's auto has 0.20 % late events and waits 3.40 s on average."
+        "A fixed watermark is better here: with a delay of 2.34 s it has 0.10 % late events and waits 2.64 s on "
+        "average; slackline's auto has 0.20 % late events and waits 3.40 s on average."
     )
 
 
@@ -128,13 +128,13 @@ def test_delays_longer_than_the_recording_are_not_recommended_to_auto():
 
 def test_the_verdict_does_not_call_a_bound_of_zero_hindsight():
     text = verdict(made(("auto", {}, 0.0036, 2.7e6), ("fixed", {"bound": 0}, 0.0015, 0.0)))
-    assert text.startswith("Not waiting at all is best here: withWatermark of 0 has 0.15 % late events; ")
+    assert text.startswith("Not waiting at all is best here: a delay of 0 gives 0.15 % late events; ")
     assert "hindsight" not in text
 
 
 def test_nobody_waits_in_a_stream_in_order():
     assert verdict(made(("auto", {}, 0.0, 0.0), ("fixed", {"bound": 0}, 0.0, 0.0))) == (
-        "Not waiting at all is best here: withWatermark of 0 has no late events; slackline's auto has no late events "
+        "Not waiting at all is best here: a delay of 0 gives no late events; slackline's auto has no late events "
         "and waits 0 ms on average."
     )
     ts = np.arange(9)
@@ -152,10 +152,10 @@ def test_the_verdict_tells_when_only_the_start_made_the_difference():
         return StudyResult(5000, 8, 0.2, "ms", (), waits(0.0, 1.0, (0.0, 1.0)), policies)
 
     text = verdict(result(14.0, 13.5))
-    assert text.startswith("Use default auto: for 0.050 % late events withWatermark needs 9.00 s")
+    assert text.startswith("Use default auto: a fixed watermark needs a delay of 9.00 s for 0.050 % late")
     assert text.endswith(
-        " After the first 1,000 arrivals both wait alike: with 0.030 % late events slackline 14.0 ms, withWatermark of "
-        "12.0 ms 13.5 ms."
+        " After the first 1,000 arrivals both wait alike: with 0.030 % late events slackline waits 14.0 ms, a fixed "
+        "watermark of 12.0 ms 13.5 ms."
     )
     assert "arrivals a watermark waits less: " in verdict(result(22.0, 13.5))
     assert "arrivals" not in verdict(result(1.0, 13.5))

@@ -1,4 +1,4 @@
-"""A junction merges the streams of many sources: order, ends, failures, time-outs."""
+"""A junction merges the streams of many sources: order, ends, failures, timeouts."""
 
 from __future__ import annotations
 
@@ -113,7 +113,8 @@ def test_two_sources_of_one_name_are_refused_before_anything_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"ahead": True}, {"ahead": 0}, {"patience": 0}, {"schema": RecordSchema(key="k")}, {"max_failures": 0}]
+    "options",
+    [{"ahead": True}, {"ahead": 0}, {"warn_after": 0}, {"schema": RecordSchema(key="k")}, {"max_failures": 0}],
 )
 def test_an_option_that_cannot_work_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(options))):
@@ -234,7 +235,7 @@ def test_a_stream_that_never_delivers_is_named_in_warnings_without_max_delay(cap
     async def scenario() -> None:
         out: list[OutputRecord] = []
         dead, tap = Tap("dead"), Tap("tap")
-        junction = Junction([dead, tap], out.extend, patience=0.01)
+        junction = Junction([dead, tap], out.extend, warn_after=0.01)
         running = asyncio.create_task(junction.run())
         tap.put(*events("tap", 1, 2))
         await until(lambda: caplog.text.count("2 events wait for 'dead'") > 1)
@@ -251,7 +252,7 @@ def test_a_stream_that_never_delivers_is_named_in_warnings_without_max_delay(cap
 def test_a_silent_stream_is_named_while_another_keeps_delivering(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         dead, tap = Tap("dead"), Tap("tap")
-        junction = Junction([dead, tap], list, patience=0.02)
+        junction = Junction([dead, tap], list, warn_after=0.02)
         running = asyncio.create_task(junction.run())
         for event in events("tap", *range(1000)):
             tap.put(event)

@@ -160,6 +160,39 @@ def test_an_event_that_two_detectors_miss_is_one_late_record() -> None:
     assert engines.metrics().late == 1
 
 
+class _Pairs(Detector):
+    """Publishes two events for each, back-dated differently, so that some are late for what listens to them."""
+
+    listens, publishes = ("at",), ("pair",)
+
+    def on_event(self, event: Event) -> Iterable[Event]:
+        back = event["n"] * 37 % 200
+        yield from (event.derive("pair", ts=max(0, event.ts - back), n=(event["n"], half)) for half in "ab")
+
+
+@pytest.mark.parametrize("chunk", [1, 9, 200])
+@pytest.mark.parametrize("form", ["events", "table"])
+@pytest.mark.parametrize("shards", [None, 2])
+def test_a_late_event_is_one_record_however_many_detectors_miss_it(chunk: int, form: str, shards: int | None) -> None:
+    listeners = [type(f"D{n}", (_Silent,), {"listens": ("at", "pair")})() for n in range(3)]
+    hierarchy = Hierarchy([_Pairs(), *listeners], clock="at")
+    engines = KeyedEngines(hierarchy, {"margin": 0, "warmup": 0, "policy": "slack"}, shards=shards)
+    chance = random.Random(5)
+    arriving = sorted((10 * n + chance.choice([0, 0, 0, 300]), n) for n in range(200))
+    nan = float("nan")  # equal to no other value, not even to itself
+    rows = [{"type": "at", "ts": 10 * n, "n": n, "x": nan, "van": "v"} for _, n in arriving]
+    found: list[OutputRecord] = []
+    for start in range(0, len(rows), chunk):
+        part = rows[start : start + chunk]
+        if form == "table":
+            found += engines.push(pa.Table.from_pylist(part), "van")
+        else:
+            found += engines.push([Event("at", row["ts"], n=row["n"], x=nan) for row in part], ["v"] * len(part))
+    late = [(one.type, str(one.payload["n"])) for one in [*found, *engines.close()] if one.kind == "late"]
+    assert {kind for kind, _ in late} == {"at", "pair"}
+    assert len(set(late)) == len(late) == engines.metrics().late
+
+
 @pytest.mark.parametrize("as_table", [False, True])
 def test_a_shard_orders_its_keys_together_and_detects_key_by_key(as_table: bool) -> None:
     given = arrivals()

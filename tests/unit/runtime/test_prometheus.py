@@ -38,7 +38,7 @@ def everything() -> Metrics:
 
 
 def scraped(port: int) -> dict[str, float]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
         lines = answer.read().decode().splitlines()
     pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
     return {name: float(value) for name, value in pairs}
@@ -78,17 +78,44 @@ def test_it_is_served_on_the_loopback_alone() -> None:
         metrics.close()
 
 
-def test_a_slow_client_does_not_keep_the_others_from_their_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prometheus._Handler, "timeout", 0.2)
+def test_clients_that_never_finish_their_request_do_not_block_others(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(prometheus, "CLIENT_TIMEOUT", 0.2)
     server = PrometheusServer(0)
     try:
         threads = threading.active_count()
         with contextlib.ExitStack() as clients:
-            for _ in range(5):
+            for start in (b"", b"GE", b"GET /metr", b"GET /metrics HTTP/1.0\r\n", b"GET /metrics HTTP/1.0\r\nHost: a"):
                 client = clients.enter_context(socket.create_connection(("127.0.0.1", server.port)))
-                client.sendall(b"GET /metrics HTTP/1.0\r\n")  # and never the end of the request
+                client.sendall(start)
             assert scraped(server.port)["slackline_events_total"] == 0
-            assert threading.active_count() == threads
+            assert threading.active_count() <= threads + 1  # one client after the other, each with one timer
+    finally:
+        server.close()
+    assert capfd.readouterr().err == ""
+
+
+def test_a_client_that_sends_a_byte_at_a_time_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prometheus, "CLIENT_TIMEOUT", 0.4)
+    server = PrometheusServer(0)
+    stop = threading.Event()
+
+    def drip(client: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            client.sendall(b"GET /metrics HTTP/1.0\r\nX-Slow: ")
+            while not stop.wait(0.05):
+                client.sendall(b"a")  # far more often than any timeout of a single read
+
+    try:
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            dripping = threading.Thread(target=drip, args=(client,))
+            dripping.start()
+            try:
+                assert scraped(server.port)["slackline_events_total"] == 0
+            finally:
+                stop.set()
+                dripping.join()
     finally:
         server.close()
 

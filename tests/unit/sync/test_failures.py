@@ -1,4 +1,4 @@
-"""Streams that owe too long: time-outs, failures, the time."""
+"""Streams that owe too long: timeouts, failures, the time."""
 
 from __future__ import annotations
 

@@ -310,8 +310,8 @@ def anneal(
     """A part of an annealing, from the share ``begin`` of its way from ``hot`` to ``cold`` until ``end``.
 
     In each step a detector goes to the node of one that it exchanges events with, or to any; if that is full it swaps
-    with one that is there. Now and then two nodes exchange all they have. ``best`` is replaced by what is better;
-    returns its objective.
+    places with a detector of that node. Now and then two nodes exchange all their detectors. ``best`` is replaced by
+    what is better; returns its objective.
     """
     size, nodes = len(places), len(costs.limits)
     loads = loads_of(costs, places)

@@ -200,16 +200,16 @@ class Migrations:
         self.changed = False
         self.checkpoint_required = False
 
-    def step(self, now: float, patience: float) -> list[tuple[Client, str, dict[str, Any]]]:
+    def step(self, now: float, timeout: float) -> list[tuple[Client, str, dict[str, Any]]]:
         """Answer and send state requests, when the engine has processed everything; returns the results so far.
 
-        A state is requested after ``patience`` seconds also where inputs have not started.
+        A state is requested after ``timeout`` seconds also where inputs have not started.
         """
         for target, request in self.state_requests:
             self.hand_over(target, request)
         self.state_requests = []
         self.discard_done()
-        self.request_states(now, patience)
+        self.request_states(now, timeout)
         results, self.results = self.results, []
         return results
 
@@ -253,10 +253,10 @@ class Migrations:
             if source in self.membership.peers:
                 self.membership.send(source, StopForwarding(detector, kind, offset))
 
-    def request_states(self, now: float, patience: float) -> None:
+    def request_states(self, now: float, timeout: float) -> None:
         """Request the detectors whose inputs have started, or have not for too long."""
         for incoming in self.incoming.values():
-            expired = now - incoming.started_at >= patience
+            expired = now - incoming.started_at >= timeout
             if incoming.requested_at is None and (all(incoming.direct_from.values()) or expired):
                 incoming.requested_at = now
                 self.membership.send(incoming.source, StateRequest(incoming.detector, dict(incoming.direct_from)))
@@ -299,10 +299,10 @@ class Migrations:
             if before is not None:
                 incoming.inputs.setdefault(kind, []).append(before)
 
-    def ready(self, now: float, patience: float) -> list[IncomingMigration]:
+    def ready(self, now: float, timeout: float) -> list[IncomingMigration]:
         """The detectors that can run here now.
 
-        If the source is lost, missing inputs are given up after ``patience`` seconds, unless they are reliable.
+        If the source is lost, missing inputs are given up after ``timeout`` seconds, unless they are reliable.
         """
         ready = []
         for incoming in self.incoming.values():
@@ -310,7 +310,7 @@ class Migrations:
                 continue
             reliable = self.engine.hierarchy.reliable[incoming.detector]
             source_lost = incoming.source not in self.membership.connected()
-            given_up = now - incoming.state_at >= patience and not reliable and source_lost
+            given_up = now - incoming.state_at >= timeout and not reliable and source_lost
             if incoming.has_all_inputs() or given_up:
                 ready.append(incoming)
         return ready
@@ -667,13 +667,13 @@ class MigrationRequests:
         results, self._results = self._results, []
         return results
 
-    def evacuate(self, now: float, patience: float, has_ended: bool) -> bool:
+    def evacuate(self, now: float, timeout: float, has_ended: bool) -> bool:
         """Shutdown: request that other nodes take the detectors, unless all has ended; returns whether that is done."""
         others = self.membership.connected()
         runs = {} if has_ended else self.migrations.runs
         for detector in list(runs):
             offered = self._offered.get(detector)
-            if others and (offered is None or now - offered[1] >= patience or offered[0] not in others):
+            if others and (offered is None or now - offered[1] >= timeout or offered[0] not in others):
                 load = {peer: len(self.directory.runs.get(peer, ())) for peer in others}
                 for peer, _ in self._offered.values():
                     load[peer] = load.get(peer, 0) + 1

@@ -246,7 +246,7 @@ class Node:
     def _process(self, now: float) -> None:
         """Give the engine all its input, publish its progress, and advance migrations, until nothing is left to do."""
         pubsub, migrations = self._pubsub, self._migrations
-        patience = self.settings.session_timeout
+        timeout = self.settings.session_timeout
         idle, busy = not self._arrivals, True
         while busy:
             busy = False
@@ -261,10 +261,10 @@ class Node:
             for update in self._engine.progress_updates():
                 self._protocol.clk = max(self._protocol.clk, update.clk)
                 migrations.record(pubsub.publish(update))
-            for incoming in migrations.ready(now, patience)[:1]:  # the next one needs what it publishes
+            for incoming in migrations.ready(now, timeout)[:1]:  # the next one needs what it publishes
                 busy = True
                 self._actions.outputs += migrations.complete(incoming, now)
-        for result in migrations.step(now, min(1.0, patience)):
+        for result in migrations.step(now, min(1.0, timeout)):
             self._requests.report(*result)
 
     def _push_arrivals(self) -> None:

@@ -59,12 +59,12 @@ class Kick(Detector):
 
     listens = ("position", "hit")
     publishes = (KICK,)
-    fixed = ("way", "patience")
+    fixed = ("way", "timeout")
 
     def __init__(self, match: Match) -> None:
         limits = Thresholds.of(match)
         self.way = limits.way
-        self.patience = limits.on_its_way
+        self.timeout = limits.on_its_way
         #: The hit that is waited for, if any, and the way of the ball since it left the foot.
         self.hit: Event | None = None
         self.kept = np.zeros(8)
@@ -77,7 +77,7 @@ class Kick(Detector):
         hit = self.hit
         if hit is None:
             return
-        rows = batch.slice(0, int(np.searchsorted(batch.ts, hit.ts + self.patience, side="right")))
+        rows = batch.slice(0, int(np.searchsorted(batch.ts, hit.ts + self.timeout, side="right")))
         given: list[Any] = [sources(rows), rows.ts, *columns(rows, "x", "y", "z", "v", "vx", "vy", "vz")]
         given += [hit["ball"], (hit["x"], hit["y"], hit["z"]), hit.ts, self.way, self.kept]
         row = row_on_its_way(*given)

@@ -54,14 +54,14 @@ class ShotMotion(Detector):
 
     listens = (HIT, BALL_LEFT, SHOT, "position")
     publishes = (SHOT_MOTION,)
-    fixed = ("match", "gap", "patience")
+    fixed = ("match", "gap", "timeout")
 
     def __init__(self, match: Match, rate: float = 100.0) -> None:
         if not rate > 0:
             raise ConfigError(f"rate is the number of positions of a shot's ball per second; got {rate!r}.")
         self.match = match
         self.gap = round(SECOND / rate)
-        self.patience = max(TURNED, round(2.5 * SECOND / match.ball_rate))
+        self.timeout = max(TURNED, round(2.5 * SECOND / match.ball_rate))
         self.hit_ball: int | None = None
         self.shot: FollowedShot | None = None
 
@@ -102,7 +102,7 @@ class ShotMotion(Detector):
             return False
         if self._headed(shot, position):
             shot.headed = position.ts
-        return position.ts - shot.headed <= self.patience
+        return position.ts - shot.headed <= self.timeout
 
     def _headed(self, shot: FollowedShot, position: Event) -> bool:
         """Whether the ball, straight on, would cross the goal's line between the posts or not far from them."""
