@@ -65,7 +65,11 @@ def by_detector(outputs: list[sl.Output]) -> dict[str, list[Any]]:
 
 
 def drawn(world: World, options: dict[str, Any]) -> dict[str, Any]:
-    assume(len(world.plans) > 1 and not any(plan.unsorted for plan in world.plans) and options["policy"] != "slack")
+    assume(
+        len(world.plans) > 1
+        and not any(plan.unsorted for plan in world.plans)
+        and not isinstance(options["policy"], sl.Slack)
+    )
     return {**options, "late": "divert"}
 
 

@@ -29,6 +29,7 @@ from slackline.engine.results import Results
 from slackline.engine.scalar import ScalarDriver
 from slackline.engine.topology import Topology
 from slackline.ordering import checked
+from slackline.ordering.policy import Policy, policy_of
 from slackline.running.deferral import Pause
 from slackline.running.runner import Runner
 from slackline.speculation.config import Speculation
@@ -74,18 +75,12 @@ class Engine:
 
     **Ordering**
 
-    ``policy``       which evidence advances watermarks: ``"auto"`` (default) uses slack, readiness and progress;
-                     ``"slack"`` and ``"ready"`` use that evidence alone; ``"ordered"`` expects input that is in order
-                     already, such as the output of a Synchroniser or a sorted file.
+    ``policy``       which evidence advances watermarks, by name or with options: ``"auto"`` or
+                     :class:`~slackline.Auto` (default) uses slack, readiness and progress; ``"slack"``
+                     (:class:`~slackline.Slack`) and ``"ready"`` (:class:`~slackline.Ready`) use that evidence alone;
+                     ``"ordered"`` expects input that is in order already.
     ``late_target``  under ``auto``: accepted share of late events, default 0.001, or a dict by detector. K becomes the
                      smallest wait that meets the target of all detectors that depend on a type. 0: the largest delay.
-    ``margin``       λ: K is the largest recent delay plus λ standard deviations; default 0.5 under ``slack`` and
-                     ``ready``. Under ``auto`` it replaces ``late_target``.
-    ``window``       minimum number of recent delays from which such a K is computed; default 2048.
-    ``timeout``      under ``ready`` and ``auto``: how long the watermark waits for a silent source, in units of ``ts``;
-                     default: K.
-    ``warmup``       number of events at the start before the first is released. Default: 0 under ``slack`` and
-                     ``ordered``, 32 under ``ready``; under ``auto`` until delays are known, at least 16.
     ``calibration``  initial delays: a file written by ``slackline calibrate``, or its content.
     ``max_jump``     how far a clock event may be ahead of stream time before a second one must confirm it. ``"auto"``
                      (default) is 10,000 mean clock steps (unbounded under ``ordered``); None is unbounded.
@@ -120,6 +115,7 @@ class Engine:
     ``sensors``      the sensor types that enter here; default: all. Others arrive by :meth:`receive`. If given, an
                      event is late if its type's input watermark has passed it where it enters, for all detectors.
 
+    >>> from slackline import Auto
     >>> class Hits(Detector):
     ...     listens, publishes = ("near", "kick"), ("hit",)
     ...     def __init__(self):
@@ -130,10 +126,10 @@ class Engine:
     ...         else:
     ...             for player in sorted(self.close):
     ...                 yield event.derive("hit", player=player)
-    >>> engine = Engine(Hierarchy([Hits()], clock="kick"), margin=0)
+    >>> engine = Engine(Hierarchy([Hits()], clock="kick"), policy=Auto(margin=0))
     >>> found = engine.push([Event("kick", ts=5, source="ball"), Event("near", ts=3, source="p7", player=7)])
     >>> engine
-    Engine(policy='auto', types=['kick', 'near'], detectors=['Hits'], buffered=2, watermark=None)
+    Engine(policy=Auto(margin=0), types=['kick', 'near'], detectors=['Hits'], buffered=2, watermark=None)
     >>> [output.event for output in found + engine.close()]
     [Event('hit', ts=5, source='Hits', seq=0, player=7)]
     """
@@ -142,12 +138,8 @@ class Engine:
         self,
         hierarchy: Hierarchy,
         *,
-        policy: str = "auto",
+        policy: str | Policy = "auto",
         late_target: float | Mapping[str, float] | None = None,
-        margin: float | None = None,
-        window: int | None = None,
-        timeout: int | None = None,
-        warmup: int | None = None,
         late: str = "divert",
         duplicates: str = "drop",
         on_error: str = "fail",
@@ -163,10 +155,9 @@ class Engine:
         calibration: CalibrationLike = None,
     ) -> None:
         options = Options(
-            policy=policy, margin=margin, window=window, timeout=timeout, warmup=warmup, late=late, on_error=on_error,
-            max_jump=max_jump, max_buffered=max_buffered, overflow=overflow, speculation=speculation,
-            late_target=late_target, skew=skew, pause=pause, duplicates=duplicates,
-            calibration=calibration_of(calibration),
+            policy=policy_of(policy), late=late, on_error=on_error, max_jump=max_jump, max_buffered=max_buffered,
+            overflow=overflow, speculation=speculation, late_target=late_target, skew=skew, pause=pause,
+            duplicates=duplicates, calibration=calibration_of(calibration),
         )  # fmt: skip
         self._start(hierarchy, options, now, detectors, sensors)
 
@@ -556,8 +547,8 @@ class Engine:
     def load(cls, data: bytes, hierarchy: Hierarchy, *, now: WallTime = None, **options: Any) -> Engine:
         """Restore an engine from a checkpoint of :meth:`save`. The hierarchy must be the one that was saved.
 
-        ``options`` replace saved ones, except ``policy``; ``stats()["changed"]`` lists the differences. ``now`` is as
-        for a new engine: functions are not saved.
+        ``options`` replace saved ones; ``policy`` must be of the same kind. ``stats()["changed"]`` lists the
+        differences. ``now`` is as for a new engine: functions are not saved.
         """
         state = codec.load(STATE_KIND, STATE_VERSION, data)
         try:

@@ -31,7 +31,10 @@ def test_a_detector_gets_what_it_has_missed_and_nobody_else_does() -> None:
 
 
 def test_what_waits_here_for_others_does_not_come_to_who_joins() -> None:
-    here, there = engine(["b"], ["Sees"], warmup=9), engine(["a"], ["SeesToo"], warmup=9)
+    here, there = (
+        engine(["b"], ["Sees"], policy=sl.Auto(warmup=9)),
+        engine(["a"], ["SeesToo"], policy=sl.Auto(warmup=9)),
+    )
     there.push(table([a(ts) for ts in (10, 20, 30)]))  # waits for news of "b"
     here.receive([of("a", there.progress_updates())])
     assert len(here.buffered()["Sees"]) == len(there.buffered()["SeesToo"]) == 3

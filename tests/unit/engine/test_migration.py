@@ -66,7 +66,7 @@ def test_a_new_detector_joins_a_running_engine() -> None:
         def on_event(self, event: sl.Event) -> Any:
             yield event.derive("third", of=event.type)
 
-    target = sl.Engine(hierarchy(), warmup=0)
+    target = sl.Engine(hierarchy(), policy=sl.Auto(warmup=0))
     before = target.push(events(0, 50))
     waiting = {name: len(held) for name, held in target.buffered().items()}
     assert target.attach(Third()) == []
@@ -79,7 +79,7 @@ def test_a_new_detector_joins_a_running_engine() -> None:
 
 
 def test_news_of_a_detector_elsewhere_lets_its_listeners_go_on() -> None:
-    low, high = (sl.Engine(hierarchy(), detectors=[name], warmup=0) for name in ("Low", "High"))
+    low, high = (sl.Engine(hierarchy(), detectors=[name], policy=sl.Auto(warmup=0)) for name in ("Low", "High"))
     stream = events(0, 60)
     assert {output.detector for output in low.push(stream)} == {"Low"}
     assert high.push(stream) == []  # it waits for news of Low
@@ -166,7 +166,7 @@ def test_an_engine_whose_clock_is_behind_catches_up_with_the_one_that_gave_a_det
     def both() -> sl.Hierarchy:
         return sl.Hierarchy([Low(), Other()], clock="a")
 
-    ahead, behind = (sl.Engine(both(), detectors=[name], policy="slack", margin=0) for name in ("Low", "Other"))
+    ahead, behind = (sl.Engine(both(), detectors=[name], policy=sl.Slack(margin=0)) for name in ("Low", "Other"))
     ahead.push(shuffled(100))
     behind.push(shuffled(40))
     behind.push([sl.Event("a", ts) for ts in range(400, 460, 10)])
@@ -178,7 +178,7 @@ def test_an_engine_whose_clock_is_behind_catches_up_with_the_one_that_gave_a_det
 
 
 def test_a_detector_may_join_an_engine_before_anything_has_arrived_there() -> None:
-    here, there = (sl.Engine(hierarchy(), warmup=60, detectors=names) for names in (None, ()))
+    here, there = (sl.Engine(hierarchy(), policy=sl.Auto(warmup=60), detectors=names) for names in (None, ()))
     here.push(events(0, 50))
     waiting = here.buffered()["Low"]
     assert len(waiting) == 50
@@ -188,7 +188,7 @@ def test_a_detector_may_join_an_engine_before_anything_has_arrived_there() -> No
 
 
 def test_a_part_of_a_hierarchy_goes_on_after_a_restart() -> None:
-    low, high = (sl.Engine(hierarchy(), detectors=[name], warmup=0) for name in ("Low", "High"))
+    low, high = (sl.Engine(hierarchy(), detectors=[name], policy=sl.Auto(warmup=0)) for name in ("Low", "High"))
     for engine in (low, high):
         engine.push(events(0, 40))
     low, high = (sl.Engine.load(engine.save(), hierarchy()) for engine in (low, high))

@@ -16,7 +16,7 @@ from slackline.core.time import FOREVER
 
 @pytest.mark.parametrize("form", [list, table])
 def test_news_of_a_sensor_type_is_a_batch_in_the_order_of_arrival(form: Any) -> None:
-    here = engine(["a"], policy="ready", warmup=9)
+    here = engine(["a"], policy=sl.Ready(warmup=9))
     stream = [a(10), a(30, "z"), a(20)]
     here.push(form(stream))
     item = of("a", here.progress_updates())
@@ -48,7 +48,7 @@ def test_nothing_is_told_twice_nor_where_there_is_nothing_new() -> None:
 
 
 def test_an_engine_in_which_all_enters_tells_as_before() -> None:
-    here = sl.Engine(hierarchy(), warmup=0, detectors=["Low"])
+    here = sl.Engine(hierarchy(), policy=sl.Auto(warmup=0), detectors=["Low"])
     here.push([a(10), a(20)])
     assert [item.type for item in here.progress_updates()] == [item.type for item in here.progress_updates()] == ["low"]
 
@@ -113,7 +113,7 @@ def test_rows_that_come_as_news_stay_columns() -> None:
 
 
 def test_by_slack_alone_rows_from_elsewhere_are_arrivals() -> None:
-    here, there = engine(["a"], policy="slack", margin=0), engine(["b"], ["Sees"], policy="slack", margin=0)
+    here, there = engine(["a"], policy=sl.Slack(margin=0)), engine(["b"], ["Sees"], policy=sl.Slack(margin=0))
     here.push([a(100), a(60), a(110)])
     there.receive(here.progress_updates())
     mine, told = (each.stats()["types"]["a"] for each in (here, there))
@@ -151,7 +151,7 @@ def test_late_events_that_are_wanted_are_told_and_delivered() -> None:
 
 
 def test_a_watermark_that_others_rely_on_does_not_move_back() -> None:
-    here = engine(["a"], policy="auto", timeout=10)
+    here = engine(["a"], policy=sl.Auto(timeout=10, warmup=0))
     here.push([a(ts) for ts in range(0, 200, 10)])
     told = of("a", here.progress_updates()).watermark
     here.push([a(told + 1, "new"), a(told, "new")])  # a source that is far behind
@@ -171,13 +171,13 @@ def test_what_is_in_order_where_it_enters_is_not_late_whatever_comes_elsewhere()
 # The end.
 
 
-@pytest.mark.parametrize("policy", ["auto", "ready", "ordered", "slack"])
+@pytest.mark.parametrize("policy", [sl.Auto(warmup=0), sl.Ready(warmup=0), "ordered", "slack"])
 @pytest.mark.parametrize("form", [list, table])
-def test_the_end_goes_through_all_levels_and_engines(policy: str, form: Any) -> None:
+def test_the_end_goes_through_all_levels_and_engines(policy: Any, form: Any) -> None:
     first, second, third = (
-        engine(["a"], ["Low"], policy=policy, warmup=None if policy == "ordered" else 0),
-        engine(["b"], ["High"], policy=policy, warmup=None if policy == "ordered" else 0),
-        engine([], ["Top"], policy=policy, warmup=None if policy == "ordered" else 0),
+        engine(["a"], ["Low"], policy=policy),
+        engine(["b"], ["High"], policy=policy),
+        engine([], ["Top"], policy=policy),
     )
     found = first.push(form([a(ts) for ts in range(10, 100, 10)]))
     found += (
@@ -232,7 +232,7 @@ def test_a_detector_waits_for_the_end_of_what_it_takes_unsorted_too() -> None:
         def on_event(self, event: sl.Event) -> Any:
             yield event.derive("eager")
 
-    here = sl.Engine(sl.Hierarchy([Eager()], clock="a"), sensors=["a", "b"], warmup=0)
+    here = sl.Engine(sl.Hierarchy([Eager()], clock="a"), sensors=["a", "b"], policy=sl.Auto(warmup=0))
     here.push([a(10), b(5)])
     here.end("a")
     assert of("eager", here.progress_updates()).watermark < FOREVER
