@@ -56,7 +56,7 @@ class Net:
             self.outputs += self.engines[number].push(table(events) if form == "table" else events, now=times)
 
     def collect(self, number: int) -> None:
-        for item in self.engines[number].progress_updates():
+        for item in self.engines[number].host.progress_updates():
             assert self.home(item.type) == number
             self.log[item.type].append(item)
             self.got[number][item.type] = len(self.log[item.type])
@@ -79,7 +79,7 @@ class Net:
             for kind in self.rng.sample(self.kinds, self.rng.randrange(len(self.kinds) + 1)):
                 if self.home(kind) != number:
                     heard += self.deliver(number, kind, self.rng.randint(0, len(self.log[kind])))
-            self.outputs += engine.receive(heard)
+            self.outputs += engine.host.receive(heard)
             engine.check_invariants()
             if self.rng.random() < 0.1:
                 hierarchy = self.world.hierarchy(declared=True)
@@ -90,7 +90,7 @@ class Net:
         source = self.runs[name]
         assert source is not None
         self.collect(source)
-        data = self.engines[source].detach(name)
+        data = self.engines[source].host.detach(name)
         self.runs[name] = None
         return data, {kind: self.got[source][kind] for kind in self.engines[0].hierarchy.listens[name]}
 
@@ -102,16 +102,16 @@ class Net:
             heard += self.deliver(to, kind, number)
         for kind in self.engines[0].hierarchy.published(name):
             heard += self.deliver(to, kind, len(self.log[kind]))
-        self.outputs += self.engines[to].receive(heard)
+        self.outputs += self.engines[to].host.receive(heard)
         self.collect(to)
         missed = [item for kind, number in had.items() for item in self.log[kind][number : self.got[to][kind]]]
-        self.outputs += self.engines[to].attach(data, missed)
+        self.outputs += self.engines[to].host.attach(data, missed)
         self.runs[name] = to
         self.engines[to].check_invariants()
 
     def end(self) -> None:
         for number, engine in enumerate(self.engines):
-            self.outputs += engine.end(kind for kind, at in self.enters.items() if at == number)
+            self.outputs += engine.host.end(kind for kind, at in self.enters.items() if at == number)
         for _ in range(3 * len(self.kinds)):
             for number, engine in enumerate(self.engines):
                 self.collect(number)
@@ -121,7 +121,7 @@ class Net:
                     if self.home(kind) != number
                     for item in self.deliver(number, kind, len(self.log[kind]))
                 ]
-                self.outputs += engine.receive(heard)
+                self.outputs += engine.host.receive(heard)
 
     def let_in(self) -> list[sl.Event]:
         kinds = self.engines[0].hierarchy.sensor_types

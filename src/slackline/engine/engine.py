@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
@@ -13,18 +12,18 @@ from slackline.core.batch import Ints
 from slackline.core.calibration import CalibrationLike, calibration_of
 from slackline.core.check import text
 from slackline.core.detector import Detector
-from slackline.core.errors import ClosedError, ConcurrentUseError, ConfigError, SlacklineError, StateError
+from slackline.core.errors import ClosedError, ConfigError, SlacklineError, StateError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
-from slackline.core.outcome import Drained, Late, Output, ProgressUpdate, Quarantined
+from slackline.core.outcome import Drained, Late, Output, Quarantined
 from slackline.core.time import FOREVER, NEVER
-from slackline.engine import migration, progress
-from slackline.engine.arrivals import BufferLimit, refuse_ended, rows_of, times_of
+from slackline.engine.arrivals import BufferLimit, exclusive, refuse_ended, rows_of, times_of
 from slackline.engine.chunked import ChunkedDriver
+from slackline.engine.host import HostInterface
 from slackline.engine.intake import Intake
 from slackline.engine.options import Options, WallTime
 from slackline.engine.overload import OverloadController
-from slackline.engine.progress import ProgressExport, ReceivedProgress
+from slackline.engine.progress import ProgressExport
 from slackline.engine.results import Results
 from slackline.engine.scalar import ScalarDriver
 from slackline.engine.topology import Topology
@@ -42,30 +41,6 @@ STATE_VERSION = 8
 #: A list of at least so many events, and so many more per operator, is processed as a chunk; a shorter one event by
 #: event. Measured by `slackline bench events`: there both drivers cost the same.
 CHUNK, CHUNK_PER_OPERATOR = 16, 4
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def exclusive(method: Callable[P, R]) -> Callable[P, R]:
-    """Allow one call of an engine at a time: no concurrent threads, and no calls by its own detectors."""
-
-    @wraps(method)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
-        idle: list[None] = args[0]._idle  # type: ignore[attr-defined]
-        try:
-            idle.pop()  # atomic: of two threads one fails
-        except IndexError:
-            raise ConcurrentUseError(
-                f"{method.__name__}() was called while another call of this engine is in progress. Use an engine from "
-                f"one thread at a time and never from its own detectors; use a lock, a queue, or one engine per thread."
-            ) from None
-        try:
-            return method(*args, **kwargs)
-        finally:
-            idle.append(None)
-
-    return guarded
 
 
 class Engine:
@@ -106,13 +81,13 @@ class Engine:
     ``pause``        a :class:`~slackline.Pause`: defer the least urgent detectors under overload; requires ``now``.
                      Events are then late per type, once for all detectors, as with ``sensors``.
     ``now``          wall clock in seconds, such as ``time.monotonic``, to measure CPU load for
-                     ``Speculation(alpha="auto")`` and ``pause``; ``"host"`` if the host reports by :meth:`worked`.
+                     ``Speculation(alpha="auto")`` and ``pause``; ``"host"`` if the host reports it (:attr:`host`).
 
     **Several engines**
 
-    ``detectors``    the detectors of the hierarchy that run here; default: all. The others run in other engines; see
-                     :meth:`progress_updates`, :meth:`receive`, :meth:`detach` and :meth:`attach`.
-    ``sensors``      the sensor types that enter here; default: all. Others arrive by :meth:`receive`. If given, an
+    ``detectors``    the detectors of the hierarchy that run here; default: all. The others run in other engines, with
+                     which :attr:`host` exchanges progress.
+    ``sensors``      the sensor types that enter here; default: all. Others arrive by ``host.receive``. If given, an
                      event is late if its type's input watermark has passed it where it enters, for all detectors.
 
     >>> from slackline import Auto
@@ -254,17 +229,6 @@ class Engine:
         times = None if now is None else times_of(now, len(arrivals))
         return self._push(arrivals, times) if self._clock is None else self._timed(self._push, arrivals, times)
 
-    def worked(self, start: float, stop: float) -> float | None:
-        """Report CPU time of the host (``now="host"``): it worked from ``start`` to ``stop``.
-
-        ``alpha="auto"`` and ``pause`` adapt to it for the next pushes. Seconds are those of a wall clock that survives
-        :meth:`save` if the engine does. Returns the busy factor when an interval has passed, else None.
-        """
-        busy = self._speculator.worked(self._topology.operators, start, stop, self.deferred > 0)
-        if self._overload is not None:
-            self._overload.worked(start, stop)
-        return busy
-
     def _timed(self, work: Callable[..., list[Output]], *given: Any) -> list[Output]:
         """Call ``work`` and measure its time, if there is a wall clock; the load controls speculation and deferral."""
         if self._clock is None:
@@ -302,8 +266,7 @@ class Engine:
     def close(self) -> list[Output]:
         """End the stream: process all buffered events and return the outputs.
 
-        Events buffered for detectors whose inputs come from other engines are processed when those have ended too
-        (:meth:`receive`).
+        Events buffered for detectors whose inputs come from other engines are processed when those have ended too.
         """
         if self._closed:
             return []
@@ -315,7 +278,7 @@ class Engine:
     def _end_of_stream(self) -> list[Output]:
         topology = self._topology
         if topology.named is not None:
-            return self._end(topology.named)
+            return self.host.end_types(topology.named)
         if topology.has_rows and len(topology.operators) == len(topology.hierarchy.names):
             self._chunked.flush()
         else:
@@ -362,6 +325,11 @@ class Engine:
         return outputs
 
     # Side outputs and metrics.
+
+    @property
+    def host(self) -> HostInterface:
+        """What the host of several engines needs: progress exchange, migration of detectors, CPU accounting."""
+        return HostInterface(self)
 
     @property
     def hierarchy(self) -> Hierarchy:
@@ -439,86 +407,6 @@ class Engine:
     def check_invariants(self) -> None:
         """Assert what must hold between two pushes; for tests."""
         self._topology.check_invariants()
-
-    # Several engines.
-
-    @exclusive
-    def progress_updates(self) -> list[ProgressUpdate]:
-        """Progress since the last call, for the detectors that run in other engines.
-
-        With ``sensors``: of all types that enter or are published here, if anything changed.
-        """
-        self._advance_watermarks()
-        return self._progress.updates(self._intake.clk)
-
-    @exclusive
-    def receive(self, updates: Iterable[ProgressUpdate]) -> list[Output]:
-        """Process progress updates of other engines and return the outputs. **All or nothing**, like :meth:`push`.
-
-        The updates of a type must be received exactly once and in the order in which they were produced.
-        """
-        return self._timed(self._receive, progress.checked_updates(self._topology, updates))
-
-    def _receive(self, received: ReceivedProgress) -> list[Output]:
-        self._limit.count(sum(map(len, received.rows)) + sum(len(item.events) for item in received.items))
-        if received.rows or self._driver is self._chunked:
-            self._chunked.receive(received)
-            self._scalar.invalidate()
-        else:
-            self._scalar.receive(received.items)
-        return self._end_of_stream() if self._closed and self._topology.named is None else self._finish()
-
-    @exclusive
-    def end(self, types: Iterable[str]) -> list[Output]:
-        """Declare that sensor types that enter here have ended; watermarks do not wait for them. Returns the outputs.
-
-        When all sensor types have ended, in all engines, all buffered events are processed.
-        """
-        return self._timed(self._end, progress.checked_sensors(self._topology, types))
-
-    def _end(self, types: Iterable[str]) -> list[Output]:
-        clk = self._intake.clk
-        self._topology.ended.update(types)
-        return self._receive(ReceivedProgress([], [ProgressUpdate(kind, (), (), FOREVER, 0, clk) for kind in types]))
-
-    @exclusive
-    def detach(self, name: str) -> bytes:
-        """Stop running a detector here; returns its complete state for :meth:`attach` of another engine."""
-        self._advance_watermarks()
-        data = migration.packed(self._topology, self._progress, self._speculator, self._intake, name)
-        self._topology.remove(name)
-        self._speculator.unregister(name)
-        self._operators_changed()
-        return data
-
-    @exclusive
-    def attach(
-        self, detector: bytes | Detector, missed: Iterable[ProgressUpdate] = (), delays: Mapping[str, int] | None = None
-    ) -> list[Output]:
-        """Run a detector here from now on, and return the outputs that this causes.
-
-        Bytes are a detector of this hierarchy from another engine's :meth:`detach`; it continues where it was. A
-        Detector is a new one: it is added to the hierarchy and processes what arrives from now on.
-
-        ``missed`` are progress updates of its inputs that this engine had received before and the other engine had not
-        when it detached the detector; only this detector processes them. Conversely, this engine must have received all
-        that the other engine had of the detector's inputs and outputs. ``delays`` are initial delays of inputs whose
-        delays are unknown here.
-        """
-        if self._closed:
-            raise ClosedError("attach after close(): the stream has ended. Attach it to an engine that is open.")
-        self._advance_watermarks()
-        if isinstance(detector, Detector):
-            migration.extend(self._topology, detector, self._runner)
-            self._operators_changed()
-            return []
-        updates, clk, attached = migration.unpack(
-            self._topology, self._speculator, self._intake, detector, self._runner, missed, delays
-        )
-        self._operators_changed()
-        self._progress.restore_unsent(updates)
-        self._scalar.receive(updates, clk, attached)
-        return self._finish()
 
     # Checkpoints.
 

@@ -437,7 +437,7 @@ class KeyedEngines:
         for name in dict.fromkeys(self._pushed):
             engine = self._cache[name].engine if name in self._cache else None
             if engine is not None:
-                busy = engine.worked(start, stop)
+                busy = engine.host.worked(start, stop)
         return busy
 
     def _all(self, names: Iterable[Any], work: Callable[[Engine], list[Output]]) -> list[OutputRecord]:

@@ -74,10 +74,10 @@ def trees() -> list[Any]:
         engine = sl.Engine(hierarchy(), sensors=sensors, detectors=["High"], policy=sl.Auto(warmup=0))
         mine, told = ([event for event in events(0, 90) if event.type == kind] for kind in (sensors, others))
         engine.push(mine)
-        engine.receive(
+        engine.host.receive(
             [sl.ProgressUpdate(others, told, (), 300, 0, 500), sl.ProgressUpdate("low", (), (), 200, 3, 500)]
         )
-        engine.end(sensors)
+        engine.host.end(sensors)
         made.append(codec.load(STATE_KIND, STATE_VERSION, engine.save()))
     return made
 

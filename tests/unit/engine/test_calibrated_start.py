@@ -120,7 +120,7 @@ def test_a_detector_that_moves_takes_its_calibrated_start_along() -> None:
     there = sl.Engine(hierarchy(), policy=sl.Slack(margin=0), detectors=[])
     here.push(stream(0, 4))
     there.push(stream(0, 4))
-    there.attach(here.detach("Low"))
+    there.host.attach(here.host.detach("Low"))
     assert there.stats()["detectors"]["Low"]["K"] == 30
 
 

@@ -111,8 +111,8 @@ def test_what_waits_is_taken_out_of_a_state_and_nothing_else() -> None:
     for part in arrivals()[:20]:
         engine.push(part.rows)
     assert engine.buffered()["Sum"]
-    state = engine.detach("Sum")
+    state = engine.host.detach("Sum")
     other = sl.Engine(hierarchy(), policy="slack", detectors=[])
-    other.attach(without_what_waits(state))
+    other.host.attach(without_what_waits(state))
     assert other.buffered()["Sum"] == []
     assert other.detectors["Sum"].total == 0
