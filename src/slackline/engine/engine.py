@@ -148,19 +148,18 @@ class Engine:
         # With deferral, lateness must not depend on how far a detector is: it is decided per type, on arrival.
         alone = sensors is None and options.pause is not None
         named = sorted(hierarchy.sensor_types) if alone else None if sensors is None else sorted(set(sensors))
-        unknown = sorted(set(named or ()) - set(hierarchy.sensor_types))
-        if unknown:
-            raise ConfigError(f"sensors={unknown} are not sensor types of the hierarchy: {hierarchy.sensor_types}.")
         names = list(hierarchy.names if detectors is None else detectors)
-        unknown = sorted(set(names) - set(hierarchy.names))
-        if unknown:
+        if unknown := sorted(set(named or ()) - set(hierarchy.sensor_types)):
+            raise ConfigError(f"sensors={unknown} are not sensor types of the hierarchy: {hierarchy.sensor_types}.")
+        if unknown := sorted(set(names) - set(hierarchy.names)):
             raise ConfigError(f"detectors={unknown} are not in the hierarchy, which has {list(hierarchy.names)}.")
         self._options = options
         self._changed: dict[str, list[Any]] = {}
         self._clock = now if callable(now) else None
         self._idle: list[None] = [None]
         self._closed = False
-        self._topology = Topology(hierarchy, options.evidence, options.targets, named, self._clock, alone)
+        evidence = options.policy.evidence(options.target)
+        self._topology = Topology(hierarchy, evidence, options.targets, named, self._clock, alone)
         self._progress = ProgressExport(self._topology)
         self._results = Results(self._progress, options.duplicates == "keep")
         self._intake = Intake(self._topology, self._results, options.jump, options.lags)

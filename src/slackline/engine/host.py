@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from slackline.core.detector import Detector
-from slackline.core.errors import ClosedError
+from slackline.core.errors import ClosedError, ConfigError
 from slackline.core.outcome import Output, ProgressUpdate
 from slackline.core.time import FOREVER
-from slackline.engine import migration, progress
+from slackline.engine import migration
 from slackline.engine.arrivals import exclusive
-from slackline.engine.progress import ReceivedProgress
+from slackline.engine.progress import ReceivedProgress, checked_updates
 
 if TYPE_CHECKING:
     from slackline.engine.engine import Engine
@@ -34,8 +34,7 @@ class HostInterface:
         """Report CPU time of the host (``now="host"``): it worked from ``start`` to ``stop``.
 
         ``alpha="auto"`` and ``pause`` adapt to it for the next pushes. Seconds are those of a wall clock that survives
-        :meth:`~slackline.Engine.save` if the engine does. Returns the busy factor when an interval has passed, else
-        None.
+        checkpoints if the engine does. Returns the busy factor when an interval has passed, else None.
         """
         engine = self._engine
         busy = engine._speculator.worked(engine._topology.operators, start, stop, engine.deferred > 0)
@@ -58,7 +57,7 @@ class HostInterface:
 
         The updates of a type must be received exactly once and in the order in which they were produced.
         """
-        return self._engine._timed(self._receive, progress.checked_updates(self._engine._topology, updates))
+        return self._engine._timed(self._receive, checked_updates(self._engine._topology, updates))
 
     def _receive(self, received: ReceivedProgress) -> list[Output]:
         engine = self._engine
@@ -76,7 +75,10 @@ class HostInterface:
 
         When all sensor types have ended, in all engines, all buffered events are processed.
         """
-        return self._engine._timed(self.end_types, progress.checked_sensors(self._engine._topology, types))
+        given, known = [types] if isinstance(types, str) else list(types), self._engine._topology.entering
+        if unknown := [kind for kind in given if kind not in known]:
+            raise ConfigError(f"end(): {unknown} are not sensor types of this engine; it has {sorted(known)}.")
+        return self._engine._timed(self.end_types, given)
 
     def end_types(self, types: Iterable[str]) -> list[Output]:
         """The same within a call of the engine."""
@@ -89,7 +91,7 @@ class HostInterface:
         """Stop running a detector here; returns its complete state for :meth:`attach` at another engine."""
         engine = self._engine
         engine._advance_watermarks()
-        data = migration.packed(engine._topology, engine._progress, engine._speculator, engine._intake, name)
+        data = migration.packed(engine, name)
         engine._topology.remove(name)
         engine._speculator.unregister(name)
         engine._operators_changed()
@@ -114,12 +116,10 @@ class HostInterface:
             raise ClosedError("attach after close(): the stream has ended. Attach it to an engine that is open.")
         engine._advance_watermarks()
         if isinstance(detector, Detector):
-            migration.extend(engine._topology, detector, engine._runner)
+            migration.extend(engine, detector)
             engine._operators_changed()
             return []
-        updates, clk, attached = migration.unpack(
-            engine._topology, engine._speculator, engine._intake, detector, engine._runner, missed, delays
-        )
+        updates, clk, attached = migration.unpack(engine, detector, missed, delays or {})
         engine._operators_changed()
         engine._progress.restore_unsent(updates)
         engine._scalar.receive(updates, clk, attached)

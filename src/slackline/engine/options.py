@@ -12,7 +12,6 @@ from slackline.core.errors import ConfigError, StateError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import Now
 from slackline.ordering.clock import JUMP_AUTO, JUMP_OFF
-from slackline.ordering.input import Evidence
 from slackline.ordering.policy import OPTIONS, Auto, Ordered, Policy, Slack, policy_of, with_policy
 from slackline.ordering.watermark import LATE_TARGET
 from slackline.running.deferral import Pause
@@ -103,7 +102,7 @@ class Options:
     @property
     def target(self) -> float | None:
         """The late target from which K is computed, if any; the smallest one if detectors differ."""
-        if not self.policy.by_target:
+        if not isinstance(self.policy, Auto) or not self.policy.by_target:
             return None
         if isinstance(self.late_target, Mapping):
             return min([LATE_TARGET, *(float(target) for target in self.targets.values())])
@@ -135,11 +134,6 @@ class Options:
                 "speculation with alpha='auto' measures CPU load, which requires a wall clock: pass "
                 "now=time.monotonic, or set alpha to a number from 0 to 1."
             )
-
-    @property
-    def evidence(self) -> Evidence:
-        """How input watermarks are computed."""
-        return self.policy.evidence(self.target)
 
     @property
     def jump(self) -> int:
@@ -197,7 +191,7 @@ class Options:
 
         ``timeout`` stays None where K takes its place, and ``warmup`` where it ends as soon as delays are known.
         """
-        target, evidence = self.target, self.evidence
+        target, evidence = self.target, self.policy.evidence(self.target)
         waits_for_slack = target is None and not isinstance(self.policy, Ordered)
         by_detector = {name: self.targets.get(name, LATE_TARGET) for name in detectors} if self.targets else None
         return {

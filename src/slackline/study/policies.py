@@ -123,7 +123,8 @@ def replay(
     >>> replay(stream, np.zeros(7, dtype=np.int64), policy=Slack(margin=0)).late.tolist()
     [False, False, False, True, False, False, False]
     """
-    evidence = Options(policy_of(policy), late_target=late_target).evidence
+    options = Options(policy_of(policy), late_target=late_target)
+    evidence = options.policy.evidence(options.target)
     input = SensorInput("event", 0, evidence, is_clock=True)
     n = len(ts)
     for number in range(int(source.max(initial=-1)) + 1):
