@@ -5,7 +5,7 @@
 ...     listens, publishes = ("ping",), ("pong",)
 ...     def on_event(self, event):
 ...         yield event.derive("pong")
->>> engine = sl.Engine(sl.Hierarchy([Echo()], clock="ping"))
+>>> engine = sl.Engine(sl.Hierarchy([Echo()]))
 >>> [output.event.ts for output in engine.push([sl.Event("ping", ts=1), sl.Event("ping", ts=2)]) + engine.close()]
 [1, 2]
 """

@@ -359,7 +359,7 @@ class Engine:
         ...     listens, publishes = ("ping",), ("pong",)
         ...     def on_event(self, event):
         ...         yield event.derive("pong")
-        >>> engine = Engine(Hierarchy([Echo()], clock="ping"), duplicates="keep")
+        >>> engine = Engine(Hierarchy([Echo()]), duplicates="keep")
         >>> found = engine.push([Event("ping", ts=1, seq=0), Event("ping", ts=1, seq=0)])
         >>> engine.duplicates, engine.drain().duplicates
         (1, [Duplicate(event=Event('ping', ts=1, seq=0), position=1)])
