@@ -170,7 +170,7 @@ def live(seed: int = SEED, quiet: float = 8.0, until: float = 33.0) -> dict[str,
             corner_live.save(recording, quiet, until, seed)
             peaks, outputs, said = _live_play(Path(folder), recording, shed=way == "with")
             engine = sl.Engine(hierarchy(lambda seconds: None), sensors=["position"])
-            found = engine.push(pq.read_table(recording)) + engine.end(["position"])
+            found = engine.push(pq.read_table(recording)) + engine.host.end(["position"])
         figures[f"peak_load_{way}"] = peaks
         figures[f"moves_{way}"] = re.findall(
             r"(\S+) n\d: detector '(\w+)' migrated from", said.partition("shutting down;")[0]

@@ -40,7 +40,7 @@ from scenarios.handover_baselines import ClassicNode, SnapshotNode
 from slackline.cluster.protocol import Node
 from slackline.cluster.simulation import Arrivals, Link, Network
 from slackline_soccer import match_hierarchy, simulate
-from slackline_soccer.run import match_warmup
+from slackline_soccer.run import match_policy
 
 SEED, SECONDS, EVERY = 7, 65.0, 2.0
 BATCH = 0.02
@@ -82,7 +82,7 @@ class Benchmark:
         self.single = self._single()
 
     def _single(self) -> dict[str, list[tuple[str, sl.Event]]]:
-        engine = sl.Engine(self._hierarchy(), warmup=match_warmup(self.match), margin=0.5)
+        engine = sl.Engine(self._hierarchy(), policy=match_policy(self.match, margin=0.5))
         outputs = [output for batch in self._batches() for output in engine.push(batch.rows)] + engine.close()
         return by_detector(outputs)
 
@@ -104,7 +104,7 @@ class Benchmark:
     ) -> Played:
         """The match through three nodes; Pass starts at ``home`` and migrates at the given times."""
         network = Network(seed=SEED)
-        names, options = self._hierarchy().names, {"policy": policy, "warmup": match_warmup(self.match), "margin": 0.5}
+        names, options = self._hierarchy().names, {"policy": match_policy(self.match, policy, 0.5)}
         places = {name: home if name == MIGRATING else ELSEWHERE.get(name, "n1") for name in names}
         for number, name in enumerate(NODES):
             runs = [each for each in names if places[each] == name]

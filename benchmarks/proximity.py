@@ -32,7 +32,7 @@ from rich.progress import track
 from rich.table import Table
 
 import slackline as sl
-from slackline_soccer import Match, match_warmup, simulate
+from slackline_soccer import Match, match_policy, simulate
 from slackline_soccer.detectors import (
     ActiveBall,
     BallTurned,
@@ -96,7 +96,7 @@ def hierarchy(match: Match, name: str, hits: bool) -> sl.Hierarchy:
 
 def detect(match: Match, table: pa.Table, name: str, policy: str) -> list[sl.Output]:
     """Everything that is found, with the hits."""
-    engine = sl.Engine(hierarchy(match, name, hits=True), policy=policy, warmup=match_warmup(match))
+    engine = sl.Engine(hierarchy(match, name, hits=True), policy=match_policy(match, policy))
     outputs = []
     for start in range(0, len(table), CHUNK):
         outputs += engine.push(table.slice(start, CHUNK))
@@ -105,7 +105,7 @@ def detect(match: Match, table: pa.Table, name: str, policy: str) -> list[sl.Out
 
 
 def cpu_time(match: Match, table: pa.Table, name: str, policy: str) -> float:
-    engine = sl.Engine(hierarchy(match, name, hits=False), policy=policy, warmup=match_warmup(match))
+    engine = sl.Engine(hierarchy(match, name, hits=False), policy=match_policy(match, policy))
     started = time.process_time()
     for start in range(0, len(table), CHUNK):
         engine.push(table.slice(start, CHUNK))

@@ -38,7 +38,7 @@ from rich.table import Table
 
 import slackline as sl
 from _speculation_page import Detection, Moment, Run, SpeculationReport, speculation_page
-from slackline_soccer import Match, match_hierarchy, match_warmup, simulate
+from slackline_soccer import Match, match_hierarchy, match_policy, simulate
 from slackline_soccer.report import WORDS
 
 SEED = 7
@@ -82,7 +82,7 @@ def live(match: Match, table: pa.Table, policy: str, alpha: float | str, retract
     if alpha != 1.0:
         options |= {"speculation": sl.Speculation(alpha=alpha, retraction=retraction), "now": clock}
     hierarchy = match_hierarchy(match, queries=False)
-    engine = sl.Engine(hierarchy, policy=policy, warmup=match_warmup(match), **options)
+    engine = sl.Engine(hierarchy, policy=match_policy(match, policy), **options)
     held: dict[str, sl.Output] = {}
     count: Counter[str] = Counter()
     counted: Counter[str] = Counter()  # up to the last moment

@@ -59,7 +59,7 @@ def run(rows: int) -> tuple[list[sl.Output], sl.Engine]:
     """Two seconds of two balls and twenty players, in tables of so many rows."""
     # Players send packets of ten, 20 times a second. In the first 2000 arrivals, a quarter of a second, all of them
     # appear; the default warm-up of 32 arrivals would be over before the first packet has come.
-    engine = sl.Engine(sl.Hierarchy([TopSpeed()], clock=(POSITION,)), warmup=2_000)
+    engine = sl.Engine(sl.Hierarchy([TopSpeed()]), policy=sl.Auto(warmup=2_000))
     outputs: list[sl.Output] = []
     for table in position_chunks(seconds=2, seed=3, ball_sources=2, other_sources=20, type="position", rows=rows):
         outputs += engine.push(table)

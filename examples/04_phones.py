@@ -69,7 +69,7 @@ def find(events: list[sl.Event], limits: dict[str, tuple[float, float]]) -> list
     """What the detectors publish."""
     # One window over the whole recording. A slow-down that brings about another should do so within two seconds.
     detectors = [DelayStates(limits), Transitions(), Dependencies(window=600_000, max_lag=4 * INTERVAL)]
-    engine = sl.Engine(sl.Hierarchy(detectors, clock="delay"), policy="ordered")
+    engine = sl.Engine(sl.Hierarchy(detectors), policy="ordered")
     return [output.event for output in engine.push(events) + engine.close()]
 
 

@@ -57,7 +57,7 @@ class Rises(sl.Detector):
 
 
 async def run(database: Path, folder: Path) -> None:
-    engines = KeyedEngines(sl.Hierarchy([Rises()], clock="reading"), keyed=True)
+    engines = KeyedEngines(sl.Hierarchy([Rises()]), keyed=True)
     schema = RecordSchema(ts="at", key="sensor", unit="ms")
     worker = Worker(engines, [TableSource(database)], FolderSink(folder), schema, checkpoint_every=0.0)
     metrics = await worker.run()

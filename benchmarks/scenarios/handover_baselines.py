@@ -30,7 +30,7 @@ from slackline.engine import migration
 
 
 def without_what_waits(state: bytes) -> bytes:
-    """A detector as :meth:`slackline.Engine.detach` gave it, without the events that wait for it."""
+    """A detector as :meth:`slackline.engine.host.HostInterface.detach` gave it, without the events that wait for it."""
     content = codec.load(migration.KIND, migration.VERSION, state)
     content["buffer"] |= {"heap": [], "overdue": []}
     return codec.dump(migration.KIND, migration.VERSION, content, where=content["name"])

@@ -5,7 +5,7 @@
 ...     listens, publishes = ("ping",), ("pong",)
 ...     def on_event(self, event):
 ...         yield event.derive("pong")
->>> engine = sl.Engine(sl.Hierarchy([Echo()], clock="ping"))
+>>> engine = sl.Engine(sl.Hierarchy([Echo()]))
 >>> [output.event.ts for output in engine.push([sl.Event("ping", ts=1), sl.Event("ping", ts=2)]) + engine.close()]
 [1, 2]
 """
@@ -26,12 +26,14 @@ from slackline.core.types import EventType
 
 if TYPE_CHECKING:
     from slackline.engine import Engine
+    from slackline.ordering.policy import Auto, Ordered, Ready, Slack
     from slackline.running.deferral import Pause
     from slackline.speculation import Speculation
 
 __all__ = [
     "ANY",
     "MAX_TS",
+    "Auto",
     "Batch",
     "ConfigError",
     "Detector",
@@ -41,11 +43,14 @@ __all__ = [
     "EventType",
     "Hierarchy",
     "Late",
+    "Ordered",
     "Output",
     "Pause",
     "ProgressUpdate",
     "Quarantined",
+    "Ready",
     "SchemaError",
+    "Slack",
     "SlacklineError",
     "Speculation",
     "StateMachine",
@@ -60,5 +65,10 @@ except PackageNotFoundError:  # used from a source tree without an installation
 # Importing the compiler takes most of the time; defining detectors does not need it.
 __getattr__ = lazy(
     __name__,
-    {"Engine": "slackline.engine", "Pause": "slackline.running.deferral", "Speculation": "slackline.speculation"},
+    {
+        "Engine": "slackline.engine",
+        "Pause": "slackline.running.deferral",
+        "Speculation": "slackline.speculation",
+        **dict.fromkeys(("Auto", "Ordered", "Ready", "Slack"), "slackline.ordering.policy"),
+    },
 )

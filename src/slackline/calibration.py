@@ -48,6 +48,7 @@ from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import MAX_TS
 from slackline.engine import Engine
+from slackline.ordering.policy import Slack
 
 __all__ = [
     "Calibration", "PseudoEvent", "Recording", "TypeDelay", "calibrate", "configurations", "estimate", "propagate",
@@ -158,7 +159,7 @@ def _run(
     has_clock = False
     for pieces in recordings:
         # A copy, so that the detectors given stay as they are.
-        engine = Engine(copy.deepcopy(hierarchy), policy="slack", margin=0, window=_ALL, calibration=start)
+        engine = Engine(copy.deepcopy(hierarchy), policy=Slack(margin=0, window=_ALL), calibration=start)
         for piece in pieces():
             engine.push(piece)
             engine.drain()

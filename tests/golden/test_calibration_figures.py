@@ -51,7 +51,7 @@ def test_one_run_finds_the_delays_of_the_first_level() -> None:
 def test_with_the_delays_known_C1_is_not_out_of_order() -> None:
     hierarchy = sl.Hierarchy([NearKick()], clock="A")
     known = calibrate(hierarchy, events(*FIGURE_4))
-    engine = sl.Engine(hierarchy, policy="slack", margin=0, max_jump=None, calibration=known)
+    engine = sl.Engine(hierarchy, policy=sl.Slack(margin=0), max_jump=None, calibration=known)
     seen, found = engine.detectors["D"].seen, []
     for number, event in enumerate(events(*FIGURE_4)):
         found += engine.push(event)
@@ -89,7 +89,7 @@ def test_restart_by_restart_one_more_level_is_right() -> None:
 
 
 def test_a_null_configuration_stumbles_where_a_calibrated_one_does_not() -> None:
-    options: dict[str, Any] = {"policy": "slack", "margin": 0, "max_jump": None}
+    options: dict[str, Any] = {"policy": sl.Slack(margin=0), "max_jump": None}
 
     def late(**more: Any) -> list[str]:
         engine = sl.Engine(three_levels(), **options, **more)
@@ -192,7 +192,7 @@ class Orders(sl.Detector):
 
 def test_B20_sets_the_clock_to_21_since_B_is_at_least_1_behind() -> None:
     """A0 A3 B2 A6 A9 B20: B2 came after A3 and before A6, so B is 1 to 4 behind A."""
-    engine = sl.Engine(sl.Hierarchy([Orders()], clock="A", clock_aids="B"), policy="slack", margin=0, max_jump=None)
+    engine = sl.Engine(sl.Hierarchy([Orders()], clock="A", clock_aids="B"), policy=sl.Slack(margin=0), max_jump=None)
     clocks = []
     for event in events("A0", "A3", "B2", "A6", "A9", "B20"):
         engine.push(event)
@@ -202,7 +202,7 @@ def test_B20_sets_the_clock_to_21_since_B_is_at_least_1_behind() -> None:
 
 def test_the_clock_dilemma_does_not_come_back() -> None:
     """[Thesis, 3.3.3] in tenths, A 5 late and B 2.6: with B as an aid X5.5 waits for Y5, and later B does help."""
-    engine = sl.Engine(sl.Hierarchy([Orders()], clock="A", clock_aids="B"), policy="slack", margin=0, max_jump=None)
+    engine = sl.Engine(sl.Hierarchy([Orders()], clock="A", clock_aids="B"), policy=sl.Slack(margin=0), max_jump=None)
     engine.push(events("A0", "X1", "Y0", "A30", "X31", "X55", "A60"))
     assert (engine.push(events("B89")), engine.stats()["stream_time"]) == ([], 60)  # of B nothing is known yet
     engine.push(events("Y50", "A90"))  # B is 2.9 ahead of A at most

@@ -48,7 +48,7 @@ class Post:
             ingress = [*KINDS, "T"] if name == "N3" else []
             runs = ["Sees"] if name == "N1" else []
             self.nodes[name] = Node(
-                name, hierarchy(), identity=number, ingress=ingress, detectors=runs, policy="slack", margin=0
+                name, hierarchy(), identity=number, ingress=ingress, detectors=runs, policy=sl.Slack(margin=0)
             )
         for name, node in self.nodes.items():
             for other in NODES:

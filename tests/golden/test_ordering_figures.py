@@ -15,7 +15,7 @@ class Steps:
     """Pushes the figure's events one by one and tells what each one sets free."""
 
     def __init__(self, clock: tuple[str, ...] = ("A",), **options: object) -> None:
-        options = {"policy": "slack", "margin": 0, "late": "deliver", "max_jump": None, **options}
+        options = {"policy": sl.Slack(margin=0), "late": "deliver", "max_jump": None, **options}
         self.engine = sl.Engine(sl.Hierarchy([NearKick()], clock=clock), **options)
         self.detector = self.engine.detectors["D"]
         self.found: list[sl.Output] = []
@@ -63,7 +63,7 @@ def test_without_ordering_the_detector_is_wrong() -> None:
 
 def test_a_fixed_K_of_3_orders_the_first_part() -> None:
     """II-C: with an a-priori K of 3 the sorted order comes out, and D is made of A4/C5 (and A0/C1)."""
-    steps = Steps(policy="auto", timeout=3, late="divert", warmup=3)
+    steps = Steps(policy=sl.Auto(timeout=3, warmup=3), late="divert")
     steps.push("A0", "A2", "C1", "A4", "B3", "C5", "A6")
     steps.found += steps.engine.close()
     assert steps.detector.seen == ["A0", "C1", "A2", "B3", "A4", "C5", "A6"]
@@ -80,7 +80,7 @@ def test_a_sudden_jump_of_the_clock_by_E20_makes_C12_late() -> None:
         listens = ("A", "B", "C", "E")
 
     hierarchy = sl.Hierarchy([WithE()], clock=("A", "B", "C", "E"))
-    engine = sl.Engine(hierarchy, policy="slack", margin=0, max_jump=None)
+    engine = sl.Engine(hierarchy, policy=sl.Slack(margin=0), max_jump=None)
     for name in (*FIRST_PART, "E20", "C12"):
         engine.push([sl.Event(name[0], ts=int(name[1:]), source=name[0])])
     assert engine.detectors["D"].seen[-2:] == ["A11", "B14"]
@@ -133,7 +133,7 @@ def dilemma(clock: tuple[str, ...]) -> sl.Engine:
         def on_event(self, event: sl.Event) -> None:
             self.seen.append(f"{event.type}{event.ts}")
 
-    engine = sl.Engine(sl.Hierarchy([Orders()], clock=clock), policy="slack", margin=0, max_jump=None)
+    engine = sl.Engine(sl.Hierarchy([Orders()], clock=clock), policy=sl.Slack(margin=0), max_jump=None)
     for name in ("A0", "X1", "Y0", "A30"):
         _push_if_known(engine, name)
     assert engine.stats()["detectors"]["Orders"]["K"] == 30  # X 2.9, Y 3
@@ -174,7 +174,7 @@ def test_a_growing_K_reaches_the_level_above_before_a_late_event_does() -> None:
 
         def on_event(self, event: sl.Event) -> None: ...
 
-    engine = sl.Engine(sl.Hierarchy([Low(), High()], clock="A"), policy="slack", margin=0, max_jump=None)
+    engine = sl.Engine(sl.Hierarchy([Low(), High()], clock="A"), policy=sl.Slack(margin=0), max_jump=None)
     K = lambda: {name: d["K"] for name, d in engine.stats()["detectors"].items()}  # noqa: E731
     engine.push([sl.Event("A", ts) for ts in (0, 10, 20)])
     assert K() == {"Low": 0, "High": 0}

@@ -34,7 +34,7 @@ class Steps:
 
     def __init__(self, alpha: float = 1 / 3, retraction: str = "on_demand", **options: object) -> None:
         speculation = sl.Speculation(alpha=alpha, retraction=retraction, snapshot_every=1)
-        options = {"policy": "slack", "margin": 0, "max_jump": None, "warmup": 1000, **options}
+        options = {"policy": sl.Slack(margin=0, warmup=1000), "max_jump": None, **options}
         self.engine = sl.Engine(sl.Hierarchy([NearKick()], clock="A"), speculation=speculation, **options)
 
     def push(self, *names: str) -> list[sl.Output]:
@@ -100,7 +100,7 @@ def test_figures_7_and_8_event_by_event() -> None:
 
 def test_figure_7_events_are_purged_where_plain_slack_lets_them_go() -> None:
     """As above with K counting from the start (as in [Order]): C1 is late there, and the rest is purged as told."""
-    steps = Steps(warmup=0)
+    steps = Steps(policy=sl.Slack(margin=0))
     steps.push("A0", "A2", "C1", "A3", "B4")
     assert (steps.slack, steps.purged) == (2, 2)
     steps.push("A6")  # A3 and B4 are safe: 4 + 2 <= 6
@@ -124,7 +124,7 @@ def test_the_changelog_of_figure_7_nets_out() -> None:
             assert deferred.pop(output.id) == output.event
         else:
             deferred[output.id] = output.event
-    plain = sl.Engine(sl.Hierarchy([NearKick()], clock="A"), policy="slack", margin=0, max_jump=None, warmup=1000)
+    plain = sl.Engine(sl.Hierarchy([NearKick()], clock="A"), policy=sl.Slack(margin=0, warmup=1000), max_jump=None)
     expected = plain.push([sl.Event(name[0], ts=int(name[1:]), source=name[0]) for name in STREAM]) + plain.close()
     assert deferred == {output.id: output.event for output in expected}
 
@@ -173,7 +173,7 @@ def test_figure_9_an_event_that_changes_nothing_stops_the_cascade_on_demand(retr
 
     speculation = sl.Speculation(alpha=0, retraction=retraction, snapshot_every=1)
     hierarchy = sl.Hierarchy([Forgetful(), Above()], clock="A")
-    engine = sl.Engine(hierarchy, margin=0, max_jump=None, warmup=1000, speculation=speculation)
+    engine = sl.Engine(hierarchy, policy=sl.Auto(margin=0, warmup=1000), max_jump=None, speculation=speculation)
     for name in ("A3", "C3", "B4", "C5", "A6", "C7", "A8", "B8"):
         engine.push([sl.Event(name[0], ts=int(name[1:]), source=name[0])])
     told = engine.push([sl.Event("B", ts=5, source="B")])  # nobody is near since B4
@@ -187,7 +187,7 @@ def test_figure_9_an_event_that_changes_nothing_stops_the_cascade_on_demand(retr
 
 
 def test_alpha_1_is_plain_buffering_and_alpha_0_emits_on_arrival() -> None:
-    plain = sl.Engine(sl.Hierarchy([NearKick()], clock="A"), policy="slack", margin=0, max_jump=None, warmup=1000)
+    plain = sl.Engine(sl.Hierarchy([NearKick()], clock="A"), policy=sl.Slack(margin=0, warmup=1000), max_jump=None)
     still = Steps(alpha=1)
     for name in STREAM:
         assert still.push(name) == plain.push([sl.Event(name[0], ts=int(name[1:]), source=name[0])])

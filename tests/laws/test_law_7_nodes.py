@@ -12,6 +12,7 @@ from tests.laws.nets import Net, nets, play
 from tests.laws.worlds import cuts, settings, worlds
 
 import slackline as sl
+from slackline.ordering.policy import with_policy
 
 # A network takes longer than an engine. The thorough profile draws some 10,300 networks, with one or two moves each.
 EXAMPLES = profile().max_examples
@@ -31,7 +32,7 @@ def spread_worlds(draw: st.DrawFn, faults: tuple[str, ...], spread: bool, kinds:
 
 def exact(options: dict[str, Any]) -> dict[str, Any]:
     """Options under which what is found does not depend on the network."""
-    assume(options["policy"] != "slack")
+    assume(not isinstance(options["policy"], sl.Slack))
     return {**options, "late": "divert"}
 
 
@@ -73,7 +74,8 @@ def test_law_7_sensors_may_enter_anywhere(faults: Any, data: Any, options: dict[
 @fewer
 @given(net=spread_worlds((), spread=True, kinds=("none", "bounded")), options=settings())
 def test_law_7_holds_under_slack_while_nothing_is_late(net: Net, options: dict[str, Any]) -> None:
-    options = {**options, "policy": "slack", "late": "divert", "margin": 2.0, "timeout": None, "skew": None}
+    flat = {**options["policy"].flat(), "policy": "slack", "margin": 2.0, "timeout": None}
+    options = {**options, **with_policy(flat), "late": "divert", "skew": None}
     options.pop("late_target", None)
     single, many = play(net.alone().network(options)), play(net.network(options))
     assume(not many.late and not single.late and not many.quarantined)

@@ -86,7 +86,7 @@ def test_law_4_arrival_order_is_irrelevant_while_nothing_is_late(
     reference = run(
         in_order,
         [(len(world.events), "events")],
-        {"late": options["late"], "max_jump": options["max_jump"], "policy": "auto", "warmup": 10**6},
+        {"late": options["late"], "max_jump": options["max_jump"], "policy": sl.Auto(warmup=10**6)},
     )
     for stats in (result.stats[-1], reference.stats[-1]):
         assume(not stats["quarantined"] and not any(stats["detectors"][plan.name]["late"] for plan in world.plans))
@@ -111,7 +111,7 @@ def test_law_6_restart_changes_nothing(world: World, options: dict[str, Any], da
 
 @given(world=worlds(), options=settings(), delay=st.integers(0, 500), data=st.data())
 def test_laws_1_3_and_6_hold_from_a_calibration(world: World, options: dict[str, Any], delay: int, data: Any) -> None:
-    assume(options["policy"] != "ordered")
+    assume(not isinstance(options["policy"], sl.Ordered))
     known = {kind: TypeDelay(delay, back=delay // 3) for kind in world.types}
     options = {**options, "late": "divert", "calibration": Calibration.made(world.hierarchy(), known)}
     pieces, n = data.draw(cuts(len(world.events))), len(world.events)
@@ -132,7 +132,7 @@ def test_no_sensor_event_is_late_from_a_calibration_of_the_very_stream(world: Wo
     What comes after the last move of the clock is never measured.
     """
     known = calibrate(world.hierarchy(), world.events)
-    start = {"policy": "slack", "max_jump": None, "late": "divert", "calibration": known, "margin": margin}
+    start = {"policy": sl.Slack(margin=margin), "max_jump": None, "late": "divert", "calibration": known}
     result = run(world, data.draw(cuts(len(world.events))), start)
     setting = [position for position, event in enumerate(world.events) if event.type in world.clock]
     last = max(setting, key=lambda position: world.events[position].ts, default=0)

@@ -45,7 +45,7 @@ def through(engine: sl.Engine, world: World, pieces: Pieces, reload: Any = None)
         result.outputs += push_piece(engine, world.events[start : start + size], form, world.times(start, size))
         start += size
         engine.check_invariants()
-        engine.progress_updates()
+        engine.host.progress_updates()
         held = max(held, engine.deferred)
         if reload is not None:
             engine = reload(engine)
@@ -65,7 +65,11 @@ def by_detector(outputs: list[sl.Output]) -> dict[str, list[Any]]:
 
 
 def drawn(world: World, options: dict[str, Any]) -> dict[str, Any]:
-    assume(len(world.plans) > 1 and not any(plan.unsorted for plan in world.plans) and options["policy"] != "slack")
+    assume(
+        len(world.plans) > 1
+        and not any(plan.unsorted for plan in world.plans)
+        and not isinstance(options["policy"], sl.Slack)
+    )
     return {**options, "late": "divert"}
 
 
@@ -120,7 +124,7 @@ def test_who_is_held_up_may_move(world: World, options: dict[str, Any], data: An
     moved: list[sl.Output] = []
 
     def out_and_in(engine: sl.Engine) -> sl.Engine:
-        moved.extend(engine.attach(engine.detach(name)))
+        moved.extend(engine.host.attach(engine.host.detach(name)))
         return engine
 
     result, _ = through(engine, world, pieces, out_and_in)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 import slackline as sl
+from slackline.ordering.policy import with_policy
 
 SENSORS = ("ball", "door", "lamp")
 
@@ -188,16 +189,17 @@ def settings(draw: st.DrawFn) -> dict[str, Any]:
     """Options of an engine, biased to what makes things happen in short streams."""
     policy = draw(policies)
     slack: dict[str, Any] = {"late_target": draw(st.sampled_from([None, 0, 0.01, 0.3]))}
-    if policy != "auto" or draw(st.booleans()):
+    if policy == "ordered":
+        slack = {}
+    elif policy != "auto" or draw(st.booleans()):
         slack = {
             "margin": draw(st.sampled_from([0, 0.5, 2.0])),
             "window": draw(st.sampled_from([32, 2048])),
-            "timeout": None if policy in ("slack", "ordered") else draw(st.sampled_from([None, None, 10, 100])),
+            "timeout": None if policy == "slack" else draw(st.sampled_from([None, None, 10, 100])),
         }
+    warmup = None if policy == "ordered" else draw(st.sampled_from([None, 0, 5]))
     return {
-        "policy": policy,
-        **slack,
-        "warmup": None if policy == "ordered" else draw(st.sampled_from([None, 0, 5])),
+        **with_policy({"policy": policy, **slack, "warmup": warmup}),
         "late": draw(st.sampled_from(["divert", "deliver"])),
         "duplicates": draw(st.sampled_from(["drop", "keep"])),
         "max_jump": draw(st.sampled_from(["auto", None, 60])),

@@ -24,7 +24,7 @@ def alone(path):
     """What a single engine finds."""
     made = hierarchy(lambda seconds: None)
     engine = sl.Engine(made, sensors=made.sensor_types)
-    found = engine.push(pq.read_table(path)) + engine.end(made.sensor_types)
+    found = engine.push(pq.read_table(path)) + engine.host.end(made.sensor_types)
     return {comparable(json.loads(record.json())) for record in RecordBuilder(None).events(found, 0)}
 
 

@@ -31,7 +31,7 @@ def match(tmp_path_factory):
     hierarchy, tables = secure_match(folder)
     engine = sl.Engine(hierarchy, sensors=hierarchy.sensor_types)
     found = [output for table in tables() for output in engine.push(table)]
-    found += engine.end(hierarchy.sensor_types)
+    found += engine.host.end(hierarchy.sensor_types)
     build, late = RecordBuilder(None), engine.drain().late
     records = [json.loads(record.json()) for record in build.events(found, 0)]
     return folder, sorted(map(comparable, records)), len(list(build.late(late)))

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from tests.spark.world import COLUMNS, SITES, comparable, embedded, hierarchy, read_stream, run, write_files
 
+from slackline import Slack
 from slackline.spark import detect
 
 pytestmark = pytest.mark.spark
@@ -60,7 +61,7 @@ def test_events_that_arrive_at_once_go_as_the_files_say(spark: SparkSession, tab
 
 
 def test_engine_options_reach_the_engine(spark: SparkSession, table: pa.Table, shuffled: Path) -> None:
-    options: dict[str, Any] = {"policy": "slack", "margin": 0.0, "late": "deliver"}
+    options: dict[str, Any] = {"policy": Slack(margin=0.0), "late": "deliver"}
     out = detect(read_stream(spark, shuffled, 6), hierarchy(), arrival="arrival", **COLUMNS, **options)
     found = comparable(run(out))
     assert found == embedded(table, close=False, **options)

@@ -65,7 +65,7 @@ def test_the_bound_waits_for_the_last_earlier_position():
     simulation = simulate(6, seed=3, delays="none")
     table = simulation.table()
     prompt = clairvoyant(table, simulation.match)
-    ordered = run([table], simulation.match, queries=False, policy="ordered", warmup=0, margin=0)
+    ordered = run([table], simulation.match, queries=False, policy="ordered")
     waits = {kind: waits.mean for kind, waits in ordered.summary.waits.items() if waits.count}
     assert waits.keys() == prompt.waits.keys()
     assert np.allclose([prompt.waits[kind] for kind in waits], list(waits.values()), atol=MILLISECOND)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from slackline import Engine
+from slackline import Engine, Slack
 from slackline.calibration import Calibration, calibrate, estimate
 from slackline.cli import app
 from slackline_soccer import MatchResult, Simulation, match_hierarchy, recorded, run, simulate
@@ -27,12 +27,12 @@ def known() -> Calibration:
 def played(**options: Any) -> MatchResult:
     """Another match than the one calibrated on, from its first position on."""
     match = simulate(SECONDS, OTHER)
-    return run(match.tables(), match.match, queries=False, warmup=0, **options)
+    return run(match.tables(), match.match, queries=False, **options)
 
 
 def test_with_a_calibration_nothing_is_late_at_the_start(known: Calibration) -> None:
     """2,665 events (of 666 positions) are late without, none with it; and the waits are no longer."""
-    without, started = played(policy="slack"), played(policy="slack", calibration=known)
+    without, started = played(policy=Slack()), played(policy=Slack(), calibration=known)
     assert sum(without.late.values()) > 1000 and without.late_positions > 300
     assert not started.late and not started.quarantined
     assert started.stats["types"]["position"]["K"] < 1.2 * without.stats["types"]["position"]["K"]

@@ -76,7 +76,7 @@ def shuffled(table: pa.Table) -> pa.Table:
 @pytest.mark.parametrize("rows", [997, 100_000])
 def test_shuffled_stream_gives_the_same_events_as_the_sorted_one(rows: int) -> None:
     table = positions(MATCH, STORY, noise=5.0)
-    assert as_set(run(shuffled(table), rows, warmup=4_000, margin=0.5)) == as_set(run(table))
+    assert as_set(run(shuffled(table), rows, policy=sl.Auto(warmup=4_000, margin=0.5))) == as_set(run(table))
 
 
 def test_saving_and_loading_in_the_middle_changes_nothing() -> None:

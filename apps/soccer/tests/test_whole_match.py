@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from slackline_soccer import (
     compare,
     load_truth,
     match_hierarchy,
-    match_warmup,
+    match_policy,
     query_hierarchy,
     run,
     simulate,
@@ -54,8 +55,15 @@ def test_the_shuffled_stream_gives_the_events_of_the_ordered_one_while_nothing_i
     ts = shuffled["ts"].to_numpy()
     order = np.lexsort((shuffled["sid"].to_numpy(), ts))
     assert np.mean(ts < np.maximum.accumulate(ts)) > 0.9  # it is out of order indeed
-    patient = run([shuffled], simulation.match, queries=False, timeout=10**12)
-    ordered = run([shuffled.take(order)], simulation.match, queries=False, timeout=10**12)
+    patient = run(
+        [shuffled], simulation.match, queries=False, policy=replace(match_policy(simulation.match), timeout=10**12)
+    )
+    ordered = run(
+        [shuffled.take(order)],
+        simulation.match,
+        queries=False,
+        policy=replace(match_policy(simulation.match), timeout=10**12),
+    )
     assert patient.late_positions == ordered.late_positions == 0
     assert facts(patient) == facts(ordered)
     assert sum(facts(ordered).values()) > 50
@@ -117,7 +125,7 @@ def test_a_restart_in_the_middle_of_a_match_changes_nothing(simulation: Any, shu
 
     def through(restart: bool) -> list[Event]:
         hierarchy: Hierarchy = match_hierarchy(simulation.match)
-        engine = Engine(hierarchy, warmup=match_warmup(simulation.match))
+        engine = Engine(hierarchy, policy=match_policy(simulation.match))
         found = []
         for start in range(0, 300_000, 60_000):
             found += engine.push(shuffled.slice(start, 60_000))

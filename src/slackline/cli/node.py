@@ -32,6 +32,7 @@ from slackline.core.errors import ConfigError, StateError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import PER_SECOND
 from slackline.engine.options import Options
+from slackline.ordering.policy import with_policy
 from slackline.running.deferral import Pause
 from slackline.runtime.address import Address
 from slackline.runtime.checkpoint import Checkpoint
@@ -219,7 +220,8 @@ def node(
             sheds=shed,
             stays=tuple(_chosen("stays", stays, hierarchy.names, False)),
         ),
-        engine=engine_options(engine or [], _NOT_GIVEN) | ({} if pause is None else {"pause": Pause(pause)}),
+        engine=with_policy(engine_options(engine or [], _NOT_GIVEN))
+        | ({} if pause is None else {"pause": Pause(pause)}),
         until_end=until_end,
         metrics=read.metrics,
     )
@@ -227,7 +229,7 @@ def node(
         raise ConfigError(f"--ingress {','.join(plan.ingress)}: these sensor types need an INPUT; give one.")
     for address in (plan.listen, *plan.join):
         plan.credentials.check(address)
-    run_everything([plan.engine.get("policy", "auto")])  # a node that compiles sends no heartbeats
+    run_everything([Options(**plan.engine).policy.name])  # a node that compiles sends no heartbeats
     if optimise == "master":
         run_solver()
     log_to_stderr(name, read.log)

@@ -14,6 +14,7 @@ from msgspec import inspect as types
 
 from slackline.core.errors import ConfigError
 from slackline.engine import Engine
+from slackline.ordering.policy import OPTIONS
 from slackline.runtime.options import RunOptions
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -101,13 +102,14 @@ _NOT_GIVEN = ("hierarchy", "detectors", "sensors", "now", "speculation", "duplic
 
 
 def known_options(but: Iterable[str] = ()) -> list[str]:
-    """The options of an engine that can be given."""
+    """The options of an engine and of its policy that can be given."""
     hidden = (*_NOT_GIVEN, *but)
-    return [name for name in inspect.signature(Engine).parameters if name not in hidden]
+    return [name for name in (*inspect.signature(Engine).parameters, *OPTIONS) if name not in hidden]
 
 
 def engine_options(texts: Iterable[str], but: Iterable[str] = ()) -> dict[str, Any]:
-    """
+    """The options of an engine, flat: those of the policy by their own names.
+
     >>> engine_options(["policy=slack", "late_target=0.01", "timeout=null"])
     {'policy': 'slack', 'late_target': 0.01, 'timeout': None}
     """

@@ -24,7 +24,7 @@ class Hierarchy:
     """Detectors, sorted so that each comes after those it listens to, and the types that set stream time.
 
     ``clock`` names the event types whose time stamps move stream time: one, or several of equal delay
-    [Order, II-E.1]; all sensor types unless given. Name one where some types are delayed much longer than others.
+    [Order, II-E.1]. Unless given, all sensor types do. Name one where some are delayed much longer than others.
     ``clock_aids`` names types of other delays that move it too: how far each is ahead or behind is measured
     [Thesis, 3.3.6]. All must be sensor types, that is, types that no detector publishes. A clock type that no detector
     listens to is declared as an :class:`~slackline.EventType`; a plain name could be a misspelled one.

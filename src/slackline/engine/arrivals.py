@@ -1,21 +1,46 @@
-"""Checks of a push before any of it is admitted: rows, arrival times, ended types, and the buffer limit."""
+"""Checks of a call before anything is admitted: one at a time, rows, arrival times, ended types, the buffer limit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from slackline.core.batch import Ints
-from slackline.core.errors import BufferLimitError, ClosedError, ConfigError
+from slackline.core.errors import BufferLimitError, ClosedError, ConcurrentUseError, ConfigError
 from slackline.core.event import Event
 from slackline.core.time import A_TIME_STAMP, NEVER, time_stamp
 from slackline.engine import arrow
 from slackline.engine.intake import Intake
 from slackline.engine.results import Results
 from slackline.engine.topology import Topology
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def exclusive(method: Callable[P, R]) -> Callable[P, R]:
+    """Allow one call of an engine at a time: no concurrent threads, and no calls by its own detectors."""
+
+    @wraps(method)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+        idle: list[None] = args[0]._idle  # type: ignore[attr-defined]
+        try:
+            idle.pop()  # atomic: of two threads one fails
+        except IndexError:
+            raise ConcurrentUseError(
+                f"{method.__name__}() was called while another call of this engine is in progress. Use an engine from "
+                f"one thread at a time and never from its own detectors; use a lock, a queue, or one engine per thread."
+            ) from None
+        try:
+            return method(*args, **kwargs)
+        finally:
+            idle.append(None)
+
+    return guarded
 
 
 def rows_of(arrivals: Any) -> list[Event] | pa.Table:

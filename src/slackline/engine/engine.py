@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
@@ -13,22 +12,23 @@ from slackline.core.batch import Ints
 from slackline.core.calibration import CalibrationLike, calibration_of
 from slackline.core.check import text
 from slackline.core.detector import Detector
-from slackline.core.errors import ClosedError, ConcurrentUseError, ConfigError, SlacklineError, StateError
+from slackline.core.errors import ClosedError, ConfigError, SlacklineError, StateError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
-from slackline.core.outcome import Drained, Late, Output, ProgressUpdate, Quarantined
+from slackline.core.outcome import Drained, Late, Output, Quarantined
 from slackline.core.time import FOREVER, NEVER
-from slackline.engine import migration, progress
-from slackline.engine.arrivals import BufferLimit, refuse_ended, rows_of, times_of
+from slackline.engine.arrivals import BufferLimit, exclusive, refuse_ended, rows_of, times_of
 from slackline.engine.chunked import ChunkedDriver
+from slackline.engine.host import HostInterface
 from slackline.engine.intake import Intake
 from slackline.engine.options import Options, WallTime
 from slackline.engine.overload import OverloadController
-from slackline.engine.progress import ProgressExport, ReceivedProgress
+from slackline.engine.progress import ProgressExport
 from slackline.engine.results import Results
 from slackline.engine.scalar import ScalarDriver
 from slackline.engine.topology import Topology
 from slackline.ordering import checked
+from slackline.ordering.policy import Policy, policy_of
 from slackline.running.deferral import Pause
 from slackline.running.runner import Runner
 from slackline.speculation.config import Speculation
@@ -42,30 +42,6 @@ STATE_VERSION = 8
 #: event. Measured by `slackline bench events`: there both drivers cost the same.
 CHUNK, CHUNK_PER_OPERATOR = 16, 4
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def exclusive(method: Callable[P, R]) -> Callable[P, R]:
-    """Allow one call of an engine at a time: no concurrent threads, and no calls by its own detectors."""
-
-    @wraps(method)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
-        idle: list[None] = args[0]._idle  # type: ignore[attr-defined]
-        try:
-            idle.pop()  # atomic: of two threads one fails
-        except IndexError:
-            raise ConcurrentUseError(
-                f"{method.__name__}() was called while another call of this engine is in progress. Use an engine from "
-                f"one thread at a time and never from its own detectors; use a lock, a queue, or one engine per thread."
-            ) from None
-        try:
-            return method(*args, **kwargs)
-        finally:
-            idle.append(None)
-
-    return guarded
-
 
 class Engine:
     """Restores event-time order and runs the detectors of a hierarchy on the ordered events.
@@ -74,18 +50,12 @@ class Engine:
 
     **Ordering**
 
-    ``policy``       which evidence advances watermarks: ``"auto"`` (default) uses slack, readiness and progress;
-                     ``"slack"`` and ``"ready"`` use that evidence alone; ``"ordered"`` expects input that is in order
-                     already, such as the output of a Synchroniser or a sorted file.
+    ``policy``       which evidence advances watermarks, by name or with options: ``"auto"`` or
+                     :class:`~slackline.Auto` (default) uses slack, readiness and progress; ``"slack"``
+                     (:class:`~slackline.Slack`) and ``"ready"`` (:class:`~slackline.Ready`) use that evidence alone;
+                     ``"ordered"`` expects input that is in order already.
     ``late_target``  under ``auto``: accepted share of late events, default 0.001, or a dict by detector. K becomes the
                      smallest wait that meets the target of all detectors that depend on a type. 0: the largest delay.
-    ``margin``       λ: K is the largest recent delay plus λ standard deviations; default 0.5 under ``slack`` and
-                     ``ready``. Under ``auto`` it replaces ``late_target``.
-    ``window``       minimum number of recent delays from which such a K is computed; default 2048.
-    ``timeout``      under ``ready`` and ``auto``: how long the watermark waits for a silent source, in units of ``ts``;
-                     default: K.
-    ``warmup``       number of events at the start before the first is released. Default: 0 under ``slack`` and
-                     ``ordered``, 32 under ``ready``; under ``auto`` until delays are known, at least 16.
     ``calibration``  initial delays: a file written by ``slackline calibrate``, or its content.
     ``max_jump``     how far a clock event may be ahead of stream time before a second one must confirm it. ``"auto"``
                      (default) is 10,000 mean clock steps (unbounded under ``ordered``); None is unbounded.
@@ -111,15 +81,16 @@ class Engine:
     ``pause``        a :class:`~slackline.Pause`: defer the least urgent detectors under overload; requires ``now``.
                      Events are then late per type, once for all detectors, as with ``sensors``.
     ``now``          wall clock in seconds, such as ``time.monotonic``, to measure CPU load for
-                     ``Speculation(alpha="auto")`` and ``pause``; ``"host"`` if the host reports by :meth:`worked`.
+                     ``Speculation(alpha="auto")`` and ``pause``; ``"host"`` if the host reports it (:attr:`host`).
 
     **Several engines**
 
-    ``detectors``    the detectors of the hierarchy that run here; default: all. The others run in other engines; see
-                     :meth:`progress_updates`, :meth:`receive`, :meth:`detach` and :meth:`attach`.
-    ``sensors``      the sensor types that enter here; default: all. Others arrive by :meth:`receive`. If given, an
+    ``detectors``    the detectors of the hierarchy that run here; default: all. The others run in other engines, with
+                     which :attr:`host` exchanges progress.
+    ``sensors``      the sensor types that enter here; default: all. Others arrive by ``host.receive``. If given, an
                      event is late if its type's input watermark has passed it where it enters, for all detectors.
 
+    >>> from slackline import Auto
     >>> class Hits(Detector):
     ...     listens, publishes = ("near", "kick"), ("hit",)
     ...     def __init__(self):
@@ -130,10 +101,10 @@ class Engine:
     ...         else:
     ...             for player in sorted(self.close):
     ...                 yield event.derive("hit", player=player)
-    >>> engine = Engine(Hierarchy([Hits()], clock="kick"), margin=0)
+    >>> engine = Engine(Hierarchy([Hits()], clock="kick"), policy=Auto(margin=0))
     >>> found = engine.push([Event("kick", ts=5, source="ball"), Event("near", ts=3, source="p7", player=7)])
     >>> engine
-    Engine(policy='auto', types=['kick', 'near'], detectors=['Hits'], buffered=2, watermark=None)
+    Engine(policy=Auto(margin=0), types=['kick', 'near'], detectors=['Hits'], buffered=2, watermark=None)
     >>> [output.event for output in found + engine.close()]
     [Event('hit', ts=5, source='Hits', seq=0, player=7)]
     """
@@ -142,12 +113,8 @@ class Engine:
         self,
         hierarchy: Hierarchy,
         *,
-        policy: str = "auto",
+        policy: str | Policy = "auto",
         late_target: float | Mapping[str, float] | None = None,
-        margin: float | None = None,
-        window: int | None = None,
-        timeout: int | None = None,
-        warmup: int | None = None,
         late: str = "divert",
         duplicates: str = "drop",
         on_error: str = "fail",
@@ -163,10 +130,9 @@ class Engine:
         calibration: CalibrationLike = None,
     ) -> None:
         options = Options(
-            policy=policy, margin=margin, window=window, timeout=timeout, warmup=warmup, late=late, on_error=on_error,
-            max_jump=max_jump, max_buffered=max_buffered, overflow=overflow, speculation=speculation,
-            late_target=late_target, skew=skew, pause=pause, duplicates=duplicates,
-            calibration=calibration_of(calibration),
+            policy=policy_of(policy), late=late, on_error=on_error, max_jump=max_jump, max_buffered=max_buffered,
+            overflow=overflow, speculation=speculation, late_target=late_target, skew=skew, pause=pause,
+            duplicates=duplicates, calibration=calibration_of(calibration),
         )  # fmt: skip
         self._start(hierarchy, options, now, detectors, sensors)
 
@@ -182,19 +148,18 @@ class Engine:
         # With deferral, lateness must not depend on how far a detector is: it is decided per type, on arrival.
         alone = sensors is None and options.pause is not None
         named = sorted(hierarchy.sensor_types) if alone else None if sensors is None else sorted(set(sensors))
-        unknown = sorted(set(named or ()) - set(hierarchy.sensor_types))
-        if unknown:
-            raise ConfigError(f"sensors={unknown} are not sensor types of the hierarchy: {hierarchy.sensor_types}.")
         names = list(hierarchy.names if detectors is None else detectors)
-        unknown = sorted(set(names) - set(hierarchy.names))
-        if unknown:
+        if unknown := sorted(set(named or ()) - set(hierarchy.sensor_types)):
+            raise ConfigError(f"sensors={unknown} are not sensor types of the hierarchy: {hierarchy.sensor_types}.")
+        if unknown := sorted(set(names) - set(hierarchy.names)):
             raise ConfigError(f"detectors={unknown} are not in the hierarchy, which has {list(hierarchy.names)}.")
         self._options = options
         self._changed: dict[str, list[Any]] = {}
         self._clock = now if callable(now) else None
         self._idle: list[None] = [None]
         self._closed = False
-        self._topology = Topology(hierarchy, options.evidence, options.targets, named, self._clock, alone)
+        evidence = options.policy.evidence(options.target)
+        self._topology = Topology(hierarchy, evidence, options.targets, named, self._clock, alone)
         self._progress = ProgressExport(self._topology)
         self._results = Results(self._progress, options.duplicates == "keep", options.late == "deliver")
         self._intake = Intake(self._topology, self._results, options.jump, options.lags)
@@ -263,17 +228,6 @@ class Engine:
         times = None if now is None else times_of(now, len(arrivals))
         return self._push(arrivals, times) if self._clock is None else self._timed(self._push, arrivals, times)
 
-    def worked(self, start: float, stop: float) -> float | None:
-        """Report CPU time of the host (``now="host"``): it worked from ``start`` to ``stop``.
-
-        ``alpha="auto"`` and ``pause`` adapt to it for the next pushes. Seconds are those of a wall clock that survives
-        :meth:`save` if the engine does. Returns the busy factor when an interval has passed, else None.
-        """
-        busy = self._speculator.worked(self._topology.operators, start, stop, self.deferred > 0)
-        if self._overload is not None:
-            self._overload.worked(start, stop)
-        return busy
-
     def _timed(self, work: Callable[..., list[Output]], *given: Any) -> list[Output]:
         """Call ``work`` and measure its time, if there is a wall clock; the load controls speculation and deferral."""
         if self._clock is None:
@@ -311,8 +265,7 @@ class Engine:
     def close(self) -> list[Output]:
         """End the stream: process all buffered events and return the outputs.
 
-        Events buffered for detectors whose inputs come from other engines are processed when those have ended too
-        (:meth:`receive`).
+        Events buffered for detectors whose inputs come from other engines are processed when those have ended too.
         """
         if self._closed:
             return []
@@ -324,7 +277,7 @@ class Engine:
     def _end_of_stream(self) -> list[Output]:
         topology = self._topology
         if topology.named is not None:
-            return self._end(topology.named)
+            return self.host.end_types(topology.named)
         if topology.has_rows and len(topology.operators) == len(topology.hierarchy.names):
             self._chunked.flush()
         else:
@@ -373,6 +326,11 @@ class Engine:
     # Side outputs and metrics.
 
     @property
+    def host(self) -> HostInterface:
+        """What the host of several engines needs: progress exchange, migration of detectors, CPU accounting."""
+        return HostInterface(self)
+
+    @property
     def hierarchy(self) -> Hierarchy:
         """The whole hierarchy, including detectors that run in other engines."""
         return self._topology.hierarchy
@@ -401,7 +359,7 @@ class Engine:
         ...     listens, publishes = ("ping",), ("pong",)
         ...     def on_event(self, event):
         ...         yield event.derive("pong")
-        >>> engine = Engine(Hierarchy([Echo()], clock="ping"), duplicates="keep")
+        >>> engine = Engine(Hierarchy([Echo()]), duplicates="keep")
         >>> found = engine.push([Event("ping", ts=1, seq=0), Event("ping", ts=1, seq=0)])
         >>> engine.duplicates, engine.drain().duplicates
         (1, [Duplicate(event=Event('ping', ts=1, seq=0), position=1)])
@@ -449,86 +407,6 @@ class Engine:
         """Assert what must hold between two pushes; for tests."""
         self._topology.check_invariants()
 
-    # Several engines.
-
-    @exclusive
-    def progress_updates(self) -> list[ProgressUpdate]:
-        """Progress since the last call, for the detectors that run in other engines.
-
-        With ``sensors``: of all types that enter or are published here, if anything changed.
-        """
-        self._advance_watermarks()
-        return self._progress.updates(self._intake.clk)
-
-    @exclusive
-    def receive(self, updates: Iterable[ProgressUpdate]) -> list[Output]:
-        """Process progress updates of other engines and return the outputs. **All or nothing**, like :meth:`push`.
-
-        The updates of a type must be received exactly once and in the order in which they were produced.
-        """
-        return self._timed(self._receive, progress.checked_updates(self._topology, updates))
-
-    def _receive(self, received: ReceivedProgress) -> list[Output]:
-        self._limit.count(sum(map(len, received.rows)) + sum(len(item.events) for item in received.items))
-        if received.rows or self._driver is self._chunked:
-            self._chunked.receive(received)
-            self._scalar.invalidate()
-        else:
-            self._scalar.receive(received.items)
-        return self._end_of_stream() if self._closed and self._topology.named is None else self._finish()
-
-    @exclusive
-    def end(self, types: Iterable[str]) -> list[Output]:
-        """Declare that sensor types that enter here have ended; watermarks do not wait for them. Returns the outputs.
-
-        When all sensor types have ended, in all engines, all buffered events are processed.
-        """
-        return self._timed(self._end, progress.checked_sensors(self._topology, types))
-
-    def _end(self, types: Iterable[str]) -> list[Output]:
-        clk = self._intake.clk
-        self._topology.ended.update(types)
-        return self._receive(ReceivedProgress([], [ProgressUpdate(kind, (), (), FOREVER, 0, clk) for kind in types]))
-
-    @exclusive
-    def detach(self, name: str) -> bytes:
-        """Stop running a detector here; returns its complete state for :meth:`attach` of another engine."""
-        self._advance_watermarks()
-        data = migration.packed(self._topology, self._progress, self._speculator, self._intake, name)
-        self._topology.remove(name)
-        self._speculator.unregister(name)
-        self._operators_changed()
-        return data
-
-    @exclusive
-    def attach(
-        self, detector: bytes | Detector, missed: Iterable[ProgressUpdate] = (), delays: Mapping[str, int] | None = None
-    ) -> list[Output]:
-        """Run a detector here from now on, and return the outputs that this causes.
-
-        Bytes are a detector of this hierarchy from another engine's :meth:`detach`; it continues where it was. A
-        Detector is a new one: it is added to the hierarchy and processes what arrives from now on.
-
-        ``missed`` are progress updates of its inputs that this engine had received before and the other engine had not
-        when it detached the detector; only this detector processes them. Conversely, this engine must have received all
-        that the other engine had of the detector's inputs and outputs. ``delays`` are initial delays of inputs whose
-        delays are unknown here.
-        """
-        if self._closed:
-            raise ClosedError("attach after close(): the stream has ended. Attach it to an engine that is open.")
-        self._advance_watermarks()
-        if isinstance(detector, Detector):
-            migration.extend(self._topology, detector, self._runner)
-            self._operators_changed()
-            return []
-        updates, clk, attached = migration.unpack(
-            self._topology, self._speculator, self._intake, detector, self._runner, missed, delays
-        )
-        self._operators_changed()
-        self._progress.restore_unsent(updates)
-        self._scalar.receive(updates, clk, attached)
-        return self._finish()
-
     # Checkpoints.
 
     @exclusive
@@ -556,8 +434,8 @@ class Engine:
     def load(cls, data: bytes, hierarchy: Hierarchy, *, now: WallTime = None, **options: Any) -> Engine:
         """Restore an engine from a checkpoint of :meth:`save`. The hierarchy must be the one that was saved.
 
-        ``options`` replace saved ones, except ``policy``; ``stats()["changed"]`` lists the differences. ``now`` is as
-        for a new engine: functions are not saved.
+        ``options`` replace saved ones; ``policy`` must be of the same kind. ``stats()["changed"]`` lists the
+        differences. ``now`` is as for a new engine: functions are not saved.
         """
         state = codec.load(STATE_KIND, STATE_VERSION, data)
         try:

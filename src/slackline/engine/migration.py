@@ -8,8 +8,8 @@ enter at several engines, progress updates carry everything that is known of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from slackline.core import codec
 from slackline.core.check import whole_number
@@ -18,32 +18,34 @@ from slackline.core.errors import ConfigError, StateError
 from slackline.core.event import Event
 from slackline.core.outcome import ProgressUpdate
 from slackline.core.time import FOREVER, MAX_TS, NEVER
-from slackline.engine.intake import Intake
-from slackline.engine.progress import ProgressExport, checked_unsent, checked_update
+from slackline.engine.progress import checked_unsent, checked_update
 from slackline.engine.scalar import AttachedOperator
 from slackline.engine.topology import Topology
 from slackline.ordering import checked
 from slackline.ordering.input import DerivedInput, Input, SensorInput
 from slackline.ordering.shared_rows import SharedRows
 from slackline.running.operator import Operator
-from slackline.running.runner import Runner
 from slackline.speculation.runner import SpeculativeRunner
-from slackline.speculation.speculator import Speculator
+
+if TYPE_CHECKING:
+    from slackline.engine.engine import Engine
 
 KIND, VERSION = "detector", 2
 
 
-def extend(topology: Topology, detector: Detector, runner_of: Callable[[str, Detector], Runner]) -> None:
+def extend(engine: Engine, detector: Detector) -> None:
     """Add a new detector to the hierarchy, and run it here."""
+    topology = engine._topology
     hierarchy = topology.hierarchy.extended(detector)
     name = next(name for name in hierarchy.names if name not in topology.hierarchy.names)
     topology.rows_to_heaps()
     topology.extend(hierarchy)
-    topology.add(topology.make(runner_of(name, detector)))
+    topology.add(topology.make(engine._runner(name, detector)))
 
 
-def packed(topology: Topology, progress: ProgressExport, speculator: Speculator, intake: Intake, name: str) -> bytes:
+def packed(engine: Engine, name: str) -> bytes:
     """The complete state of a detector. Changes nothing."""
+    topology = engine._topology
     operator = topology.operator(name)
     if operator is None:
         running = [each.name for each in topology.operators]
@@ -54,12 +56,12 @@ def packed(topology: Topology, progress: ProgressExport, speculator: Speculator,
         "buffer": operator.buffer.state(operator.buffer.row_entries()),
         "runner": operator.runner.state(),
         "deferred": operator.deferred.state(),
-        "early": speculator.state_of(name) if isinstance(operator.runner, SpeculativeRunner) else None,
+        "early": engine._speculator.state_of(name) if isinstance(operator.runner, SpeculativeRunner) else None,
         "inputs": {input.name: _statistics(input) for input in inputs},
         "publishes": {input.name: _statistics(input) for input in operator.publishes},
-        "unsent": progress.unsent([input.name for input in operator.publishes]),
-        "clk": intake.clk,
-        "arrivals": intake.position,
+        "unsent": engine._progress.unsent([input.name for input in operator.publishes]),
+        "clk": engine._intake.clk,
+        "arrivals": engine._intake.position,
     }
     return codec.dump(KIND, VERSION, state, where=name)
 
@@ -70,13 +72,7 @@ def _statistics(input: Input) -> dict[str, Any]:
 
 
 def unpack(
-    topology: Topology,
-    speculator: Speculator,
-    intake: Intake,
-    data: bytes,
-    runner_of: Callable[[str, Detector], Runner],
-    missed: Iterable[ProgressUpdate] = (),
-    delays: Mapping[str, int] | None = None,
+    engine: Engine, data: bytes, missed: Iterable[ProgressUpdate], delays: Mapping[str, int]
 ) -> tuple[list[ProgressUpdate], int, AttachedOperator | None]:
     """Add a migrated detector. Raises before anything changed.
 
@@ -86,10 +82,11 @@ def unpack(
     if not isinstance(data, bytes | bytearray | memoryview):
         raise ConfigError(f"attach() takes the bytes of detach(), or a detector; got a {type(data).__name__}.")
     state = codec.load(KIND, VERSION, data)
+    topology, speculator, intake = engine._topology, engine._speculator, engine._intake
     try:
-        operator = _restored(topology, state, runner_of)
+        operator = _restored(engine, state)
         events = _missed(topology, operator, missed)
-        known_delays = _delays(operator, delays or {})
+        known_delays = _delays(operator, delays)
         inputs = state["inputs"].items() if topology.named is None else ()
         statistics = [*inputs, *state["publishes"].items()]
         adopted = [(input, known) for name, known in statistics if (input := _inferior(topology, name, known))]
@@ -145,15 +142,15 @@ def _delays(operator: Operator, delays: Mapping[str, int]) -> list[tuple[Input, 
     return [(inputs[kind], whole_number(f"delays[{kind!r}]", K, 0, FOREVER)) for kind, K in delays.items()]
 
 
-def _restored(topology: Topology, state: dict[str, Any], runner_of: Callable[[str, Detector], Runner]) -> Operator:
-    name = state["name"]
+def _restored(engine: Engine, state: dict[str, Any]) -> Operator:
+    topology, name = engine._topology, state["name"]
     if name not in topology.hierarchy.names:
         raise ConfigError(
             f"detector {name!r} is not in this engine's hierarchy, which has {list(topology.hierarchy.names)}."
         )
     if topology.operator(name) is not None:
         raise ConfigError(f"detector {name!r} runs in this engine already.")
-    operator = topology.make(runner_of(name, topology.hierarchy.fresh(name)))
+    operator = topology.make(engine._runner(name, topology.hierarchy.fresh(name)))
     operator.buffer.restore(state["buffer"], checked.number(state, "detector", "arrivals"))
     operator.runner.restore(state["runner"])
     operator.restore_deferred(state.get("deferred", []))

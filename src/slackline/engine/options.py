@@ -12,13 +12,10 @@ from slackline.core.errors import ConfigError, StateError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import Now
 from slackline.ordering.clock import JUMP_AUTO, JUMP_OFF
-from slackline.ordering.input import Evidence
-from slackline.ordering.watermark import LATE_TARGET, NO_TIMEOUT, POLICIES, WARMUP
+from slackline.ordering.policy import OPTIONS, Auto, Ordered, Policy, Slack, policy_of, with_policy
+from slackline.ordering.watermark import LATE_TARGET
 from slackline.running.deferral import Pause
 from slackline.speculation.config import Speculation
-
-#: Defaults for K without a late target: λ, and the number of delays it is computed from.
-MARGIN, WINDOW = 0.5, 2048
 
 #: Wall clock in seconds, from any origin; or "host" if the host measures CPU time itself.
 WallTime = Now | Literal["host"] | None
@@ -28,11 +25,7 @@ WallTime = Now | Literal["host"] | None
 class Options:
     """The options of :class:`~slackline.Engine`."""
 
-    policy: str = "auto"
-    margin: float | None = None
-    window: int | None = None
-    timeout: int | None = None
-    warmup: int | None = None
+    policy: Policy = Auto()  # noqa: RUF009 (frozen)
     late: str = "divert"
     duplicates: str = "drop"
     on_error: str = "fail"
@@ -47,39 +40,22 @@ class Options:
     calibration: Calibration | None = None
 
     def __post_init__(self) -> None:
-        one_of("policy", self.policy, POLICIES)
+        object.__setattr__(self, "policy", policy_of(self.policy))
         one_of("late", self.late, ("divert", "deliver"))
         one_of("duplicates", self.duplicates, ("drop", "keep"))
         one_of("on_error", self.on_error, ("fail", "quarantine"))
         one_of("overflow", self.overflow, ("error", "release"))
-        if self.margin is not None:
-            number("margin", self.margin, 0)
-        if self.window is not None:
-            whole_number("window", self.window, 1)
         if self.late_target is not None:
             for target in self.targets.values() if isinstance(self.late_target, Mapping) else (self.late_target,):
                 self._check_target(target)
         if self.skew is not None:
             one_of("skew", self.skew, ("report", "correct"))
-        if self.skew == "correct" and self.policy == "ordered":
+        if self.skew == "correct" and isinstance(self.policy, Ordered):
             raise ConfigError(
                 "skew='correct' has no effect under policy='ordered', which does not change time stamps; leave it out."
             )
         whole_number("max_buffered", self.max_buffered, 1)
-        if self.timeout is not None:
-            whole_number("timeout", self.timeout, 0)
-            if self.policy in ("slack", "ordered"):
-                raise ConfigError(
-                    f"timeout={self.timeout} has no effect under policy={self.policy!r}, which does not wait for "
-                    f"sources; leave it out."
-                )
-        if self.warmup is not None:
-            whole_number("warmup", self.warmup, 0)
-            if self.policy == "ordered" and self.warmup:
-                raise ConfigError(
-                    f"warmup={self.warmup} has no effect under policy='ordered', which measures no delays."
-                )
-        if self.calibration is not None and self.policy == "ordered":
+        if self.calibration is not None and isinstance(self.policy, Ordered):
             raise ConfigError(
                 "a calibration has no effect under policy='ordered', which does not wait for delays; leave it out."
             )
@@ -98,7 +74,7 @@ class Options:
             return
         if not isinstance(given, Pause):
             raise ConfigError(f"pause={given!r} is not valid; pass slackline.Pause(...).")
-        if self.policy == "slack":
+        if isinstance(self.policy, Slack):
             raise ConfigError(
                 "pause is not supported under policy='slack': higher levels would advance by stream time, without the "
                 "deferred results. Use 'auto', 'ready' or 'ordered'."
@@ -113,21 +89,20 @@ class Options:
         number("late_target", target, 0)
         if not target < 1:
             raise ConfigError(f"late_target={target!r} is not valid; it must be from 0 to less than 1, such as 0.001.")
-        if self.policy != "auto":
+        if not isinstance(self.policy, Auto):
             raise ConfigError(
-                f"late_target={target!r} has no effect under policy={self.policy!r}; it requires policy='auto'."
+                f"late_target={target!r} has no effect under policy={self.policy.name!r}; it requires policy='auto'."
             )
-        others = {"timeout": self.timeout, "margin": self.margin, "window": self.window}
-        given = {name: value for name, value in others.items() if value is not None}
-        if given:
+        if not self.policy.by_target:
             raise ConfigError(
-                f"late_target={target!r} and {given} both determine how long to wait; give one or the other."
+                f"late_target={target!r} and policy={self.policy!r} both determine how long to wait; give one or the "
+                f"other."
             )
 
     @property
     def target(self) -> float | None:
         """The late target from which K is computed, if any; the smallest one if detectors differ."""
-        if self.policy != "auto" or any(given is not None for given in (self.timeout, self.margin, self.window)):
+        if not isinstance(self.policy, Auto) or not self.policy.by_target:
             return None
         if isinstance(self.late_target, Mapping):
             return min([LATE_TARGET, *(float(target) for target in self.targets.values())])
@@ -161,27 +136,16 @@ class Options:
             )
 
     @property
-    def evidence(self) -> Evidence:
-        """How input watermarks are computed."""
-        warmup, target = self.warmup, self.target
-        if warmup is None and target is None:
-            warmup = 0 if self.policy in ("slack", "ordered") else WARMUP
-        timeout = NO_TIMEOUT if self.timeout is None else self.timeout
-        margin = MARGIN if self.margin is None else float(self.margin)
-        window = WINDOW if self.window is None else self.window
-        return Evidence(POLICIES[self.policy], margin, window, timeout, warmup, target)
-
-    @property
     def jump(self) -> int:
         """``max_jump`` as a number for the clock."""
         if isinstance(self.max_jump, int):
             return self.max_jump
-        return JUMP_OFF if self.max_jump is None or self.policy == "ordered" else JUMP_AUTO
+        return JUMP_OFF if self.max_jump is None or isinstance(self.policy, Ordered) else JUMP_AUTO
 
     @property
     def lags(self) -> str | None:
         """``skew``, unless the input is in order."""
-        return None if self.policy == "ordered" else self.skew
+        return None if isinstance(self.policy, Ordered) else self.skew
 
     def speculation_of(self, detector: str) -> Speculation | None:
         """The speculation options of a detector, if it speculates."""
@@ -197,22 +161,22 @@ class Options:
 
     def changed(self, given: Mapping[str, Any]) -> Options:
         """The options, with saved ones replaced by those given."""
-        unknown = sorted(set(given) - {each.name for each in fields(self)})
-        if unknown:
-            raise ConfigError(f"an engine has no options {unknown}; it has {[each.name for each in fields(self)]}.")
-        policy = given.get("policy", self.policy)
-        if policy != self.policy:
+        check_known(given)
+        policy = policy_of(given.get("policy", self.policy))
+        if policy.name != self.policy.name:
             raise StateError(
-                f"the checkpoint was saved with policy={self.policy!r}, and policy={policy!r} is given; the measured "
-                f"delays cannot be converted. Load it with policy={self.policy!r}, or start without it."
+                f"the checkpoint was saved with policy={self.policy.name!r}, and policy={policy.name!r} is given; the "
+                f"measured delays cannot be converted. Load it with policy={self.policy!r}, or start without it."
             )
         return replace(self, **{name: value for name, value in given.items() if name != "calibration"})
 
     # As they are saved and shown.
 
     def plain(self) -> dict[str, Any]:
-        """The options as plain values."""
-        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "calibration"}
+        """The options as plain values; those of the policy among them, by their own names."""
+        objects = ("policy", "calibration")
+        others = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in objects}
+        values = self.policy.flat() | others
         given = self.speculation
         if isinstance(given, Mapping):
             values["speculation"] = {"by_detector": {name: asdict(one) for name, one in given.items()}}
@@ -227,8 +191,8 @@ class Options:
 
         ``timeout`` stays None where K takes its place, and ``warmup`` where it ends as soon as delays are known.
         """
-        target, evidence = self.target, self.evidence
-        waits_for_slack = target is None and self.policy != "ordered"
+        target, evidence = self.target, self.policy.evidence(self.target)
+        waits_for_slack = target is None and not isinstance(self.policy, Ordered)
         by_detector = {name: self.targets.get(name, LATE_TARGET) for name in detectors} if self.targets else None
         return {
             **self.plain(),
@@ -246,9 +210,9 @@ class Options:
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Options:
         """The options from their plain values; missing options have their defaults."""
-        values = dict(plain)
-        given = values.get("speculation")
+        given = plain.get("speculation")
         try:
+            values = with_policy(plain)
             if given is not None:
                 by = given.get("by_detector")
                 values["speculation"] = (
@@ -263,3 +227,12 @@ class Options:
 
 #: The default options.
 DEFAULTS: dict[str, Any] = {option.name: option.default for option in fields(Options)}
+
+
+def check_known(given: Iterable[str]) -> None:
+    """Refuse options that an engine does not have."""
+    unknown = sorted(set(given) - set(DEFAULTS))
+    if unknown:
+        moved = next((name for name in unknown if name in OPTIONS), None)
+        hint = f" {moved} is an option of a policy: pass policy=slackline.Auto({moved}=...)." if moved else ""
+        raise ConfigError(f"an engine has no options {unknown}; it has {list(DEFAULTS)}.{hint}")

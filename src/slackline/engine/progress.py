@@ -272,12 +272,3 @@ def _merged(first: ProgressUpdate, then: ProgressUpdate) -> ProgressUpdate:
     events, warnings = (*first.events, *then.events), (*first.warnings, *then.warnings)
     default_slack = max(first.default_slack, then.default_slack)
     return ProgressUpdate(first.type, events, warnings, watermark, back, clk, then.K, default_slack)
-
-
-def checked_sensors(topology: Topology, types: Iterable[str]) -> list[str]:
-    """The types, if they are sensor types that enter here."""
-    given = [types] if isinstance(types, str) else list(types)
-    unknown = [kind for kind in given if kind not in topology.entering]
-    if unknown:
-        raise ConfigError(f"end(): {unknown} are not sensor types of this engine; it has {sorted(topology.entering)}.")
-    return given

@@ -122,7 +122,7 @@ class Results:
         aside = f"{len(self._late)} late, {len(self._quarantined)} quarantined and {len(self._duplicates)} duplicate"
         cause, unsent = f"{aside} events were not collected: call engine.drain().", self.progress.pending
         if unsent:
-            return f"{unsent} events for other engines were not collected: call engine.progress_updates(). {cause}"
+            return f"{unsent} events for other engines were not collected: call engine.host.progress_updates(). {cause}"
         return cause
 
     @property

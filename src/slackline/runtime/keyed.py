@@ -42,7 +42,7 @@ from slackline.core.outcome import NO_KEY, Output, Quarantined
 from slackline.engine import Engine
 from slackline.engine.arrivals import rows_of
 from slackline.engine.arrow import split
-from slackline.engine.options import DEFAULTS, Options
+from slackline.engine.options import DEFAULTS, Options, check_known
 from slackline.running.deferral import UNLIMITED, Pause
 from slackline.runtime.forms import FEW, events_of, quickest
 from slackline.runtime.metrics import DetectorMetrics, Metrics, MetricsCollector
@@ -79,9 +79,7 @@ class EngineFactory:
     ) -> EngineFactory:  # fmt: skip
         """A factory whose options are checked; ``columns`` are those of the events, if known."""
         given = dict(options or {})
-        unknown = sorted(set(given) - set(DEFAULTS))
-        if unknown:
-            raise ConfigError(f"an engine has no options {unknown}; it has {list(DEFAULTS)}.")
+        check_known(given)
         given["calibration"] = calibration_of(given.get("calibration"))
         Options(**given).check(hierarchy, "host")
         if shards is None:
@@ -439,7 +437,7 @@ class KeyedEngines:
         for name in dict.fromkeys(self._pushed):
             engine = self._cache[name].engine if name in self._cache else None
             if engine is not None:
-                busy = engine.worked(start, stop)
+                busy = engine.host.worked(start, stop)
         return busy
 
     def _all(self, names: Iterable[Any], work: Callable[[Engine], list[Output]]) -> list[OutputRecord]:

@@ -15,6 +15,7 @@ from msgspec import inspect as types
 
 from slackline.core.errors import ConfigError
 from slackline.core.time import PER_SECOND
+from slackline.ordering.policy import with_policy
 from slackline.runtime.schema import RecordSchema
 
 Text = Annotated[str, Meta(min_length=1)]
@@ -156,8 +157,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forb
 
     @property
     def engine_options(self) -> dict[str, Any]:
-        """The options of the engines."""
-        return {**self.engine, **({"duplicates": "keep"} if self.duplicates == "write" else {})}
+        """The options of the engines; those of the policy, which are flat in ``engine``, as its object."""
+        return {**with_policy(self.engine), **({"duplicates": "keep"} if self.duplicates == "write" else {})}
 
 
 def option_names() -> dict[str, msgspec.structs.FieldInfo]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from slackline.core.batch import Ints
 from slackline.core.time import converted
+from slackline.ordering.policy import with_policy
 from slackline.ordering.watermark import LATE_TARGET
 from slackline.study.policies import (
     STEADY,
@@ -189,7 +190,7 @@ def _adaptive() -> Iterator[_Case]:
 def _replayed(policy: str, params: dict[str, Any]) -> _Case:
     def run(part: RecordedStream) -> Outcome:
         sources = np.unique(part.source, return_inverse=True)[1].astype(np.int64)
-        return replay(part.ts, sources, policy=policy, arrival=part.arrival, **params)
+        return replay(part.ts, sources, arrival=part.arrival, **with_policy({"policy": policy, **params}))
 
     return _Case(policy, params, run)
 

@@ -26,6 +26,7 @@ from slackline.engine.options import Options
 from slackline.ordering.arrival_time import ArrivalHistory, ArrivalWatermark
 from slackline.ordering.clock import JUMP_OFF, Clock
 from slackline.ordering.input import SensorInput
+from slackline.ordering.policy import Policy, policy_of
 from slackline.ordering.startup import StartupEstimator
 
 #: After so many arrivals a policy is past its start; its figures from there on are its steady ones.
@@ -108,12 +109,8 @@ def replay(
     ts: Ints,
     source: Ints,
     *,
-    policy: str = "auto",
+    policy: str | Policy = "auto",
     late_target: float | None = None,
-    margin: float | None = None,
-    window: int | None = None,
-    timeout: int | None = None,
-    warmup: int | None = None,
     arrival: Ints | None = None,
 ) -> Outcome:
     """Order a recorded stream of one event type, which is the clock type.
@@ -121,12 +118,13 @@ def replay(
     ``ts`` and ``source`` (numbers from 0) are in arrival order. ``arrival`` is the arrival time of each, in the unit of
     ``ts`` and never decreasing; it is evidence under a policy with a ``late_target``.
 
+    >>> from slackline import Slack
     >>> stream = np.array([0, 1, 3, 2, 4, 5, 6])
-    >>> replay(stream, np.zeros(7, dtype=np.int64), policy="slack", margin=0.0).late.tolist()
+    >>> replay(stream, np.zeros(7, dtype=np.int64), policy=Slack(margin=0)).late.tolist()
     [False, False, False, True, False, False, False]
     """
-    options = Options(policy, margin, window, timeout, warmup, late_target=late_target)
-    evidence = options.evidence
+    options = Options(policy_of(policy), late_target=late_target)
+    evidence = options.policy.evidence(options.target)
     input = SensorInput("event", 0, evidence, is_clock=True)
     n = len(ts)
     for number in range(int(source.max(initial=-1)) + 1):

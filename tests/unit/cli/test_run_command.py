@@ -234,6 +234,7 @@ KAFKA = "vans.py --group vans --from kafka://h:1/in"
         ("vans.py --from in.jsonl --to - --at-stop keep", "--at-stop keep needs a folder"),
         ("vans.py --from in.jsonl --to - --engine polcy=auto", "--engine polcy=auto is not valid"),
         ("vans.py --from in.jsonl --to - --engine policy=odd", "policy='odd' is unknown"),
+        ("vans.py --from in.jsonl --to - --engine policy=slack --engine timeout=5", "is no option of policy='slack'"),
         ("vans.py --from in.jsonl --to - --key ts", "one field cannot have two roles"),
         ("vans.py:Steps --from in.jsonl --to -", "vans.py:Steps is a type; it must be a slackline.Hierarchy"),
         (

@@ -149,7 +149,7 @@ def by_an_engine(make, recording):
         async for rows, bad in arrivals(recording, hierarchy):
             found += bad
             outputs += engine.push(rows)
-        outputs += engine.end(hierarchy.sensor_types)
+        outputs += engine.host.end(hierarchy.sensor_types)
         build, aside = RecordBuilder(None), engine.drain()
         return [*found, *build.events(outputs, 0), *build.late(aside.late), *build.quarantine(aside.quarantined)]
 

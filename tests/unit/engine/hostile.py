@@ -60,9 +60,9 @@ def trees() -> list[Any]:
     """Saved engines of several kinds, as trees: with events and rows that wait, with speculation, set aside events."""
     made = []
     for options in (
-        {"policy": "auto", "warmup": 5, "skew": "correct"},
+        {"policy": sl.Auto(warmup=5), "skew": "correct"},
         {"policy": "slack", "late": "deliver"},
-        {"policy": "ready", "timeout": 90, "warmup": 0, "speculation": sl.Speculation(alpha=0.3)},
+        {"policy": sl.Ready(timeout=90, warmup=0), "speculation": sl.Speculation(alpha=0.3)},
     ):
         engine = sl.Engine(hierarchy(), **options)  # type: ignore[arg-type]
         engine.push(events(0, 60), now=range(700, 760))
@@ -71,13 +71,13 @@ def trees() -> list[Any]:
         engine.push(table(events(60, 120)))
         made.append(codec.load(STATE_KIND, STATE_VERSION, engine.save()))
     for sensors, others in (("a", "b"), ("b", "a")):
-        engine = sl.Engine(hierarchy(), sensors=sensors, detectors=["High"], warmup=0)
+        engine = sl.Engine(hierarchy(), sensors=sensors, detectors=["High"], policy=sl.Auto(warmup=0))
         mine, told = ([event for event in events(0, 90) if event.type == kind] for kind in (sensors, others))
         engine.push(mine)
-        engine.receive(
+        engine.host.receive(
             [sl.ProgressUpdate(others, told, (), 300, 0, 500), sl.ProgressUpdate("low", (), (), 200, 3, 500)]
         )
-        engine.end(sensors)
+        engine.host.end(sensors)
         made.append(codec.load(STATE_KIND, STATE_VERSION, engine.save()))
     return made
 

@@ -59,7 +59,7 @@ def hierarchy() -> sl.Hierarchy:
 
 
 def engine(sensors: Any, detectors: Any = (), **options: Any) -> sl.Engine:
-    return sl.Engine(hierarchy(), sensors=sensors, detectors=detectors, **{"warmup": 0, **options})
+    return sl.Engine(hierarchy(), sensors=sensors, detectors=detectors, **{"policy": sl.Auto(warmup=0), **options})
 
 
 def a(ts: int, source: str = "s") -> sl.Event:

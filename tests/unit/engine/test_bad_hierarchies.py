@@ -59,10 +59,18 @@ def bare() -> sl.Detector:
     "options",
     [
         {"duplicates": "divert"}, {"policy": "fast"}, {"late": "drop"}, {"on_error": "ignore"}, {"overflow": "spill"},
-        {"margin": -1}, {"margin": "much"}, {"window": 0}, {"timeout": -1}, {"max_buffered": 0}, {"max_jump": 0},
-        {"warmup": -1},
+        {"max_buffered": 0}, {"max_jump": 0},
     ],
 )  # fmt: skip
 def test_an_impossible_option_names_itself(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(options))):
         engine(**options)
+
+
+@pytest.mark.parametrize(
+    "options", [{"margin": -1}, {"margin": "much"}, {"window": 0}, {"timeout": -1}, {"warmup": -1}, {"warmup": True}]
+)
+def test_an_impossible_option_of_a_policy_names_itself(options: dict[str, Any]) -> None:
+    for policy in (sl.Auto, sl.Ready):
+        with pytest.raises(ConfigError, match=f"{next(iter(options))}=.* is not valid; it must be"):
+            policy(**options)

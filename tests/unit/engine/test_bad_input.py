@@ -17,6 +17,7 @@ from slackline.core.errors import (
     ConfigError,
     SchemaError,
 )
+from slackline.ordering.policy import with_policy
 
 
 @FORMS
@@ -260,7 +261,7 @@ def test_an_unsorted_input_holds_up_nobody(form: str) -> None:
     class Loose(Copy):
         listens, unsorted = ("in", "slow"), ("slow",)
 
-    target = engine(Loose(), clock="in", policy="slack", margin=0)
+    target = engine(Loose(), clock="in", policy=sl.Slack(margin=0))
     push(target, form, [100], kind="in")
     assert [o.event.ts for o in push(target, form, [1], kind="slow")] == [1]  # at once, though old
     assert [o.event.ts for o in push(target, form, [200, 300], kind="in")] == [200, 300]
@@ -298,8 +299,12 @@ def test_two_columns_of_one_name_are_an_error() -> None:
 
 
 def test_a_timeout_under_slack_is_refused_as_it_would_do_nothing() -> None:
-    with pytest.raises(ConfigError, match="timeout=5 has no effect"):
-        engine(policy="slack", timeout=5)
+    with pytest.raises(
+        ConfigError, match=r"timeout=5 is no option of policy='slack'.*choose one of \['auto', 'ready'\]"
+    ):
+        with_policy({"policy": "slack", "timeout": 5})
+    with pytest.raises(TypeError, match="timeout"):
+        sl.Slack(timeout=5)  # type: ignore[call-arg]
 
 
 def test_single_events_go_to_on_event_and_columns_to_on_batch() -> None:

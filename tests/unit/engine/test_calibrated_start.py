@@ -46,7 +46,7 @@ def stream(start: int, stop: int) -> list[sl.Event]:
 
 
 def engine(**options: Any) -> sl.Engine:
-    return sl.Engine(hierarchy(), **{"policy": "slack", "margin": 0, "calibration": KNOWN, **options})
+    return sl.Engine(hierarchy(), **{"policy": sl.Slack(margin=0), "calibration": KNOWN, **options})
 
 
 def K(target: sl.Engine) -> dict[str, int]:
@@ -60,7 +60,7 @@ def test_K_starts_at_the_calibrated_delay_before_anything_has_come() -> None:
 
 
 def test_nothing_is_late_at_the_start_and_the_first_event_goes_on_when_its_delay_has_passed() -> None:
-    for policy in ("slack", "auto", "ready"):
+    for policy in (sl.Slack(margin=0), sl.Auto(margin=0), sl.Ready(margin=0)):
         started = engine(policy=policy, late="divert")
         started.push(stream(0, 60))
         assert not started.late, policy
@@ -71,10 +71,10 @@ def test_nothing_is_late_at_the_start_and_the_first_event_goes_on_when_its_delay
     assert (without.late[0].event.type, without.late[0].event.ts) == ("b", 5)
 
 
-@pytest.mark.parametrize("policy", ["slack", "auto"])
-def test_a_calibrated_type_does_not_wait_for_the_warm_up(policy: str) -> None:
+@pytest.mark.parametrize("policy", [sl.Slack(margin=0, warmup=500), sl.Auto(margin=0, warmup=500)])
+def test_a_calibrated_type_does_not_wait_for_the_warm_up(policy: sl.Slack | sl.Auto) -> None:
     arrivals = stream(0, 8)
-    started, cold = engine(policy=policy, warmup=500), engine(policy=policy, warmup=500, calibration=None)
+    started, cold = engine(policy=policy), engine(policy=policy, calibration=None)
     for target in (started, cold):
         target.push(arrivals)
     assert started.detectors["Low"].seen[:3] == ["a0", "b5", "a10"]
@@ -90,14 +90,14 @@ def test_K_grows_from_there_at_once_and_a_pseudo_event_tells_it_upwards() -> Non
 
 
 def test_K_shrinks_when_the_window_has_moved_on() -> None:
-    started = engine(window=32)
+    started = engine(policy=sl.Slack(margin=0, window=32))
     in_order = [sl.Event(kind, ts=10 * t, source=kind) for t in range(400) for kind in "ba"]
     started.push(in_order)
     assert K(started)["Low"] == 0  # b is measured by the a of its own time
 
 
 def test_a_saved_engine_keeps_what_it_learnt_and_needs_no_calibration() -> None:
-    straight, stopped = engine(policy="auto", warmup=50), engine(policy="auto", warmup=50)
+    straight, stopped = (engine(policy=sl.Auto(margin=0, warmup=50)) for _ in range(2))
     outputs = straight.push(stream(0, 4)) + straight.push(stream(4, 60))
     found = stopped.push(stream(0, 4))
     loaded = sl.Engine.load(stopped.save(), hierarchy())
@@ -116,11 +116,11 @@ def test_a_calibration_given_at_load_changes_nothing() -> None:
 
 
 def test_a_detector_that_moves_takes_its_calibrated_start_along() -> None:
-    here = sl.Engine(hierarchy(), policy="slack", margin=0, detectors=["Low", "High"], calibration=KNOWN)
-    there = sl.Engine(hierarchy(), policy="slack", margin=0, detectors=[])
+    here = sl.Engine(hierarchy(), policy=sl.Slack(margin=0), detectors=["Low", "High"], calibration=KNOWN)
+    there = sl.Engine(hierarchy(), policy=sl.Slack(margin=0), detectors=[])
     here.push(stream(0, 4))
     there.push(stream(0, 4))
-    there.attach(here.detach("Low"))
+    there.host.attach(here.host.detach("Low"))
     assert there.stats()["detectors"]["Low"]["K"] == 30
 
 

@@ -44,7 +44,7 @@ def test_a_detector_goes_on_in_another_engine() -> None:
     found = here.push(events(0, 50))
     there.push(events(0, 50))
     for name in ("Low", "High"):
-        there.attach(here.detach(name))
+        there.host.attach(here.host.detach(name))
     assert here.detectors == {} and list(there.detectors) == ["Low", "High"]
     found += there.push(events(50, 100)) + there.close()
     assert found == expected
@@ -53,7 +53,7 @@ def test_a_detector_goes_on_in_another_engine() -> None:
 def test_who_takes_over_learns_what_it_did_not_know() -> None:
     here, there = sl.Engine(hierarchy()), sl.Engine(hierarchy(), detectors=())
     here.push(events(0, 200))
-    there.attach(here.detach("Low"))
+    there.host.attach(here.host.detach("Low"))
     ours, theirs = here.stats()["types"]["a"], there.stats()["types"]["a"]
     assert theirs == ours and theirs["sources"] == 3
     assert there.stats()["stream_time"] == here.stats()["stream_time"]
@@ -66,10 +66,10 @@ def test_a_new_detector_joins_a_running_engine() -> None:
         def on_event(self, event: sl.Event) -> Any:
             yield event.derive("third", of=event.type)
 
-    target = sl.Engine(hierarchy(), warmup=0)
+    target = sl.Engine(hierarchy(), policy=sl.Auto(warmup=0))
     before = target.push(events(0, 50))
     waiting = {name: len(held) for name, held in target.buffered().items()}
-    assert target.attach(Third()) == []
+    assert target.host.attach(Third()) == []
     assert {name: len(held) for name, held in target.buffered().items()} == {**waiting, "Third": 0}
     after = target.push([*events(50, 100), sl.Event("b", 995)]) + target.close()
     assert {output.detector for output in before} == {"Low", "High"}
@@ -79,29 +79,32 @@ def test_a_new_detector_joins_a_running_engine() -> None:
 
 
 def test_news_of_a_detector_elsewhere_lets_its_listeners_go_on() -> None:
-    low, high = (sl.Engine(hierarchy(), detectors=[name], warmup=0) for name in ("Low", "High"))
+    low, high = (sl.Engine(hierarchy(), detectors=[name], policy=sl.Auto(warmup=0)) for name in ("Low", "High"))
     stream = events(0, 60)
     assert {output.detector for output in low.push(stream)} == {"Low"}
     assert high.push(stream) == []  # it waits for news of Low
-    found = high.receive(low.progress_updates())
+    found = high.host.receive(low.host.progress_updates())
     assert found and {output.detector for output in found} == {"High"}
     low.close()
     assert high.close() == []  # Low may have more to say
-    assert len(found) + len(high.receive(low.progress_updates())) == 120
+    assert len(found) + len(high.host.receive(low.host.progress_updates())) == 120
 
 
 @pytest.mark.parametrize(
     ("do", "message"),
     [
-        (lambda e: e.detach("Nobody"), "'Nobody' does not run in this engine"),
-        (lambda e: e.attach(sl.Engine(hierarchy()).detach("Low")), "runs in this engine already"),
-        (lambda e: e.attach(7), "the bytes of detach"),
-        (lambda e: e.attach(b"pickle"), "were not saved by Slackline"),
-        (lambda e: e.attach(e.save()), "hold a 'engine', not a 'detector'"),
-        (lambda e: e.attach(Low()), "two detectors are called 'Low'"),
-        (lambda e: e.receive(["low"]), "takes the ProgressUpdates"),
-        (lambda e: e.receive([sl.ProgressUpdate("low", (), (), 0, 0, 0)]), "'Low' runs in this engine"),
-        (lambda e: e.receive([sl.ProgressUpdate("zzz", (), (), 0, 0, 0)]), "no detector of the hierarchy publishes"),
+        (lambda e: e.host.detach("Nobody"), "'Nobody' does not run in this engine"),
+        (lambda e: e.host.attach(sl.Engine(hierarchy()).host.detach("Low")), "runs in this engine already"),
+        (lambda e: e.host.attach(7), "the bytes of detach"),
+        (lambda e: e.host.attach(b"pickle"), "were not saved by Slackline"),
+        (lambda e: e.host.attach(e.save()), "hold a 'engine', not a 'detector'"),
+        (lambda e: e.host.attach(Low()), "two detectors are called 'Low'"),
+        (lambda e: e.host.receive(["low"]), "takes the ProgressUpdates"),
+        (lambda e: e.host.receive([sl.ProgressUpdate("low", (), (), 0, 0, 0)]), "'Low' runs in this engine"),
+        (
+            lambda e: e.host.receive([sl.ProgressUpdate("zzz", (), (), 0, 0, 0)]),
+            "no detector of the hierarchy publishes",
+        ),
     ],
 )
 def test_wrong_use_is_said_and_changes_nothing(do: Any, message: str) -> None:
@@ -121,15 +124,15 @@ def test_a_detector_cannot_publish_what_comes_from_sensors() -> None:
             yield event.derive("a")
 
     with pytest.raises(HierarchyError):
-        sl.Engine(hierarchy()).attach(Forger())
+        sl.Engine(hierarchy()).host.attach(Forger())
 
 
 def test_a_closed_engine_takes_nobody() -> None:
-    data = sl.Engine(hierarchy()).detach("Low")
+    data = sl.Engine(hierarchy()).host.detach("Low")
     target = sl.Engine(hierarchy(), detectors=["High"])
     target.close()
     with pytest.raises(ClosedError):
-        target.attach(data)
+        target.host.attach(data)
 
 
 def test_a_detector_that_cannot_be_saved_stays() -> None:
@@ -142,7 +145,7 @@ def test_a_detector_that_cannot_be_saved_stays() -> None:
     target = sl.Engine(sl.Hierarchy([Stubborn(), High()], clock="a"))
     target.push(events(0, 50))
     with pytest.raises(StateError, match="tool"):
-        target.detach("Low")
+        target.host.detach("Low")
     assert list(target.detectors) == ["Low", "High"]
     single = sl.Engine(hierarchy())
     single.push(events(0, 50))
@@ -166,31 +169,33 @@ def test_an_engine_whose_clock_is_behind_catches_up_with_the_one_that_gave_a_det
     def both() -> sl.Hierarchy:
         return sl.Hierarchy([Low(), Other()], clock="a")
 
-    ahead, behind = (sl.Engine(both(), detectors=[name], policy="slack", margin=0) for name in ("Low", "Other"))
+    ahead, behind = (sl.Engine(both(), detectors=[name], policy=sl.Slack(margin=0)) for name in ("Low", "Other"))
     ahead.push(shuffled(100))
     behind.push(shuffled(40))
     behind.push([sl.Event("a", ts) for ts in range(400, 460, 10)])
     waiting = len(behind.buffered()["Other"])
-    found = behind.attach(ahead.detach("Low"))
+    found = behind.host.attach(ahead.host.detach("Low"))
     behind.check_invariants()
     assert behind.stats()["stream_time"] == 990 and len(found) == waiting > 0
     assert {output.detector for output in found} == {"Other"} and not behind.buffered()["Other"]
 
 
 def test_a_detector_may_join_an_engine_before_anything_has_arrived_there() -> None:
-    here, there = (sl.Engine(hierarchy(), warmup=60, detectors=names) for names in (None, ()))
+    here, there = (sl.Engine(hierarchy(), policy=sl.Auto(warmup=60), detectors=names) for names in (None, ()))
     here.push(events(0, 50))
     waiting = here.buffered()["Low"]
     assert len(waiting) == 50
-    there.attach(here.detach("Low"))
+    there.host.attach(here.host.detach("Low"))
     again = sl.Engine.load(there.save(), hierarchy())
     assert again.buffered()["Low"] == waiting
 
 
 def test_a_part_of_a_hierarchy_goes_on_after_a_restart() -> None:
-    low, high = (sl.Engine(hierarchy(), detectors=[name], warmup=0) for name in ("Low", "High"))
+    low, high = (sl.Engine(hierarchy(), detectors=[name], policy=sl.Auto(warmup=0)) for name in ("Low", "High"))
     for engine in (low, high):
         engine.push(events(0, 40))
     low, high = (sl.Engine.load(engine.save(), hierarchy()) for engine in (low, high))
     assert (list(low.detectors), list(high.detectors)) == (["Low"], ["High"])
-    assert len(high.receive(low.progress_updates())) > 0  # what was not told before the restart is told after it
+    assert (
+        len(high.host.receive(low.host.progress_updates())) > 0
+    )  # what was not told before the restart is told after it

@@ -120,7 +120,10 @@ def test_values_that_wait_do_not_change_when_a_later_table_has_another_type(late
 
 def test_the_order_of_the_payload_does_not_depend_on_chunks() -> None:
     table = pa.table({"ts": [1, 2, 3], "x": [None, 2, 3], "y": [1.0, 2.0, 3.0]})
-    whole, cut = seen(table, warmup=50), seen(table.slice(0, 1), table.slice(1), warmup=50)
+    whole, cut = (
+        seen(table, policy=sl.Auto(warmup=50)),
+        seen(table.slice(0, 1), table.slice(1), policy=sl.Auto(warmup=50)),
+    )
     assert [list(event.payload) for event in whole] == [list(event.payload) for event in cut]
     assert [list(event.payload) for event in whole] == [["y"], ["x", "y"], ["x", "y"]]
 
@@ -177,8 +180,8 @@ def test_a_whole_number_of_any_kind_is_a_time_stamp_and_comes_back_as_an_integer
 @pytest.mark.parametrize("policy", ["ordered", "slack", "ready", "auto"])
 @pytest.mark.parametrize("top", [2**62, 2**62 - 1, 2**61 + 1, 2**61, 2**60])
 def test_the_greatest_time_stamps_are_kept_in_order(policy: str, top: int) -> None:
-    options = {"policy": policy, "max_jump": None} | ({"warmup": 0} if policy in ("ready", "auto") else {})
-    target = engine(Keep(), clock="a", **options)
+    early = {"ready": sl.Ready(warmup=0), "auto": sl.Auto(warmup=0)}
+    target = engine(Keep(), clock="a", policy=early.get(policy, policy), max_jump=None)
     for ts in (1, top, 2, 3, top):
         target.push([sl.Event("a", ts, source="s")])
     target.close()
@@ -197,7 +200,7 @@ def test_a_margin_of_absurd_delays_does_not_overflow() -> None:
     class High(Keep):
         listens = ("b", "c")
 
-    target = engine(Low(), High(), clock=("a", "c"), policy="slack", margin=3.7)
+    target = engine(Low(), High(), clock=("a", "c"), policy=sl.Slack(margin=3.7))
     for ts in (1, 2**62, 0, 1, 2**62):
         target.push(sl.Event("a", ts))
         target.push(sl.Event("c", ts))

@@ -145,7 +145,7 @@ def test_whoever_is_loaded_without_pause_goes_on_at_once() -> None:
 
 def test_alpha_goes_to_one_before_anybody_is_held_up() -> None:
     processor = Processor()
-    engine = engine_of(processor, speculation={"Quick": sl.Speculation(alpha="auto")}, policy="auto", margin=0)
+    engine = engine_of(processor, speculation={"Quick": sl.Speculation(alpha="auto")}, policy=sl.Auto(margin=0))
     for ts in range(40):
         processor.at += 0.3
         engine.push([sl.Event("a", ts=ts)])
@@ -178,7 +178,7 @@ def test_of_equals_those_are_held_up_whose_answers_wait_above() -> None:
         Worker("Top", ("waited", "b"), 0.0, processor),
     ]
     engine = sl.Engine(
-        sl.Hierarchy(detectors, clock="a"), policy="ready", timeout=1000, warmup=0, pause=sl.Pause(), now=processor
+        sl.Hierarchy(detectors, clock="a"), policy=sl.Ready(timeout=1000, warmup=0), pause=sl.Pause(), now=processor
     )
     engine.push([sl.Event("b", ts=0, source="b"), sl.Event("a", ts=0, source="a")])
     for ts in range(1, 100):  # b owes an event all the time, so Top waits

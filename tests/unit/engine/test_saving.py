@@ -174,9 +174,9 @@ def test_an_attribute_that_was_deleted_stays_deleted() -> None:
 
 
 def test_options_that_are_given_take_effect_after_a_restart_and_are_told() -> None:
-    engine = sl.Engine(hierarchy(), policy="slack", margin=0, late="divert")
+    engine = sl.Engine(hierarchy(), policy=sl.Slack(margin=0), late="divert")
     engine.push([sl.Event("in", ts, source="s") for ts in (10, 20, 15, 30)])
-    again = sl.Engine.load(engine.save(), hierarchy(), policy="slack", margin=9.0, late="deliver")
+    again = sl.Engine.load(engine.save(), hierarchy(), policy=sl.Slack(margin=9.0), late="deliver")
     assert again.stats()["changed"] == {"margin": [0, 9.0], "late": ["divert", "deliver"]}
     assert again.stats()["options"]["margin"] == 9.0
     again.push([sl.Event("in", ts, source="s") for ts in (40, 33, 50)])

@@ -16,10 +16,10 @@ from slackline.core.time import FOREVER
 
 @pytest.mark.parametrize("form", [list, table])
 def test_news_of_a_sensor_type_is_a_batch_in_the_order_of_arrival(form: Any) -> None:
-    here = engine(["a"], policy="ready", warmup=9)
+    here = engine(["a"], policy=sl.Ready(warmup=9))
     stream = [a(10), a(30, "z"), a(20)]
     here.push(form(stream))
-    item = of("a", here.progress_updates())
+    item = of("a", here.host.progress_updates())
     assert isinstance(item.events, sl.Batch) and list(item.events) == stream
     assert item.events["x"].dtype == np.float32 and item.events["word"].dtype == object
     assert (item.back, item.clk, item.K) == (0, 30, here.stats()["types"]["a"]["K"])
@@ -29,44 +29,48 @@ def test_events_and_tables_between_two_calls_are_told_as_one_batch() -> None:
     here, stream = engine(["a"], policy="slack"), [a(ts, f"s{ts % 3}") for ts in range(12)]
     for start, form in ((0, table), (3, list), (6, list), (9, table)):
         here.push(form(stream[start : start + 3]))
-    item = of("a", here.progress_updates())
+    item = of("a", here.host.progress_updates())
     assert isinstance(item.events, sl.Batch) and list(item.events) == stream
     assert item.events["x"].dtype == np.float32
 
 
 def test_nothing_is_told_twice_nor_where_there_is_nothing_new() -> None:
     here = engine(["a"], ["Low", "High"])
-    assert [item.type for item in here.progress_updates()] == [
+    assert [item.type for item in here.host.progress_updates()] == [
         "a",
         "low",
         "high",
     ]  # how far they are, lower levels first
-    assert here.progress_updates() == []
+    assert here.host.progress_updates() == []
     here.push(a(10))
-    assert [(item.type, item.clk) for item in here.progress_updates()] == [("a", 10), ("low", 10), ("high", 10)]
-    assert here.progress_updates() == []
+    assert [(item.type, item.clk) for item in here.host.progress_updates()] == [("a", 10), ("low", 10), ("high", 10)]
+    assert here.host.progress_updates() == []
 
 
 def test_an_engine_in_which_all_enters_tells_as_before() -> None:
-    here = sl.Engine(hierarchy(), warmup=0, detectors=["Low"])
+    here = sl.Engine(hierarchy(), policy=sl.Auto(warmup=0), detectors=["Low"])
     here.push([a(10), a(20)])
-    assert [item.type for item in here.progress_updates()] == [item.type for item in here.progress_updates()] == ["low"]
+    assert (
+        [item.type for item in here.host.progress_updates()]
+        == [item.type for item in here.host.progress_updates()]
+        == ["low"]
+    )
 
 
 def test_who_is_told_waits_for_what_was_told_and_measures_nothing() -> None:
     there = engine(["b"], ["Sees"])
     there.push(b(5))
-    there.end("b")
+    there.host.end("b")
     seen = there.detectors["Sees"].seen  # type: ignore[attr-defined]
     assert seen == []
-    there.receive([sl.ProgressUpdate("a", (a(0), a(4), a(90)), (), 4, 0, 95, 33)])
+    there.host.receive([sl.ProgressUpdate("a", (a(0), a(4), a(90)), (), 4, 0, 95, 33)])
     stats = there.stats()
     assert seen == [("a", 0), ("a", 4)]
     assert (stats["stream_time"], stats["types"]["a"]["events"], stats["types"]["a"]["K"]) == (95, 3, 33)
-    there.receive([sl.ProgressUpdate("a", (), (), 89, 0, 95)])
-    there.receive([sl.ProgressUpdate("a", (), (), 60, 0, 99)])  # less than was told before
+    there.host.receive([sl.ProgressUpdate("a", (), (), 89, 0, 95)])
+    there.host.receive([sl.ProgressUpdate("a", (), (), 60, 0, 99)])  # less than was told before
     assert seen == [("a", 0), ("a", 4), ("b", 5)] and there.stats()["stream_time"] == 99
-    there.receive([sl.ProgressUpdate("a", (a(91),), (), 91, 0, 99)])
+    there.host.receive([sl.ProgressUpdate("a", (a(91),), (), 91, 0, 99)])
     assert seen[3:] == [("a", 90), ("a", 91)]
 
 
@@ -81,11 +85,11 @@ def test_who_has_the_clock_does_not_follow_those_who_heard_of_its_former_life(fo
     lates = [late.event for late in here.late]
     back = sl.Engine.load(kept, hierarchy())
     clk = here.stats()["stream_time"]
-    back.receive([sl.ProgressUpdate("b", (), (), clk, 0, clk), sl.ProgressUpdate("high", (), (), clk, 0, clk)])
+    back.host.receive([sl.ProgressUpdate("b", (), (), clk, 0, clk), sl.ProgressUpdate("high", (), (), clk, 0, clk)])
     back.push(form(events[30:]))
     assert [late.event for late in back.late] == lates
-    assert (of("a", back.progress_updates()).watermark, back.stats()["stream_time"]) == (
-        of("a", here.progress_updates()).watermark,
+    assert (of("a", back.host.progress_updates()).watermark, back.stats()["stream_time"]) == (
+        of("a", here.host.progress_updates()).watermark,
         clk,
     )
 
@@ -107,18 +111,18 @@ def test_rows_that_come_as_news_stay_columns() -> None:
     here = sl.Engine(fast(), sensors=["a"], detectors=[], policy="ordered")
     there = sl.Engine(fast(), sensors=[], policy="ordered")
     here.push(table([a(ts) for ts in range(100)]))
-    (found,) = there.receive(here.progress_updates())
+    (found,) = there.host.receive(here.host.progress_updates())
     assert found.event == sl.Event("fast", ts=98, source="Fast", seq=0, rows=99)
     assert there.detectors["Fast"].kinds == ["float32"]  # type: ignore[attr-defined]
 
 
 def test_by_slack_alone_rows_from_elsewhere_are_arrivals() -> None:
-    here, there = engine(["a"], policy="slack", margin=0), engine(["b"], ["Sees"], policy="slack", margin=0)
+    here, there = engine(["a"], policy=sl.Slack(margin=0)), engine(["b"], ["Sees"], policy=sl.Slack(margin=0))
     here.push([a(100), a(60), a(110)])
-    there.receive(here.progress_updates())
+    there.host.receive(here.host.progress_updates())
     mine, told = (each.stats()["types"]["a"] for each in (here, there))
     assert mine["K"] == told["K"] == 41 and there.stats()["stream_time"] == 110
-    there.receive([sl.ProgressUpdate("a", (), (), 0, 0, 200)])
+    there.host.receive([sl.ProgressUpdate("a", (), (), 0, 0, 200)])
     assert there.stats()["stream_time"] == 200
 
 
@@ -133,9 +137,9 @@ def test_late_events_are_diverted_once_where_they_enter(form: Any) -> None:
         (15, 4, None, 2),
         (19, 0, None, 3),
     ]
-    assert [event.ts for event in of("a", here.progress_updates()).events] == [10, 20, 20]
+    assert [event.ts for event in of("a", here.host.progress_updates()).events] == [10, 20, 20]
     assert here.stats()["types"]["a"]["late"] == 2 and here.stats()["types"]["a"]["events"] == 5
-    here.end(["a", "b"])
+    here.host.end(["a", "b"])
     assert here.detectors["Sees"].seen == [("a", 10), ("a", 20), ("a", 20)]  # type: ignore[attr-defined]
 
 
@@ -144,25 +148,25 @@ def test_late_events_that_are_wanted_are_told_and_delivered() -> None:
     there = engine([], ["SeesToo"], policy="ordered", late="deliver")
     for events in ([b(1), a(10), a(20), a(15)], [a(30)]):
         here.push(events)
-        there.receive([item for item in here.progress_updates() if item.type in "ab"])
+        there.host.receive([item for item in here.host.progress_updates() if item.type in "ab"])
     assert here.late == there.late == []
     for each in (*here.detectors.values(), *there.detectors.values()):
         assert sorted(each.seen) == [("a", 10), ("a", 15), ("a", 20), ("b", 1)]  # type: ignore[attr-defined]
 
 
 def test_a_watermark_that_others_rely_on_does_not_move_back() -> None:
-    here = engine(["a"], policy="auto", timeout=10)
+    here = engine(["a"], policy=sl.Auto(timeout=10, warmup=0))
     here.push([a(ts) for ts in range(0, 200, 10)])
-    told = of("a", here.progress_updates()).watermark
+    told = of("a", here.host.progress_updates()).watermark
     here.push([a(told + 1, "new"), a(told, "new")])  # a source that is far behind
     assert [late.event.ts for late in here.late] == [told]
-    assert of("a", here.progress_updates()).watermark >= told
+    assert of("a", here.host.progress_updates()).watermark >= told
 
 
 def test_what_is_in_order_where_it_enters_is_not_late_whatever_comes_elsewhere() -> None:
     here, there = engine(["a"], policy="ordered"), engine(["b"], ["Sees"], policy="ordered")
     here.push([a(10), a(500)])
-    there.receive(here.progress_updates())
+    there.host.receive(here.host.progress_updates())
     for ts in (5, 30, 30, 400):
         there.push(b(ts))
     assert there.late == [] and there.detectors["Sees"].seen == [("b", 5), ("a", 10), ("b", 30), ("b", 30)]  # type: ignore[attr-defined]
@@ -171,36 +175,40 @@ def test_what_is_in_order_where_it_enters_is_not_late_whatever_comes_elsewhere()
 # The end.
 
 
-@pytest.mark.parametrize("policy", ["auto", "ready", "ordered", "slack"])
+@pytest.mark.parametrize("policy", [sl.Auto(warmup=0), sl.Ready(warmup=0), "ordered", "slack"])
 @pytest.mark.parametrize("form", [list, table])
-def test_the_end_goes_through_all_levels_and_engines(policy: str, form: Any) -> None:
+def test_the_end_goes_through_all_levels_and_engines(policy: Any, form: Any) -> None:
     first, second, third = (
-        engine(["a"], ["Low"], policy=policy, warmup=None if policy == "ordered" else 0),
-        engine(["b"], ["High"], policy=policy, warmup=None if policy == "ordered" else 0),
-        engine([], ["Top"], policy=policy, warmup=None if policy == "ordered" else 0),
+        engine(["a"], ["Low"], policy=policy),
+        engine(["b"], ["High"], policy=policy),
+        engine([], ["Top"], policy=policy),
     )
     found = first.push(form([a(ts) for ts in range(10, 100, 10)]))
     found += (
-        second.receive(first.progress_updates())
+        second.host.receive(first.host.progress_updates())
         + second.push(form([b(200)]))
-        + third.receive(second.progress_updates())
+        + third.host.receive(second.host.progress_updates())
     )
-    found += first.end("a") + second.receive(first.progress_updates()) + third.receive(second.progress_updates())
+    found += (
+        first.host.end("a")
+        + second.host.receive(first.host.progress_updates())
+        + third.host.receive(second.host.progress_updates())
+    )
     assert third.stats()["detectors"]["Top"]["delivered"] < 10
-    found += second.end(["b"])
-    updates = second.progress_updates()
+    found += second.host.end(["b"])
+    updates = second.host.progress_updates()
     assert [(item.type, item.watermark) for item in updates] == [("b", FOREVER), ("high", FOREVER)]
-    found += third.receive(updates)
+    found += third.host.receive(updates)
     assert {name: sum(o.detector == name for o in found) for name in ("Low", "High", "Top")} == {
         "Low": 9, "High": 10, "Top": 10,
     }  # fmt: skip
-    assert third.progress_updates()[-1].watermark == FOREVER
+    assert third.host.progress_updates()[-1].watermark == FOREVER
 
 
 def test_what_has_ended_cannot_be_pushed() -> None:
     here = engine(["a", "b"], ["Sees"])
     here.push([a(10), b(10)])
-    here.end(["a"])
+    here.host.end(["a"])
     before = here.save()
     for more in ([b(20), a(20)], table([b(20), a(20)])):
         with pytest.raises(ClosedError, match=r"push of \['a'\] after end"):
@@ -210,7 +218,7 @@ def test_what_has_ended_cannot_be_pushed() -> None:
     with pytest.raises(ClosedError):
         again.push(a(20))
     again.push(b(20))
-    assert again.end("b") == [] and again.buffered()["Sees"] == []
+    assert again.host.end("b") == [] and again.buffered()["Sees"] == []
 
 
 def test_closing_ends_what_enters_here_and_no_more() -> None:
@@ -218,9 +226,9 @@ def test_closing_ends_what_enters_here_and_no_more() -> None:
     here.push([a(10), a(20)])
     there.push(b(15))
     assert there.close() == [] and there.buffered()["Sees"] == [b(15)]
-    there.receive(here.progress_updates())
+    there.host.receive(here.host.progress_updates())
     here.close()
-    there.receive(here.progress_updates())
+    there.host.receive(here.host.progress_updates())
     assert there.detectors["Sees"].seen == [("a", 10), ("b", 15), ("a", 20)]  # type: ignore[attr-defined]
 
 
@@ -232,13 +240,13 @@ def test_a_detector_waits_for_the_end_of_what_it_takes_unsorted_too() -> None:
         def on_event(self, event: sl.Event) -> Any:
             yield event.derive("eager")
 
-    here = sl.Engine(sl.Hierarchy([Eager()], clock="a"), sensors=["a", "b"], warmup=0)
+    here = sl.Engine(sl.Hierarchy([Eager()], clock="a"), sensors=["a", "b"], policy=sl.Auto(warmup=0))
     here.push([a(10), b(5)])
-    here.end("a")
-    assert of("eager", here.progress_updates()).watermark < FOREVER
+    here.host.end("a")
+    assert of("eager", here.host.progress_updates()).watermark < FOREVER
     here.push(b(20))
-    here.end("b")
-    assert of("eager", here.progress_updates()).watermark == FOREVER
+    here.host.end("b")
+    assert of("eager", here.host.progress_updates()).watermark == FOREVER
 
 
 # Detectors that move.
@@ -251,15 +259,15 @@ def test_a_restart_keeps_what_was_told_and_what_was_not(form: Any) -> None:
 
     here, there = engine(["a"]), engine(["b"], ["Sees"])
     here.push(form([a(10), a(20), a(5), a(30)]))
-    updates = loaded(here).progress_updates()
-    assert list(of("a", updates).events) == list(of("a", here.progress_updates()).events)
+    updates = loaded(here).host.progress_updates()
+    assert list(of("a", updates).events) == list(of("a", here.host.progress_updates()).events)
     there.push(form([b(15)]))
-    there.receive(updates)
+    there.host.receive(updates)
     other = loaded(there)
     assert other.buffered() == there.buffered() and other.stats() == there.stats()
     for each in (there, other):
-        each.end("b")
-        each.receive([sl.ProgressUpdate("a", (), (), FOREVER, 0, 30)])
+        each.host.end("b")
+        each.host.receive([sl.ProgressUpdate("a", (), (), FOREVER, 0, 30)])
     assert [d.seen for d in other.detectors.values()] == [d.seen for d in there.detectors.values()]  # type: ignore[attr-defined]
     assert loaded(other).buffered()["Sees"] == []
 
@@ -314,7 +322,7 @@ def test_news_that_cannot_be_is_refused_and_changes_nothing(item: sl.ProgressUpd
     there.push([b(10), b(20)])
     before = there.save()
     with pytest.raises(ConfigError, match=message):
-        there.receive([sl.ProgressUpdate("a", (a(3),), (), 0, 0, 3), item])
+        there.host.receive([sl.ProgressUpdate("a", (a(3),), (), 0, 0, 3), item])
     assert there.save() == before
 
 
@@ -329,19 +337,19 @@ def test_what_enters_elsewhere_is_quarantined_if_it_is_pushed() -> None:
 def test_a_table_without_types_is_of_the_one_type_that_enters() -> None:
     here = engine(["b"])
     here.push(pa.table({"ts": [1, 2]}))
-    assert of("b", here.progress_updates()).events.ts.tolist() == [1, 2]  # type: ignore[union-attr]
+    assert of("b", here.host.progress_updates()).events.ts.tolist() == [1, 2]  # type: ignore[union-attr]
 
 
 def test_only_sensor_types_can_enter_and_only_what_enters_can_end() -> None:
     with pytest.raises(ConfigError, match=r"sensors=\['low'\] are not sensor types"):
         engine(["a", "low"])
     with pytest.raises(ConfigError, match=r"end\(\): \['b'\] are not sensor types of this engine"):
-        engine(["a"]).end(["a", "b"])
+        engine(["a"]).host.end(["a", "b"])
 
 
 def test_what_nobody_collects_counts_against_the_limit() -> None:
     here = engine(["a"], max_buffered=3)
-    with pytest.raises(BufferLimitError, match=r"call engine.progress_updates\(\)"):
+    with pytest.raises(BufferLimitError, match=r"call engine.host.progress_updates\(\)"):
         here.push([a(ts) for ts in range(4)])
-    assert len(of("a", here.progress_updates()).events) == 4
+    assert len(of("a", here.host.progress_updates()).events) == 4
     here.push([a(9)])

@@ -120,8 +120,8 @@ class Touchy(Sum):
 
 def test_a_detector_that_only_disorder_breaks_is_tried_again_in_order() -> None:
     table = stream()
-    plain = told(engine_of(Touchy(), policy="slack", warmup=64, margin=2), table)
-    engine = engine_of(Touchy(), policy="slack", warmup=64, margin=2, speculation=sl.Speculation(alpha=0))
+    plain = told(engine_of(Touchy(), policy=sl.Slack(warmup=64, margin=2)), table)
+    engine = engine_of(Touchy(), policy=sl.Slack(warmup=64, margin=2), speculation=sl.Speculation(alpha=0))
     assert deferred(told(engine, table)) == deferred(plain)
     figures = engine.stats()["detectors"]["Touchy"]
     assert figures["speculative_failures"] > 0
@@ -130,7 +130,7 @@ def test_a_detector_that_only_disorder_breaks_is_tried_again_in_order() -> None:
 
 def test_after_stumbling_a_detector_speculates_less() -> None:
     def stumbles(detector: sl.Detector) -> int:
-        engine = engine_of(detector, policy="slack", warmup=64, margin=2, speculation=sl.Speculation(alpha=0))
+        engine = engine_of(detector, policy=sl.Slack(warmup=64, margin=2), speculation=sl.Speculation(alpha=0))
         told(engine, stream(2000), size=1)
         return int(engine.stats()["detectors"][type(detector).__name__]["speculative_failures"])
 
@@ -149,12 +149,12 @@ def test_an_error_on_final_input_is_an_error() -> None:
 
 def test_snapshots_are_bounded_and_their_spacing_grows() -> None:
     options = sl.Speculation(alpha=0, snapshot_every=1, max_snapshots=8)
-    engine = engine_of(Sum(), speculation=options, timeout=3000)
+    engine = engine_of(Sum(), speculation=options, policy=sl.Auto(timeout=3000))
     told_so_far = engine.push(stream(600))
     runner = engine._topology.operators[0].runner
     assert len(runner.log.snapshots) <= options.max_snapshots
     assert runner.spacing > 1
-    plain = engine_of(Sum(), timeout=3000)
+    plain = engine_of(Sum(), policy=sl.Auto(timeout=3000))
     expected = plain.push(stream(600)) + plain.close()
     assert deferred(told_so_far + engine.close()) == deferred(expected)
 
@@ -262,7 +262,7 @@ def test_auto_chooses_what_costs_less(kind: type[sl.Detector], expected: str) ->
 
 def test_alpha_is_the_part_of_the_wait_that_is_waited() -> None:
     """K = 7 and α = 1/3: an event is seen 3 after it happened instead of 7 [Speculation, 4.1]."""
-    engine = engine_of(Sum(), policy="slack", margin=0, max_jump=None, speculation=sl.Speculation(alpha=1 / 3))
+    engine = engine_of(Sum(), policy=sl.Slack(margin=0), max_jump=None, speculation=sl.Speculation(alpha=1 / 3))
     early = engine.push([sl.Event("a", ts=ts, source="s", value=1) for ts in (0, 10, 4, 20, 22)])  # 4 came 6 late
     assert engine.stats()["detectors"]["Sum"]["K"] == 6 + 1
     assert [output.event.ts for output in early if not output.final] == []

@@ -371,4 +371,4 @@ def test_arrival_cuts_and_restarts_change_nothing_from_events_to_dependencies(cu
     assert run(events, cut, policy="ordered") == whole
     assert run(events, cut, policy="ordered", restart=True) == whole
     shuffled = random.Random(cut).sample(events, len(events))
-    assert run(shuffled, cut, warmup=len(events), restart=True) == whole
+    assert run(shuffled, cut, policy=sl.Auto(warmup=len(events)), restart=True) == whole

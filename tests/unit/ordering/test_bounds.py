@@ -20,6 +20,7 @@ import slackline as sl
 from slackline.core.time import MAX_TS, NEVER
 from slackline.ordering.clock import ADVANCED, JUMP_OFF, Clock
 from slackline.ordering.input import DerivedInput, Evidence, SensorInput
+from slackline.ordering.policy import with_policy
 from slackline.ordering.watermark import POLICIES
 
 ROOT = Path(__file__).parents[3]
@@ -106,7 +107,11 @@ class Keeps(sl.Detector):
 @pytest.mark.parametrize("top", [2**62, 2**62 - 1, 2**61 + 1, 2**61, 2**60])
 @pytest.mark.parametrize("form", ["events", "table"])
 def test_events_of_the_greatest_time_stamps_are_seen_in_order_or_late(policy: str, top: int, form: str) -> None:
-    engine = sl.Engine(sl.Hierarchy([Keeps()], clock="a"), policy=policy, warmup=0, max_jump=None)
+    engine = sl.Engine(
+        sl.Hierarchy([Keeps()], clock="a"),
+        max_jump=None,
+        **with_policy({"policy": policy, "warmup": None if policy == "ordered" else 0}),
+    )
     stamps = [1, top, 2, 3, top, 0, top - 1, top]
     for ts in stamps:
         engine.push(sl.Event("a", ts, source="s") if form == "events" else pa.table({"ts": [ts], "source": ["s"]}))
@@ -133,7 +138,9 @@ class Above(sl.Detector):
 @pytest.mark.parametrize("policy", ["slack", "ready", "auto"])
 @pytest.mark.parametrize("margin", [0, 3.7, 1e300])
 def test_a_margin_of_any_size_makes_an_engine_wait_and_not_fail(policy: str, margin: float) -> None:
-    engine = sl.Engine(sl.Hierarchy([Below(), Above()], clock=("a", "c")), policy=policy, margin=margin)
+    engine = sl.Engine(
+        sl.Hierarchy([Below(), Above()], clock=("a", "c")), **with_policy({"policy": policy, "margin": margin})
+    )
     for ts in (1, 2**62, 0, 1, 2**62):
         engine.push(sl.Event("a", ts))
         engine.push(sl.Event("c", ts))

@@ -161,7 +161,9 @@ def test_a_clock_aid_is_a_sensor_type_and_no_clock_type() -> None:
 
 
 def test_a_full_engine_takes_what_an_aid_may_set_free() -> None:
-    engine = sl.Engine(sl.Hierarchy([Listener()], clock="a", clock_aids="b"), policy="slack", margin=0, max_buffered=20)
+    engine = sl.Engine(
+        sl.Hierarchy([Listener()], clock="a", clock_aids="b"), policy=sl.Slack(margin=0), max_buffered=20
+    )
     for t in range(0, 100, 10):
         engine.push([sl.Event("a", t), sl.Event("b", t)])
     assert engine.stats()["stream_time"] == 90

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import slackline as sl
 from slackline.core.errors import ConfigError
 from slackline.ordering import target_slack
 from slackline.study.policies import Outcome, replay
@@ -176,4 +177,4 @@ def test_a_target_is_for_auto_alone(policy: str) -> None:
 @pytest.mark.parametrize("other", [{"timeout": 5}, {"margin": 0.5}, {"window": 100}])
 def test_a_target_and_another_way_to_find_K_contradict_each_other(other: dict) -> None:
     with pytest.raises(ConfigError, match="both determine how long to wait"):
-        replay(np.arange(3), np.zeros(3, dtype=np.int64), late_target=0.01, **other)
+        replay(np.arange(3), np.zeros(3, dtype=np.int64), late_target=0.01, policy=sl.Auto(**other))

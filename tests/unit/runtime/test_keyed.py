@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from tests.unit.runtime.steps_app import Steps, steps
 
-from slackline import Detector, Engine, Event, Hierarchy
+from slackline import Detector, Engine, Event, Hierarchy, Slack
 from slackline.core.errors import ConfigError, SchemaError, StateError
 from slackline.runtime.keyed import KeyedEngines
 from slackline.runtime.output import Key, OutputRecord
@@ -138,7 +138,7 @@ def test_a_row_without_a_key_goes_to_the_quarantine_and_is_counted() -> None:
 
 
 def test_late_quarantined_and_duplicate_events_come_with_their_key() -> None:
-    options = {"margin": 0, "warmup": 0, "policy": "slack", "duplicates": "keep"}
+    options = {"policy": Slack(margin=0), "duplicates": "keep"}
     engines = KeyedEngines(steps(), options)
     engines.push([Event("at", ts=ts, x=1, source="s", seq=ts) for ts in (10, 20, 30)], ["a"] * 3)
     events = [Event("at", ts=5, x=1), Event("odd", ts=6), Event("at", ts=10, x=1, source="s", seq=10)]
@@ -153,7 +153,7 @@ def test_late_quarantined_and_duplicate_events_come_with_their_key() -> None:
 
 def test_an_event_that_two_detectors_miss_is_one_late_record() -> None:
     both = Hierarchy([type(f"D{n}", (_Silent,), {})() for n in range(2)], clock="at")
-    engines = KeyedEngines(both, {"margin": 0, "warmup": 0, "policy": "slack"}, keyed=False)
+    engines = KeyedEngines(both, {"policy": Slack(margin=0)}, keyed=False)
     engines.push([Event("at", ts=ts, x=1) for ts in (10, 20, 30)])
     (late,) = [one for one in engines.push([Event("at", ts=5, x=1)]) if one.kind == "late"]
     assert late.detector == "D0, D1" and late.lateness is not None and late.lateness > 0

@@ -13,7 +13,7 @@ from slackline_soccer.model.field import DEBS_2013, FULL_SIZE, Field
 from slackline_soccer.model.match import Match
 from slackline_soccer.queries import queries
 from slackline_soccer.recordings import MatchRecording, open_recording
-from slackline_soccer.run import MatchResult, match_hierarchy, match_warmup, query_hierarchy, recorded, run
+from slackline_soccer.run import MatchResult, match_hierarchy, match_policy, query_hierarchy, recorded, run
 from slackline_soccer.simulator import Simulation, simulate
 from slackline_soccer.summary import Summary
 from slackline_soccer.tracking.game import Limb, Period, Role, Sensor
@@ -36,7 +36,7 @@ __all__ = [
     "detectors",
     "load_truth",
     "match_hierarchy",
-    "match_warmup",
+    "match_policy",
     "open_recording",
     "queries",
     "query_hierarchy",

@@ -69,7 +69,7 @@ def clairvoyant(table: pa.Table, match: Match, progress: Progress | None = None)
 
 
 def _sorted_run(table: pa.Table, match: Match, progress: Progress | None) -> MatchResult:
-    return run([table], match, queries=False, progress=progress, policy="ordered", warmup=0, margin=0)
+    return run([table], match, queries=False, progress=progress, policy="ordered")
 
 
 def _mean_waits(result: MatchResult) -> dict[str, float]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from slackline import Engine, Hierarchy, Late, Output, Quarantined
+from slackline import Auto, Engine, Hierarchy, Late, Ordered, Output, Quarantined, Ready, Slack
 from slackline_soccer.hierarchy import detectors
 from slackline_soccer.model import events
 from slackline_soccer.model.match import Match
@@ -27,10 +27,10 @@ WARMUP_SECONDS = 0.25
 #: Delays of positions are bounded by the packets they come in, and one that is late can make a wrong event: the largest
 #: delay and a margin are waited for, unless something else is asked for.
 MARGIN = 0.5
-_WAITS = ("late_target", "timeout", "margin", "window")
 
 Take = Callable[[list[Output]], None]
 Progress = Callable[[int], None]
+Policy = Auto | Slack | Ready | Ordered
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def run(
     ``keep`` names the types whose events the result holds; ``take`` gets everything that is found, push by push, and
     ``progress`` the number of positions so far; ``history`` is filled with the engine's statistics after each push.
     Not ``ordered``: the detectors see everything as it comes, to show what that does. Whatever else is given goes to
-    the engine (``policy="slack"``).
+    the engine; a policy that is given by name is that of :func:`match_policy`.
     """
     if isinstance(tables, MatchRecording):
         recording, match, tables = tables, tables.match, tables.tables()
@@ -107,8 +107,10 @@ def run(
     if match is None:
         raise TypeError("run() of tables needs their match; a recording has its own.")
     hierarchy = match_hierarchy(match, queries, ordered)
-    waits = {} if any(option in engine for option in _WAITS) else {"margin": MARGIN}
-    machine = Engine(hierarchy, **{"warmup": match_warmup(match), **waits, **engine})
+    policy = engine.pop("policy", "auto")
+    if isinstance(policy, str):
+        policy = match_policy(match, policy, None if "late_target" in engine else MARGIN)
+    machine = Engine(hierarchy, policy=policy, **engine)
     found = _Found(keep, Summary.of(match, hierarchy), take)
     positions = 0
     for table in tables:
@@ -137,11 +139,17 @@ def run(
     )
 
 
-def match_warmup(match: Match) -> int:
-    """How many positions the warm-up is: 32, the engine's own, are fewer than there are transmitters."""
+def match_policy(match: Match, name: str = "auto", margin: float | None = None) -> Policy:
+    """A policy for a match: the engine's own warm-up, 32 positions, is fewer than there are transmitters.
+
+    With a ``margin``, the largest delay and this margin are waited for also under ``auto``.
+    """
+    if name == "ordered":
+        return Ordered()
     balls = len(match.balls)
     rate = match.ball_rate * balls + match.player_rate * (len(match.sids) - balls)
-    return round(WARMUP_SECONDS * rate)
+    policy = {"auto": Auto, "slack": Slack, "ready": Ready}[name](warmup=round(WARMUP_SECONDS * rate))
+    return policy if margin is None else replace(policy, margin=margin)
 
 
 class _Found:

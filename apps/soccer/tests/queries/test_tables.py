@@ -121,7 +121,7 @@ def test_an_engine_runs_the_queries_and_its_outputs_become_the_same_tables(match
     table = pa.table(columns)
     shuffled = table.take(np.argsort(np.arange(len(table)) + np.random.default_rng(1).uniform(0, 9, len(table))))
     assert not shuffled.equals(table)
-    engine = sl.Engine(sl.Hierarchy([_Listen(match), *detectors], clock="position"), warmup=500)
+    engine = sl.Engine(sl.Hierarchy([_Listen(match), *detectors], clock="position"), policy=sl.Auto(warmup=500))
     outputs = [output for start in range(0, len(table), 100) for output in engine.push(shuffled.slice(start, 100))]
     outputs += engine.close()
     assert engine.late == [] and engine.quarantined == []

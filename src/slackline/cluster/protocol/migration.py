@@ -355,7 +355,7 @@ class Migrations:
     def _attach(self, state: DetectorState, term: int, inputs: Inputs, slack: dict[str, int]) -> list[Output]:
         """Run a detector here from its state, and publish its types."""
         try:
-            outputs = self.engine.attach(state.state, missed=missed_inputs(state, inputs), delays=slack)
+            outputs = self.engine.host.attach(state.state, missed=missed_inputs(state, inputs), delays=slack)
         except BufferLimitError as full:  # it runs, and its buffered events have back pressure on others
             outputs = full.outputs
         for kind, publication in state.publications.items():
@@ -376,7 +376,7 @@ class Migrations:
             subscription.next = max(subscription.next, publication.next)
             for segment in rest:
                 self.record(segment)
-            return self.engine.receive([segment.update for segment in rest]) if rest else []
+            return self.engine.host.receive([segment.update for segment in rest]) if rest else []
         first = publication.next  # only detectors that are still to arrive listen
         for segment in sorted(segments, key=lambda each: each.next, reverse=True):
             first = min(first, segment.first) if segment.next >= first else first
@@ -414,7 +414,7 @@ class Migrations:
         clk, watermark = stats["stream_time"], stats["detectors"][name]["watermark"]
         positions = {kind: pubsub.next_offset(kind) - 1 for kind in kinds}
         try:
-            state = self.engine.detach(name)
+            state = self.engine.host.detach(name)
         except UnsupportedStateError as error:
             self.membership.send(target, MigrationRejected(name, 0, f"its state cannot be saved: {error}"))
             return
@@ -548,7 +548,7 @@ class Migrations:
                 self._fail(incoming, f"it runs on {self.directory.host(incoming.detector)!r}")
         superseded = [name for name, term in self.runs.items() if self.directory.term(name) > term]
         for name in superseded:
-            self.engine.detach(name)
+            self.engine.host.detach(name)
             del self.runs[name]
             needed = self.needed_inputs()
             for kind in self.engine.hierarchy.published(name):

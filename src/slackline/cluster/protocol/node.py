@@ -258,7 +258,7 @@ class Node:
             if idle and not busy and self._engine.deferred:  # once: new input has priority over deferred detectors
                 self._collect(lambda: self._engine.push([]))
             idle = False
-            for update in self._engine.progress_updates():
+            for update in self._engine.host.progress_updates():
                 self._protocol.clk = max(self._protocol.clk, update.clk)
                 migrations.record(pubsub.publish(update))
             for incoming in migrations.ready(now, timeout)[:1]:  # the next one needs what it publishes
@@ -276,7 +276,7 @@ class Node:
         self._arrivals = []
         if self._input_ended and not self._end_pushed:
             self._end_pushed = True
-            self._collect(lambda: self._engine.end(self._ingress))
+            self._collect(lambda: self._engine.host.end(self._ingress))
 
     def _blocking_types(self) -> set[str]:
         """The types for which buffered events wait."""
@@ -301,7 +301,7 @@ class Node:
 
     def _receive(self, updates: list[ProgressUpdate]) -> None:
         if updates:
-            self._collect(lambda: self._engine.receive(updates))
+            self._collect(lambda: self._engine.host.receive(updates))
 
     def _collect(self, call: Callable[[], list[Output]]) -> None:
         """Collect the outputs of a call of the engine, and note whether its buffers are full."""

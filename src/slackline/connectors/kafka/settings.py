@@ -206,7 +206,7 @@ class KafkaSettings:
         return cls(
             options.sources[0],
             options.to,
-            engine_options=options.engine,
+            engine_options=options.engine_options,
             client=client_properties(options.kafka_config),
             **{name: value for name, value in given.items() if value is not None},
         )

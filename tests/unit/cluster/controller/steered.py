@@ -42,7 +42,13 @@ def steered(
         def make(name: str = name, number: int = number, runs: Any = runs, chosen: Any = chosen) -> Node:
             enters = ["a", "b"] if name == "n1" else []
             return Node(
-                name, tower(reliable=True), identity=number, ingress=enters, detectors=runs, settings=chosen, warmup=0
+                name,
+                tower(reliable=True),
+                identity=number,
+                ingress=enters,
+                detectors=runs,
+                settings=chosen,
+                policy=sl.Auto(warmup=0),
             )
 
         network.add(name, make, lambda data, chosen=chosen: Node.load(data, tower(reliable=True), settings=chosen))

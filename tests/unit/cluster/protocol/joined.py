@@ -162,7 +162,7 @@ def single(hierarchy: sl.Hierarchy, events: Iterable[sl.Event], **options: Any) 
 
 
 def node(name: str, hierarchy: sl.Hierarchy, **given: Any) -> Node:
-    given = {"warmup": 0, "identity": hash(name) & 0xFFFF, "settings": NodeSettings(), **given}
+    given = {"policy": sl.Auto(warmup=0), "identity": hash(name) & 0xFFFF, "settings": NodeSettings(), **given}
     return Node(name, hierarchy, **given)
 
 

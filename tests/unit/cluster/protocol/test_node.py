@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.unit.cluster.protocol.joined import Joined, end, node, single, stream, texts, three, tower
 
@@ -9,8 +11,8 @@ import slackline as sl
 from slackline.cluster.protocol import messages as m
 
 
-@pytest.mark.parametrize("policy", ["auto", "ready", "ordered"])
-def test_three_nodes_find_what_one_finds(policy: str) -> None:
+@pytest.mark.parametrize("policy", [sl.Auto(warmup=0), sl.Ready(warmup=0), "ordered"])
+def test_three_nodes_find_what_one_finds(policy: Any) -> None:
     net = three(policy=policy)
     net.push("n1", stream(40))
     end(net)
@@ -175,8 +177,8 @@ def test_a_type_that_enters_rarely_at_a_node_of_its_own_holds_up_nobody(every: i
     """What it knows too little to tell, the node takes over from where the clock is heard."""
     net = Joined(
         [
-            node("n1", tower(), warmup=None, ingress=["a"], detectors=["Low"]),
-            node("n2", tower(), warmup=None, ingress=["b"], detectors=["High", "Top"]),
+            node("n1", tower(), policy="auto", ingress=["a"], detectors=["Low"]),
+            node("n2", tower(), policy="auto", ingress=["b"], detectors=["High", "Top"]),
         ]
     )
     net.settle()

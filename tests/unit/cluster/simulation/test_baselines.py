@@ -40,7 +40,7 @@ def arrivals() -> list[Arrivals]:
 def played(kind: type[Node], move_at: float | None = 1.35, policy: str = "slack") -> Network:
     """Sum runs on n1, where the sensors are, and goes to n2, 30 ms away."""
     network = Network(seed=5)
-    options: dict[str, Any] = {"policy": policy, "warmup": 0}
+    options: dict[str, Any] = {"policy": sl.Auto(warmup=0) if policy == "auto" else policy}
     for number, name in enumerate(("n1", "n2")):
         here = {"ingress": ("often", "rare"), "detectors": ("Sum",)} if number == 0 else {}
         network.add(name, lambda name=name, n=number, here=here: kind(name, hierarchy(), identity=n, **here, **options))
@@ -107,12 +107,12 @@ def test_the_cooperative_way_finds_all_and_sends_next_to_nothing_on() -> None:
 
 
 def test_what_waits_is_taken_out_of_a_state_and_nothing_else() -> None:
-    engine = sl.Engine(hierarchy(), policy="slack", warmup=50)
+    engine = sl.Engine(hierarchy(), policy=sl.Slack(warmup=50))
     for part in arrivals()[:20]:
         engine.push(part.rows)
     assert engine.buffered()["Sum"]
-    state = engine.detach("Sum")
+    state = engine.host.detach("Sum")
     other = sl.Engine(hierarchy(), policy="slack", detectors=[])
-    other.attach(without_what_waits(state))
+    other.host.attach(without_what_waits(state))
     assert other.buffered()["Sum"] == []
     assert other.detectors["Sum"].total == 0

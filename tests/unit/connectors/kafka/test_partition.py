@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.kafka.app import Peaks, Sums, hierarchy
 from tests.kafka.world import SCHEMA, readings
 
-from slackline import EventType, Hierarchy, Speculation
+from slackline import EventType, Hierarchy, Slack, Speculation
 from slackline.connectors.kafka.checkpoint import Owner, Resume
 from slackline.connectors.kafka.formats import Message, MessageReader, arrow_record
 from slackline.connectors.kafka.partition import InputPartition
@@ -190,7 +190,7 @@ def test_messages_that_cannot_be_decoded_go_to_the_quarantine_with_place_and_rea
 
 
 def test_late_events_events_without_a_key_and_duplicates_have_their_topics() -> None:
-    one = machine(options={"policy": "slack", "margin": 0, "duplicates": "keep"})
+    one = machine(options={"policy": Slack(margin=0), "duplicates": "keep"})
     rows = [{"type": "reading", "van": "a", "ts": ts, "seq": ts, "value": 1} for ts in (*range(0, 1000, 10), 3, 990)]
     rows.append({"type": "reading", "ts": 1, "value": 1})
     rows.append({"type": "unheard", "van": "a", "ts": 1})

@@ -35,7 +35,7 @@ from slackline_soccer import (
     compare,
     load_truth,
     match_hierarchy,
-    match_warmup,
+    match_policy,
     run,
     simulate,
 )
@@ -251,7 +251,7 @@ class Detecting:
         reader = self._spark.readStream.schema(_ddl(SCHEMA, COLUMNS)).option("maxFilesPerTrigger", 1)
         stream = reader.parquet(str(folder / "positions")).selectExpr("*", f"'{match.name}' AS match")
         found = sls.detect(
-            stream, hierarchy, key="match", ts="ts", arrival="arrival", source="sid", warmup=match_warmup(match),
+            stream, hierarchy, key="match", ts="ts", arrival="arrival", source="sid", policy=match_policy(match),
             metrics=None,
         )  # fmt: skip
         writer = found.writeStream.foreachBatch(self._add).option("checkpointLocation", str(folder / "checkpoint"))
