@@ -227,6 +227,7 @@ class ArrivalWatermark:
 
     def arrive(self, history: ArrivalHistory, ts: int, now: int, before: int, clk: int, since: int) -> int:
         """The watermark after an arrival (NEVER: one that was not admitted) that moved stream time to ``clk``."""
+        self._floats, _ = target_slack.with_room(self._ints, self._floats, 1)
         lags = self._ints, self._floats, self._target
         return int(_arrive(*lags, history.ints, history.marks, ts, now, before, clk, since))
 
@@ -235,18 +236,17 @@ class ArrivalWatermark:
     ) -> tuple[Ints, Ints, Ints]:
         """For each position of a chunk: the watermark after it, that just before the next one, and the wait."""
         first, last, longest = (np.empty(len(ts), dtype=np.int64) for _ in range(3))
+        self._floats, _ = target_slack.with_room(self._ints, self._floats, len(ts))
         lags = self._ints, self._floats, self._target
         _run(*lags, history.ints, history.marks, ts, now, before, clk, since, first, last, longest)
+        self._floats = target_slack.trimmed(self._ints, self._floats)
         return first, last, longest
 
     def state(self) -> dict[str, Any]:
-        return {"ints": self._ints, **target_slack.packed(self._floats)}
+        return {"ints": self._ints, "floats": target_slack.trimmed(self._ints, self._floats)}
 
     def restore(self, state: Any) -> None:
-        self._ints = checked.ints(
-            state, "arrival_watermark", "ints", (target_slack.INTS,), target_slack.LEAST, target_slack.MOST
-        )
-        self._floats = target_slack.unpacked(state, "arrival_watermark")
+        self._ints, self._floats = target_slack.restored(state, "arrival_watermark")
 
 
 @njit(cache=True, inline="always")
