@@ -15,6 +15,7 @@ Between two clock updates only count, minimum and sums of the arrivals are store
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -68,11 +69,15 @@ def with_room(ints: Ints, floats: Floats, arrivals: int, block: int) -> tuple[In
     return ints, floats, FOREVER if blocks == BLOCKS else (blocks - closed + 1) * block - started - 1
 
 
+@lru_cache(maxsize=BLOCKS + 1)
+def _bounds(blocks: int) -> tuple[Ints, Ints]:
+    return np.append(LEAST, np.tile(_NO_BLOCK, blocks)), np.append(MOST, np.tile(_BLOCK_MOST, blocks))
+
+
 def restored(state: Any, what: str) -> tuple[Ints, Floats]:
     """The state from a checkpoint, validated."""
-    size = checked.ints(state, what, "ints", (None,), NEVER, 2**62 - NEVER).size
-    blocks = min(max(0, (size - INTS) // 2), BLOCKS)
-    least, most = (np.append(own, np.tile(of, blocks)) for own, of in ((LEAST, _NO_BLOCK), (MOST, _BLOCK_MOST)))
+    blocks = min(max(0, (np.size(checked.entry(state, what, "ints")) - INTS) // 2), BLOCKS)
+    least, most = _bounds(blocks)
     ints = checked.ints(state, what, "ints", least.shape, least, most)
     if ints[HEAD] > blocks:
         raise checked.wrong(f"{what}.ints", "has too few blocks")
