@@ -8,10 +8,10 @@ minutes on two cores, compares them with ``benchmarks/ratios.json``, prints a ta
 A figure is one of two kinds:
 
 - **ratio**: Slackline against a program without Slackline (a NumPy argsort, a heap or a loop in plain Python, a script
-  with the ``csv`` module, a plain stateful processor on Spark), both measured in the same run in turns, the best of several
-  rounds each. A ratio fell if it is worse than the committed one by more than its bound, which is the larger of 5 % and
-  the spread recorded with it. A part with a fallen ratio is measured up to 2 more times while the 6 minutes last, and
-  the best counts.
+  with the ``csv`` module, a plain stateful processor on Spark), both measured in the same run in turns, the best of
+  several rounds each. A ratio fell if it is worse than the committed one by more than its bound, which is the larger of
+  5 % and the spread recorded with it. A part with a fallen ratio is measured up to 2 more times while the 6 minutes
+  last, and the best counts.
 - **exact**: a count or a virtual time that repeats to the bit. It fell if it is worse at all.
 
 A committed figure that is no longer measured is a failure, too. Times are CPU times, except on Spark. Each part runs in

@@ -198,8 +198,7 @@ class Intake:
         self.last_advance = 0
         #: Arrival times, from the first push that gave one, and their evidence, where there is a late target.
         self.arrival_history: ArrivalHistory | None = None
-        target = topology.evidence.late_target
-        self.arrival_watermark = None if target is None else ArrivalWatermark(target)
+        self.arrival_watermark: ArrivalWatermark | None = None
         #: Whether the clock offset of the last event's source changed with it; clock offsets of sources.
         self.anew = False
         self.skews = None if skew is None else Skews(list(topology.sensors), skew == "correct")
@@ -254,12 +253,16 @@ class Intake:
 
     def wait_until(self, now: int) -> bool:
         """Arrival time has advanced to ``now`` (NEVER: unknown) without an arrival; whether a watermark may advance."""
-        if self.arrival_history is None:
-            self.arrival_history = ArrivalHistory()
-        reached = (
-            NEVER if self.arrival_watermark is None else self.arrival_watermark.pass_time(self.arrival_history, now)
+        history = self.arrival_history or self._use_arrival_times()
+        return self._reached(
+            NEVER if self.arrival_watermark is None else self.arrival_watermark.pass_time(history, now)
         )
-        return self._reached(reached)
+
+    def _use_arrival_times(self) -> ArrivalHistory:
+        history = self.arrival_history = ArrivalHistory()
+        target = self.topology.evidence.late_target
+        self.arrival_watermark = None if target is None else ArrivalWatermark(target)
+        return history
 
     def pass_time(self, now: int, ts: int, before: int) -> None:
         """An event with time stamp ``ts`` (NEVER: none admitted) arrived at ``now``; stream time was ``before``."""
@@ -376,9 +379,9 @@ class Intake:
         self.last_advance = checked.number(state, "intake", "last_advance", 0, self.position)
         saved = checked.entry(state, "intake", "arrival_time")
         if saved is not None:
-            self.arrival_history = ArrivalHistory()
-            self.arrival_history.restore(saved)
-            if self.arrival_history.clk_at(self.arrival_history.now) > self.clk:
+            history = self._use_arrival_times()
+            history.restore(saved)
+            if history.clk_at(history.now) > self.clk:
                 raise checked.wrong("arrival_time.marks", "are ahead of the clock")
             before = checked.entry(state, "intake", "arrival_watermark")
             if self.arrival_watermark is not None and before is not None:

@@ -46,12 +46,25 @@ SINCE, UNTIL, CLK = range(3)
 class ArrivalHistory:
     """Stream time by arrival time."""
 
-    __slots__ = ("ints", "marks")
+    __slots__ = ("_room", "ints", "marks")
 
     def __init__(self) -> None:
         self.ints: Ints = np.zeros(COUNT + LEVELS, dtype=np.int64)
         self.ints[LATEST] = NEVER
-        self.marks: Ints = np.zeros((LEVELS, SIZE, 3), dtype=np.int64)
+        self.marks: Ints = np.zeros((0, SIZE, 3), dtype=np.int64)
+        self._room = 0  # for the marks of so many arrivals
+
+    def reserve(self, arrivals: int) -> None:
+        """Make room for the marks of so many arrivals: the compiled code cannot."""
+        if arrivals > self._room:
+            self._room = max(arrivals, HALF - 1)
+            # Each level overflows half as often as the one below it.
+            used = max(1, np.count_nonzero(self.ints[COUNT:]))
+            levels = min(used + 1 + (self._room // HALF).bit_length(), LEVELS)
+            if levels > len(self.marks):
+                more = np.zeros((levels - len(self.marks), SIZE, 3), dtype=np.int64)
+                self.marks = np.concatenate((self.marks, more))
+        self._room -= arrivals
 
     @property
     def now(self) -> int:
@@ -60,10 +73,12 @@ class ArrivalHistory:
 
     def record(self, now: int, clk: int) -> None:
         """Stream time is ``clk`` at arrival time ``now`` (NEVER: not known)."""
+        self.reserve(1)
         _record(self.ints, self.marks, now, clk)
 
     def run(self, now: Ints, clk: Ints) -> None:
         """The same for each position of a chunk; ``now`` becomes the arrival times in force."""
+        self.reserve(len(now))
         _record_all(self.ints, self.marks, now, clk)
 
     def clk_at(self, time: int) -> int:
@@ -79,15 +94,16 @@ class ArrivalHistory:
         return {"now": None if now == NEVER else now, "backwards": int(self.ints[BACKWARDS])}
 
     def state(self) -> dict[str, Any]:
-        filled = np.arange(SIZE) < self.ints[COUNT:, np.newaxis]
+        filled = np.arange(SIZE) < self.ints[COUNT : COUNT + len(self.marks), np.newaxis]
         return {"ints": self.ints, "marks": self.marks[filled]}
 
     def restore(self, state: Any) -> None:
         ints = checked.ints(state, "arrival_time", "ints", (COUNT + LEVELS,), _LEAST, _MOST)
         counts = ints[COUNT:]
         marks = checked.ints(state, "arrival_time", "marks", (int(counts.sum()), 3), 0, MAX_TS)
-        self.ints, self.marks = ints, np.zeros((LEVELS, SIZE, 3), dtype=np.int64)
-        self.marks[np.arange(SIZE) < counts[:, np.newaxis]] = marks
+        levels = 1 + max(np.flatnonzero(counts), default=0)
+        self.ints, self.marks, self._room = ints, np.zeros((levels, SIZE, 3), dtype=np.int64), 0
+        self.marks[np.arange(SIZE) < counts[:levels, np.newaxis]] = marks
         if NEVER < ints[LATEST] < 0 or not are_valid(self.ints, self.marks):
             raise checked.wrong("arrival_time.marks", "are not in order of time")
 
@@ -227,6 +243,8 @@ class ArrivalWatermark:
 
     def arrive(self, history: ArrivalHistory, ts: int, now: int, before: int, clk: int, since: int) -> int:
         """The watermark after an arrival (NEVER: one that was not admitted) that moved stream time to ``clk``."""
+        history.reserve(1)
+        self._floats, _ = target_slack.with_room(self._ints, self._floats, 1)
         lags = self._ints, self._floats, self._target
         return int(_arrive(*lags, history.ints, history.marks, ts, now, before, clk, since))
 
@@ -235,18 +253,18 @@ class ArrivalWatermark:
     ) -> tuple[Ints, Ints, Ints]:
         """For each position of a chunk: the watermark after it, that just before the next one, and the wait."""
         first, last, longest = (np.empty(len(ts), dtype=np.int64) for _ in range(3))
+        history.reserve(len(ts))
+        self._floats, _ = target_slack.with_room(self._ints, self._floats, len(ts))
         lags = self._ints, self._floats, self._target
         _run(*lags, history.ints, history.marks, ts, now, before, clk, since, first, last, longest)
+        self._floats = target_slack.trimmed(self._ints, self._floats)
         return first, last, longest
 
     def state(self) -> dict[str, Any]:
-        return {"ints": self._ints, **target_slack.packed(self._floats)}
+        return {"ints": self._ints, "floats": target_slack.trimmed(self._ints, self._floats)}
 
     def restore(self, state: Any) -> None:
-        self._ints = checked.ints(
-            state, "arrival_watermark", "ints", (target_slack.INTS,), target_slack.LEAST, target_slack.MOST
-        )
-        self._floats = target_slack.unpacked(state, "arrival_watermark")
+        self._ints, self._floats = target_slack.restored(state, "arrival_watermark")
 
 
 @njit(cache=True, inline="always")

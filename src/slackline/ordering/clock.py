@@ -92,7 +92,7 @@ class Clock:
         self.mean_step: Floats = np.zeros(1)
 
     def _with_aids(self, own: Ints, of_each: Ints) -> Ints:
-        return np.concatenate((own, np.tile(of_each, self._aids)))
+        return np.concatenate((own, np.tile(of_each, self._aids))) if self._aids else own.copy()
 
     @property
     def clk(self) -> int | None:

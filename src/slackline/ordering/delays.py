@@ -15,46 +15,73 @@ Between two clock updates only count, minimum and sums of the arrivals are store
 from __future__ import annotations
 
 import math
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numba import njit
 
 from slackline.core.batch import Floats, Ints
 from slackline.core.time import FOREVER, NEVER
+from slackline.ordering import checked
 
 BLOCKS = 32
 
-# Integer state: pending arrivals, the open block, the closed ones.
+# Integer state: pending arrivals and the open block; then of each closed block the largest delay and the number.
 (
     WAITING, WAITING_MIN, WAITING_BASE, K, CLOSED_MAX, OPEN_MAX, OPEN_N, OPEN_START, HEAD, MEASURED, CLOSED_N,
     MARGIN, MARGIN_DUE, CALIBRATED,
 ) = range(14)  # fmt: skip
-BLOCK_MAX = 14
-BLOCK_N = BLOCK_MAX + BLOCKS
-INTS = BLOCK_N + BLOCKS
-# Float state: sums and sums of squares.
+INTS = 14
+# Float state: sums and sums of squares; then those of each closed block.
 WAITING_SUM, WAITING_SQ, OPEN_SUM, OPEN_SQ, CLOSED_SUM, CLOSED_SQ = range(6)
-BLOCK_SUM = 6
-BLOCK_SQ = BLOCK_SUM + BLOCKS
-FLOATS = BLOCK_SQ + BLOCKS
+FLOATS = 6
 
-
-_UNMEASURED: Ints = np.zeros(INTS, dtype=np.int64)
-_UNMEASURED[[CLOSED_MAX, OPEN_MAX, OPEN_START, *range(BLOCK_MAX, BLOCK_MAX + BLOCKS)]] = NEVER
-
+UNMEASURED: Ints = np.zeros(INTS, dtype=np.int64)
+UNMEASURED[[CLOSED_MAX, OPEN_MAX, OPEN_START]] = NEVER
 
 #: Bounds of each integer, to validate saved state.
 LEAST: Ints = np.zeros(INTS, dtype=np.int64)
 MOST: Ints = np.full(INTS, 2**62, dtype=np.int64)
-LEAST[[WAITING_MIN, WAITING_BASE, CLOSED_MAX, OPEN_MAX, OPEN_START, *range(BLOCK_MAX, BLOCK_MAX + BLOCKS)]] = NEVER
-MOST[[CLOSED_MAX, OPEN_MAX, *range(BLOCK_MAX, BLOCK_MAX + BLOCKS)]] = 2**62 - NEVER  # of a pseudo event
+LEAST[[WAITING_MIN, WAITING_BASE, CLOSED_MAX, OPEN_MAX, OPEN_START]] = NEVER
+MOST[[CLOSED_MAX, OPEN_MAX]] = 2**62 - NEVER  # of a pseudo event
 MOST[[K, MARGIN]] = FOREVER
 MOST[[HEAD, CALIBRATED]] = BLOCKS - 1, 1
+_NO_BLOCK, _BLOCK_MOST = np.array([NEVER, 0]), np.array([2**62 - NEVER, 2**62])
 
 
 def empty_window() -> tuple[Ints, Floats]:
     """The state of a type without measurements."""
-    return _UNMEASURED.copy(), np.zeros(FLOATS)
+    return UNMEASURED.copy(), np.zeros(FLOATS)
+
+
+def with_room(ints: Ints, floats: Floats, arrivals: int, block: int) -> tuple[Ints, Floats, int]:
+    """The state with room for the blocks that so many arrivals may close, and how many arrivals it has room for."""
+    blocks = (len(ints) - INTS) // 2
+    if blocks == BLOCKS:
+        return ints, floats, FOREVER
+    closed, started = int(ints[HEAD]), int(ints[OPEN_N]) + int(ints[WAITING])
+    needed = closed + (started + arrivals) // block
+    if needed > blocks:
+        blocks, more = min(max(needed, 2 * blocks), BLOCKS), blocks
+        ints = np.concatenate((ints, np.tile(_NO_BLOCK, blocks - more)))
+        floats = np.concatenate((floats, np.zeros(2 * (blocks - more))))
+    return ints, floats, FOREVER if blocks == BLOCKS else (blocks - closed + 1) * block - started - 1
+
+
+@lru_cache(maxsize=BLOCKS + 1)
+def _bounds(blocks: int) -> tuple[Ints, Ints]:
+    return np.append(LEAST, np.tile(_NO_BLOCK, blocks)), np.append(MOST, np.tile(_BLOCK_MOST, blocks))
+
+
+def restored(state: Any, what: str) -> tuple[Ints, Floats]:
+    """The state from a checkpoint, validated."""
+    blocks = min(max(0, (np.size(checked.entry(state, what, "ints")) - INTS) // 2), BLOCKS)
+    least, most = _bounds(blocks)
+    ints = checked.ints(state, what, "ints", least.shape, least, most)
+    if ints[HEAD] > blocks:
+        raise checked.wrong(f"{what}.ints", "has too few blocks")
+    return ints, checked.floats(state, what, "floats", FLOATS + 2 * blocks)
 
 
 def start_from(ints: Ints, delay: int) -> None:
@@ -141,11 +168,12 @@ def _set_margin(ints, floats, margin):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _close_block(ints, floats, clk):  # type: ignore[no-untyped-def]
+    """The caller has made room for the block (:func:`with_room`)."""
     head = ints[HEAD]
-    ints[BLOCK_MAX + head] = ints[OPEN_MAX]
-    ints[BLOCK_N + head] = ints[OPEN_N]
-    floats[BLOCK_SUM + head] = floats[OPEN_SUM]
-    floats[BLOCK_SQ + head] = floats[OPEN_SQ]
+    ints[INTS + 2 * head] = ints[OPEN_MAX]
+    ints[INTS + 2 * head + 1] = ints[OPEN_N]
+    floats[FLOATS + 2 * head] = floats[OPEN_SUM]
+    floats[FLOATS + 2 * head + 1] = floats[OPEN_SQ]
     ints[HEAD] = (head + 1) % BLOCKS
     ints[OPEN_MAX] = NEVER
     ints[OPEN_N] = 0
@@ -157,8 +185,8 @@ def _close_block(ints, floats, clk):  # type: ignore[no-untyped-def]
     ints[CLOSED_N] = 0
     floats[CLOSED_SUM] = 0.0
     floats[CLOSED_SQ] = 0.0
-    for b in range(BLOCKS):
-        ints[CLOSED_MAX] = max(ints[CLOSED_MAX], ints[BLOCK_MAX + b])
-        ints[CLOSED_N] += ints[BLOCK_N + b]
-        floats[CLOSED_SUM] += floats[BLOCK_SUM + b]
-        floats[CLOSED_SQ] += floats[BLOCK_SQ + b]
+    for b in range((len(ints) - INTS) // 2):
+        ints[CLOSED_MAX] = max(ints[CLOSED_MAX], ints[INTS + 2 * b])
+        ints[CLOSED_N] += ints[INTS + 2 * b + 1]
+        floats[CLOSED_SUM] += floats[FLOATS + 2 * b]
+        floats[CLOSED_SQ] += floats[FLOATS + 2 * b + 1]

@@ -68,17 +68,20 @@ class Evidence:
 
 
 #: The readiness of an input without sources.
-_NO_SOURCES, _NO_TREE = readiness.empty_sources(readiness.FEWEST)
+_NO_SOURCES, _NO_TREE = np.empty((0, readiness.FIELDS), dtype=np.int64), np.full(2, FOREVER, dtype=np.int64)
 
 
 class Input(ABC):
     """One event type: its delays, its K, and its watermark, up to which no more events are expected."""
+
+    __slots__ = ("_room", "evaluated_at", "evidence", "events", "floats", "ints", "name", "rank", "watermark")
 
     def __init__(self, name: str, rank: int, evidence: Evidence) -> None:
         self.name = name
         self.rank = rank  # among all types, by name: part of the total order; changes when types are added
         self.evidence = evidence
         self.ints, self.floats = delays.empty_window()
+        self._room = 0  # for the measurements of so many arrivals
         self.watermark = NEVER  # may move back; the watermark of a reorder buffer does not
         self.evaluated_at = NEVER  # stream time of ``watermark``
         self.events = 0
@@ -110,6 +113,15 @@ class Input(ABC):
         """So many events of this type have arrived, or were published."""
         self.events += events
 
+    def _reserve(self, arrivals: int) -> None:
+        """Make room for the measurements of so many arrivals: the compiled code cannot."""
+        if arrivals > self._room:
+            self._make_room(arrivals)
+        self._room -= arrivals
+
+    def _make_room(self, arrivals: int) -> None:
+        self.ints, self.floats, self._room = delays.with_room(self.ints, self.floats, arrivals, self.evidence.block)
+
     @abstractmethod
     def advance(self, position: int, clk: int) -> None:
         """Evaluate the watermark at stream time ``clk``, where nothing has arrived."""
@@ -138,17 +150,22 @@ class Input(ABC):
         """Restore from ``state``, after so many arrivals."""
         what = f"type {self.name!r}"
         self._restore_delays(state, what)
+        self._room = 0
         self.watermark = checked.number(state, what, "watermark", -(2**63), FOREVER)
         self.events = checked.number(state, what, "events")
         self.evaluated_at = NEVER
 
     def _restore_delays(self, state: dict[str, Any], what: str) -> None:
-        self.ints = checked.ints(state, what, "ints", (delays.INTS,), delays.LEAST, delays.MOST)
-        self.floats = checked.floats(state, what, "floats", delays.FLOATS)
+        self.ints, self.floats = delays.restored(state, what)
 
 
 class SensorInput(Input):
     """A type that enters the engine from outside, from one or more sources."""
+
+    __slots__ = (
+        "_readiness_rows", "_rules", "is_clock", "key", "late", "owns_watermark", "readiness", "readiness_tree",
+        "remote_watermark", "role", "shared_rows", "sources", "startup", "tracks",
+    )  # fmt: skip
 
     def __init__(
         self, name: str, rank: int, evidence: Evidence, is_clock: bool, startup: StartupEstimator | None = None
@@ -160,7 +177,7 @@ class SensorInput(Input):
         self.key = (zlib.crc32(name.encode()) & 0x3FFF_FFFF) << 32
         self.sources = Sources()
         self.shared_rows = SharedRows()
-        self.readiness, self.readiness_tree = _NO_SOURCES.copy(), _NO_TREE.copy()
+        self.readiness, self.readiness_tree = _NO_SOURCES, _NO_TREE
         self._readiness_rows = 0  # how many rows are initialised
         #: Shared by all types of an engine: the slack in force until the delays of this type are known.
         self.startup = startup or StartupEstimator(None)
@@ -200,6 +217,12 @@ class SensorInput(Input):
         super().start_from(delay)
         if self.tracks:
             self.ints[target_slack.LARGEST] = delay
+
+    def _make_room(self, arrivals: int) -> None:
+        if self.tracks:
+            self.floats, self._room = target_slack.with_room(self.ints, self.floats, arrivals)
+        else:
+            super()._make_room(arrivals)
 
     def _add_readiness_rows(self) -> None:
         """Initialise the readiness of new sources."""
@@ -248,8 +271,10 @@ class SensorInput(Input):
             self.watermark, self.evaluated_at = self.remote_watermark, clk
             return
         previous = self.watermark
-        if slot >= self._readiness_rows:
-            self._add_readiness_rows()
+        if slot >= 0:
+            if slot >= self._readiness_rows:
+                self._add_readiness_rows()
+            self._reserve(1)
         startup = self.startup
         self.watermark = watermark.step(
             self.ints, self.floats, self.readiness, self.readiness_tree, self._rules, slot, ts, position, before, clk,
@@ -313,12 +338,15 @@ class SensorInput(Input):
             return reached, slack
         if self._readiness_rows < len(self.sources):
             self._add_readiness_rows()
+        self._reserve(len(positions))
         default_slack, since = startup or (clk, clk)
         reached, slack = np.empty(len(clk), dtype=np.int64), np.empty(len(clk), dtype=np.int64)
         watermark.run(
             self.ints, self.floats, self.readiness, self.readiness_tree, self._rules, positions, slots, ts, first,
             before, clk, default_slack, since, reached, slack,
         )  # fmt: skip
+        if self.tracks and len(positions):
+            self.floats, self._room = target_slack.trimmed(self.ints, self.floats), 0
         if arrival_watermark is not None:
             np.maximum(reached, arrival_watermark, out=reached, where=reached > NEVER)
         if self.owns_watermark:
@@ -346,8 +374,13 @@ class SensorInput(Input):
             self._add_readiness_rows()
         state = {**super().state(), **self.sources.state(), "sources": self.readiness[: self._readiness_rows]}
         if self.tracks:
-            state |= target_slack.packed(self.floats)
-        return state | {"rows": self.shared_rows.state(), "remote_watermark": self.remote_watermark, "late": self.late}
+            state["floats"] = target_slack.trimmed(self.ints, self.floats)
+        return state | {
+            "tracks": self.tracks,
+            "rows": self.shared_rows.state(),
+            "remote_watermark": self.remote_watermark,
+            "late": self.late,
+        }
 
     def restore(self, state: dict[str, Any], arrivals: int) -> None:
         what = f"type {self.name!r}"
@@ -374,13 +407,8 @@ class SensorInput(Input):
                 raise checked.wrong(f"{what}.rows", "hold an item that is not the event of its row")
 
     def _restore_delays(self, state: dict[str, Any], what: str) -> None:
-        if self.tracks != ("weights" in checked.mapping(state, what)):
-            return  # K was computed by another policy: start over
-        if not self.tracks:
-            super()._restore_delays(state, what)
-            return
-        self.ints = checked.ints(state, what, "ints", (target_slack.INTS,), target_slack.LEAST, target_slack.MOST)
-        self.floats = target_slack.unpacked(state, what)
+        if self.tracks == (checked.entry(state, what, "tracks") is True):  # else K is of another policy: start over
+            self.ints, self.floats = (target_slack if self.tracks else delays).restored(state, what)
 
 
 class DerivedInput(Input):
@@ -389,6 +417,8 @@ class DerivedInput(Input):
     Under ``ready`` and ``auto`` the watermark is the publisher's watermark minus the largest back-dating seen
     (progress). Slack does not count then: the publisher may be waiting for a source longer than usual.
     """
+
+    __slots__ = ("back", "ended")
 
     def __init__(self, name: str, rank: int, evidence: Evidence) -> None:
         super().__init__(name, rank, evidence)
@@ -414,6 +444,7 @@ class DerivedInput(Input):
 
     def note(self, ts: int, clk: int) -> None:
         """A derived (or pseudo) event arrived; its delay is measured when stream time moves next."""
+        self._reserve(1)
         delays.note(self.ints, self.floats, max(ts, NEVER), clk)
 
     def tick(self, before: int, clk: int) -> None:
@@ -450,6 +481,7 @@ class DerivedInput(Input):
         """K after each position of a chunk."""
         e = self.evidence
         slack = np.empty(len(clk), dtype=np.int64)
+        self._reserve(len(positions))
         watermark.derived_run(self.ints, self.floats, positions, ts, before, clk, e.margin, e.block, slack)
         return slack
 

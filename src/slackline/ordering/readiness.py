@@ -67,8 +67,6 @@ LEAST[[LAST, PREVIOUS]] = NEVER
 LEAST[HELD] = -1
 MOST[[OPEN_MIN, BACK, *range(BLOCK_MIN, BLOCK_MAX)]] = FOREVER
 MOST[[OPEN_N, HEAD, DISABLED]] = BLOCK - 1, BLOCKS - 1, 1
-#: The least capacity, in sources.
-FEWEST = 4
 
 
 def empty_sources(capacity: int) -> tuple[Ints, Ints]:
@@ -78,7 +76,7 @@ def empty_sources(capacity: int) -> tuple[Ints, Ints]:
 
 def capacity_for(wanted: int) -> int:
     """The smallest capacity (a power of two) for so many sources."""
-    capacity = FEWEST
+    capacity = 1
     while capacity < wanted:
         capacity *= 2
     return capacity

@@ -48,6 +48,11 @@ def _entry(position: int, nth: int, event: Event) -> Entry:
 class ReorderBuffer:
     """The inputs, the watermark and the buffered events of one detector."""
 
+    __slots__ = (
+        "K", "_offered", "_row_inputs", "delivered", "heap", "inputs", "late", "name", "overdue", "slack_inputs",
+        "unsorted", "wait_max", "wait_sum", "watermark", "watermark_inputs",
+    )  # fmt: skip
+
     def __init__(self, name: str, inputs: list[Input], unsorted: frozenset[str]) -> None:
         self.name = name
         self.inputs = inputs

@@ -115,6 +115,8 @@ _SOURCE_KINDS = (str, int, type(None))
 class Sources:
     """The sources of one type, numbered (slots) in the order of their first event."""
 
+    __slots__ = ("_ranks", "_sorted_since", "duplicates", "names", "seen", "slots")
+
     def __init__(self) -> None:
         self.slots: dict[Source, int] = {}
         self.names: list[Source] = []

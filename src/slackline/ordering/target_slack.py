@@ -58,31 +58,49 @@ CAREFUL = 2
 #: K is recomputed after so many delays, and whenever one exceeds it.
 EVERY = 64
 
-# Integers after those of the delay window: the watermarks of slack and readiness, and what K depends on.
+# Integers after those that it shares with the delay window: the watermarks of slack and readiness, what K depends on,
+# the number of buckets in use, and a bit for each bucket, ``WORD`` of them in a number.
 (
-    SLACK_REACH, READY_REACH, LARGEST, CLOCK_WAIT, HOLD, HOLDS, SUSPENDED, STARTED, LONG, SHORT,
-) = range(delays.INTS, delays.INTS + 10)  # fmt: skip
-INTS = SHORT + 1
-# Floats after those of the window: debts, the weight of an event in the decaying histogram, totals and losses of both.
-DEBT, OWED, READY_DEBT, READY_OWED, WEIGHT, TOTAL, LOSS = (delays.FLOATS + i for i in (0, 1, 2, 3, 4, 5, 7))
+    SLACK_REACH, READY_REACH, LARGEST, CLOCK_WAIT, HOLD, HOLDS, SUSPENDED, STARTED, LONG, SHORT, USED,
+) = range(delays.INTS, delays.INTS + 11)  # fmt: skip
+BITS, WORD = USED + 1, 60
+INTS = BITS + BUCKETS // WORD
+# Floats: debts, the weight of an event in the decaying histogram, totals and losses of both histograms; then, for each
+# bucket in use, in ascending order, the weights in both.
+DEBT, OWED, READY_DEBT, READY_OWED, WEIGHT, TOTAL, LOSS = 0, 1, 2, 3, 4, 5, 7
 HISTOGRAM = LOSS + 2
-FLOATS = HISTOGRAM + 2 * BUCKETS
 
 LEAST: Ints = np.concatenate((delays.LEAST, np.zeros(INTS - delays.INTS, dtype=np.int64)))
 MOST: Ints = np.concatenate((delays.MOST, np.ones(INTS - delays.INTS, dtype=np.int64)))
 LEAST[[SLACK_REACH, READY_REACH]] = NEVER - FOREVER
 MOST[[SLACK_REACH, READY_REACH, LARGEST, CLOCK_WAIT, HOLD]] = FOREVER
-MOST[[LONG, SHORT]] = BUCKETS - 1
+MOST[[LONG, SHORT, USED]] = BUCKETS - 1, BUCKETS - 1, BUCKETS
+MOST[BITS:] = 2**WORD - 1
+LEAST[[USED, BITS]] = 1  # bucket 0 is always in use
 
 
 def empty_state() -> tuple[Ints, Floats]:
     """The state of a type without measurements."""
-    window, sums = delays.empty_window()
-    ints = np.concatenate((window, np.zeros(INTS - delays.INTS, dtype=np.int64)))
-    floats = np.concatenate((sums, np.zeros(FLOATS - delays.FLOATS)))
+    ints, floats = np.zeros(INTS, dtype=np.int64), np.zeros(HISTOGRAM + 2)
+    ints[: delays.INTS] = delays.UNMEASURED
     ints[[SLACK_REACH, READY_REACH]] = NEVER
+    ints[[USED, BITS]] = 1
     floats[DEBT], floats[WEIGHT] = AT_FIRST, 1.0
     return ints, floats
+
+
+def with_room(ints: Ints, floats: Floats, arrivals: int) -> tuple[Floats, int]:
+    """The floats with room for the buckets that so many arrivals may add, and for how many arrivals they have room."""
+    used, buckets = int(ints[USED]), (len(floats) - HISTOGRAM) // 2
+    if used + arrivals > buckets < BUCKETS:
+        buckets = min(used + max(arrivals, used // 2, 2), BUCKETS)
+        floats = np.concatenate((floats[: HISTOGRAM + 2 * used], np.zeros(2 * (buckets - used))))
+    return floats, FOREVER if buckets == BUCKETS else buckets - used
+
+
+def trimmed(ints: Ints, floats: Floats) -> Floats:
+    """The floats without the room that a chunk did not need."""
+    return floats[: HISTOGRAM + 2 * int(ints[USED])].copy()
 
 
 @njit(cache=True)
@@ -109,23 +127,52 @@ def longest_in(bucket):  # type: ignore[no-untyped-def]
     return ((bucket - octave * PER_OCTAVE + 1) << octave) - 1
 
 
+@njit(cache=True, inline="always")
+def _count_bits(word):  # type: ignore[no-untyped-def]
+    word -= (word >> 1) & 0x555555555555555
+    word = (word & 0x333333333333333) + ((word >> 2) & 0x333333333333333)
+    word = (word + (word >> 4)) & 0xF0F0F0F0F0F0F0F
+    word += word >> 8
+    word += word >> 16
+    return (word + (word >> 32)) & 127
+
+
 @njit(cache=True)
-def _quantile(floats, histogram, allowed, top):  # type: ignore[no-untyped-def]
+def _cell_of(ints, floats, bucket):  # type: ignore[no-untyped-def]
+    """Where the weights of a bucket are; a new one is inserted, for which the caller has made room."""
+    word, bit = BITS + bucket // WORD, bucket % WORD
+    below = _count_bits(ints[word] & ((1 << bit) - 1))
+    for w in range(BITS, word):
+        below += _count_bits(ints[w])
+    cell = HISTOGRAM + 2 * below
+    if (ints[word] >> bit) & 1 == 0:
+        for i in range(HISTOGRAM + 2 * ints[USED] - 1, cell - 1, -1):
+            floats[i + 2] = floats[i]
+        floats[cell] = floats[cell + 1] = 0.0
+        ints[word] |= 1 << bit
+        ints[USED] += 1
+    return cell
+
+
+@njit(cache=True)
+def _quantile(ints, floats, histogram, allowed):  # type: ignore[no-untyped-def]
     """The lowest bucket above which the weight is at most ``allowed``."""
-    start = HISTOGRAM + histogram * BUCKETS
+    cell = HISTOGRAM + 2 * ints[USED] + histogram
     above = 0.0
-    for bucket in range(top, 0, -1):
-        above += floats[start + bucket]
-        if above > allowed:
-            return bucket
+    for bucket in range(bucket_of(ints[LARGEST]), 0, -1):
+        if (ints[BITS + bucket // WORD] >> (bucket % WORD)) & 1:
+            cell -= 2
+            above += floats[cell]
+            if above > allowed:
+                return bucket
     return 0
 
 
 @njit(cache=True)
-def _rescale(floats):  # type: ignore[no-untyped-def]
+def _rescale(ints, floats):  # type: ignore[no-untyped-def]
     """Divide the decaying histogram by the weight of an event, before weights grow too large."""
-    for bucket in range(HISTOGRAM + BUCKETS, HISTOGRAM + 2 * BUCKETS):
-        floats[bucket] /= floats[WEIGHT]
+    for cell in range(HISTOGRAM, HISTOGRAM + 2 * ints[USED], 2):
+        floats[cell + 1] /= floats[WEIGHT]
     floats[TOTAL + 1] /= floats[WEIGHT]
     floats[WEIGHT] = 1.0
 
@@ -146,10 +193,11 @@ def count_delay(ints, floats, delay, target):  # type: ignore[no-untyped-def]
         beyond = beyond or over > 0
     floats[WEIGHT] *= 1.0 + target * DECAY
     if floats[WEIGHT] > 1e12:
-        _rescale(floats)
-    floats[HISTOGRAM + bucket] += 1.0
+        _rescale(ints, floats)
+    cell = HISTOGRAM if bucket == 0 else _cell_of(ints, floats, bucket)
+    floats[cell] += 1.0
     floats[TOTAL] += 1.0
-    floats[HISTOGRAM + BUCKETS + bucket] += floats[WEIGHT]
+    floats[cell + 1] += floats[WEIGHT]
     floats[TOTAL + 1] += floats[WEIGHT]
     ints[LARGEST] = max(ints[LARGEST], delay)
     return beyond
@@ -218,9 +266,8 @@ def set_slack(ints, floats, target):  # type: ignore[no-untyped-def]
         return
     debt = max(floats[DEBT], HALVED_BY) if floats[OWED] > HALVED_BY else floats[DEBT]
     level = target * 2.0 ** (-debt / HALVED_BY)
-    top = bucket_of(ints[LARGEST])
     for histogram in range(2):
-        ints[LONG + histogram] = _quantile(floats, histogram, level * floats[TOTAL + histogram], top)
+        ints[LONG + histogram] = _quantile(ints, floats, histogram, level * floats[TOTAL + histogram])
     chosen = LONG if floats[LOSS] <= floats[LOSS + 1] else SHORT
     slack = longest_in(ints[chosen])
     if is_careful(ints, target):
@@ -242,23 +289,25 @@ def learn(ints, floats, ts, delay, target, newcomer):  # type: ignore[no-untyped
         set_slack(ints, floats, target)
 
 
-def packed(floats: Floats) -> dict[str, Any]:
-    """The floats in the form of a checkpoint: of the histograms, the non-zero cells."""
-    cells = floats[HISTOGRAM:]
-    filled = np.flatnonzero(cells)
-    return {"floats": floats[:HISTOGRAM], "buckets": filled, "weights": cells[filled]}
+@njit(cache=True)
+def _buckets_in_use(ints):  # type: ignore[no-untyped-def]
+    found = 0
+    for word in range(BITS, INTS):
+        found += _count_bits(ints[word])
+    return found
 
 
-def unpacked(state: dict[str, Any], what: str) -> Floats:
-    """The floats from the form of :func:`packed`, validated."""
-    buckets = checked.ints(state, what, "buckets", (None,), 0, 2 * BUCKETS - 1)
-    weights = checked.floats(state, what, "weights", len(buckets))
-    floats = np.zeros(FLOATS)
-    floats[:HISTOGRAM] = checked.floats(state, what, "floats", HISTOGRAM)
-    floats[HISTOGRAM + buckets] = weights
-    debts = floats[[DEBT, OWED, READY_DEBT, READY_OWED]]
-    if len(np.unique(buckets)) < len(buckets) or (weights < 0).any() or (np.abs(debts) > checked.MANY).any():
-        raise checked.wrong(f"{what}.weights", "are not consistent")
-    if not 1.0 <= floats[WEIGHT] <= 2e12 or (floats[TOTAL : LOSS + 2] < 0).any():
-        raise checked.wrong(f"{what}.floats", "holds a weight that is not valid")
-    return floats
+def restored(state: Any, what: str) -> tuple[Ints, Floats]:
+    """The state from a checkpoint, validated."""
+    ints = checked.ints(state, what, "ints", (INTS,), LEAST, MOST)
+    used = int(ints[USED])
+    floats = checked.floats(state, what, "floats", HISTOGRAM + 2 * used)
+    if ints[BITS] & 1 == 0 or _buckets_in_use(ints) != used:
+        raise checked.wrong(f"{what}.ints", "has bits for more or fewer buckets than are in use")
+    if (
+        (floats[TOTAL:] < 0).any()
+        or (np.abs(floats[:WEIGHT]) > checked.MANY).any()
+        or not 1.0 <= floats[WEIGHT] <= 2e12
+    ):
+        raise checked.wrong(f"{what}.floats", "holds a debt or weight that is not valid")
+    return ints, floats

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import struct
 import tempfile
-from collections import deque
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -106,12 +105,13 @@ class DeferredQueue:
 
     def clear(self) -> None:
         """Remove all rows."""
-        # Order of the queue: _first (its head is consumed up to row _at), then the file, then _last.
-        self._first: deque[DeferredRows] = deque()
+        # Order of the queue: _first (its head, at the end of the list, is consumed up to row _at), then the file, then
+        # _last.
+        self._first: list[DeferredRows] = []
         self._at = 0
         self._file: IO[bytes] | None = None
         self._unread = self._written = 0  # file offsets: begin of the next rows, end of all rows
-        self._last: deque[DeferredRows] = deque()
+        self._last: list[DeferredRows] = []
         self._rows = self._in_memory = 0
 
     def __len__(self) -> int:
@@ -136,7 +136,7 @@ class DeferredQueue:
             taken.append(due.slice(self._at, self._at + n))
             self._at, self._rows, self._in_memory, rows = self._at + n, self._rows - n, self._in_memory - n, rows - n
             if self._at == len(due):
-                self._first.popleft()
+                self._first.pop()
                 self._at = 0
         return taken
 
@@ -151,28 +151,30 @@ class DeferredQueue:
         if not self._first and self._unread < self._written:
             self._first.append(self._read())
         elif not self._first:
-            self._first, self._last = self._last, self._first
-        return self._first[0]
+            self._first, self._last = self._last[::-1], []
+        return self._first[-1]
 
     # On disk.
 
     def _write(self) -> None:
         """Spill ``_last`` to disk."""
+        self._last.reverse()
         try:
             if self._file is None:
                 # Unbuffered, so that a failed write raises here.
                 self._file = tempfile.TemporaryFile(buffering=0, dir=self.folder)  # noqa: SIM115
             self._file.seek(self._written)
             while self._last:
-                data = encode(_plain(self._last[0]), "deferred events")
+                data = encode(_plain(self._last[-1]), "deferred events")
                 data = _LENGTH.pack(len(data)) + data
                 if self._file.write(data) < len(data):
                     raise OSError("the disk is full")
                 self._written += len(data)
-                self._in_memory -= len(self._last.popleft())
+                self._in_memory -= len(self._last.pop())
         except (OSError, UnsupportedStateError) as error:
             self.memory = UNLIMITED
             _LOGGER.warning("deferred events cannot be spilled to disk and stay in memory: %s", error)
+        self._last.reverse()
 
     def _read(self) -> DeferredRows:
         assert self._file is not None
@@ -191,7 +193,7 @@ class DeferredQueue:
 
     def state(self) -> list[Any]:
         """The queue as plain values; changes nothing."""
-        waiting = [due if nth else due.slice(self._at, len(due)) for nth, due in enumerate(self._first)]
+        waiting = [due if nth else due.slice(self._at, len(due)) for nth, due in enumerate(self._first[::-1])]
         plain = [_plain(due) for due in waiting]
         at = self._unread
         while at < self._written:

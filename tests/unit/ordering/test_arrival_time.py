@@ -72,6 +72,7 @@ def test_the_last_level_folds_in_itself() -> None:
     wall = ArrivalHistory()
     # All levels full, as after more moves than anybody will see.
     wall.ints[COUNT:], wall.ints[LATEST] = SIZE, LEVELS * SIZE
+    wall.reserve(1)
     oldest_first = np.arange(LEVELS * SIZE).reshape(LEVELS, SIZE)[::-1]
     wall.marks[:] = oldest_first[:, :, np.newaxis]
     wall.record(LEVELS * SIZE, LEVELS * SIZE)

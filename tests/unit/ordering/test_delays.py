@@ -20,6 +20,7 @@ class Window:
 
     def take(self, *measured: int, step: int = 1) -> int:
         for delay in measured:
+            self.ints, self.floats, _ = d.with_room(self.ints, self.floats, 1, self.block)
             d.note(self.ints, self.floats, self.clk + step - delay, self.clk)
             self.clk += step
             d.measure(self.ints, self.floats, self.clk, self.margin, self.block)
