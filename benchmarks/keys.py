@@ -129,7 +129,7 @@ def _turn(name: str, table: pa.Table, plan: KeyedPlan, states: dict[str, bytes],
     done("push")
     task.save(name, table, 0.0, 1.0)
     done("save")
-    out.take_columns()
+    list(out.take_columns())
     done("emit")
 
 

@@ -153,9 +153,9 @@ def test_a_micro_batch_that_is_repeated_gives_the_same_however_long_it_takes() -
             task = KeyedTask(plan, out, after[-1])
             task.push("north", table.drop_columns([ENGINE]))
             task.save("north", table, start, start + took)
-            emitted.append(out.take(arrow_schema(output_schema(StringType()))))
+            emitted.append(list(out.take(arrow_schema(output_schema(StringType())))))
         states = after[0]
-        assert emitted[0].equals(emitted[1])
+        assert emitted[0] == emitted[1]
         start += 1.01
     assert KeyedTask(plan, OutputRows(), states).engines.stats("north")["overload"]["deferred"] == ["Near"]
 

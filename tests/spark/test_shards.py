@@ -41,7 +41,7 @@ def records(table: pa.Table, size: int, made: sl.Hierarchy, **options: Any) -> l
     task = KeyedTask(plan, out, states)
     task.engines.notes("1/0")  # loads it
     task.close("1/0")
-    return out.take(arrow_schema(output_schema(StringType()))).to_pylist()
+    return [row for batch in out.take(arrow_schema(output_schema(StringType()))) for row in batch.to_pylist()]
 
 
 def events(rows: list[dict[str, Any]]) -> set[tuple[Any, ...]]:

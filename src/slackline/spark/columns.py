@@ -98,7 +98,12 @@ def shard_column(key: Column, shards: int) -> Column:
 
 def column(df: DataFrame, name: str) -> Column:
     """The column of this name, whatever characters are in it."""
-    return df[f"`{name.replace('`', '``')}`"]
+    return df[quoted(name)]
+
+
+def quoted(name: str) -> str:
+    """The name of a column for Spark's expressions, whatever characters are in it."""
+    return f"`{name.replace('`', '``')}`"
 
 
 def place(df: DataFrame, with_path: bool) -> list[Column]:

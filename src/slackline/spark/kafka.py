@@ -22,7 +22,7 @@ from slackline.core.check import one_of
 from slackline.core.errors import ConfigError, SchemaError
 from slackline.runtime.output import OutputRecord
 from slackline.runtime.schema import FORMATS
-from slackline.spark.output import ddl_fields
+from slackline.spark.fields import ddl_fields
 from slackline.spark.packets import ArrowMap, arrow_schema
 
 #: The column that :func:`read_topic` adds: where a record was in its partition, for ``detect(…, arrival=ARRIVED)``.

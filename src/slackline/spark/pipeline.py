@@ -19,6 +19,7 @@ from slackline.runtime.schema import RecordSchema
 from slackline.runtime.sharding import KEY
 from slackline.runtime.timeouts import Timeouts
 from slackline.spark.columns import prepare
+from slackline.spark.fields import Typed, typed_fields
 from slackline.spark.metrics import METRICS, metrics_name, observed
 from slackline.spark.output import column_schema, output_schema, separate
 from slackline.spark.packets import ARRIVAL, ENGINE, PLACE, arrow_schema, sorted_batch, streamed
@@ -36,6 +37,7 @@ def detect(
     arrival: str | None = None,
     source: str | None = None,
     seq: str | None = None,
+    typed: Typed = (),
     stats: bool = True,
     metrics: str | Observation | None = "slackline",
     shards: int | None = None,
@@ -57,6 +59,8 @@ def detect(
     All other columns are payload; a null is a field that the event lacks. ``engine_options`` go to
     :class:`~slackline.Engine` (``policy``, ``calibration``, ``late``, ``speculation``, ...).
 
+    - ``typed``: event types whose fields are columns instead of JSON: those that declare fields, as
+      :class:`~slackline.EventType` or by name, or others by name with their fields, ``{"hit": "player long"}``.
     - ``stats``: whether statistics rows are emitted.
     - ``metrics``: the name of Spark's observable metrics, which are in ``query.lastProgress`` and in the progress that
       listeners get, as ``observedMetrics["slackline"]``; see the guide. Two pipelines in one query need two names; None
@@ -71,7 +75,8 @@ def detect(
     The result has the fields of :class:`~slackline.runtime.output.OutputRecord` as columns: ``key, kind, op, id, type,
     ts, detected_at, detector, final, change, flushed, delayed, lateness, reason, detail, source, seq, payload``.
     ``kind`` is ``event``, ``late``, ``quarantine``, ``stats``, or ``duplicate`` with ``duplicates="keep"``; ``payload``
-    is JSON; ``(key, id, change)`` identifies a row, however often it is computed. With ``speculation`` the events are a
+    is JSON. Each type in ``typed`` adds a column of its name, a struct of its fields; ``payload`` has the others.
+    ``(key, id, change)`` identifies a row, however often it is computed. With ``speculation`` the events are a
     changelog: see :func:`~slackline.spark.current`. A batch DataFrame gives what the stream gives after its end, with
     the engines closed and without speculation.
     """
@@ -88,6 +93,7 @@ def detect(
             "rows are processed then."
         )
     name = metrics_name(metrics, streaming)
+    fields = typed_fields(typed, hierarchy)
     factory = EngineFactory.of(hierarchy, engine_options, shards, df.columns, spill=False)
     if not streaming:  # all events have arrived
         factory, timeouts = replace(factory, options={**factory.options, "speculation": None}), Timeouts()
@@ -95,18 +101,18 @@ def detect(
     _check_columns(factory, prepared)
     timed = arrival is not None and {df.schema[each].dataType for each in (arrival, ts)} == {TimestampType()}
     key_type = prepared.schema[ENGINE if shards is None else KEY].dataType
-    plan = KeyedPlan(factory, shards, timeouts, stats, name is not None, timed, key_type, uuid.uuid4().hex)
+    plan = KeyedPlan(factory, shards, timeouts, stats, name is not None, timed, key_type, uuid.uuid4().hex, fields)
     text = [field.name for field in prepared.schema if field.dataType == StringType()]
     dictionaries = [each for each in text if each in ("type", "source", KEY)]
     if streaming:
         check_size(df.sparkSession, plan)
         mode = "ProcessingTime" if timeouts else "None"
-        rows = streamed(prepared, dictionaries, KeyedProcessor(plan), column_schema(key_type), shards, mode)
+        rows = streamed(prepared, dictionaries, KeyedProcessor(plan), column_schema(key_type, fields), shards, mode)
     else:
-        rows = sorted_batch(prepared, batch_function(plan, dictionaries), output_schema(key_type))
+        rows = sorted_batch(prepared, batch_function(plan, dictionaries), output_schema(key_type, fields))
     if name is not None:
         rows = observed(rows, name, len(hierarchy.names), factory.late_target)
-    rows = (separate(rows) if streaming else rows).where(F.col("kind") != METRICS)
+    rows = (separate(rows, fields) if streaming else rows).where(F.col("kind") != METRICS)
     return rows.withColumn("key", F.col("key").cast(df.schema[key].dataType))
 
 

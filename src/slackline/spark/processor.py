@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from slackline.runtime.output import OutputRecord
 from slackline.runtime.sharding import KEY, key_name
 from slackline.runtime.timeouts import Timeouts
 from slackline.spark import packets
+from slackline.spark.fields import TypedFields
 from slackline.spark.metrics import metrics_record
 from slackline.spark.output import OUTPUT_ROWS, OutputRows, output_schema
 from slackline.spark.packets import ARRIVAL, GROUPS, NO_ARRIVAL, ArrowMap, Name, arrow_schema
@@ -44,6 +45,7 @@ class KeyedPlan:
 
     ``timed``  whether arrivals are times like the event times, in microseconds: then they are evidence, too.
     ``key``    the type of keys, string or long.
+    ``typed``  event types whose fields are columns.
     ``id``     of this call of ``detect``, whose micro-batches share engines that stay alive; empty if they share none.
     """
 
@@ -55,6 +57,7 @@ class KeyedPlan:
     timed: bool = False
     key: DataType = StringType()  # noqa: RUF009
     id: str = ""
+    typed: TypedFields = field(default_factory=dict)
 
     @property
     def keeps_engines(self) -> bool:
@@ -168,21 +171,20 @@ class KeyedTask:
 
 def batch_function(plan: KeyedPlan, dictionaries: Sequence[str]) -> ArrowMap:
     """The function for ``mapInArrow`` on rows sorted by engine and arrival: output records, with the engines closed."""
-    schema = arrow_schema(output_schema(plan.key))
+    schema = arrow_schema(output_schema(plan.key, plan.typed))
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        out = OutputRows()
+        out = OutputRows(plan.typed)
         for name, tables in packets.engine_runs(batches, dictionaries):
             task = KeyedTask(plan, out)
             for table in tables:
                 task.push(name, table)
                 if len(out) >= OUTPUT_ROWS:
-                    yield out.take(schema)
+                    yield from out.take(schema)
             task.close(name)
             if plan.metrics:
                 task.emit_metrics()
-        if len(out):
-            yield out.take(schema)
+        yield from out.take(schema)
 
     return run
 
@@ -260,7 +262,7 @@ class KeyedProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         at = timerValues.getCurrentProcessingTimeInMs() if self._plan.timeouts else 0
-        out = OutputRows()
+        out = OutputRows(self._plan.typed)
         task = KeyedTask(self._plan, out, self._states)
         timer = self._resume(task.engines)
         for name, table in packets.by_engine(packets.restored(rows)):
@@ -269,12 +271,12 @@ class KeyedProcessor(StatefulProcessor):
             self._keys += 1
             self._rows += len(table)
             if len(out) >= OUTPUT_ROWS:
-                yield out.take_columns()
+                yield from out.take_columns()
         yield from self._end(task, out, timer)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
         """Apply the timeouts that are due. Spark removes the timer afterwards."""
-        out = OutputRows()
+        out = OutputRows(self._plan.typed)
         task = KeyedTask(self._plan, out, self._states)
         timer = self._resume(task.engines)
         if timer is not None and timer <= expiredTimerInfo.getExpiryTimeInMs():
@@ -303,11 +305,10 @@ class KeyedProcessor(StatefulProcessor):
 
     def _end(self, task: KeyedTask, out: OutputRows, timer: int | None) -> Iterator[Row]:
         """Emit what is left, write the activity, and move the timer to the timeout that is due first."""
-        if len(out):
-            yield out.take_columns()
+        yield from out.take_columns()
         if self._plan.metrics:  # in a row of its own: see metrics.observed
             task.emit_metrics()
-            yield out.take_columns()
+            yield from out.take_columns()
         if not self._plan.timeouts:
             return
         due = task.engines.next_timeout()
