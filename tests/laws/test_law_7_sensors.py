@@ -75,11 +75,11 @@ class Net:
             if self.rng.random() < 0.6:
                 self.collect(number)
         for number, engine in enumerate(self.engines):
-            heard: list[sl.ProgressUpdate] = []
+            updates: list[sl.ProgressUpdate] = []
             for kind in self.rng.sample(self.kinds, self.rng.randrange(len(self.kinds) + 1)):
                 if self.home(kind) != number:
-                    heard += self.deliver(number, kind, self.rng.randint(0, len(self.log[kind])))
-            self.outputs += engine.receive(heard)
+                    updates += self.deliver(number, kind, self.rng.randint(0, len(self.log[kind])))
+            self.outputs += engine.receive(updates)
             engine.check_invariants()
             if self.rng.random() < 0.1:
                 hierarchy = self.world.hierarchy(declared=True)
@@ -97,12 +97,12 @@ class Net:
     def arrive(self, name: str, to: int, data: bytes, had: dict[str, int]) -> None:
         """It goes on elsewhere, where as much has come of what it listens to, and of what it publishes."""
         self.collect(to)
-        heard: list[sl.ProgressUpdate] = []
+        updates: list[sl.ProgressUpdate] = []
         for kind, number in had.items():
-            heard += self.deliver(to, kind, number)
+            updates += self.deliver(to, kind, number)
         for kind in self.engines[0].hierarchy.published(name):
-            heard += self.deliver(to, kind, len(self.log[kind]))
-        self.outputs += self.engines[to].receive(heard)
+            updates += self.deliver(to, kind, len(self.log[kind]))
+        self.outputs += self.engines[to].receive(updates)
         self.collect(to)
         missed = [item for kind, number in had.items() for item in self.log[kind][number : self.got[to][kind]]]
         self.outputs += self.engines[to].attach(data, missed)
@@ -115,13 +115,13 @@ class Net:
         for _ in range(3 * len(self.kinds)):
             for number, engine in enumerate(self.engines):
                 self.collect(number)
-                heard = [
+                updates = [
                     item
                     for kind in self.kinds
                     if self.home(kind) != number
                     for item in self.deliver(number, kind, len(self.log[kind]))
                 ]
-                self.outputs += engine.receive(heard)
+                self.outputs += engine.receive(updates)
 
     def let_in(self) -> list[sl.Event]:
         kinds = self.engines[0].hierarchy.sensor_types
