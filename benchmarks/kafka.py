@@ -172,7 +172,7 @@ def killed(brokers: str, kills: int, folder: Path) -> dict[str, Any]:
     sender.start()
     chance = random.Random(11)
     before = 0
-    for life in range(kills):
+    for kill in range(kills):
         process = started(brokers, client)
         try:
             wait_for_more(brokers, before)
@@ -181,7 +181,7 @@ def killed(brokers: str, kills: int, folder: Path) -> dict[str, Any]:
             process.send_signal(signal.SIGKILL)
             process.wait()
         before = len(committed(brokers, "kill-out"))
-        console.print(f"killed {life + 1} times; {before} outputs are committed")
+        console.print(f"killed {kill + 1} times; {before} outputs are committed")
     ended.set()
     sender.join()
     process = started(brokers, client)
@@ -268,11 +268,11 @@ def run(brokers: str, options: argparse.Namespace, folder: Path) -> dict[str, An
 
 
 def main(argv: list[str] | None = None) -> int:
-    told = parser("kafka", __doc__)
-    told.add_argument("--events", type=int, default=4_000_000, help="positions in the topic")
-    told.add_argument("--rows", type=int, default=1000, help="positions in a record")
-    told.add_argument("--kills", type=int, default=20, help="how often the host is killed")
-    return brokered(told.parse_args(argv), run)
+    arguments = parser("kafka", __doc__)
+    arguments.add_argument("--events", type=int, default=4_000_000, help="positions in the topic")
+    arguments.add_argument("--rows", type=int, default=1000, help="positions in a record")
+    arguments.add_argument("--kills", type=int, default=20, help="how often the host is killed")
+    return brokered(arguments.parse_args(argv), run)
 
 
 if __name__ == "__main__":

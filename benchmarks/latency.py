@@ -171,9 +171,9 @@ def direct(delivery: str, commit: float) -> Any:
         line += ["--key", "van", "--group", f"{sink}-host", "--delivery", delivery, "--log", "json"]
         env = {**os.environ, "PYTHONPATH": str(Path(slackline.__file__).parents[1])}
         process = subprocess.Popen(line, env=env, stderr=subprocess.PIPE, text=True)
-        said: list[str] = []
+        log: list[str] = []
         assert process.stderr is not None
-        reader = threading.Thread(target=lambda: said.extend(process.stderr or ()), daemon=True)
+        reader = threading.Thread(target=lambda: log.extend(process.stderr or ()), daemon=True)
         reader.start()
         try:
             yield process.pid
@@ -184,7 +184,7 @@ def direct(delivery: str, commit: float) -> Any:
             except subprocess.TimeoutExpired:
                 process.kill()
             if process.returncode != 0:
-                console.print("".join(said[-20:]))
+                console.print("".join(log[-20:]))
 
     return host
 
@@ -234,14 +234,14 @@ def run(brokers: str, options: argparse.Namespace, _: Path) -> dict[str, Any]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    told = parser("latency", __doc__)
-    told.add_argument("--rate", type=int, default=1000, help="positions per second")
-    told.add_argument("--warmup", type=float, default=10.0, help="seconds before those that are measured")
-    told.add_argument("--seconds", type=float, default=60.0, help="seconds that are measured")
-    told.add_argument("--commit", type=float, default=0.01, help="seconds between transactions")
-    told.add_argument("--commits", type=float, nargs="*", default=[], help="intervals to compare, in seconds")
-    told.add_argument("--only", choices=("direct", "detect"), help="leave out the other")
-    return brokered(told.parse_args(argv), run)
+    arguments = parser("latency", __doc__)
+    arguments.add_argument("--rate", type=int, default=1000, help="positions per second")
+    arguments.add_argument("--warmup", type=float, default=10.0, help="seconds before those that are measured")
+    arguments.add_argument("--seconds", type=float, default=60.0, help="seconds that are measured")
+    arguments.add_argument("--commit", type=float, default=0.01, help="seconds between transactions")
+    arguments.add_argument("--commits", type=float, nargs="*", default=[], help="intervals to compare, in seconds")
+    arguments.add_argument("--only", choices=("direct", "detect"), help="leave out the other")
+    return brokered(arguments.parse_args(argv), run)
 
 
 if __name__ == "__main__":

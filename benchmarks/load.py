@@ -168,12 +168,12 @@ def live(seed: int = SEED, quiet: float = 8.0, until: float = 33.0) -> dict[str,
         with tempfile.TemporaryDirectory() as folder:
             recording = Path(folder) / "corner.parquet"
             corner_live.save(recording, quiet, until, seed)
-            peaks, outputs, said = _live_play(Path(folder), recording, shed=way == "with")
+            peaks, outputs, log_text = _live_play(Path(folder), recording, shed=way == "with")
             engine = sl.Engine(hierarchy(lambda seconds: None), sensors=["position"])
             found = engine.push(pq.read_table(recording)) + engine.host.end(["position"])
         figures[f"peak_load_{way}"] = peaks
         figures[f"moves_{way}"] = re.findall(
-            r"(\S+) n\d: detector '(\w+)' migrated from", said.partition("shutting down;")[0]
+            r"(\S+) n\d: detector '(\w+)' migrated from", log_text.partition("shutting down;")[0]
         )
         figures[f"net_equal_{way}"] = _told(outputs) == _told(
             record.json() for record in RecordBuilder(None).events(found, 0)
@@ -201,11 +201,11 @@ def _live_play(folder: Path, recording: Path, shed: bool) -> tuple[dict[str, flo
             arguments += ["--join", nodes["n1"].when(r"listening at (\S+);")[1]] if nodes else []
             nodes[name] = LiveNode(folder, name, arguments)
         nodes[ENTERS].when("reading input")
-        survey = ClusterMetrics()
+        metrics = ClusterMetrics()
         while "input ended" not in nodes[ENTERS].log.read_text():
             seen = asyncio.run(client.overview(Address.of(nodes["n1"].when(r"listening at (\S+);")[1]), Credentials()))
-            survey.update(seen, time.monotonic())
-            known = survey.statistics(time.monotonic())
+            metrics.update(seen, time.monotonic())
+            known = metrics.statistics(time.monotonic())
             for name in peaks:
                 share = sum(known.cpu.get(each, 0.0) for each, at in known.runs.items() if at == name)
                 peaks[name] = round(max(peaks[name], share), 3)

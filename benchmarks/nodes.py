@@ -77,13 +77,13 @@ class Printing:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": source},
         )  # fmt: skip
         self.found: list[tuple[float, str]] = []
-        self.said: list[tuple[float, str]] = []
+        self.log: list[tuple[float, str]] = []
         self.cpu = 0.0
         self._cpu_before = 0.0
         assert self.process.stdout is not None and self.process.stderr is not None
         self._threads = [
             threading.Thread(target=_read, args=(self.process.stdout, self.found), daemon=True),
-            threading.Thread(target=_read, args=(self.process.stderr, self.said), daemon=True),
+            threading.Thread(target=_read, args=(self.process.stderr, self.log), daemon=True),
         ]
         for thread in self._threads:
             thread.start()
@@ -92,13 +92,13 @@ class Printing:
         """When it said something that matches, and what."""
         stop = time.monotonic() + seconds
         while time.monotonic() < stop:
-            for at, line in list(self.said):
+            for at, line in list(self.log):
                 if match := re.search(pattern, line):
                     return at, match
             if self.process.poll() is not None:
                 break
             time.sleep(0.01)
-        raise RuntimeError(f"{self.name} never said {pattern!r}:\n" + "".join(line for _, line in self.said)[-4000:])
+        raise RuntimeError(f"{self.name} never said {pattern!r}:\n" + "".join(line for _, line in self.log)[-4000:])
 
     def start_counting(self) -> None:
         self._cpu_before = self._cpu()

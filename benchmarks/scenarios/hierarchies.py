@@ -134,9 +134,11 @@ def generated_problem(detectors: int, nodes: int, seed: int) -> Problem:
         for b, another in enumerate(node_names)
         if a < b
     }
-    heard, subscriptions, ingress = _applications(rng, detectors, [np.flatnonzero(site == s) for s in range(sites)])
+    input_rates, subscriptions, ingress = _applications(
+        rng, detectors, [np.flatnonzero(site == s) for s in range(sites)]
+    )
     limits = rng.uniform(0.75, 1.25, nodes)
-    work = 0.3 + np.minimum(heard / np.median(heard), 3.0)
+    work = 0.3 + np.minimum(input_rates / np.median(input_rates), 3.0)
     shares = work * USED * limits.sum() / work.sum()
     names = [f"d{number}" for number in range(detectors)]
     pinned: dict[str, str] = {}
@@ -160,7 +162,7 @@ def _applications(
     rng: np.random.Generator, detectors: int, sites: list[np.ndarray]
 ) -> tuple[np.ndarray, list[Subscription], dict[str, int]]:
     """Events per second of each detector, the subscriptions, and the ingress of sensor types."""
-    heard, publishes = np.zeros(detectors), np.zeros(detectors)
+    input_rates, publishes = np.zeros(detectors), np.zeros(detectors)
     subscriptions: dict[tuple[str, str], float] = {}
     ingress: dict[str, int] = {}
     cuts = [*range(0, detectors, APPLICATION), detectors]
@@ -186,6 +188,6 @@ def _applications(
                     events = sensors[publisher]
                 if (publisher, f"d{each}") not in subscriptions:
                     subscriptions[publisher, f"d{each}"] = events
-                    heard[each] += events
-            publishes[each] = round(float(heard[each] * rng.uniform(0.02, 0.4)), 3)
-    return heard, [Subscription(*ends, events) for ends, events in subscriptions.items()], ingress
+                    input_rates[each] += events
+            publishes[each] = round(float(input_rates[each] * rng.uniform(0.02, 0.4)), 3)
+    return input_rates, [Subscription(*ends, events) for ends, events in subscriptions.items()], ingress

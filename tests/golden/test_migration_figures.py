@@ -100,8 +100,8 @@ def test_K_starts_at_the_delays_plus_the_forwarding_delay_and_melts_with_the_fir
 
     post.nodes["N2"].migrate("Sees", "N2", 0)
     post.deliver(*("N2>N3", "N3>N2", "N2>N1"))  # N2 subscribes and asks; N1's answers are on their way
-    (told,) = post.on_the_way(m.InputDelays)
-    assert (told.delays, told.clk) == ({"A": 30, "B": 10, "C": 20}, 100)
+    (sent,) = post.on_the_way(m.InputDelays)
+    assert (sent.delays, sent.clk) == ({"A": 30, "B": 10, "C": 20}, 100)
     assert list(post.nodes["N1"]._engine.detectors) == []  # it runs there no longer
 
     post.push("T105")

@@ -38,10 +38,10 @@ class Steps:
         self.engine = sl.Engine(sl.Hierarchy([NearKick()], clock="A"), speculation=speculation, **options)
 
     def push(self, *names: str) -> list[sl.Output]:
-        told = []
+        changes = []
         for name in names:
-            told += self.engine.push([sl.Event(name[0], ts=int(name[1:]), source=name[0])])
-        return told
+            changes += self.engine.push([sl.Event(name[0], ts=int(name[1:]), source=name[0])])
+        return changes
 
     @property
     def emitted(self) -> list[str]:
@@ -134,15 +134,15 @@ def figure_9(retraction: str) -> tuple[list[str], sl.Engine, list[tuple[str, str
     steps = Steps(alpha=0, retraction=retraction)
     before = steps.push("A3", "C5", "A6", "C7", "A8", "B8")
     assert [(o.op, o.id, o.event.ts) for o in before] == [("insert", "D:D:0", 3), ("insert", "D:D:1", 6)]
-    told = steps.push("B4")
-    return steps.emitted, steps.engine, [(output.op, output.id, output.event.ts) for output in told]
+    changes = steps.push("B4")
+    return steps.emitted, steps.engine, [(output.op, output.id, output.event.ts) for output in changes]
 
 
 def test_figure_9_full_retraction_takes_back_all_behind_the_break() -> None:
     """-Di3 and -Di+1 6 at once; the replay makes Di 6, with the counter of the event that is no more."""
-    emitted, engine, told = figure_9("full")
+    emitted, engine, changes = figure_9("full")
     assert emitted == ["A3", "B4", "C5", "A6", "C7", "A8", "B8"]
-    assert told == [("retract", "D:D:0", 3), ("retract", "D:D:1", 6), ("insert", "D:D:0", 6)]
+    assert changes == [("retract", "D:D:0", 3), ("retract", "D:D:1", 6), ("insert", "D:D:0", 6)]
     assert engine.stats()["detectors"]["D"]["touched"] == 4
 
 
@@ -176,10 +176,10 @@ def test_figure_9_an_event_that_changes_nothing_stops_the_cascade_on_demand(retr
     engine = sl.Engine(hierarchy, policy=sl.Auto(margin=0, warmup=1000), max_jump=None, speculation=speculation)
     for name in ("A3", "C3", "B4", "C5", "A6", "C7", "A8", "B8"):
         engine.push([sl.Event(name[0], ts=int(name[1:]), source=name[0])])
-    told = engine.push([sl.Event("B", ts=5, source="B")])  # nobody is near since B4
+    changes = engine.push([sl.Event("B", ts=5, source="B")])  # nobody is near since B4
     assert engine.stats()["detectors"]["D"]["replays"] == 1
     assert engine.stats()["detectors"]["Above"]["replays"] == replays
-    ops = [(output.op, output.event.type, output.event.ts) for output in told]
+    ops = [(output.op, output.event.type, output.event.ts) for output in changes]
     if retraction == "on_demand":
         assert ops == []
     else:

@@ -28,11 +28,11 @@ def test_a_host_that_is_killed_three_times_loses_and_doubles_nothing(world: Worl
     expected = undisturbed(rows)
     source, sink, state = world.topic("in", 2), world.topic("out", 2), world.topic("state", 2, **SMALL)
     chance = random.Random(3)
-    for life in range(3):
+    for attempt in range(3):
         before = count_of(world, sink)
         process = world.process(source, sink, checkpoint_every=0.3, state=state)
-        world.send(source, rows[life * A_RUN : life * A_RUN + 200])
-        sender = sending(world, source, rows[life * A_RUN + 200 : (life + 1) * A_RUN])
+        world.send(source, rows[attempt * A_RUN : attempt * A_RUN + 200])
+        sender = sending(world, source, rows[attempt * A_RUN + 200 : (attempt + 1) * A_RUN])
         wait_for(lambda before=before: count_of(world, sink) > before, "some output")
         time.sleep(chance.uniform(0.0, 0.6))
         assert process.poll() is None, world.log()

@@ -159,8 +159,8 @@ def play(network: Network, once: bool = True) -> Outcome:
     for name, outputs in in_order.items():
         if not once:
             in_order[name] = outputs = sorted(dict.fromkeys(outputs), key=lambda output: output[2].seq)
-        said = [(op, id) for op, id, _ in outputs]
-        assert len(said) == len(set(said)), f"{name} has found something twice"
+        identities = [(op, id) for op, id, _ in outputs]
+        assert len(identities) == len(set(identities)), f"{name} has found something twice"
     return Outcome(in_order, sorted(late, key=str), sorted(quarantined, key=str), seen, moved)
 
 

@@ -75,11 +75,16 @@ class Net:
             if self.rng.random() < 0.6:
                 self.collect(number)
         for number, engine in enumerate(self.engines):
-            heard: list[sl.ProgressUpdate] = []
+            updates: list[sl.ProgressUpdate] = []
             for kind in self.rng.sample(self.kinds, self.rng.randrange(len(self.kinds) + 1)):
                 if self.home(kind) != number:
+<<<<<<< HEAD
                     heard += self.deliver(number, kind, self.rng.randint(0, len(self.log[kind])))
             self.outputs += engine.host.receive(heard)
+=======
+                    updates += self.deliver(number, kind, self.rng.randint(0, len(self.log[kind])))
+            self.outputs += engine.receive(updates)
+>>>>>>> refs/heads/leftovers
             engine.check_invariants()
             if self.rng.random() < 0.1:
                 hierarchy = self.world.hierarchy(declared=True)
@@ -97,12 +102,17 @@ class Net:
     def arrive(self, name: str, to: int, data: bytes, had: dict[str, int]) -> None:
         """It goes on elsewhere, where as much has come of what it listens to, and of what it publishes."""
         self.collect(to)
-        heard: list[sl.ProgressUpdate] = []
+        updates: list[sl.ProgressUpdate] = []
         for kind, number in had.items():
-            heard += self.deliver(to, kind, number)
+            updates += self.deliver(to, kind, number)
         for kind in self.engines[0].hierarchy.published(name):
+<<<<<<< HEAD
             heard += self.deliver(to, kind, len(self.log[kind]))
         self.outputs += self.engines[to].host.receive(heard)
+=======
+            updates += self.deliver(to, kind, len(self.log[kind]))
+        self.outputs += self.engines[to].receive(updates)
+>>>>>>> refs/heads/leftovers
         self.collect(to)
         missed = [item for kind, number in had.items() for item in self.log[kind][number : self.got[to][kind]]]
         self.outputs += self.engines[to].host.attach(data, missed)
@@ -115,13 +125,17 @@ class Net:
         for _ in range(3 * len(self.kinds)):
             for number, engine in enumerate(self.engines):
                 self.collect(number)
-                heard = [
+                updates = [
                     item
                     for kind in self.kinds
                     if self.home(kind) != number
                     for item in self.deliver(number, kind, len(self.log[kind]))
                 ]
+<<<<<<< HEAD
                 self.outputs += engine.host.receive(heard)
+=======
+                self.outputs += engine.receive(updates)
+>>>>>>> refs/heads/leftovers
 
     def let_in(self) -> list[sl.Event]:
         kinds = self.engines[0].hierarchy.sensor_types

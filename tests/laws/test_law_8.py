@@ -160,7 +160,7 @@ def everything(detector: sl.Detector, options: dict[str, Any], pushes: list[Any]
     engine = sl.Engine(sl.Hierarchy([detector], clock=(DECLARED, DEMANDING, "plain")), **options)
     outputs = [output for pushed in pushes for output in engine.push(pushed)] + engine.close()
     return {
-        "outputs": sorted(map(told, outputs)),
+        "outputs": sorted(map(comparable, outputs)),
         "late": [(shown(item.event), item.lateness, item.position) for item in engine.late],
         "quarantined": [(shown(item.event), item.reason, item.detail, item.position) for item in engine.quarantined],
         "duplicates": [(shown(item.event), item.position) for item in engine.drain().duplicates],
@@ -169,7 +169,7 @@ def everything(detector: sl.Detector, options: dict[str, Any], pushes: list[Any]
     }
 
 
-def told(output: sl.Output) -> tuple[Any, ...]:
+def comparable(output: sl.Output) -> tuple[Any, ...]:
     return output.id, shown(output.event), output.detected_at
 
 

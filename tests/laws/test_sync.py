@@ -179,16 +179,16 @@ def test_no_method_lets_an_event_go_before_watermark_does(world: World) -> None:
 
 @given(world=worlds(timeouts=False, changes=False))
 def test_watermark_lets_an_event_go_as_soon_as_every_stream_has_reached_it(world: World) -> None:
-    heard: dict[str, list[int]] = {name: [-1] for name in world.streams}
+    times_of: dict[str, list[int]] = {name: [-1] for name in world.streams}
     done = run(world, "watermark")
     for (_, _, thing), mark in zip(world.steps, done.marks, strict=True):
         if isinstance(thing, Event):
-            heard[thing.source].append(thing.ts)  # type: ignore[index]
+            times_of[thing.source].append(thing.ts)  # type: ignore[index]
         # The n-th event of a tick may go when every stream is past the tick, or has said n things about it as well.
         expected = sum(
-            all(other[-1] > ts or other.count(ts) > said[:i].count(ts) for other in heard.values())
-            for said in heard.values()
-            for i, ts in enumerate(said)
+            all(other[-1] > ts or other.count(ts) > times[:i].count(ts) for other in times_of.values())
+            for times in times_of.values()
+            for i, ts in enumerate(times)
             if ts >= 0
         )
         assert mark == expected

@@ -66,7 +66,7 @@ def finished(*arguments: str) -> tuple[int, str, str]:
 
 
 class NodeProcess:
-    """`slackline node …`, with its folder and what it says."""
+    """`slackline node …`, with its folder and its log."""
 
     def __init__(self, folder: Path, name: str, *arguments: str) -> None:
         self.folder = folder / name
@@ -76,21 +76,21 @@ class NodeProcess:
         self.start()
 
     def start(self, *more: str) -> None:
-        """Begin, or come back."""
+        """Start, or restart."""
         with self.log.open("a") as log:
-            self.said_before = log.tell()
+            self.log_start = log.tell()
             self.process = started([*self.arguments, *more], stdout=subprocess.DEVNULL, stderr=log)
 
-    def said(self) -> str:
-        """What it has said in this life."""
-        return self.log.read_bytes()[self.said_before :].decode()
+    def log_text(self) -> str:
+        """The log since the last start."""
+        return self.log.read_bytes()[self.log_start :].decode()
 
     def address(self) -> str:
-        """Where it listens; it says so when it does."""
+        """The address at which it listens, from its log."""
         found = wait_for(
-            lambda: re.search(r"listening at (\S+);", self.said()) or self.ended(), f"{self.name}'s address"
+            lambda: re.search(r"listening at (\S+);", self.log_text()) or self.ended(), f"{self.name}'s address"
         )
-        assert isinstance(found, re.Match), self.said()
+        assert isinstance(found, re.Match), self.log_text()
         return found[1]
 
     def ended(self) -> bool:
@@ -156,7 +156,7 @@ class Network:
         """Raise :class:`TooLate` if a node has stopped at the end of its input."""
         for node in self.nodes.values():
             if node.ended():
-                assert node.wait() == 0, node.said()
+                assert node.wait() == 0, node.log_text()
                 raise TooLate(f"{node.name} has stopped already")
 
     def at(self) -> Address:
@@ -192,7 +192,7 @@ class Network:
 
         def found() -> bool:
             for node in self.nodes.values():
-                assert not node.ended(), node.said()
+                assert not node.ended(), node.log_text()
             return all(node.outputs() for node in self.nodes.values())
 
         wait_for(found, "an output of every node")

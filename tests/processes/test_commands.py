@@ -29,7 +29,7 @@ def highs(network):
 
 def test_a_file_through_two_processes_and_both_end(network, recording):
     first, second = two(network, recording)
-    assert [first.wait(), second.wait()] == [0, 0], first.said() + second.said()
+    assert [first.wait(), second.wait()] == [0, 0], first.log_text() + second.log_text()
     assert highs(network) == list(range(2, ROWS + 1, 2))
     assert {output["detector"] for output in second.outputs()} == {"High"}
 
@@ -105,7 +105,7 @@ def test_a_node_that_is_killed_comes_back_and_nothing_is_lost_or_found_twice(net
         where = node.address()
         node.kill()
         node.start("--listen", where)
-    assert [first.wait(), second.wait()] == [0, 0], first.said() + second.said()
+    assert [first.wait(), second.wait()] == [0, 0], first.log_text() + second.log_text()
     assert highs(network) == list(range(2, ROWS + 1, 2))
 
 
@@ -113,7 +113,7 @@ def test_ctrl_c_stops_a_node_alone_and_it_goes_on_where_it_was(network, recordin
     node = network.add("n1", str(recording), "--speed", "8", "--unit", "ms", "--until-end")
     wait_for(lambda: highs(network), "outputs")
     node.process.send_signal(signal.SIGINT)
-    assert node.wait(30) == 0 and "no other node can take" in node.said()
+    assert node.wait(30) == 0 and "no other node can take" in node.log_text()
     assert 0 < len(highs(network)) < ROWS / 2
     node.start()
     assert node.wait() == 0
@@ -132,7 +132,7 @@ def test_with_tls_only_nodes_with_a_certificate_take_part(tmp_path, recording):
         assert code == 1 and "cannot connect to a node" in err and "Do both sides use TLS, or neither?" in err
         code, out, _ = finished("nodes", "--at", first.address(), "--json", *given)
         assert code == 0 and json.loads(out)["seen_from"] == "n1"
-        assert re.search(r"connection from 127.0.0.1:\d+ refused: the TLS handshake failed", first.said())
+        assert re.search(r"connection from 127.0.0.1:\d+ refused: the TLS handshake failed", first.log_text())
         assert network.move("High", "n1")["from"] == "n2"
         assert [first.wait(), second.wait()] == [0, 0]
         assert highs(network) == list(range(2, ROWS + 1, 2))
@@ -146,7 +146,7 @@ def test_a_folder_of_another_node_is_not_taken(network, recording):
 
 def test_a_folder_of_another_record_schema_is_refused(network, recording):
     node = network.add("n1", str(recording), "--unit", "ms", "--until-end")
-    assert node.wait() == 0, node.said()
+    assert node.wait() == 0, node.log_text()
     for options, why in ((["--unit", "s"], "unit was 'ms', is 's'"), (["--type", "kind"], "type was None, is 'kind'")):
         given = [SMALL, str(recording), "--name", "n1", "--folder", str(node.folder), *options]
         code, _, err = finished("node", *given)
@@ -174,5 +174,5 @@ def test_a_followed_file_enters_as_it_grows_and_kills_lose_and_repeat_nothing(ne
     assert first.records("late") == first.records("quarantine") == []
     first.stop()
     second.stop()
-    assert [first.wait(60), second.wait(60)] == [0, 0], first.said() + second.said()
-    assert "reading input from record 0" not in first.said()
+    assert [first.wait(60), second.wait(60)] == [0, 0], first.log_text() + second.log_text()
+    assert "reading input from record 0" not in first.log_text()

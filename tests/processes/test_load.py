@@ -37,10 +37,10 @@ def test_a_process_that_nears_its_limit_gives_detectors_away_and_nothing_changes
             pace = ("--speed", "1", "--until-end", "--shed", "--limit", str(LIMIT))
             network.add(name, "--run", ",".join(runs), "--ingress", ingress, *pace)
         n1 = network.nodes["n1"]
-        assert [node.wait() for node in network.nodes.values()] == [0, 0, 0], n1.said()
-        said = "".join(node.said() for node in network.nodes.values())
-        moved = Counter(re.findall(r"detector '(\w+)' migrated from", said.partition("shutting down;")[0]))
-        assert set(moved) & set(PLACES["n1"]), f"nothing has moved: {n1.said()}"
+        assert [node.wait() for node in network.nodes.values()] == [0, 0, 0], n1.log_text()
+        log_text = "".join(node.log_text() for node in network.nodes.values())
+        moved = Counter(re.findall(r"detector '(\w+)' migrated from", log_text.partition("shutting down;")[0]))
+        assert set(moved) & set(PLACES["n1"]), f"nothing has moved: {n1.log_text()}"
         assert max(moved.values()) <= 2
         # On a busy machine one may be taken for dead, and what it runs found twice: the same then, as law 7 has it.
         assert set(map(comparable, network.outputs())) == alone(recording)

@@ -61,8 +61,8 @@ def test_a_master_in_a_node_does_it_by_itself_and_place_stands_by(network, recor
     wait_for(lambda: network.runs()["n1"] == ["High", "Low"], "a better placement")
     code, out, _ = finished("nodes", "--at", at)
     assert code == 0 and "n1 is the master" in out
-    said = network.nodes["n1"].said()
-    assert "node n1 is now the placement master" in said
+    log_text = network.nodes["n1"].log_text()
+    assert "node n1 is now the placement master" in log_text
     network.nodes["n1"].wait()
     assert highs(network) == EXPECTED
 

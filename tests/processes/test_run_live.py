@@ -107,22 +107,25 @@ def test_from_a_broker_to_a_broker_that_goes_away_and_comes_back(broker: Broker)
     collector = Collector(broker, "found")
     wait_for(lambda: collector.is_there, "a subscription")
     url = f"mqtt://127.0.0.1:{broker.port}"
-    with live("--from", f"{url}/vans", "--to", f"{url}/found", "--key", "van", "--at-stop", "flush") as (process, said):
+    with live("--from", f"{url}/vans", "--to", f"{url}/found", "--key", "van", "--at-stop", "flush") as (
+        process,
+        process_log,
+    ):
         wait_for(lambda: subscriptions(broker) == 1, "the subscription of the run")
         publish(broker, "vans", found[:300])
-        said.wait_for_events(300)
+        process_log.wait_for_events(300)
         broker.end()
         wait_for(lambda: not collector.is_there, "the end of the broker")
         broker.start(*settings)
         wait_for(lambda: collector.is_there, "the broker")
         wait_for(lambda: subscriptions(broker) == 2, "the subscription of the run")
         publish(broker, "vans", found[300:])
-        said.wait_for_events(600)
+        process_log.wait_for_events(600)
         ended_in_order(process)
     wait_for(lambda: len(distinct(collector)) == 600, f"{len(distinct(collector))} of all results", 10)
     collector.end()
-    assert said.has("connect") or said.has("broker"), said.lines
-    assert said.lines[-1]["metrics"]["events"] == 600
+    assert process_log.has("connect") or process_log.has("broker"), process_log.lines
+    assert process_log.lines[-1]["metrics"]["events"] == 600
 
 
 def test_from_a_broker_to_a_folder_what_waits_is_kept_for_the_next_run(broker: Broker, tmp_path: Path) -> None:
@@ -130,13 +133,13 @@ def test_from_a_broker_to_a_folder_what_waits_is_kept_for_the_next_run(broker: B
     found, to = records(600), tmp_path / "found"
     line = ("--from", f"mqtt://127.0.0.1:{broker.port}/vans", "--to", str(to), "--key", "van")
     for nr, at_stop in enumerate(("keep", "flush")):
-        with live(*line, "--at-stop", at_stop) as (process, said):
+        with live(*line, "--at-stop", at_stop) as (process, process_log):
             wait_for(lambda nr=nr: subscriptions(broker) == nr + 1, "the subscription of the run")
             publish(broker, "vans", found[300 * nr : 300 * (nr + 1)])
-            said.wait_for_events(300 * (nr + 1))
+            process_log.wait_for_events(300 * (nr + 1))
             ended_in_order(process)
-    told = [lines_of(to / name) for name in ("outputs.jsonl", "late.jsonl") if (to / name).exists()]
-    assert sum(map(len, told)) == 600
+    written = [lines_of(to / name) for name in ("outputs.jsonl", "late.jsonl") if (to / name).exists()]
+    assert sum(map(len, written)) == 600
 
 
 class _Giver(BaseHTTPRequestHandler):
@@ -177,9 +180,9 @@ def test_from_a_server_to_a_server_and_nothing_is_lost_at_a_stop() -> None:
     with (
         giver(records(500)) as source,
         taker() as (sink, lines),
-        live("--from", source, "--to", sink) as (process, said),
+        live("--from", source, "--to", sink) as (process, process_log),
     ):
-        said.wait_for_events(500)
+        process_log.wait_for_events(500)
         ended_in_order(process)
     assert sorted({json.loads(line)["kind"] for line in lines} - {"late"}) == ["event"]
     assert len(lines) == 500
@@ -187,22 +190,25 @@ def test_from_a_server_to_a_server_and_nothing_is_lost_at_a_stop() -> None:
 
 def test_from_a_server_to_a_folder_what_waits_is_kept_and_belongs_to_that_server(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    with giver(records(500)) as source, live("--from", source, "--to", str(out)) as (process, said):
-        said.wait_for_events(500)
+    with giver(records(500)) as source, live("--from", source, "--to", str(out)) as (process, process_log):
+        process_log.wait_for_events(500)
         ended_in_order(process)
-        assert said.has("buffered events are stored in the checkpoint")
-    with giver([]) as source, live("--from", source, "--to", str(out), "--at-stop", "flush") as (process, said):
+        assert process_log.has("buffered events are stored in the checkpoint")
+    with giver([]) as source, live("--from", source, "--to", str(out), "--at-stop", "flush") as (process, process_log):
         assert process.wait(LIMIT) == 1  # another address, and what was kept is of the first
 
 
 def test_a_sink_that_is_away_does_not_keep_it_from_stopping() -> None:
-    with giver(records(300)) as source, live("--from", source, "--to", "http://127.0.0.1:9/nobody") as (process, said):
-        wait_for(lambda: said.has("127.0.0.1:9"), "an attempt to send")
+    with (
+        giver(records(300)) as source,
+        live("--from", source, "--to", "http://127.0.0.1:9/nobody") as (process, process_log),
+    ):
+        wait_for(lambda: process_log.has("127.0.0.1:9"), "an attempt to send")
         process.send_signal(signal.SIGTERM)
-        wait_for(lambda: said.has("buffered events are flushed"), "the first signal")
+        wait_for(lambda: process_log.has("buffered events are flushed"), "the first signal")
         process.send_signal(signal.SIGTERM)
         assert process.wait(LIMIT) == 1
-    assert said.has("stopped at once")
+    assert process_log.has("stopped at once")
 
 
 def test_a_reader_that_has_enough_ends_it(tmp_path: Path) -> None:
@@ -212,8 +218,8 @@ def test_a_reader_that_has_enough_ends_it(tmp_path: Path) -> None:
         assert json.loads(process.stdout.readline())["kind"] == "event"
         process.stdout.close()
         assert process.wait(LIMIT) == 1
-        said = process.stderr.read()
-    assert "cannot write to standard output: Broken pipe" in said and "Traceback" not in said
+        process_log = process.stderr.read()
+    assert "cannot write to standard output: Broken pipe" in process_log and "Traceback" not in process_log
 
 
 def test_a_full_disk_ends_it_and_with_room_it_goes_on(tmp_path: Path) -> None:
@@ -225,8 +231,8 @@ def test_a_full_disk_ends_it_and_with_room_it_goes_on(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, little),
     )
-    _, said = process.communicate(timeout=LIMIT)
-    assert process.returncode == 1 and "File too large" in said and "Traceback" not in said
+    _, process_log = process.communicate(timeout=LIMIT)
+    assert process.returncode == 1 and "File too large" in process_log and "Traceback" not in process_log
     assert finished(*line, str(tmp_path / "out"))[0] == finished(*line, str(tmp_path / "whole"))[0] == 0
     both = [sorted((tmp_path / name / "outputs.jsonl").read_text().splitlines()) for name in ("out", "whole")]
     assert both[0] == both[1] and len(both[0]) > 2_900
@@ -235,8 +241,8 @@ def test_a_full_disk_ends_it_and_with_room_it_goes_on(tmp_path: Path) -> None:
 def test_two_runs_never_write_to_one_folder(tmp_path: Path) -> None:
     file = write_records(tmp_path / "in.jsonl", records(500))
     line = ["--from", str(file), "--to", str(tmp_path / "out")]
-    with live(*line, "--follow", "--at-stop", "flush") as (process, said):
-        said.wait_for_events(500)
+    with live(*line, "--follow", "--at-stop", "flush") as (process, process_log):
+        process_log.wait_for_events(500)
         code, _, text = finished("run", APP, *line)
         assert code == 2 and "another process uses the folder" in text
         ended_in_order(process)

@@ -48,8 +48,8 @@ def ended_in_order(process: subprocess.Popen[str]) -> None:
 def test_killed_and_started_again_it_finds_what_an_undisturbed_run_finds(tmp_path: Path) -> None:
     file = write_records(tmp_path / "in.jsonl", records(20_000))
     whole = [APP, "--from", str(file), "--key", "van", "--to", str(tmp_path / "whole")]
-    code, _, said = finished("run", *whole)
-    assert code == 0, said
+    code, _, errors = finished("run", *whole)
+    assert code == 0, errors
     again = [*whole[:-1], str(tmp_path / "out"), "--checkpoint-every", "0.05"]
     chance = random.Random(5)
     outputs = tmp_path / "out" / "outputs.jsonl"
@@ -65,8 +65,8 @@ def test_killed_and_started_again_it_finds_what_an_undisturbed_run_finds(tmp_pat
             time.sleep(chance.random() / 10)
             process.send_signal(kill)
             process.wait(LIMIT)
-    code, _, said = finished("run", *again)
-    assert code == 0, said
+    code, _, errors = finished("run", *again)
+    assert code == 0, errors
     assert found_in(tmp_path / "out") == found_in(tmp_path / "whole")
 
 
@@ -94,12 +94,12 @@ def test_lines_go_through_a_pipe_and_logs_are_json(tmp_path: Path) -> None:
         APP, "--from", "-", "--to", "-", "--log", "json",
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
-        out, said = process.communicate(text, LIMIT)
-    assert process.returncode == 0, said
+        out, errors = process.communicate(text, LIMIT)
+    assert process.returncode == 0, errors
     kinds = [json.loads(line)["kind"] for line in out.splitlines()]
     assert len(kinds) == 500 and set(kinds) <= {"event", "late"}
-    told = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
-    assert told[-1]["metrics"]["events"] == 500
+    status = [json.loads(line) for line in errors.splitlines() if line.startswith("{")]
+    assert status[-1]["metrics"]["events"] == 500
 
 
 def test_a_pipe_on_which_nothing_comes_does_not_keep_it_from_stopping() -> None:
@@ -152,12 +152,12 @@ def taker(*refusals: int) -> Iterator[tuple[str, list[str]]]:
 def test_results_are_posted_and_a_server_in_trouble_is_asked_again(tmp_path: Path) -> None:
     file = write_records(tmp_path / "in.jsonl", records(300))
     with taker(503) as (url, lines):
-        code, _, said = finished("run", APP, "--from", str(file), "--to", url)
-    assert code == 0, said
-    assert "503" in said and len(lines) == 300
+        code, _, errors = finished("run", APP, "--from", str(file), "--to", url)
+    assert code == 0, errors
+    assert "503" in errors and len(lines) == 300
     with taker(403) as (url, _):
-        code, _, said = finished("run", APP, "--from", str(file), "--to", url)
-    assert code == 1 and "answered 403" in said
+        code, _, errors = finished("run", APP, "--from", str(file), "--to", url)
+    assert code == 1 and "answered 403" in errors
 
 
 def free_port() -> int:
@@ -206,8 +206,8 @@ def test_a_node_serves_the_same_figures_and_logs_json(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)  # there is nobody to take its detectors
         assert process.wait(LIMIT) == 0
         assert process.stderr is not None
-        told = [json.loads(each) for each in process.stderr.read().splitlines() if each.startswith("{")]
-        assert any(each["name"] == "n1" and "listening at" in each["message"] for each in told)
+        status = [json.loads(each) for each in process.stderr.read().splitlines() if each.startswith("{")]
+        assert any(each["name"] == "n1" and "listening at" in each["message"] for each in status)
     finally:
         process.kill()
         process.wait(LIMIT)

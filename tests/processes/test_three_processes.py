@@ -54,7 +54,7 @@ def test_a_match_through_three_processes_with_migrations_and_kills_gives_what_on
                     raise
                 continue
             codes = [node.wait(LIMIT + SECONDS / speed) for node in network.nodes.values()]
-            assert codes == [0, 0, 0], network.nodes["n2"].said()
+            assert codes == [0, 0, 0], network.nodes["n2"].log_text()
         found = sorted(map(comparable, network.outputs()))
         assert len({id for id, *_ in found}) == len(found), "an event was detected twice"
         assert found == expected
@@ -83,7 +83,7 @@ def migrate_and_kill(network, recording, speed):
         where = killed.address()
         time.sleep(1.0)  # until the previous owner knows that a migration is complete; otherwise both own the detector
         killed.kill()
-        if "input ended" in n1.said():
+        if "input ended" in n1.log_text():
             raise TooLate("the kill came after the end of the input")
         killed.start("--listen", where)
         for detector, node in moves:
@@ -104,7 +104,7 @@ def test_a_node_that_is_stopped_hands_its_detectors_on_first(tmp_path, match):
         network.wait_for_outputs()
         n2.stop()
         assert n2.wait(30) == 0
-        assert "n2: stopped" in n2.said() and "node n2 left the cluster" in n1.said()
+        assert "n2: stopped" in n2.log_text() and "node n2 left the cluster" in n1.log_text()
         assert set(away) <= set(network.runs()["n1"])
         assert n1.wait() == 0
         assert sorted(map(comparable, network.outputs())) == expected

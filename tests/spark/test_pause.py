@@ -85,7 +85,7 @@ def one_key() -> list[pa.Table]:
     return [table.slice(start, 100) for start in range(0, len(table), 100)]
 
 
-def told(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+def values_of(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for row in rows:
         if row["kind"] == "event":
@@ -107,7 +107,7 @@ def test_deferred_events_are_processed_in_later_micro_batches_and_nothing_is_los
         expected += plain.batch(table, seconds=1.0, rest=100.0)
     found += paused.idle()
     expected += plain.idle()
-    assert told(found) == told(expected)
+    assert values_of(found) == values_of(expected)
     delayed = {row["detector"]: 0 for row in found if row["kind"] == "event"}
     for row in found:
         if row["kind"] == "event":
@@ -123,7 +123,7 @@ def test_an_idle_key_is_behind_with_nothing() -> None:
     assert {row["detector"] for row in late if row["kind"] == "event"} >= {"Near", "Hits"}
     plain = Query(sl.Pause())
     expected = [row for table in tables for row in plain.batch(table, seconds=1.0, rest=100.0)] + plain.idle()
-    assert told(found + late) == told(expected)
+    assert values_of(found + late) == values_of(expected)
 
 
 def test_no_more_is_kept_in_the_state_than_fits_into_memory() -> None:

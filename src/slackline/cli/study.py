@@ -10,7 +10,7 @@ import typer
 
 from slackline import report
 from slackline.cli.console import progress, reports_errors, say, stdout, table, write_page
-from slackline.cli.options import help_of, takes
+from slackline.cli.options import takes
 from slackline.report import Scale, disorder, params_text, share_text, verdict
 from slackline.runtime.schema import RecordSchema
 from slackline.study import STEADY, PolicyFigures, PolicyResult, StudyResult, load_stream
@@ -29,8 +29,8 @@ def study(
         ),
     ],
     arrival: Annotated[str, typer.Option(help="Field of arrival times.")],
-    ts: Annotated[str, typer.Option(help=help_of("ts"))],
-    source: Annotated[str, typer.Option(help=help_of("source"))],
+    ts: Annotated[str, typer.Option(help="Field of event times.")],
+    source: Annotated[str, typer.Option(help="Field that names the source of an event.")],
     type: Annotated[
         str | None, typer.Option(help="Field of event types; each type of a source counts as a source.")
     ] = None,

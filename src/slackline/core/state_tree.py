@@ -139,13 +139,13 @@ def read_dtype(description: Any) -> np.dtype[Any]:
         return _plain_dtype(description)
     if type(description) is list and description:
         return np.dtype([(name, read_dtype(part), tuple(shape)) for name, part, shape in description])
-    raise ValueError(f"items of dtype {description!r} are not bytes that mean the same on any machine")
+    raise ValueError(f"items of dtype {description!r} have no machine-independent representation as bytes")
 
 
 @lru_cache(maxsize=256)
 def _plain_dtype(description: str) -> np.dtype[Any]:
     if not _DTYPE.fullmatch(description):
-        raise ValueError(f"items of dtype {description!r} are not bytes that mean the same on any machine")
+        raise ValueError(f"items of dtype {description!r} have no machine-independent representation as bytes")
     return np.dtype(description)
 
 
@@ -585,7 +585,7 @@ class TreeReader:
         _, (index,), *parts = item
         _, kind, names, layout = self._classes[index]
         if layout is None or len(names) != len(parts):
-            raise ValueError(f"{kind} is no dataclass, or one of other fields")
+            raise ValueError(f"{kind} is not a dataclass, or has other fields")
         if not PLAIN.issuperset(map(type, parts)):
             held = [not (type(part) is tuple and part[0] == UNSET) for part in parts]
             names = list(compress(names, held))

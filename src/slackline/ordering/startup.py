@@ -105,7 +105,7 @@ def _default_slack(ints):  # type: ignore[no-untyped-def]
     return max(1, min(ints[_LARGEST], FOREVER // CAREFUL) * CAREFUL)
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def _observe(ints, ts, before, clk, clock_arrivals):  # type: ignore[no-untyped-def]
     if clk == NEVER:
         return

@@ -637,8 +637,8 @@ class KeyedEngines:
     def load(self, header: Mapping[str, Any], pieces: Iterable[bytes]) -> None:
         """Resume from saved engines: they replace those of the same keys.
 
-        Raises :class:`~slackline.StateError` for the state of other engines; one of them is loaded at once to find out,
-        the others when their keys have arrivals.
+        Raises :class:`~slackline.core.errors.StateError` for the state of other engines. To find out, one of them is
+        loaded at once, the others when their keys have arrivals.
         """
         match header:
             case {

@@ -288,7 +288,9 @@ class StreamMerger:
             ):
                 # No failure of the streams: they are not disabled. What they still deliver of that time is late.
                 for stream in sorted(owing):
-                    logger.warning("stream %r is not waited for: %d events precede its next", stream, source.waiting)
+                    logger.warning(
+                        "stream %r is skipped: its source has buffered %d later events", stream, source.waiting
+                    )
                     records += self._emit(self._sync.remove(stream))
                     self._sync.add(stream)
         for source in self._inputs.values():

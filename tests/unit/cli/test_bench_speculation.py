@@ -44,7 +44,7 @@ def test_every_run_comes_to_the_answer_of_plain_buffering(runs):
 
 def test_running_ahead_tells_no_pass_later_and_all_of_them_sooner_on_average(runs):
     def waits(alpha):
-        return {told.at: told.wait for told in runs[alpha]["_detections"] if told.type == "pass"}
+        return {found.at: found.wait for found in runs[alpha]["_detections"] if found.type == "pass"}
 
     plain, fixed = waits(PLAIN), waits(FIXED)
     assert plain and len(plain) == runs[PLAIN]["passes"]
@@ -66,7 +66,7 @@ def test_a_run_is_looked_at_twice_a_second(bench, runs):
         assert abs(len(moments) - 2 * SECONDS) <= 2
         assert all(0 <= moment.alpha <= moment.highest_alpha <= 1 and moment.busy > 0 for moment in moments)
         assert alpha == ADAPTIVE or {moment.alpha for moment in moments} == {alpha}
-        # The rest is told by close().
+        # The rest is found by close().
         assert 0 < sum(moment.inserts for moment in moments) <= run["inserts"]
         assert sum(moment.retractions for moment in moments) <= run["retractions"]
         assert sum(moment.finals for moment in moments) <= len(run["_answer"])

@@ -6,7 +6,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from tests.unit.cluster.controller.overviews import CHAIN, Told
+from tests.unit.cluster.controller.overviews import CHAIN, FakeCluster
 from typer.testing import CliRunner
 
 from slackline.cli import app
@@ -22,8 +22,8 @@ AT = ("--at", "127.0.0.1:7001")
 class Pretended:
     """A network that answers as nodes do, faster."""
 
-    def __init__(self, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.told = told
+    def __init__(self, fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.fake_cluster = fake_cluster
         self.refuses: dict[str, str] = {}
         self.now = 0.0
         monkeypatch.setattr(client, "overview", self.overview)
@@ -32,24 +32,24 @@ class Pretended:
         monkeypatch.setattr(client.RemotePlacement.__init__, "__kwdefaults__", {"now": self.time})
 
     def time(self) -> float:
-        return self.told.at
+        return self.fake_cluster.at
 
     async def overview(self, address: Address, credentials: Credentials) -> dict:
-        self.told.go_on()
-        return self.told.overview()
+        self.fake_cluster.advance()
+        return self.fake_cluster.overview()
 
     async def migrate(
         self, address: Address, credentials: Credentials, detector: str, node: str, timeout: float
     ) -> dict:
         if detector in self.refuses:
             raise SlacklineError(self.refuses[detector])
-        self.told.move(detector, node)
+        self.fake_cluster.move(detector, node)
         return {"detector": detector, "seconds": 0.01, "stopped_seconds": 0.0}
 
 
 @pytest.fixture
 def network(monkeypatch):
-    return Pretended(Told({"n1": ["Low"], "n2": ["High"], "n3": ["Top"]}), monkeypatch)
+    return Pretended(FakeCluster({"n1": ["Low"], "n2": ["High"], "n3": ["Top"]}), monkeypatch)
 
 
 def run(*arguments: str):
@@ -78,13 +78,13 @@ def test_a_dry_run_says_what_would_move_and_why(network):
     assert "φ changes from 0.0200 to 0.0000 (100 % less; local, 0.1 s)." in result.stdout
     assert "Mean latency of 3 subscriptions with events: 6.67 ms → 0.00 ms." in result.stdout
     assert "Nothing was migrated (--dry-run)." in result.stdout
-    assert network.told.runs == {"n1": ["Low"], "n2": ["High"], "n3": ["Top"]}
+    assert network.fake_cluster.runs == {"n1": ["Low"], "n2": ["High"], "n3": ["Top"]}
 
 
 def test_detectors_are_moved_step_by_step(network):
     result = run()
     assert result.exit_code == 0, result.stderr
-    assert sorted(network.told.runs["n1"]) == ["High", "Low", "Top"]
+    assert sorted(network.fake_cluster.runs["n1"]) == ["High", "Low", "Top"]
     assert "Migrating 2 detectors in 2 steps." in result.stdout and "2 migrations in 20 ms." in result.stdout
     assert "migrated High from n2 to n1 in 10 ms" in result.stderr
 
@@ -100,13 +100,13 @@ def test_figures_as_json(network):
 
 
 def test_where_nothing_is_to_gain_nothing_moves_and_it_is_said(network):
-    network.told.runs.update(n1=["Low", "High", "Top"], n2=[], n3=[])
+    network.fake_cluster.runs.update(n1=["Low", "High", "Top"], n2=[], n3=[])
     result = run()
     assert result.exit_code == 0 and "No change: φ is 0.0000" in result.stdout
 
 
 def test_where_no_events_are_under_way_it_is_said(network):
-    network.told.rates = dict.fromkeys(network.told.rates, 0.0)
+    network.fake_cluster.rates = dict.fromkeys(network.fake_cluster.rates, 0.0)
     result = run()
     assert result.exit_code == 0 and "No events are sent between detectors" in result.stdout
 
@@ -119,60 +119,60 @@ def test_a_node_that_refuses_a_detector_makes_it_fail(network):
 
 
 def test_limits_that_cannot_be_kept_make_it_fail(network):
-    network.told.cpu = {"Low": 3.0}
+    network.fake_cluster.cpu = {"Low": 3.0}
     result = run()
     assert (result.exit_code, result.stdout) == (1, "") and "'Low'" in result.stderr and "limit" in result.stderr
 
 
 def test_a_network_that_cannot_be_known_makes_it_fail(network):
-    network.told.states["n3"] = "lost"
+    network.fake_cluster.states["n3"] = "lost"
     result = run()
     assert (result.exit_code, result.stdout) == (1, "") and "node n3 is lost (Top)" in result.stderr
 
 
 def test_a_node_that_does_it_too_is_named(network):
-    network.told.master = "n2"
+    network.fake_cluster.master = "n2"
     result = run()
     assert result.exit_code == 0 and "node n2 is the placement master of the cluster" in result.stderr
 
 
 def test_the_page_gets_the_whole_story(network, monkeypatch, tmp_path):
     shown = []
-    page = SimpleNamespace(placement_page=lambda story: shown.append(story) or "a page")
+    page = SimpleNamespace(placement_page=lambda report: shown.append(report) or "a page")
     monkeypatch.setitem(sys.modules, "slackline.report.placement", page)
     result = run("--html", str(tmp_path / "p.html"))
     assert result.exit_code == 0, result.stderr
-    (story,) = shown
+    (report,) = shown
     assert (tmp_path / "p.html").read_text() == "a page"
-    assert story.before == {"Low": "n1", "High": "n2", "Top": "n3"} and story.after == dict.fromkeys(CHAIN, "n1")
-    assert {"local", "genetic", "cuckoo_swarm"} <= set(story.histories) and story.solver == "local"
-    assert [move.detector for move in story.migrations] == ["High", "Top"] and set(story.loads) == {"n1", "n2", "n3"}
-    assert all(sample.load == 0.3 for samples in story.loads.values() for sample in samples)
+    assert report.before == {"Low": "n1", "High": "n2", "Top": "n3"} and report.after == dict.fromkeys(CHAIN, "n1")
+    assert {"local", "genetic", "cuckoo_swarm"} <= set(report.histories) and report.solver == "local"
+    assert [move.detector for move in report.migrations] == ["High", "Top"] and set(report.loads) == {"n1", "n2", "n3"}
+    assert all(sample.load == 0.3 for samples in report.loads.values() for sample in samples)
 
 
 def test_watching_goes_on_and_stands_by_while_a_node_does_it(network):
-    said = []
+    notices_with = []
 
     async def watch() -> None:
-        network.told.master = "n2"
+        network.fake_cluster.master = "n2"
         watched = client.RemotePlacement(
             Address.of("127.0.0.1:7001"),
             Credentials(),
             GlobalPlacement(seconds=0.05),
-            log=said.append,
+            log=notices_with.append,
             on_plan=lambda _: None,
             now=network.time,
         )
         task = asyncio.create_task(watched.watch())
         await asyncio.sleep(0.3)
-        assert network.told.runs["n2"] == ["High"] and not task.done()
-        network.told.master = None
+        assert network.fake_cluster.runs["n2"] == ["High"] and not task.done()
+        network.fake_cluster.master = None
         for _ in range(100):
             await asyncio.sleep(0.05)
-            if len(network.told.runs["n1"]) == 3:
+            if len(network.fake_cluster.runs["n1"]) == 3:
                 break
         task.cancel()
 
     asyncio.run(watch())
-    assert said[0] == "standing by: node n2 is the placement master"
-    assert sorted(network.told.runs["n1"]) == ["High", "Low", "Top"]
+    assert notices_with[0] == "standing by: node n2 is the placement master"
+    assert sorted(network.fake_cluster.runs["n1"]) == ["High", "Low", "Top"]

@@ -291,9 +291,9 @@ def test_a_server_cannot_ask_for_a_pause_that_is_no_number(server: Server) -> No
     assert pause.asked == [30.0]
 
 
-@pytest.mark.parametrize(("said", "sent"), [("ä1", "ä1"), ("a b", "a b"), ("a\x0bb", None), ("a ", None)])
-def test_ids_are_sent_back_as_they_came_or_not_at_all(server: Server, said: str, sent: str | None) -> None:
-    feed = whole(SSE, f'id: {said}\ndata: {{"ts": 1}}\n\n'.encode())
+@pytest.mark.parametrize(("given", "sent"), [("ä1", "ä1"), ("a b", "a b"), ("a\x0bb", None), ("a ", None)])
+def test_ids_are_sent_back_as_they_came_or_not_at_all(server: Server, given: str, sent: str | None) -> None:
+    feed = whole(SSE, f'id: {given}\ndata: {{"ts": 1}}\n\n'.encode())
     assert times(run(delivered(server.source(feed, status(204))))) == [1]
     got = server.asked[1].get("Last-Event-ID")
     assert (None if got is None else got.encode("latin-1").decode()) == sent

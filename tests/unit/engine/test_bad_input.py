@@ -36,10 +36,12 @@ def test_a_bad_time_stamp_is_quarantined_with_its_reason_and_the_rest_goes_on(fo
 def test_a_date_as_event_time_is_quarantined_with_a_warning_that_says_what_to_do() -> None:
     target = engine()
     days = [sl.Event("in", ts=datetime(2026, 1, day, tzinfo=UTC)) for day in range(1, 31)]  # type: ignore[arg-type]
-    with pytest.warns(UserWarning, match="whose ts is a date are quarantined; convert dates to whole numbers") as said:
+    with pytest.warns(
+        UserWarning, match="whose ts is a date are quarantined; convert dates to whole numbers"
+    ) as warned:
         for some in (days[:1], days):  # event by event, and as a chunk
             target.push(some)
-    assert [warning.filename for warning in said] == [__file__]  # one per engine, and the line of the user
+    assert [warning.filename for warning in warned] == [__file__]  # one per engine, and the line of the user
     assert {each.reason for each in target.quarantined} == {"bad time stamp"}
     assert all("int(ts.timestamp() * 1000)" in each.detail for each in target.quarantined)
 

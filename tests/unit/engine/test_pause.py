@@ -67,7 +67,7 @@ def unpaused(events: int) -> list[sl.Output]:
     return plain.push([sl.Event("a", ts=ts) for ts in range(events)]) + plain.close()
 
 
-def said(outputs: list[sl.Output]) -> list[tuple[str, str]]:
+def identities(outputs: list[sl.Output]) -> list[tuple[str, str]]:
     return sorted((output.id, str(output.event)) for output in outputs)
 
 
@@ -90,7 +90,7 @@ def test_the_urgent_one_is_in_time_and_the_others_find_the_same_later() -> None:
     late = [at - arrivals[nth] for at, nth in quick if nth < len(arrivals)]  # each is certain with the next arrival
     quiet, peak = max(late[: len(QUIET) - 1]), sorted(late[len(QUIET) :])
     assert len(late) == len(arrivals) - 1 and peak[-1] < 1.5 * quiet and peak[len(peak) // 2] <= quiet
-    assert said([output for _, output in found]) == said(unpaused(len(arrivals)))
+    assert identities([output for _, output in found]) == identities(unpaused(len(arrivals)))
 
 
 def test_outputs_say_how_much_later_they_are() -> None:
@@ -130,7 +130,7 @@ def test_a_flush_and_the_end_let_everybody_go() -> None:
         found = busy(engine, 50)
         assert engine.deferred > 40
         found += end(engine)
-        assert engine.deferred == 0 and said(found) == said(unpaused(50))
+        assert engine.deferred == 0 and identities(found) == identities(unpaused(50))
 
 
 def test_whoever_is_loaded_without_pause_goes_on_at_once() -> None:
@@ -140,7 +140,7 @@ def test_whoever_is_loaded_without_pause_goes_on_at_once() -> None:
     other = sl.Engine.load(engine.save(), sl.Hierarchy(workers(processor), clock="a"), pause=None)
     found += other.push([])
     assert engine.deferred > 40 and other.deferred == 0
-    assert said(found + other.close()) == said(unpaused(50))
+    assert identities(found + other.close()) == identities(unpaused(50))
 
 
 def test_alpha_goes_to_one_before_anybody_is_held_up() -> None:

@@ -51,7 +51,7 @@ def stream(n: int = 400, seed: int = 1) -> pa.Table:
     )
 
 
-def told(engine: sl.Engine, table: pa.Table, size: int = 10) -> list[sl.Output]:
+def pushed(engine: sl.Engine, table: pa.Table, size: int = 10) -> list[sl.Output]:
     outputs = []
     for start in range(0, len(table), size):
         outputs += engine.push(table.slice(start, size))
@@ -76,8 +76,8 @@ def engine_of(*detectors: sl.Detector, **options: Any) -> sl.Engine:
 @pytest.mark.parametrize("policy", ["slack", "auto"])
 def test_answers_come_earlier_and_net_out(policy: str) -> None:
     table = stream()
-    plain = told(engine_of(Big(), policy=policy), table)
-    ahead = told(engine_of(Big(), policy=policy, speculation=sl.Speculation(alpha=0)), table)
+    plain = pushed(engine_of(Big(), policy=policy), table)
+    ahead = pushed(engine_of(Big(), policy=policy, speculation=sl.Speculation(alpha=0)), table)
     assert deferred(ahead) == deferred(plain)
     first = {}
     for output in ahead:
@@ -89,7 +89,7 @@ def test_answers_come_earlier_and_net_out(policy: str) -> None:
 
 
 def test_every_event_is_told_final_once_and_only_what_was_not_told_before_is_inserted_final() -> None:
-    ahead = told(engine_of(Big(), speculation=sl.Speculation(alpha=0.5)), stream())
+    ahead = pushed(engine_of(Big(), speculation=sl.Speculation(alpha=0.5)), stream())
     early: set[str] = set()
     done: set[str] = set()
     for output in ahead:
@@ -120,9 +120,15 @@ class Touchy(Sum):
 
 def test_a_detector_that_only_disorder_breaks_is_tried_again_in_order() -> None:
     table = stream()
+<<<<<<< HEAD
     plain = told(engine_of(Touchy(), policy=sl.Slack(warmup=64, margin=2)), table)
     engine = engine_of(Touchy(), policy=sl.Slack(warmup=64, margin=2), speculation=sl.Speculation(alpha=0))
     assert deferred(told(engine, table)) == deferred(plain)
+=======
+    plain = pushed(engine_of(Touchy(), policy="slack", warmup=64, margin=2), table)
+    engine = engine_of(Touchy(), policy="slack", warmup=64, margin=2, speculation=sl.Speculation(alpha=0))
+    assert deferred(pushed(engine, table)) == deferred(plain)
+>>>>>>> refs/heads/leftovers
     figures = engine.stats()["detectors"]["Touchy"]
     assert figures["speculative_failures"] > 0
     assert figures["failed"] == 0
@@ -130,8 +136,13 @@ def test_a_detector_that_only_disorder_breaks_is_tried_again_in_order() -> None:
 
 def test_after_stumbling_a_detector_speculates_less() -> None:
     def stumbles(detector: sl.Detector) -> int:
+<<<<<<< HEAD
         engine = engine_of(detector, policy=sl.Slack(warmup=64, margin=2), speculation=sl.Speculation(alpha=0))
         told(engine, stream(2000), size=1)
+=======
+        engine = engine_of(detector, policy="slack", warmup=64, margin=2, speculation=sl.Speculation(alpha=0))
+        pushed(engine, stream(2000), size=1)
+>>>>>>> refs/heads/leftovers
         return int(engine.stats()["detectors"][type(detector).__name__]["speculative_failures"])
 
     assert 0 < stumbles(Touchy()) < 200  # of 2000 looks ahead
@@ -144,7 +155,7 @@ def test_an_error_on_final_input_is_an_error() -> None:
 
     engine = engine_of(Broken(), speculation=sl.Speculation(alpha=0))
     with pytest.raises(sl.SlacklineError, match="never"):
-        told(engine, stream())
+        pushed(engine, stream())
 
 
 def test_snapshots_are_bounded_and_their_spacing_grows() -> None:
@@ -169,7 +180,7 @@ def test_a_state_that_does_not_change_is_stored_once() -> None:
 
 def test_only_the_detectors_that_are_named_look_ahead() -> None:
     engine = engine_of(Big(), Sum(), speculation={"Big": sl.Speculation(alpha=0)})
-    outputs = told(engine, stream())
+    outputs = pushed(engine, stream())
     assert {output.detector for output in outputs if not output.final} == {"Big"}
 
 
@@ -215,7 +226,7 @@ class Hands:
 def test_alpha_follows_the_load(idle: float, busy: float, expected: float) -> None:
     now = Hands(idle, busy)  # idle before a push, busy in it
     engine = engine_of(Big(), speculation=sl.Speculation(alpha="auto"), now=now)
-    told(engine, stream())
+    pushed(engine, stream())
     assert engine.stats()["detectors"]["Big"]["alpha"] == expected
 
 
@@ -248,7 +259,7 @@ def test_retraction_on_demand_bothers_the_levels_above_less() -> None:
     touched = {}
     for retraction in ("full", "on_demand"):
         engine = engine_of(Big(), Above(), speculation=sl.Speculation(alpha=0, retraction=retraction))
-        told(engine, stream(2000), size=3)
+        pushed(engine, stream(2000), size=3)
         touched[retraction] = sum(d["touched"] for d in engine.stats()["detectors"].values())
     assert touched["on_demand"] < touched["full"] / 2
 
@@ -256,7 +267,7 @@ def test_retraction_on_demand_bothers_the_levels_above_less() -> None:
 @pytest.mark.parametrize(("kind", "expected"), [(Big, "on_demand"), (Sum, "full")])
 def test_auto_chooses_what_costs_less(kind: type[sl.Detector], expected: str) -> None:
     engine = engine_of(kind(), speculation=sl.Speculation(alpha=0, snapshot_every=1))
-    told(engine, stream(1000), size=5)
+    pushed(engine, stream(1000), size=5)
     assert engine.stats()["detectors"][kind.__name__]["retraction"] == expected
 
 

@@ -72,9 +72,9 @@ def test_a_push_without_wall_times_keeps_the_last(form: str) -> None:
     target.push(arrivals(form, [3]), now=50)
     target.push(arrivals(form, [4]))
     assert target.stats()["arrival_time"] == {"now": 50, "backwards": 0}
-    told = engine()
-    told.push(arrivals(form, [1, 2, 3, 4]), now=[None, None, 50, None])
-    assert history(told) == history(target)
+    partly_timed = engine()
+    partly_timed.push(arrivals(form, [1, 2, 3, 4]), now=[None, None, 50, None])
+    assert history(partly_timed) == history(target)
 
 
 BAD = [

@@ -341,8 +341,12 @@ def test_older_transition_is_refused() -> None:
 
 
 def hierarchy():
-    detectors = [Dependencies(window=HOUR, max_lag=30, min_support=5), Transitions(), Occurrences("told", silence=900)]
-    return sl.Hierarchy(detectors, clock="told")
+    detectors = [
+        Dependencies(window=HOUR, max_lag=30, min_support=5),
+        Transitions(),
+        Occurrences("report", silence=900),
+    ]
+    return sl.Hierarchy(detectors, clock="report")
 
 
 def run(events, cut, *, restart=False, **options):
@@ -360,10 +364,10 @@ def run(events, cut, *, restart=False, **options):
 @pytest.mark.parametrize("cut", [3, 50])
 def test_arrival_cuts_and_restarts_change_nothing_from_events_to_dependencies(cut: int) -> None:
     rng = random.Random(5)
-    told = [(ts, device, "on") for ts, device, *_ in planted(rng, 3 * HOUR, per_hour=20, probability=0.9)]
-    told += [(ts + 10, device, "off") for ts, device, _ in told]
-    told = [row for row in told if row[1] == "a" or row[0] < 1.5 * HOUR]
-    events = [sl.Event("told", ts, device, n, state=state) for n, (ts, device, state) in enumerate(sorted(told))]
+    reports = [(ts, device, "on") for ts, device, *_ in planted(rng, 3 * HOUR, per_hour=20, probability=0.9)]
+    reports += [(ts + 10, device, "off") for ts, device, _ in reports]
+    reports = [row for row in reports if row[1] == "a" or row[0] < 1.5 * HOUR]
+    events = [sl.Event("report", ts, device, n, state=state) for n, (ts, device, state) in enumerate(sorted(reports))]
     whole = run(events, len(events), policy="ordered")
     assert {"occurrence", "transition", "dependency", "dependency_lost"} == {event.type for event in whole.values()}
     payloads = [dict(event.payload) for event in whole.values()]

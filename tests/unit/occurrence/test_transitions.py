@@ -8,9 +8,9 @@ from slackline.occurrence.occurrences import Occurrences, Transitions
 
 def transitions(rows, **options):
     """What an engine with both levels finds in events (ts, device, state)."""
-    hierarchy = sl.Hierarchy([Transitions(), Occurrences("told", **options)], clock="told")
+    hierarchy = sl.Hierarchy([Transitions(), Occurrences("report", **options)], clock="report")
     engine = sl.Engine(hierarchy, policy="ordered")
-    events = [sl.Event("told", ts=ts, source=device, state=state) for ts, device, state in rows]
+    events = [sl.Event("report", ts=ts, source=device, state=state) for ts, device, state in rows]
     outputs = engine.push(events) + engine.close()
     return [
         (one.event.ts, one.event["device"], one.event["before"], one.event["after"], one.event["lasted"])

@@ -167,10 +167,10 @@ def test_one_by_one_in_chunks_and_restored_is_the_same(corrects: bool, walled: b
         cut = slice(start, min(n, start + size))
         slots = other.input.sources.slots_of(source[cut], list(range(6)))
         rows = other.skews.rows_of(other.input).take(slots)
-        told = now[cut] if walled else np.empty(0, dtype=np.int64)
+        arrival = now[cut] if walled else np.empty(0, dtype=np.int64)
         clk, m = np.empty(len(rows), dtype=np.int64), len(rows)
         found += other.skews.run(
-            other.clock, rows, ts[cut].copy(), np.ones(m, dtype=np.bool_), other.input.key | slots, start, told,
+            other.clock, rows, ts[cut].copy(), np.ones(m, dtype=np.bool_), other.input.key | slots, start, arrival,
             NEVER, clk,
         )[0].tolist()  # fmt: skip
         start += m

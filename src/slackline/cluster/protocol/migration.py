@@ -683,7 +683,8 @@ class MigrationRequests:
         if (runs and others) or self.migrations.outgoing:
             return False
         if runs:
-            self.log("warning", f"no other node can take the detectors {sorted(runs)}; only its checkpoint has them.")
+            lost = "their state is lost unless this node has a checkpoint"
+            self.log("warning", f"no other node can take the detectors {sorted(runs)}; {lost}.")
         for peer in others:
             self.membership.send(peer, Goodbye())
         return True

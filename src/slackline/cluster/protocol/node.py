@@ -90,7 +90,7 @@ class Node:
     Other options are the engine's. ``now`` is in seconds of any monotonic clock.
     """
 
-    #: How detectors migrate; ``slackline.cluster.simulation.baselines`` has other methods to compare with.
+    #: How detectors migrate; benchmarks compare it with other methods.
     migration_method: ClassVar[type[Migrations]] = Migrations
 
     def __init__(

@@ -46,7 +46,7 @@ class Cpu:
     def __init__(self, speed: float = 1.0) -> None:
         if not speed > 0:
             raise ConfigError(
-                f"speed={speed} is not valid; it must be more than 0 (1: costs as detectors report them)."
+                f"speed={speed} is not valid; it must be more than 0 (1: the CPU time that detectors report)."
             )
         self.speed = speed
         #: In order of time; no two overlap.

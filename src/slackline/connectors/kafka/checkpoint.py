@@ -266,7 +266,7 @@ class FolderStore(CheckpointStore):
             try:
                 checkpoint = self._file(partition, slot).load()
             except StateError as error:
-                logger.warning("partition %d: %s Continuing without it", partition, error)
+                logger.warning("partition %d: a checkpoint cannot be read and is ignored: %s", partition, error)
                 continue
             if checkpoint is not None:
                 self.owner.check(checkpoint.header, f"the folder {str(self._folder)!r}")

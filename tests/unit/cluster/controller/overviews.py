@@ -19,7 +19,7 @@ CHAIN = {
 }
 
 
-class Told:
+class FakeCluster:
     """A network as it tells of itself, second by second."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Told:
         self.sent: dict[str, float] = dict.fromkeys(self.rates, 0.0)
         self.spent: dict[str, float] = {}
 
-    def go_on(self, seconds: float = 1.0) -> None:
+    def advance(self, seconds: float = 1.0) -> None:
         self.at += seconds
         for kind, rate in self.rates.items():
             self.sent[kind] += rate * seconds
@@ -96,13 +96,13 @@ class Exhaustive:
         return Solution(best, objective, seconds, (Improvement(seconds, objective),))
 
 
-class Steered:
+class OptimisedCluster:
     """A network that tells of itself, and whoever decides where its detectors run: second by second."""
 
-    def __init__(self, told: Told, policy: Any, solver: Any = None) -> None:
-        self.told, self.policy = told, policy
+    def __init__(self, fake_cluster: FakeCluster, policy: Any, solver: Any = None) -> None:
+        self.fake_cluster, self.policy = fake_cluster, policy
         self.solver = solver or Exhaustive()
-        self.survey = ClusterMetrics()
+        self.metrics = ClusterMetrics()
         self.moves: list[Move] = []
         self.notices: list[str] = []
         self.searches: list[SearchOrder] = []
@@ -112,24 +112,24 @@ class Steered:
 
     def run(self, seconds: int) -> None:
         for _ in range(seconds):
-            self.told.go_on()
-            if self.told.at == self._search_ends:
+            self.fake_cluster.advance()
+            if self.fake_cluster.at == self._search_ends:
                 self.policy.on_search_result(self.searches[-1], run_search(self.searches[-1], lambda: 0.0, self.solver))
-            self.survey.update(self.told.overview(), self.told.at)
-            self._apply(self.policy.on_heartbeat(self.survey.statistics(self.told.at), self.told.at))
+            self.metrics.update(self.fake_cluster.overview(), self.fake_cluster.at)
+            self._apply(self.policy.on_heartbeat(self.metrics.statistics(self.fake_cluster.at), self.fake_cluster.at))
 
     def _apply(self, actions: PolicyActions) -> None:
         self.notices += [notice.text for notice in actions.notices]
         if actions.search is not None:
             self.searches.append(actions.search)
-            self._search_ends = self.told.at + actions.search.seconds
+            self._search_ends = self.fake_cluster.at + actions.search.seconds
         for move in actions.moves:
             self.moves.append(move)
             error = self.refuses(move)
             if not error:
-                self.told.move(move.detector, move.to)
-                self.survey.record_handover(move.detector, 0.05)
-            self._apply(self.policy.on_move_result(move, error, {"seconds": 0.05}, self.told.at))
+                self.fake_cluster.move(move.detector, move.to)
+                self.metrics.record_handover(move.detector, 0.05)
+            self._apply(self.policy.on_move_result(move, error, {"seconds": 0.05}, self.fake_cluster.at))
 
     def runs(self) -> dict[str, str]:
-        return {name: node for node, names in self.told.runs.items() for name in sorted(names)}
+        return {name: node for node, names in self.fake_cluster.runs.items() for name in sorted(names)}

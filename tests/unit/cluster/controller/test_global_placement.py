@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.cluster.controller.overviews import CHAIN, Steered, Told
+from tests.unit.cluster.controller.overviews import CHAIN, FakeCluster, OptimisedCluster
 
 from slackline.cluster.controller.global_placement import GlobalPlacement
 from slackline.cluster.controller.policy import BACKOFF, MOVE_TIMEOUT, Move
@@ -12,13 +12,13 @@ from slackline.cluster.placement.problem import changes, steps
 from slackline.core.errors import ConfigError
 
 
-def spread(**given) -> Told:
+def spread(**given) -> FakeCluster:
     """A chain that would better run where its sensors are."""
-    return Told({"n1": ["Low"], "n2": ["High"], "n3": ["Top"]}, **given)
+    return FakeCluster({"n1": ["Low"], "n2": ["High"], "n3": ["Top"]}, **given)
 
 
 def test_what_is_far_from_its_inputs_moves_there_and_stays() -> None:
-    network = Steered(spread(), GlobalPlacement())
+    network = OptimisedCluster(spread(), GlobalPlacement())
     network.run(60)
     assert network.runs() == {"Low": "n1", "High": "n1", "Top": "n1"}
     assert len(network.moves) == 2 and network.notices == []
@@ -26,7 +26,7 @@ def test_what_is_far_from_its_inputs_moves_there_and_stays() -> None:
 
 
 def test_it_collects_for_two_seconds_before_it_searches() -> None:
-    network = Steered(spread(), GlobalPlacement())
+    network = OptimisedCluster(spread(), GlobalPlacement())
     network.run(2)
     assert not network.searches
     network.run(1)
@@ -34,20 +34,22 @@ def test_it_collects_for_two_seconds_before_it_searches() -> None:
 
 
 def test_limits_are_kept() -> None:
-    network = Steered(spread(cpu=dict.fromkeys(CHAIN, 0.3)), GlobalPlacement())
+    network = OptimisedCluster(spread(cpu=dict.fromkeys(CHAIN, 0.3)), GlobalPlacement())
     network.run(30)
-    loads = [len(names) for names in network.told.runs.values()]
+    loads = [len(names) for names in network.fake_cluster.runs.values()]
     assert max(loads) == 2 and network.runs()["Low"] == "n1", network.runs()
 
 
 def test_a_node_beyond_its_limit_is_relieved_though_that_costs_latency() -> None:
-    network = Steered(Told({"n1": ["Low", "High", "Top"], "n2": []}, cpu=dict.fromkeys(CHAIN, 0.3)), GlobalPlacement())
+    network = OptimisedCluster(
+        FakeCluster({"n1": ["Low", "High", "Top"], "n2": []}, cpu=dict.fromkeys(CHAIN, 0.3)), GlobalPlacement()
+    )
     network.run(30)
     assert network.runs() == {"Low": "n1", "High": "n1", "Top": "n2"}
 
 
 def test_step_by_step_a_move_waits_until_the_one_before_it_is_measured() -> None:
-    network = Steered(spread(), GlobalPlacement())
+    network = OptimisedCluster(spread(), GlobalPlacement())
     network.run(6)
     assert len(network.moves) == 1
     network.run(1)
@@ -57,7 +59,7 @@ def test_step_by_step_a_move_waits_until_the_one_before_it_is_measured() -> None
 
 
 def test_together_all_moves_are_ordered_at_once() -> None:
-    network = Steered(spread(), GlobalPlacement(together=True))
+    network = OptimisedCluster(spread(), GlobalPlacement(together=True))
     network.run(6)
     assert len(network.moves) == 2
 
@@ -65,41 +67,41 @@ def test_together_all_moves_are_ordered_at_once() -> None:
 def test_gains_that_are_not_worth_the_stir_move_nothing() -> None:
     """It would be 4 % better to have High on n3, as the ways differ a little."""
     trips = {("n1", "n2"): 0.1, ("n2", "n3"): 0.1, ("n1", "n3"): 0.096}
-    told = Told({"n1": ["Low"], "n2": ["High"], "n3": []}, trips=trips, stays={"n1": ["Low"]},
+    fake_cluster = FakeCluster({"n1": ["Low"], "n2": ["High"], "n3": []}, trips=trips, stays={"n1": ["Low"]},
                 hierarchy={name: CHAIN[name] for name in ("Low", "High")}, limits={"n1": 0.1})  # fmt: skip
-    network = Steered(told, GlobalPlacement())
+    network = OptimisedCluster(fake_cluster, GlobalPlacement())
     network.run(30)
     assert not network.moves and len(network.searches) > 1
-    told.trips["n1", "n3"] = 0.05
+    fake_cluster.trips["n1", "n3"] = 0.05
     network.run(30)
     assert network.moves == [Move("High", "n2", "n3")]
 
 
 def test_handovers_that_take_long_move_nothing() -> None:
-    told = spread()
-    network = Steered(told, GlobalPlacement(every=10.0))
+    fake_cluster = spread()
+    network = OptimisedCluster(fake_cluster, GlobalPlacement(every=10.0))
     for name in CHAIN:
-        network.survey.record_handover(name, 2.0)
+        network.metrics.record_handover(name, 2.0)
     network.run(30)
     assert not network.moves
 
 
 def test_what_has_made_things_worse_goes_back_and_is_left_alone_for_a_while() -> None:
     """n1 is a slow machine: what comes there needs four times as much."""
-    told = spread(cpu=dict.fromkeys(CHAIN, 0.2), limits={"n1": 0.5}, stays={"n3": ["Top"]})
-    network = Steered(told, GlobalPlacement(every=10.0))
-    network.refuses = lambda move: told.cpu.update({move.detector: 0.8 if move.to == "n1" else 0.2}) or ""
+    fake_cluster = spread(cpu=dict.fromkeys(CHAIN, 0.2), limits={"n1": 0.5}, stays={"n3": ["Top"]})
+    network = OptimisedCluster(fake_cluster, GlobalPlacement(every=10.0))
+    network.refuses = lambda move: fake_cluster.cpu.update({move.detector: 0.8 if move.to == "n1" else 0.2}) or ""
     network.run(9)
     assert network.moves == [Move("High", "n2", "n1"), Move("High", "n1", "n2")]
     assert network.runs()["High"] == "n2"
-    (said,) = network.notices
-    assert said == "migration rolled back, it increased the cost: High (CPU beyond limits 0.50, before 0.00)"
+    (notices_with,) = network.notices
+    assert notices_with == "migration rolled back, it increased the cost: High (CPU beyond limits 0.50, before 0.00)"
     network.run(10 * BACKOFF - 10)
     assert network.runs()["High"] == "n2" and len(network.searches) > 3
 
 
 def test_a_detector_that_a_node_refuses_stays_where_it_is_for_a_while() -> None:
-    network = Steered(spread(), GlobalPlacement(every=10.0))
+    network = OptimisedCluster(spread(), GlobalPlacement(every=10.0))
     network.refuses = lambda move: "detector 'High' did not move: no" if move.detector == "High" else ""
     network.run(30)
     assert network.runs()["High"] == "n2" and network.runs()["Top"] == "n2"
@@ -110,8 +112,8 @@ def test_a_detector_that_a_node_refuses_stays_where_it_is_for_a_while() -> None:
 
 
 def test_a_move_without_a_result_has_failed() -> None:
-    told, master = spread(), GlobalPlacement()
-    network = Steered(told, master)
+    fake_cluster, master = spread(), GlobalPlacement()
+    network = OptimisedCluster(fake_cluster, master)
     network.policy = Deaf(master)
     network.run(6 + int(MOVE_TIMEOUT) + 2)
     assert any("no result from 'n1' within 30 s" in text for text in network.notices)
@@ -132,71 +134,73 @@ def test_a_change_of_what_carries_events_is_answered_by_another_placement() -> N
         "Two": {"listens": ["b"], "publishes": ["two"]},
         "Third": {"listens": ["one", "two"], "publishes": ["third"]},
     }
-    told = Told({"n1": ["One"], "n2": ["Two", "Third"]}, enters={"n1": ["a"], "n2": ["b"]}, hierarchy=hierarchy,
-                rates={"a": 9, "b": 9, "one": 5, "two": 0, "third": 1})  # fmt: skip
-    network = Steered(told, GlobalPlacement())
+    fake_cluster = FakeCluster({"n1": ["One"], "n2": ["Two", "Third"]}, enters={"n1": ["a"], "n2": ["b"]},
+                hierarchy=hierarchy, rates={"a": 9, "b": 9, "one": 5, "two": 0, "third": 1})  # fmt: skip
+    network = OptimisedCluster(fake_cluster, GlobalPlacement())
     network.run(10)
     assert network.runs()["Third"] == "n1"
-    told.rates.update(one=0, two=5)
+    fake_cluster.rates.update(one=0, two=5)
     network.run(15)
     assert network.runs()["Third"] == "n2"
     assert len(network.moves) == 2
 
 
 def test_a_search_for_a_network_that_has_changed_meanwhile_is_done_again_at_once() -> None:
-    told = spread()
+    fake_cluster = spread()
     master = GlobalPlacement(every=100.0)
-    network = Steered(told, master)
+    network = OptimisedCluster(fake_cluster, master)
     network.run(3)
     assert len(network.searches) == 1
-    told.rates["high"] = told.rates["low_too"] = 0.0
+    fake_cluster.rates["high"] = fake_cluster.rates["low_too"] = 0.0
     network.run(3)
     assert len(network.searches) == 2
     assert {each.publisher for each in network.searches[1].problem.subscriptions} == {"a", "Low"}
 
 
 def test_nothing_happens_while_statistics_are_missing_and_it_is_said_once() -> None:
-    told = spread()
-    told.states["n3"] = "lost"
-    network = Steered(told, GlobalPlacement())
+    fake_cluster = spread()
+    fake_cluster.states["n3"] = "lost"
+    network = OptimisedCluster(fake_cluster, GlobalPlacement())
     network.run(30)
     assert not network.searches and not network.moves
     assert network.notices == ["no placement search, metrics are missing: node n3 is lost (Top); detector 'Top' runs "
                                "on no node."]  # fmt: skip
-    told.states["n3"] = "up"
+    fake_cluster.states["n3"] = "up"
     network.run(10)
     assert network.runs()["Top"] == "n1"
 
 
 def test_a_problem_without_a_placement_is_said_once() -> None:
-    told = spread(cpu={"Low": 2.0})
-    network = Steered(told, GlobalPlacement())
+    fake_cluster = spread(cpu={"Low": 2.0})
+    network = OptimisedCluster(fake_cluster, GlobalPlacement())
     network.run(40)
     assert network.notices == ["the placement search failed: nothing is allowed."] and not network.moves
     assert len(network.searches) == 4
 
 
 def test_where_no_events_are_under_way_nothing_moves() -> None:
-    network = Steered(spread(rates=dict.fromkeys(["a", "low", "high", "low_too", "top"], 0.0)), GlobalPlacement())
+    network = OptimisedCluster(
+        spread(rates=dict.fromkeys(["a", "low", "high", "low_too", "top"], 0.0)), GlobalPlacement()
+    )
     network.run(30)
     assert network.searches and not network.moves and not network.notices
 
 
 def test_what_is_pinned_goes_where_it_must_and_stays_there() -> None:
-    network = Steered(spread(stays={"n2": ["High"]}), GlobalPlacement(pinned={"Low": "n3"}))
+    network = OptimisedCluster(spread(stays={"n2": ["High"]}), GlobalPlacement(pinned={"Low": "n3"}))
     network.run(40)
     assert network.runs()["Low"] == "n3" and network.runs()["High"] == "n2" and not network.notices
 
 
 def test_a_pin_to_nobody_is_wrong() -> None:
-    network = Steered(spread(), GlobalPlacement(pinned={"Low": "n9"}))
+    network = OptimisedCluster(spread(), GlobalPlacement(pinned={"Low": "n9"}))
     with pytest.raises(ConfigError, match=r"pinned has 'Low' on 'n9'; the nodes are \['n1', 'n2', 'n3'\]"):
         network.run(5)
 
 
 def test_who_is_not_the_master_any_more_forgets_what_it_wanted() -> None:
-    told, master = spread(), GlobalPlacement()
-    network = Steered(told, master)
+    fake_cluster, master = spread(), GlobalPlacement()
+    network = OptimisedCluster(fake_cluster, master)
     network.run(3)
     (search,) = network.searches
     master.stand_down()
@@ -207,11 +211,11 @@ def test_who_is_not_the_master_any_more_forgets_what_it_wanted() -> None:
 
 
 def test_detectors_that_somebody_else_has_moved_are_looked_at_anew() -> None:
-    told = spread()
-    network = Steered(told, GlobalPlacement(every=100.0))
+    fake_cluster = spread()
+    network = OptimisedCluster(fake_cluster, GlobalPlacement(every=100.0))
     network.run(6)
     assert network.moves == [Move("High", "n2", "n1")]
-    told.move("High", "n3")
+    fake_cluster.move("High", "n3")
     network.run(12)
     assert network.runs() == {"Low": "n1", "High": "n1", "Top": "n1"}
     assert len(network.searches) > 1

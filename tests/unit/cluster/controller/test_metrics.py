@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from tests.unit.cluster.controller.overviews import Told
+from tests.unit.cluster.controller.overviews import FakeCluster
 from tests.unit.cluster.protocol.joined import node, stream, three, tower
 
 from slackline.cluster.controller.metrics import ClusterMetrics, IncompleteMetricsError, Statistics
@@ -16,20 +16,20 @@ from slackline.cluster.protocol.directory import master_of
 from slackline.core.errors import ConfigError
 
 
-def told() -> Told:
-    return Told({"n1": ["Low"], "n2": ["High"], "n3": ["Top"]})
+def fake_cluster() -> FakeCluster:
+    return FakeCluster({"n1": ["Low"], "n2": ["High"], "n3": ["Top"]})
 
 
-def after(survey: ClusterMetrics, told: Told, seconds: int = 3) -> Statistics:
+def after(metrics: ClusterMetrics, fake_cluster: FakeCluster, seconds: int = 3) -> Statistics:
     """What is known after some seconds more."""
     for _ in range(seconds):
-        told.go_on()
-        survey.update(told.overview(), told.at)
-    return survey.statistics(told.at)
+        fake_cluster.advance()
+        metrics.update(fake_cluster.overview(), fake_cluster.at)
+    return metrics.statistics(fake_cluster.at)
 
 
 def test_counts_become_rates_and_round_trips_latencies() -> None:
-    network = told()
+    network = fake_cluster()
     network.cpu = {"High": 0.25}
     network.trips = {("n1", "n3"): 0.1}
     known = after(ClusterMetrics(), network, 4)
@@ -41,7 +41,7 @@ def test_counts_become_rates_and_round_trips_latencies() -> None:
 
 
 def test_statistics_pose_the_problem_of_the_subscriptions_that_carry_something() -> None:
-    network = told()
+    network = fake_cluster()
     network.rates["low"] = 0.0
     problem = after(ClusterMetrics(), network).problem(every=10.0)
     assert problem.subscriptions == (Subscription("a", "Low", 100), Subscription("High", "Top", 5))
@@ -49,89 +49,89 @@ def test_statistics_pose_the_problem_of_the_subscriptions_that_carry_something()
     assert problem.nodes == {"n1": 0.8, "n2": 0.8, "n3": 0.8}
 
 
-def network_runs(network: Told) -> dict[str, str]:
+def network_runs(network: FakeCluster) -> dict[str, str]:
     return {name: node for node, names in network.runs.items() for name in names}
 
 
 def test_moving_costs_what_a_handover_delays_until_the_next_search() -> None:
-    network, survey = told(), ClusterMetrics()
-    after(survey, network)
-    survey.record_handover("High", 0.5)
-    survey.record_handover("Top", math.inf)  # nobody can have measured that
-    problem = survey.statistics(network.at).problem(every=10.0)
+    network, metrics = fake_cluster(), ClusterMetrics()
+    after(metrics, network)
+    metrics.record_handover("High", 0.5)
+    metrics.record_handover("Top", math.inf)  # nobody can have measured that
+    problem = metrics.statistics(network.at).problem(every=10.0)
     assert problem.moving["High"] == pytest.approx(2 * (0.5 + 0.01) ** 2 / 20)
     assert problem.moving["Top"] == pytest.approx(1 * 0.01**2 / 20)  # while its state is under way
 
 
 def test_the_window_forgets_what_was_before() -> None:
-    network, survey = told(), ClusterMetrics()
-    after(survey, network, 5)
+    network, metrics = fake_cluster(), ClusterMetrics()
+    after(metrics, network, 5)
     network.rates["low"] = 70.0
-    assert after(survey, network, 2).events["low"] == 70.0
+    assert after(metrics, network, 2).events["low"] == 70.0
 
 
 def test_of_a_detector_that_has_just_moved_the_last_figures_count() -> None:
-    network, survey = told(), ClusterMetrics()
+    network, metrics = fake_cluster(), ClusterMetrics()
     network.cpu = {"High": 0.3}
-    after(survey, network)
+    after(metrics, network)
     network.move("High", "n1")
-    known = after(survey, network, 1)
+    known = after(metrics, network, 1)
     assert known.missing == () and known.runs["High"] == "n1"
     assert known.events["high"] == 2 and known.cpu["High"] == pytest.approx(0.3)
     network.cpu = {"High": 0.5}  # the machine is slower
     network.rates["high"] = 4.0
-    known = after(survey, network, 2)
+    known = after(metrics, network, 2)
     assert known.events["high"] == 4 and known.cpu["High"] == pytest.approx(0.5)
 
 
 def test_a_node_that_comes_back_is_measured_anew() -> None:
-    network, survey = told(), ClusterMetrics()
-    after(survey, network)
+    network, metrics = fake_cluster(), ClusterMetrics()
+    after(metrics, network)
     network.at, network.sent, network.spent = 1.0, dict.fromkeys(network.sent, 0.0), {}
-    survey.update(network.overview(), 104.0)
-    assert "metrics of n1 cover 0.0 of 2 s" in survey.statistics(104.0).missing
+    metrics.update(network.overview(), 104.0)
+    assert "metrics of n1 cover 0.0 of 2 s" in metrics.statistics(104.0).missing
 
 
 def test_what_is_not_known_yet_is_said() -> None:
-    network, survey = told(), ClusterMetrics()
-    known = after(survey, network, 1)
+    network, metrics = fake_cluster(), ClusterMetrics()
+    known = after(metrics, network, 1)
     assert known.missing[0] == "metrics of n1 cover 0.0 of 2 s"
     with pytest.raises(IncompleteMetricsError, match=r"metrics of n1 cover 0\.0 of 2 s; metrics of n2 cover"):
         known.problem(every=10.0)
 
 
 def test_a_node_that_says_nothing_any_more_is_stale() -> None:
-    network, survey = told(), ClusterMetrics(stale_after=5.0)
-    after(survey, network)
+    network, metrics = fake_cluster(), ClusterMetrics(stale_after=5.0)
+    after(metrics, network)
     overview = network.overview()
-    survey.update(overview, network.at + 6.0)
-    assert survey.statistics(network.at + 6.0).missing[0] == "metrics of n1 are 6.0 s old"
+    metrics.update(overview, network.at + 6.0)
+    assert metrics.statistics(network.at + 6.0).missing[0] == "metrics of n1 are 6.0 s old"
 
 
 @pytest.mark.parametrize(
     ("harm", "words"),
     [
-        (lambda told: told.states.update(n2="lost"), "node n2 is lost (High)"),
-        (lambda told: told.states.update(n1="lost"), "node n1 is lost (Low, a enters there)"),
-        (lambda told: told.runs["n2"].clear(), "detector 'High' runs on no node"),
-        (lambda told: told.runs["n3"].append("High"), "detector 'High' runs on more than one node"),
-        (lambda told: told.enters.clear(), "type 'a' enters at no node"),
+        (lambda fake_cluster: fake_cluster.states.update(n2="lost"), "node n2 is lost (High)"),
+        (lambda fake_cluster: fake_cluster.states.update(n1="lost"), "node n1 is lost (Low, a enters there)"),
+        (lambda fake_cluster: fake_cluster.runs["n2"].clear(), "detector 'High' runs on no node"),
+        (lambda fake_cluster: fake_cluster.runs["n3"].append("High"), "detector 'High' runs on more than one node"),
+        (lambda fake_cluster: fake_cluster.enters.clear(), "type 'a' enters at no node"),
     ],
 )
 def test_who_and_what_is_missing_is_said(harm, words: str) -> None:
-    network, survey = told(), ClusterMetrics()
-    after(survey, network)
+    network, metrics = fake_cluster(), ClusterMetrics()
+    after(metrics, network)
     harm(network)
-    assert words in after(survey, network, 1).missing
+    assert words in after(metrics, network, 1).missing
 
 
 def test_nodes_that_have_not_measured_the_way_between_them_are_named() -> None:
-    network, survey = told(), ClusterMetrics()
-    after(survey, network)
+    network, metrics = fake_cluster(), ClusterMetrics()
+    after(metrics, network)
     overview = network.overview()
     del overview["nodes"]["n1"]["round_trips"]["n3"], overview["nodes"]["n3"]["round_trips"]["n1"]
-    survey.update(overview, network.at)
-    assert survey.statistics(network.at).missing == ("no latency was measured between 'n1' and 'n3'",)
+    metrics.update(overview, network.at)
+    assert metrics.statistics(network.at).missing == ("no latency was measured between 'n1' and 'n3'",)
 
 
 @pytest.mark.parametrize(
@@ -139,30 +139,30 @@ def test_nodes_that_have_not_measured_the_way_between_them_are_named() -> None:
     [{"at": "soon"}, {"limit": math.nan}, {"round_trips": {"n1": -1.0}}, {"sent": 7}, {"detectors": {"High": []}}],
 )
 def test_what_cannot_be_read_counts_as_not_said(figures: dict) -> None:
-    network, survey = told(), ClusterMetrics()
-    after(survey, network)
+    network, metrics = fake_cluster(), ClusterMetrics()
+    after(metrics, network)
     overview = network.overview()
     overview["nodes"]["n2"] |= figures
-    survey.update(overview, network.at)
-    assert "metrics of n2 are malformed" in survey.statistics(network.at).missing[0]
+    metrics.update(overview, network.at)
+    assert "metrics of n2 are malformed" in metrics.statistics(network.at).missing[0]
 
 
 def test_a_node_that_has_left_is_not_missed() -> None:
-    network = Told({"n1": ["Low", "High", "Top"], "n2": []})
+    network = FakeCluster({"n1": ["Low", "High", "Top"], "n2": []})
     network.states["n2"] = "left"
     assert after(ClusterMetrics(), network).missing == ()
 
 
 def test_a_sensor_type_may_have_the_name_of_a_detector() -> None:
     hierarchy = {"a": {"listens": ["a"], "publishes": ["low"]}}
-    network = Told({"n1": [], "n2": ["a"]}, hierarchy=hierarchy, rates={"a": 5.0, "low": 1.0})
+    network = FakeCluster({"n1": [], "n2": ["a"]}, hierarchy=hierarchy, rates={"a": 5.0, "low": 1.0})
     problem = after(ClusterMetrics(), network).problem(every=10.0)
     assert problem.subscriptions == (Subscription("a (sensors)", "a", 5),)
     assert problem.cost({"a": "n1"}) < problem.cost({"a": "n2"})
 
 
 def test_detectors_stay_where_a_node_wants_them_and_where_they_run_if_two_do() -> None:
-    network = told()
+    network = fake_cluster()
     network.stays = {"n1": ["Top"], "n2": ["High", "Nobody"], "n3": ["High"]}
     assert after(ClusterMetrics(), network).problem(every=1.0, pinned={"Low": "n1"}).pinned == {
         "Top": "n1", "High": "n2", "Low": "n1",
@@ -188,12 +188,12 @@ def test_nobody_is_the_master_while_one_that_comes_before_has_not_said_whether_i
 
 def test_nodes_tell_each_other_what_a_survey_needs() -> None:
     net = three(settings=NodeSettings(limit=0.6, stays=("Top",), optimise="master"), now=lambda: 0.0)
-    survey = ClusterMetrics()
+    metrics = ClusterMetrics()
     for _ in range(4):
         net.push("n1", stream(10, int(100 * net.now)))
         net.settle(1.0)
-        survey.update(net.nodes["n2"].overview(), net.now)
-    known = survey.statistics(net.now)
+        metrics.update(net.nodes["n2"].overview(), net.now)
+    known = metrics.statistics(net.now)
     assert known.missing == ()
     assert set(known.cpu) == {"Low", "High", "Top"} and known.events["a"] > 0
     assert known.nodes["n3"].limit == 0.6 and known.pinned["Top"] == "n3"
@@ -210,7 +210,7 @@ class Wish:
 
     def __init__(self, move: Move) -> None:
         self.move: Move | None = move
-        self.heard: list[tuple[Move, str]] = []
+        self.received: list[tuple[Move, str]] = []
         self.beats = 0
 
     def on_heartbeat(self, statistics: Statistics, now: float) -> PolicyActions:
@@ -221,7 +221,7 @@ class Wish:
         return PolicyActions([move])
 
     def on_move_result(self, move: Move, error: str, figures, now: float) -> PolicyActions:
-        self.heard.append((move, error))
+        self.received.append((move, error))
         return PolicyActions()
 
 
@@ -232,11 +232,11 @@ def test_a_policy_has_detectors_moved_and_gets_the_result(to: str, error: str) -
     net = three()
     move = Move("High", "n2", to)
     wish = Wish(move)
-    steers: Node = net.nodes["n1"]
-    steers._controller.policies.append(wish)
+    controlling: Node = net.nodes["n1"]
+    controlling._controller.policies.append(wish)
     for _ in range(5):
         net.push("n1", stream(10, int(100 * net.now)))
         net.settle(1.0)
-    assert wish.heard == [(move, error)] and wish.beats >= 4
+    assert wish.received == [(move, error)] and wish.beats >= 4
     assert ("High" in net.nodes["n3"]._engine.detectors) is (not error)
-    assert "High" in steers._controller.metrics._handovers or error
+    assert "High" in controlling._controller.metrics._handovers or error

@@ -11,12 +11,12 @@ from slackline.cluster.controller.load_shedding import choose_offload
 from slackline.cluster.placement import Problem, Subscription
 
 
-def problem_of(needs: dict[str, float], heard: dict[str, float], nodes: int) -> Problem:
+def problem_of(needs: dict[str, float], input_rates: dict[str, float], nodes: int) -> Problem:
     """All detectors on n0 hear of one sensor type there, so many events; the further a node, the dearer it is."""
     names = [f"n{number}" for number in range(nodes)]
     latencies = {(a, b): 0.01 * (j - i) for i, a in enumerate(names) for j, b in enumerate(names) if i < j}
     return Problem(
-        needs, dict.fromkeys(names, 1.0), tuple(Subscription("s", name, rate) for name, rate in heard.items()),
+        needs, dict.fromkeys(names, 1.0), tuple(Subscription("s", name, rate) for name, rate in input_rates.items()),
         latencies, ingress={"s": "n0"}, now=dict.fromkeys(needs, "n0"),
     )  # fmt: skip
 
@@ -53,8 +53,8 @@ shares = st.integers(1, 40).map(lambda n: n / 100)
 )
 def test_if_it_is_enough_nothing_of_it_can_stay_and_rooms_are_kept(detectors, rooms, excess) -> None:
     needs = {f"D{number}": cpu for number, (cpu, _) in enumerate(detectors)}
-    heard = {f"D{number}": float(rate) for number, (_, rate) in enumerate(detectors)}
-    problem = problem_of(needs, heard, 1 + len(rooms))
+    input_rates = {f"D{number}": float(rate) for number, (_, rate) in enumerate(detectors)}
+    problem = problem_of(needs, input_rates, 1 + len(rooms))
     room = {f"n{number + 1}": free for number, free in enumerate(rooms)}
     partings = choose_offload(problem, excess, needs, room)
     for node, free in room.items():

@@ -16,7 +16,7 @@ def problem_of(shares, limits, **options):
 
 
 @pytest.mark.parametrize(
-    ("problem", "said"),
+    ("problem", "message"),
     [
         (problem_of([0.1, 2], [1, 1.5]), r"'d1' needs 2, and no node has that much: the most is 1.5, on 'n1'"),
         (problem_of([0.6, 0.6], [1, 5], pinned={"d0": "n0", "d1": "n0"}), "are pinned to 'n0' and need 1.2"),
@@ -24,15 +24,15 @@ def problem_of(shares, limits, **options):
         (problem_of([0.7] * 3, [1, 1]), "need 2.1, and the limits of all nodes are 2"),
     ],
 )  # fmt: skip
-def test_a_limit_that_cannot_be_kept_is_named(problem, said):
-    with pytest.raises(InfeasibleError, match=said):
+def test_a_limit_that_cannot_be_kept_is_named(problem, message):
+    with pytest.raises(InfeasibleError, match=message):
         require_room(problem)
 
 
 def test_what_does_not_fit_together_is_proven_by_the_exact_solver_and_only_not_found_by_others():
     problem = problem_of([0.6, 0.6, 0.6, 0.1], [1, 1])
-    for name, said in (("local", "no proof"), ("swarm", "no proof"), ("exact", "that is proven")):
-        with pytest.raises(InfeasibleError, match=said):
+    for name, message in (("local", "no proof"), ("swarm", "no proof"), ("exact", "that is proven")):
+        with pytest.raises(InfeasibleError, match=message):
             solver_of(name).solve(problem, seconds=5, seed=1, now=Ticks())
 
 

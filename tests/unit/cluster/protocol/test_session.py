@@ -94,19 +94,19 @@ def test_everything_arrives_once_and_in_order_and_then_all_is_silent(
 @given(seed=st.integers(0, 2**32), cuts=st.lists(st.integers(0, 40), min_size=1, max_size=4))
 def test_a_new_incarnation_receives_nothing_of_the_old_one(seed: int, cuts: list[int]) -> None:
     link = Link({"here": Session("here", 1, 1), "there": Session("there", 1, 1)}, seed, 0.2)
-    for life, steps in enumerate(cuts, 1):
+    for nth, steps in enumerate(cuts, 1):
         # What is in flight from the old incarnation still arrives.
-        link.sessions["there"] = there = Session("there", life, 1)
-        link.sessions["here"] = here = Session("here", 1, life)
+        link.sessions["there"] = there = Session("there", nth, 1)
+        link.sessions["here"] = here = Session("here", 1, nth)
         link.arrived["there"] = []
         for number in range(20):
-            here.send(Unsubscribe(f"{life}/{number}"))
-            there.send(Unsubscribe(f"{life}/{number}"))
+            here.send(Unsubscribe(f"{nth}/{number}"))
+            there.send(Unsubscribe(f"{nth}/{number}"))
         for _ in range(steps):
             link.step()
-        fresh = [Unsubscribe(f"{life}/{number}") for number in range(20)]
+        fresh = [Unsubscribe(f"{nth}/{number}") for number in range(20)]
         assert link.arrived["there"] == fresh[: len(link.arrived["there"])]
-        answers = [said for said in link.arrived["here"] if said.type.startswith(f"{life}/")]  # type: ignore[union-attr]
+        answers = [message for message in link.arrived["here"] if message.type.startswith(f"{nth}/")]  # type: ignore[union-attr]
         assert answers == fresh[: len(answers)]
         assert link.arrived["here"][len(link.arrived["here"]) - len(answers) :] == answers
 
@@ -203,7 +203,7 @@ def test_the_order_of_what_must_arrive_and_what_may_be_lost_is_kept() -> None:
     here.send_unreliable(Unsubscribe("lost?"))
     envelopes = here.due()
     assert numbered(envelopes) == [0, 1, 0]
-    assert [said for envelope in envelopes for said in there.receive(envelope)] == [
+    assert [message for envelope in envelopes for message in there.receive(envelope)] == [
         Query(),
         body(0),
         Unsubscribe("lost?"),

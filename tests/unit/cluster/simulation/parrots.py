@@ -34,7 +34,7 @@ class Parrot:
         self.failed: str | None = None
         self.links: list[str] = []
         self.ups: list[tuple[float, str, str]] = []
-        self.heard: list[tuple[float, str, int]] = []
+        self.received: list[tuple[float, str, int]] = []
         self.found = 0
         self.ended_at: float | None = None
         self.beat_every: float | None = None
@@ -68,7 +68,7 @@ class Parrot:
         envelope = decode(data)
         if envelope.number == 999_999:
             raise ProtocolError("the number of the beast.")
-        self.heard.append((now, link, envelope.number))
+        self.received.append((now, link, envelope.number))
 
     def migrate(self, detector: str, to: str, now: float) -> str:
         self._orders.append(f"{detector} to {to}")

@@ -45,7 +45,7 @@ def test_what_a_node_finds_and_says_leaves_when_the_work_is_done() -> None:
     network, _, other, _ = at_work(2, every=1.0, seconds=0.3, link=Link(0.1))
     network.run(until=5.0)
     assert [found.at for found in network.results("a").outputs] == pytest.approx([1.3, 2.3])
-    assert [at for at, *_ in other.heard] == pytest.approx([1.4, 2.4])
+    assert [at for at, *_ in other.received] == pytest.approx([1.4, 2.4])
 
 
 def test_while_a_host_works_what_comes_waits_and_nothing_is_lost() -> None:
@@ -53,8 +53,8 @@ def test_while_a_host_works_what_comes_waits_and_nothing_is_lost() -> None:
     other.beat_every = 0.05
     network.run(until=5.0)
     assert [found.at for found in network.results("a").outputs] == pytest.approx([1.3, 1.6, 1.9, 2.2, 2.5])
-    assert not [at for at, _, number in worker.heard if number == 0 and 1.0 < at < 1.3 - 1e-9]
-    assert len(worker.heard) == network.traffic("b", "a").messages["Heartbeat"]
+    assert not [at for at, _, number in worker.received if number == 0 and 1.0 < at < 1.3 - 1e-9]
+    assert len(worker.received) == network.traffic("b", "a").messages["Heartbeat"]
     assert not [at for at in worker.ran if 1.0 < at < 1.3 - 1e-9]
 
 
@@ -69,7 +69,7 @@ def test_a_crash_takes_the_work_with_it() -> None:
     network, _, other, _ = at_work(1, every=1.0, seconds=0.5)
     network.crash("a", at=1.2)
     network.run(until=3.0)
-    assert network.results("a").outputs == [] and other.heard == []
+    assert network.results("a").outputs == [] and other.received == []
     assert not network.hosts["a"].is_working
 
 
@@ -96,7 +96,7 @@ def test_with_ample_cpu_all_is_as_without() -> None:
         network.connect("a", "b", Link(0.01, 0.02, loss=0.1, bandwidth=50_000))
         network.feed("a", events(100, every=0.01))
         network.run(until=5.0)
-        return a.ran, b.heard, network.results("a"), network.traffic("a", "b")
+        return a.ran, b.received, network.results("a"), network.traffic("a", "b")
 
     assert history(Cpu(math.inf)) == history(None)
 

@@ -20,7 +20,14 @@ def history(seed: int) -> tuple[Any, ...]:
     b.beat_every = 0.5
     network.partition(Partition(0.5, 0.7, frozenset({"b"})))
     network.run(until=20)
-    return a.heard, b.heard, network.results("a"), network.traffic("a", "b"), network.traffic("b", "a"), network.now
+    return (
+        a.received,
+        b.received,
+        network.results("a"),
+        network.traffic("a", "b"),
+        network.traffic("b", "a"),
+        network.now,
+    )
 
 
 def test_the_same_seed_gives_the_same_run_to_the_bit_and_another_seed_another() -> None:
@@ -29,23 +36,23 @@ def test_the_same_seed_gives_the_same_run_to_the_bit_and_another_seed_another() 
 
 
 def test_faults_on_one_line_change_nothing_on_another() -> None:
-    def heard(lossy: Link) -> list[Any]:
+    def received(lossy: Link) -> list[Any]:
         network, _, _ = pair(Link(0.01, 0.01, loss=0.2), 200, every=0.01)
         c = Parrot("c")
         network.add("c", lambda: c)
         network.connect("a", "c", lossy)
         network.run()
-        return network.hosts["b"].node.heard  # type: ignore[union-attr]
+        return network.hosts["b"].node.received  # type: ignore[union-attr]
 
-    assert heard(Link()) == heard(Link(0.3, 0.1, loss=0.5))
+    assert received(Link()) == received(Link(0.3, 0.1, loss=0.5))
 
 
 def test_in_a_partition_packets_wait_in_order_and_the_links_stay_up() -> None:
     network, a, b = pair(Link(latency=0.05), 10, every=1.0)
     network.partition(Partition(2.5, 5.5, frozenset({"b"})))
     network.run()
-    assert [number for *_, number in b.heard] == list(range(1, 11))
-    delays = [at - (number - 1) for at, _, number in b.heard]
+    assert [number for *_, number in b.received] == list(range(1, 11))
+    delays = [at - (number - 1) for at, _, number in b.received]
     assert delays[:3] + delays[6:] == pytest.approx([0.05] * 7)
     assert delays[3:6] == pytest.approx([2.65, 1.65, 0.65])  # the next retransmission after the partition
     assert a.ups == [(0.0, "up", "b")]
@@ -56,7 +63,7 @@ def test_a_partition_that_is_detected_breaks_the_links_and_they_come_back() -> N
     network, a, b = pair(Link(latency=0.05), 10, every=1.0)
     network.partition(Partition(2.5, 5.5, frozenset({"a"}), frozenset({"b"}), detected=True))
     network.run()
-    assert [number for *_, number in b.heard] == [1, 2, 3, 7, 8, 9, 10]
+    assert [number for *_, number in b.received] == [1, 2, 3, 7, 8, 9, 10]
     assert a.ups == [(0.0, "up", "b"), (2.5, "down", "b"), (5.5, "up", "b")]
     assert b.ups == [(0.0, "up", "a"), (2.5, "down", "a"), (5.5, "up", "a")]
 
@@ -70,8 +77,8 @@ def test_a_partition_between_two_leaves_the_third_alone() -> None:
     network.feed("a", events(4, every=1.0, start=0.1))
     network.partition(Partition(0.5, 2.5, frozenset({"a"}), frozenset({"b"})))
     network.run()
-    assert [(number, at >= 2.5) for at, _, number in b.heard] == [(1, False), (2, True), (3, True), (4, True)]
-    assert [(round(at, 6), number) for at, _, number in c.heard] == [(0.1, 1), (1.1, 2), (2.1, 3), (3.1, 4)]
+    assert [(number, at >= 2.5) for at, _, number in b.received] == [(1, False), (2, True), (3, True), (4, True)]
+    assert [(round(at, 6), number) for at, _, number in c.received] == [(0.1, 1), (1.1, 2), (2.1, 3), (3.1, 4)]
 
 
 def test_a_feed_waits_in_order_until_the_node_is_ready() -> None:
@@ -80,7 +87,7 @@ def test_a_feed_waits_in_order_until_the_node_is_ready() -> None:
     network.at(2.2, lambda: setattr(a, "may_start", True))
     network.run(until=10)
     assert [round(found.at, 6) for found in network.results("a").outputs] == [2.5, 2.5, 2.5, 3.0, 4.0]
-    assert [number for *_, number in b.heard if number] == [1, 2, 3, 4, 5]
+    assert [number for *_, number in b.received if number] == [1, 2, 3, 4, 5]
     assert a.ended_at == 4.0
 
 
@@ -131,8 +138,8 @@ def test_a_crash_takes_outputs_and_feed_back_to_the_last_checkpoint() -> None:
     assert [found.at for found in kept] == pytest.approx([0, 1, 2, 3, 8.2, 8.2, 8.2, 8.2, 8.2, 9])
     assert len(lives) == 2 and lives[1].ended_at == 9.0
     assert network.hosts["a"].checkpoints == 2
-    heard = [number for *_, number in network.hosts["b"].node.heard]  # type: ignore[union-attr]
-    assert heard == [1, 2, 3, 4, 5, 6, 7, 5, 6, 7, 8, 9, 10]
+    received = [number for *_, number in network.hosts["b"].node.received]  # type: ignore[union-attr]
+    assert received == [1, 2, 3, 4, 5, 6, 7, 5, 6, 7, 8, 9, 10]
 
 
 def test_what_was_sent_before_a_crash_arrives_and_then_the_link_breaks() -> None:
@@ -164,7 +171,7 @@ def test_a_link_that_a_node_cuts_is_made_anew_later() -> None:
     network.run()
     assert a.ups == [(0.0, "up", "b"), (0.75, "down", "b"), (1.75, "up", "b")]
     assert b.ups == [(0.0, "up", "a"), (0.875, "down", "a"), (1.75, "up", "a")]
-    assert [number for *_, number in b.heard] == [1, 2, 4, 5]
+    assert [number for *_, number in b.received] == [1, 2, 4, 5]
 
 
 def test_a_message_against_the_protocol_cuts_the_link_and_is_noticed() -> None:
@@ -184,7 +191,7 @@ def test_a_node_that_is_turned_away_stops_and_says_why() -> None:
     network.run()
     assert [each.notice.text for each in network.notices] == ["two nodes of one name"]
     assert b.ups == [(0.0, "up", "a"), (1.1, "down", "a")]
-    assert [number for *_, number in b.heard] == [1, 2]
+    assert [number for *_, number in b.received] == [1, 2]
 
 
 def test_a_node_that_leaves_is_gone_for_good() -> None:

@@ -24,7 +24,7 @@ def settings(optimise: str | None, **given: Any) -> NodeSettings:
     return NodeSettings(optimise=optimise, **given)
 
 
-def steered(
+def optimised(
     optimise: str | None,
     events: int = 400,
     places: dict[str, list[str]] | None = None,
@@ -73,5 +73,5 @@ def found(network: Network) -> dict[str, list[tuple[str, sl.Event]]]:
     return of
 
 
-def said(network: Network, words: str) -> list[str]:
+def notices_with(network: Network, words: str) -> list[str]:
     return [each.notice.text for each in network.notices if words in each.notice.text]

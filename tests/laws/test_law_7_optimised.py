@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as profile
 from hypothesis import strategies as st
-from tests.unit.cluster.controller.steered import found, said, steered
+from tests.unit.cluster.controller.optimised import found, notices_with, optimised
 from tests.unit.cluster.protocol.joined import single, stream, tower
 
 from slackline.cluster.simulation import Link, Partition
@@ -42,7 +42,7 @@ def placements(draw: st.DrawFn) -> dict[str, list[str]]:
 def test_law_7_what_nodes_decide_changes_nothing_that_is_found(
     optimise, places, loss, latency, crash, apart, together, seed
 ) -> None:
-    network = steered(
+    network = optimised(
         optimise,
         EVENTS,
         places,
@@ -58,5 +58,5 @@ def test_law_7_what_nodes_decide_changes_nothing_that_is_found(
         network.partition(Partition(apart[1], apart[1] + apart[2], frozenset({apart[0]})))
     network.settle()
     network.check_invariants()
-    assert said(network, "migrated from"), "something has moved"
+    assert notices_with(network, "migrated from"), "something has moved"
     assert found(network) == single(tower(), stream(EVENTS))
