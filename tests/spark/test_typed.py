@@ -18,8 +18,9 @@ import slackline as sl
 from slackline.core.errors import ConfigError, SchemaError, SlacklineError
 from slackline.spark import check_failure, current, detect, typed
 from slackline.spark.fields import typed_column
+from slackline.spark.kafka import found_records
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 HIT = sl.EventType("hit", player=int, force=float, fast=bool, who=str, small="float32")
 
@@ -210,6 +211,8 @@ def test_wrong_types_are_refused_before_the_query_starts(spark: SparkSession, ev
     found = detect(stream(spark, events), sl.Hierarchy([Rich()]), typed=HIT, **COLUMNS)
     with pytest.raises(SchemaError, match=r"are columns already, struct<player:bigint,.*asked for"):
         typed(found, "hit", "player string")
+    with pytest.raises(SchemaError, match=r"the fields of \['hit'\] are typed columns, and messages have the payload"):
+        found_records(found, "found")
 
 
 def test_a_value_of_another_type_fails_the_query(spark: SparkSession, events: Path, tmp_path: Path) -> None:
