@@ -17,9 +17,10 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 import slackline as sl
 from slackline.core.errors import ConfigError, SchemaError, SlacklineError
 from slackline.spark import check_failure, current, detect, typed
-from slackline.spark.fields import typed_column
+from slackline.spark.fields import ddl_fields, typed_column
+from slackline.spark.kafka import found_records
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 HIT = sl.EventType("hit", player=int, force=float, fast=bool, who=str, small="float32")
 
@@ -141,7 +142,7 @@ class Sparse(sl.Detector):
     publishes = (sl.EventType("spot", x=float, n="int8", label=str),)
 
     def on_event(self, event: sl.Event) -> Any:
-        fields = {"x": 1, "n": np.int8(-3), "label": [1, {"a": None}], "note": "odd"}
+        fields: dict[str, Any] = {"x": 1, "n": np.int8(-3), "label": [1, {"a": None}], "note": "odd"}
         chosen = list(fields)[event.ts % 4 :] if event.ts != 7 else []
         yield event.derive("spot", **{name: fields[name] for name in chosen})
 
@@ -210,6 +211,8 @@ def test_wrong_types_are_refused_before_the_query_starts(spark: SparkSession, ev
     found = detect(stream(spark, events), sl.Hierarchy([Rich()]), typed=HIT, **COLUMNS)
     with pytest.raises(SchemaError, match=r"are columns already, struct<player:bigint,.*asked for"):
         typed(found, "hit", "player string")
+    with pytest.raises(SchemaError, match=r"the fields of \['hit'\] are typed columns, and messages have the payload"):
+        found_records(found, "found")
 
 
 def test_a_value_of_another_type_fails_the_query(spark: SparkSession, events: Path, tmp_path: Path) -> None:
@@ -229,14 +232,14 @@ def test_a_value_of_another_type_fails_the_query(spark: SparkSession, events: Pa
     ],
 )  # fmt: skip
 def test_no_value_is_rounded_cut_or_guessed(ddl: str, value: Any) -> None:
-    field = StructType.fromDDL(f"x {ddl}")[0]
+    field = ddl_fields(f"x {ddl}")[0]
     with pytest.raises(SchemaError, match=r"field 'x' of event type 'e' is declared as .* published"):
         typed_column("e", field, (None, value))
 
 
 def test_values_are_those_of_the_declared_type() -> None:
     def of(ddl: str, *values: Any) -> tuple[Any, ...]:
-        return typed_column("e", StructType.fromDDL(f"x {ddl}")[0], values)
+        return typed_column("e", ddl_fields(f"x {ddl}")[0], values)
 
     assert of("long", 1, None, np.int8(3)) == (1, None, 3)
     assert of("double", 1, np.float32(0.5), 2.5) == (1.0, 0.5, 2.5)

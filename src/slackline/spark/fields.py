@@ -24,7 +24,7 @@ from slackline.runtime.output import FIELDS
 #: The fields of event types, by the name of the type.
 TypedFields = Mapping[str, T.StructType]
 #: What ``detect`` takes as ``typed``.
-Typed = Mapping[str, str | T.StructType] | Iterable[str | EventType]
+Typed = str | EventType | Iterable[str | EventType] | Mapping[str, str | T.StructType]
 NOT_TYPED: TypedFields = MappingProxyType({})
 
 #: Spark's types of NumPy's; all others are text.

@@ -95,6 +95,12 @@ def found_records(
     ``KEY/ID/CHANGE``. Late events, quarantined events and duplicates go to topics of their own, ``TOPIC-late``,
     ``TOPIC-quarantine`` and ``TOPIC-duplicates`` unless others are given; statistics are left out.
     """
+    typed = [field.name for field in found.schema if isinstance(field.dataType, StructType)]
+    if typed:
+        raise SchemaError(
+            f"the fields of {typed} are typed columns, and messages have the payload as JSON: call detect() without "
+            f"`typed`."
+        )
     *names, _ = OutputRecord.__struct_fields__  # in the order of its JSON, the payload last
     fields = [F.nullif(F.col(name), F.lit(0)).alias(name) if name == "delayed" else F.col(name) for name in names]
     head = F.to_json(F.struct(*fields))
