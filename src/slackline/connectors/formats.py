@@ -24,7 +24,7 @@ import gzip
 import stat
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -83,6 +83,17 @@ def json_object(data: bytes | str) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise BadRecordError(f"a JSON object is expected, not {type(record).__name__}")
     return record
+
+
+def json_objects(lines: Iterable[bytes]) -> list[dict[str, Any]]:
+    """The JSON objects in lines or messages. Raises BadRecordError if one of them holds none."""
+    try:
+        records: list[Any] = list(map(_json.decode, lines))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRecordError(f"not JSON: {error}") from error
+    if not set(map(type, records)) <= {dict}:
+        raise BadRecordError("JSON objects are expected")
+    return records
 
 
 def json_record(data: bytes | str, place: str) -> dict[str, Any] | BadRecord:
@@ -232,7 +243,7 @@ class JsonDecoder(LineDecoder):
     def _records(self, lines: list[bytes], first: int) -> Records:
         try:
             if max(map(len, lines), default=0) <= MAX_LINE:
-                return table_of([json_object(line) for line in lines if line and not line.isspace()])
+                return table_of(json_objects(line for line in lines if line and not line.isspace()))
         except BadRecordError:
             pass
         return [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import chain, groupby, pairwise
 from types import NoneType
 from typing import Any
 
@@ -71,17 +71,14 @@ def quickest(rows: list[Event] | pa.Table, types: Iterable[EventType], keys: int
 
 def columns_of(records: Collection[Mapping[str, Any]]) -> dict[str, pa.Array] | None:
     """Records as columns, null where one lacks a field, if all have their fields in one order."""
-    shapes = sorted(dict.fromkeys(map(tuple, records)), key=len, reverse=True)
+    runs = groupby(map(tuple, records))  # neighbours mostly have the same fields
+    shapes = sorted(dict.fromkeys(shape for shape, _ in runs), key=len, reverse=True)
     names = {name: place for place, name in enumerate(dict.fromkeys(chain.from_iterable(shapes)))}
     if len(names) > MOST_NAMES or any(names[a] > names[b] for shape in shapes for a, b in pairwise(shape)):
         return None
-    if len(shapes) == 1:
-        values: Iterable[Sequence[Any]] = zip(*(record.values() for record in records), strict=True)
-    else:
-        values = ([record.get(name) for record in records] for name in names)
     columns: dict[str, pa.Array] = {}
-    for name, column in zip(names, values, strict=True):
-        found = array_of(column)
+    for name in names:
+        found = array_of([record.get(name) for record in records])
         if found is None:
             return None
         columns[name] = found

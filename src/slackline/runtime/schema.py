@@ -326,7 +326,9 @@ reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
             key = payload.pop(schema.key) if schema.key is not None else None
             kind = self._types(payload, rows)
             source = self._sources(payload, key, rows)
-            own = {"ts": ts, "type": kind, "source": source}
+            own = {"ts": ts, "type": kind}
+            if source is not None or default is not None:  # otherwise there is no such column, which says the same
+                own["source"] = pa.repeat(default, rows) if source is None else source
             if schema.seq is not None and schema.seq in payload:
                 own["seq"] = _numbers(payload.pop(schema.seq))
             elif schema.seq is None and "seq" in payload and _are_numbers(payload["seq"]):
@@ -339,8 +341,6 @@ reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
             return None
         if not payload.keys().isdisjoint(OWN) or not all(_is_exact(column.type) for column in payload.values()):
             return None
-        if source is None:
-            own["source"] = pa.nulls(rows) if default is None else pa.repeat(default, rows)
         return Arrivals(pa.table(own | payload), key, [])
 
     def _types(self, payload: dict[str, pa.Array], rows: int) -> pa.Array:

@@ -42,10 +42,9 @@ from slackline.runtime.source import Source, SourceError
 
 #: Rows of one delivery, at most.
 PIECE = 4_096
-#: Rows that are pushed at once, and that may have been read and not been pushed yet. In a larger push a row costs less.
+#: Rows that are pushed at once, and that may have been read and not been pushed yet.
 LEAST, MOST, ROOM = 4_096, 65_536, 131_072
-#: A push that is quicker, in seconds, or had to load many engines, may be four times as long the next time; one four
-#: times as slow half as long.
+#: Seconds of a push that is quick; one four times as long is slow.
 QUICK = 0.25
 #: The share of its time that a run over bounded sources takes for checkpoints, at most.
 CHECKPOINTS = 0.2
@@ -57,6 +56,24 @@ DUPLICATES, ENOUGH = 0.01, 100
 CHECKPOINT_KIND = "run"
 
 logger = logging.getLogger("slackline.run")
+
+
+class PushSize:
+    """How many rows are pushed at once, at most: in a larger push a row costs less, above all where there are many
+    keys, but results wait for its end.
+    """
+
+    def __init__(self) -> None:
+        self.rows = LEAST
+
+    def took(self, seconds: float, must_grow: bool = False) -> None:
+        """A push took so long: after a quick one, or where it must grow, the next may have four times as many rows,
+        after a slow one half as many.
+        """
+        if seconds < QUICK or must_grow:
+            self.rows = min(MOST, 4 * self.rows)
+        elif seconds > 4 * QUICK:
+            self.rows = max(LEAST, self.rows // 2)
 
 
 class Mark(NamedTuple):
@@ -221,7 +238,7 @@ class Worker:
         self._waited = 0.0  # seconds of waiting since the last look at the clock
         self._arrived: deque[Delivery] = deque()
         self._lag = 0  # rows in it
-        self._most = LEAST  # rows in the next push
+        self._size = PushSize()
         self._something, self._room = asyncio.Event(), asyncio.Event()
         self._room.set()
         self._stops = self._failed = False
@@ -331,7 +348,7 @@ class Worker:
         """The next deliveries, with as many rows as are pushed at once."""
         taken: list[Delivery] = []
         rows = 0
-        while self._arrived and rows < self._most:
+        while self._arrived and rows < self._size.rows:
             taken.append(self._arrived.popleft())
             rows += len(taken[-1].rows)
         self._lag -= rows
@@ -362,7 +379,7 @@ class Worker:
 
     async def _wait(self, tasks: list[asyncio.Task[None]]) -> None:
         """Wait for arrivals; of bounded sources, for as many as are pushed at once."""
-        wanted = self._most if self._bounded else 1
+        wanted = self._size.rows if self._bounded else 1
         start = self._now()
         try:
             async with asyncio.timeout(self._look):
@@ -421,10 +438,8 @@ class Worker:
         self.unwritten += engines.push(rows, keys, now, at=self._wall_ms())
         stop = self._now()
         engines.worked(start, stop)
-        if stop - start < QUICK or engines.loaded > len(rows) // 8:
-            self._most = min(MOST, 4 * self._most)
-        elif stop - start > 4 * QUICK:
-            self._most = max(LEAST, self._most // 2)
+        # Where many engines are loaded, these are the cost, and fewer pushes load fewer.
+        self._size.took(stop - start, engines.loaded > len(rows) // 8)
 
     def _arrival_time(self) -> int:
         return int(self._wall() * self._decoder.schema.ts_per_second)

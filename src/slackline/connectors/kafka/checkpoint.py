@@ -177,8 +177,8 @@ class TopicStore(CheckpointStore):
             return found
         consumer.client.assign(consumer.places({partition: start}))
         while partition not in consumer.at_end and not self._brokers.stopped():
-            for _, key, value in consumer.read(1000, 0.05).get(partition, ()):
-                found.append(((key or b"").decode("utf-8", "replace"), value or b""))
+            for message in consumer.read(1000, 0.05).get(partition, ()):
+                found.append(((message.key or b"").decode("utf-8", "replace"), message.value or b""))
         consumer.client.unassign()
         return found
 

@@ -19,9 +19,10 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pyarrow as pa
 
-from slackline.connectors.formats import bad_record, json_object, table_of
+from slackline.connectors.formats import bad_record, json_object, json_objects, table_of
 from slackline.core.errors import ConfigError
 from slackline.core.extras import explain
 from slackline.runtime.output import BadRecord
@@ -42,8 +43,10 @@ _AS_WRITTEN = pa.ipc.IpcReadOptions(ensure_native_endian=False)
 _READ = pa.ipc.IpcReadOptions(use_threads=False)
 
 
-class Message(NamedTuple):
-    """A message of the input."""
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """A message of the input. Not tracked by the garbage collector, whose full collections thousands of messages per
+    poll would otherwise cause.
+    """
 
     offset: int
     key: bytes | None
@@ -96,10 +99,17 @@ class MessageReader:
     def read(self, messages: Sequence[Message], where: str) -> Iterator[MessageBatch]:
         """The records, in the order of the messages and in as few batches as their forms allow."""
         try:
-            records: Any = table_of(list(map(self._record, messages)))
+            records: Any = table_of(self._records(messages))
         except BadRecordError:
             records = [self._record_or_bad(message, where) for message in messages]
         yield MessageBatch(records, messages, where)
+
+    def _records(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        """The records, if all messages hold one."""
+        values = [message.value for message in messages if message.value is not None]
+        if self._decode is not json_object or self._takes_key or len(values) < len(messages):
+            return list(map(self._record, messages))
+        return json_objects(values)
 
     def _record(self, message: Message) -> dict[str, Any]:
         record = self._decode(_value(message))

@@ -31,12 +31,13 @@ from slackline.core.hierarchy import Hierarchy
 from slackline.runtime.keyed import EngineFactory, KeyedEngines
 from slackline.runtime.metrics import INTERVAL, Metrics, MetricsListener, Rates
 from slackline.runtime.options import RunOptions
+from slackline.runtime.worker import PushSize
 
 logger = logging.getLogger("slackline.kafka")
 
-#: Messages that are processed at once, at most; and while engines are being saved, as each may be of a key that must be
+#: Messages that are processed at once, at most, while engines are being saved, as each may be of a key that must be
 #: saved first.
-MOST, FEW = 5_000, 100
+FEW = 100
 #: Seconds to wait for messages while nothing is to be written, and while something is.
 LONG, SHORT = 0.1, 0.002
 #: Seconds for saving engines after each read; a share of the time that the read took, if that is more: where much is
@@ -72,6 +73,7 @@ class GroupSession:
         self._batch = batch
         timeouts = [each for each in (settings.timeouts.idle, settings.timeouts.ttl) if each is not None]
         self._interval = min(RARELY, max(OFTEN, min(timeouts) / 10_000)) if timeouts else None
+        self._size = PushSize()
         self._asked = time.monotonic()  # when the ends of partitions were last asked for
         self._failure: BaseException | None = None
         self._generation: Any = None
@@ -128,7 +130,7 @@ class GroupSession:
     def _read(self) -> None:
         tasks = self.tasks.values()
         is_busy = any(task.partition.pending or task.is_writing for task in tasks)
-        wait, most = SHORT if is_busy else LONG, MOST
+        wait, most = SHORT if is_busy else LONG, self._size.rows
         if any(task.is_saving for task in tasks):
             wait, most = 0.0, FEW
         by_partition = self._consumer.read(most, wait)
@@ -136,10 +138,12 @@ class GroupSession:
             raise self._failure
         if self._is_stale:
             self._look_up_generation()
-        at = int(time.time() * 1000)
+        start, at = time.monotonic(), int(time.time() * 1000)
         for number, messages in by_partition.items():
             if number in self.tasks:
                 self.tasks[number].partition.process(messages, at)
+        if sum(map(len, by_partition.values())) == self._size.rows:  # there is a backlog
+            self._size.took(time.monotonic() - start)
 
     def _expire(self, now: float) -> None:
         """Apply the timeouts of keys without arrivals."""

@@ -22,10 +22,13 @@ from __future__ import annotations
 import logging
 import math
 import time
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import replace
+from itertools import accumulate
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -129,14 +132,11 @@ class InputPartition:
             return start + 1
         borders = [self.committed, *(one.offset for one in self._replay)]
         border = min((each for each in borders if each > messages[start].offset), default=None)
-        size = 0
-        for at in range(start, len(messages)):
-            if border is not None and messages[at].offset >= border:
-                return at
-            size += len(messages[at].value or b"") + 1
-            if size >= PUSH_BYTES:
-                return at + 1
-        return len(messages)
+        stop = len(messages) if border is None else bisect_left(messages, border, start, key=attrgetter("offset"))
+        sizes = [len(message.value or b"") for message in messages[start:stop]]
+        if sum(sizes) >= PUSH_BYTES:
+            stop = start + bisect_left(list(accumulate(sizes)), PUSH_BYTES) + 1
+        return stop
 
     def _push(self, messages: Sequence[Message], at: int) -> None:
         is_new = self._decoder.choice is None

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Message as _Message
 
 from slackline.connectors.kafka.brokers import REBALANCED, UNAVAILABLE, BrokerError, Brokers, FencedError, StoppedError
 from slackline.connectors.kafka.formats import Message, MessageBatch, MessageReader
@@ -20,6 +22,8 @@ from slackline.runtime.source import Records, Source, SourceError
 
 #: Records of one batch, at most: the worker processes so many as a whole, and so its checkpoints are between batches.
 ROWS = 4_096
+#: Messages that are taken from the client at once, at most.
+SOME = 500
 #: Seconds to wait for messages.
 WAIT = 0.1
 
@@ -38,6 +42,7 @@ class TopicConsumer:
         self.positions: dict[int, int] = {}
         #: Partitions that were read to their end, if the consumer is to report it.
         self.at_end: set[int] = set()
+        self._found: dict[int, list[Message]] = {}  # by the read that is under way
         self._brokers = brokers
         self._remedy = remedy
 
@@ -53,30 +58,46 @@ class TopicConsumer:
         """Partitions to be read from these offsets, for an assignment."""
         self.positions.update(offsets)
         self.at_end -= offsets.keys()
+        for number in offsets:  # a rebalance while messages are read: these are read again
+            self._found.pop(number, None)
         return [TopicPartition(self.topic, number, offset) for number, offset in offsets.items()]
 
     def read(self, most: int, wait: float) -> dict[int, list[Message]]:
         """The next messages by partition, as many as have been fetched. Waits for the first."""
-        found: dict[int, list[Message]] = {}
-        first = self.client.poll(wait)
-        for message in [] if first is None else [first, *self.client.consume(most - 1, 0)]:
-            error, number, offset = message.error(), message.partition(), message.offset()
-            if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                self._on_error(error, number)
-                continue
-            assert number is not None and offset is not None
-            if error is None:
-                found.setdefault(number, []).append(Message(offset, message.key(), message.value()))
-                self.positions[number] = offset + 1
+        found = self._found = {}
+        for taken in self._taken(most, wait):
+            failed = [message for message in taken if message.error() is not None]
+            for message in failed:
+                self._on_error(message)
+            good = [message for message in taken if message.error() is None] if failed else taken
+            for number, run in groupby(good, _Message.partition):
+                assert number is not None
+                each = list(run)
+                parts = (map(part, each) for part in (_Message.offset, _Message.key, _Message.value))
+                found.setdefault(number, []).extend(map(Message, *parts))
+        for number, messages in found.items():
+            if messages[-1].offset >= self.positions.get(number, 0):  # otherwise its end followed
+                self.positions[number] = messages[-1].offset + 1
                 self.at_end.discard(number)
-            else:
-                self.positions[number] = offset
-                self.at_end.add(number)
         if found:
             self._brokers.found()
         return found
 
-    def _on_error(self, error: KafkaError, number: int | None) -> None:
+    def _taken(self, most: int, wait: float) -> Iterator[list[Any]]:
+        """The client's messages, some at a time: unlike ours, the garbage collector tracks them."""
+        first = self.client.poll(wait)
+        while first is not None:
+            taken = [first, *self.client.consume(min(most, SOME) - 1, 0)]
+            yield taken
+            most -= len(taken)
+            first = self.client.poll(0) if len(taken) == SOME and most > 0 else None
+
+    def _on_error(self, message: Any) -> None:
+        error, number = message.error(), message.partition()
+        if error.code() == KafkaError._PARTITION_EOF:
+            self.positions[number] = message.offset()
+            self.at_end.add(number)
+            return
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             raise self.gone(number, self.positions.get(number or 0))
         if error.code() in UNAVAILABLE:
