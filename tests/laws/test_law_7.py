@@ -28,17 +28,10 @@ class Ensemble:
         """Let each engine do something, and tell the others of it until there is no more to tell."""
         outputs = [output for engine in self.engines for output in call(engine)]
         for _ in range(len(self.world.plans) + 1):  # news climbs one level at a time
-<<<<<<< HEAD
-            told = [(engine, engine.host.progress_updates()) for engine in self.engines]
-            for engine in self.engines:
-                heard = [item for other, updates in told if other is not engine for item in updates]
-                outputs += engine.host.receive(item for item in heard if item.type in engine_needs(engine))
-=======
-            exported = [(engine, engine.progress_updates()) for engine in self.engines]
+            exported = [(engine, engine.host.progress_updates()) for engine in self.engines]
             for engine in self.engines:
                 received = [item for other, updates in exported if other is not engine for item in updates]
-                outputs += engine.receive(item for item in received if item.type in engine_needs(engine))
->>>>>>> refs/heads/leftovers
+                outputs += engine.host.receive(item for item in received if item.type in engine_needs(engine))
         order = {name: rank for rank, name in enumerate(self.engines[0].hierarchy.names)}
         return sorted(outputs, key=lambda output: order[output.detector])
 

@@ -78,13 +78,8 @@ class Net:
             updates: list[sl.ProgressUpdate] = []
             for kind in self.rng.sample(self.kinds, self.rng.randrange(len(self.kinds) + 1)):
                 if self.home(kind) != number:
-<<<<<<< HEAD
-                    heard += self.deliver(number, kind, self.rng.randint(0, len(self.log[kind])))
-            self.outputs += engine.host.receive(heard)
-=======
                     updates += self.deliver(number, kind, self.rng.randint(0, len(self.log[kind])))
-            self.outputs += engine.receive(updates)
->>>>>>> refs/heads/leftovers
+            self.outputs += engine.host.receive(updates)
             engine.check_invariants()
             if self.rng.random() < 0.1:
                 hierarchy = self.world.hierarchy(declared=True)
@@ -106,13 +101,8 @@ class Net:
         for kind, number in had.items():
             updates += self.deliver(to, kind, number)
         for kind in self.engines[0].hierarchy.published(name):
-<<<<<<< HEAD
-            heard += self.deliver(to, kind, len(self.log[kind]))
-        self.outputs += self.engines[to].host.receive(heard)
-=======
             updates += self.deliver(to, kind, len(self.log[kind]))
-        self.outputs += self.engines[to].receive(updates)
->>>>>>> refs/heads/leftovers
+        self.outputs += self.engines[to].host.receive(updates)
         self.collect(to)
         missed = [item for kind, number in had.items() for item in self.log[kind][number : self.got[to][kind]]]
         self.outputs += self.engines[to].host.attach(data, missed)
@@ -131,11 +121,7 @@ class Net:
                     if self.home(kind) != number
                     for item in self.deliver(number, kind, len(self.log[kind]))
                 ]
-<<<<<<< HEAD
-                self.outputs += engine.host.receive(heard)
-=======
-                self.outputs += engine.receive(updates)
->>>>>>> refs/heads/leftovers
+                self.outputs += engine.host.receive(updates)
 
     def let_in(self) -> list[sl.Event]:
         kinds = self.engines[0].hierarchy.sensor_types

@@ -71,19 +71,11 @@ def trees() -> list[Any]:
         engine.push(table(events(60, 120)))
         made.append(codec.load(STATE_KIND, STATE_VERSION, engine.save()))
     for sensors, others in (("a", "b"), ("b", "a")):
-<<<<<<< HEAD
         engine = sl.Engine(hierarchy(), sensors=sensors, detectors=["High"], policy=sl.Auto(warmup=0))
-        mine, told = ([event for event in events(0, 90) if event.type == kind] for kind in (sensors, others))
-        engine.push(mine)
-        engine.host.receive(
-            [sl.ProgressUpdate(others, told, (), 300, 0, 500), sl.ProgressUpdate("low", (), (), 200, 3, 500)]
-=======
-        engine = sl.Engine(hierarchy(), sensors=sensors, detectors=["High"], warmup=0)
         mine, remote = ([event for event in events(0, 90) if event.type == kind] for kind in (sensors, others))
         engine.push(mine)
-        engine.receive(
+        engine.host.receive(
             [sl.ProgressUpdate(others, remote, (), 300, 0, 500), sl.ProgressUpdate("low", (), (), 200, 3, 500)]
->>>>>>> refs/heads/leftovers
         )
         engine.host.end(sensors)
         made.append(codec.load(STATE_KIND, STATE_VERSION, engine.save()))

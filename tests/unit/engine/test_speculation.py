@@ -120,15 +120,9 @@ class Touchy(Sum):
 
 def test_a_detector_that_only_disorder_breaks_is_tried_again_in_order() -> None:
     table = stream()
-<<<<<<< HEAD
-    plain = told(engine_of(Touchy(), policy=sl.Slack(warmup=64, margin=2)), table)
+    plain = pushed(engine_of(Touchy(), policy=sl.Slack(warmup=64, margin=2)), table)
     engine = engine_of(Touchy(), policy=sl.Slack(warmup=64, margin=2), speculation=sl.Speculation(alpha=0))
-    assert deferred(told(engine, table)) == deferred(plain)
-=======
-    plain = pushed(engine_of(Touchy(), policy="slack", warmup=64, margin=2), table)
-    engine = engine_of(Touchy(), policy="slack", warmup=64, margin=2, speculation=sl.Speculation(alpha=0))
     assert deferred(pushed(engine, table)) == deferred(plain)
->>>>>>> refs/heads/leftovers
     figures = engine.stats()["detectors"]["Touchy"]
     assert figures["speculative_failures"] > 0
     assert figures["failed"] == 0
@@ -136,13 +130,8 @@ def test_a_detector_that_only_disorder_breaks_is_tried_again_in_order() -> None:
 
 def test_after_stumbling_a_detector_speculates_less() -> None:
     def stumbles(detector: sl.Detector) -> int:
-<<<<<<< HEAD
         engine = engine_of(detector, policy=sl.Slack(warmup=64, margin=2), speculation=sl.Speculation(alpha=0))
-        told(engine, stream(2000), size=1)
-=======
-        engine = engine_of(detector, policy="slack", warmup=64, margin=2, speculation=sl.Speculation(alpha=0))
         pushed(engine, stream(2000), size=1)
->>>>>>> refs/heads/leftovers
         return int(engine.stats()["detectors"][type(detector).__name__]["speculative_failures"])
 
     assert 0 < stumbles(Touchy()) < 200  # of 2000 looks ahead

@@ -176,7 +176,7 @@ class _Pairs(Detector):
 def test_a_late_event_is_one_record_however_many_detectors_miss_it(chunk: int, form: str, shards: int | None) -> None:
     listeners = [type(f"D{n}", (_Silent,), {"listens": ("at", "pair")})() for n in range(3)]
     hierarchy = Hierarchy([_Pairs(), *listeners], clock="at")
-    engines = KeyedEngines(hierarchy, {"margin": 0, "warmup": 0, "policy": "slack"}, shards=shards)
+    engines = KeyedEngines(hierarchy, {"policy": Slack(margin=0, warmup=0)}, shards=shards)
     chance = random.Random(5)
     arriving = sorted((10 * n + chance.choice([0, 0, 0, 300]), n) for n in range(200))
     nan = float("nan")  # equal to no other value, not even to itself
