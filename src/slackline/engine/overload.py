@@ -62,7 +62,7 @@ class Work:
 
 
 class OverloadController:
-    """Sets, before each push, how many rows each detector may process (``Operator.allowed``)."""
+    """Sets, before each push, how many rows each detector may process (``Operator.allow``)."""
 
     def __init__(self, pause: Pause, topology: Topology, speculator: Speculator, most: int) -> None:
         self.pause = pause
@@ -116,18 +116,18 @@ class OverloadController:
         self.end(start, stop)
         rows = {name: max(0, done - before.get(name, 0)) for name, done in self._done.items()}
         for operator in self.topology.operators:
-            operator.spent += (stop - start) * rows[operator.name] / max(1, sum(rows.values()))
+            operator.charge((stop - start) * rows[operator.name] / max(1, sum(rows.values())))
         self._decide(is_idle)
 
     def resume_all(self, for_good: bool = False) -> None:
         """Defer nothing in the next push; never again if ``for_good`` (end of the stream)."""
         self._is_off |= for_good
         for operator in self.topology.operators:
-            operator.allowed = UNLIMITED
+            operator.allow(UNLIMITED)
 
     def register(self, operator: Operator) -> None:
         """The operator may be deferred from now on."""
-        operator.deferred.memory, operator.deferred.folder = self.pause.memory, self.pause.folder
+        operator.deferred.spill(self.pause.memory, self.pause.folder)
 
     def _account_idle_time(self, now: float) -> None:
         self._idle = 0.0 if self._stopped is None else max(0.0, now - self._stopped)
@@ -145,7 +145,7 @@ class OverloadController:
             return
         deferred = self.deferred
         for operator in deferred:
-            operator.allowed = 0
+            operator.allow(0)
         if self.busy > max(PUSHES * self.usual, LEAST):
             self.busy = 0.0
             if not self.speculator.suspend():
@@ -173,7 +173,7 @@ class OverloadController:
                 operator in also and (equal or urgency[operator.name] < highest) and len(idle | also) < len(operators)
             )
             if left > half and saved > 0 and may_defer:
-                operator.allowed = 0
+                operator.allow(0)
                 idle |= also
                 left -= saved
 
@@ -185,10 +185,10 @@ class OverloadController:
                 rows, done = len(operator.deferred), Work.of(operator).done
                 # A row causes work at higher levels too. While its cost is unknown, process one.
                 cost = sum(other.spent for other in self.topology.with_above([operator])) / done if done else left
-                operator.allowed = min(rows, max(1, int(left / cost))) if cost else rows
+                operator.allow(min(rows, max(1, int(left / cost))) if cost else rows)
                 left -= cost * operator.allowed
                 if operator.allowed == rows and left >= 0:
-                    operator.allowed = UNLIMITED
+                    operator.allow(UNLIMITED)
 
     def _enforce_limits(self, deferred: list[Operator]) -> None:
         """Detectors with more deferred rows than allowed run, and so do those for which too much is buffered above."""
@@ -197,7 +197,7 @@ class OverloadController:
         for operator in deferred:
             on_disk = operator.deferred.memory <= self.pause.memory  # False after spilling has failed
             keep = 0 if operator.name in starving else self.pause.keep if on_disk else self.pause.memory
-            operator.allowed = max(operator.allowed, len(operator.deferred) - keep)
+            operator.allow(max(operator.allowed, len(operator.deferred) - keep))
 
     def _loads(self) -> dict[Operator, float]:
         return {
@@ -251,5 +251,5 @@ class OverloadController:
         allowed = checked.mapping(checked.entry(state, what, "allowed"), what)
         for operator in self.topology.operators:
             if operator.name in allowed:
-                operator.allowed = checked.number(allowed, what, operator.name, 0, UNLIMITED)
+                operator.allow(checked.number(allowed, what, operator.name, 0, UNLIMITED))
         self._done = {operator.name: Work.of(operator).done for operator in self.topology.operators}

@@ -114,6 +114,10 @@ class DeferredQueue:
         self._last: list[DeferredRows] = []
         self._rows = self._in_memory = 0
 
+    def spill(self, memory: int, folder: str | None) -> None:
+        """Keep so many rows in memory, and the rest in a file in this folder."""
+        self.memory, self.folder = memory, folder
+
     def __len__(self) -> int:
         return self._rows
 

@@ -71,6 +71,14 @@ class Operator:
         """Whether due rows are deferred."""
         return self.may_defer and (self.allowed < UNLIMITED or len(self.deferred) > 0)
 
+    def allow(self, rows: int) -> None:
+        """Set how many rows the detector may process before the next decision; UNLIMITED: nothing is deferred."""
+        self.allowed = rows
+
+    def charge(self, seconds: float) -> None:
+        """Account for CPU time of the detector."""
+        self.spent += seconds
+
     def pop_deferred(self) -> list[DeferredRows]:
         """The deferred rows that may be processed now."""
         popped = self.deferred.pop(self.allowed)
@@ -123,7 +131,7 @@ class Operator:
             return work()
         start = self.wall()
         done = work()
-        self.spent += self.wall() - start
+        self.charge(self.wall() - start)
         return done
 
     def publish_progress(self, clk: int) -> None:
