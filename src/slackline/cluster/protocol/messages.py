@@ -49,8 +49,8 @@ class _Record(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 class Hello(_Body, frozen=True):
     """Identifies a node: the first message on every link, repeated until the peer has sent its own.
 
-    ``identity`` is drawn once and stored in checkpoints, so that a node that restarts is told from another one of its
-    name. ``age`` is for how long it has been part of a complete cluster: of two nodes that exclude each other, the
+    ``identity`` is drawn once and stored in checkpoints: it distinguishes a node that restarts from another one of
+    its name. ``age`` is for how long it has been part of a complete cluster: of two nodes that exclude each other, the
     younger one stops. ``application`` and ``fingerprint`` must be the same on all nodes. ``runs`` has the node's
     detectors with their terms, ``ingress`` the sensor types that enter there. ``address`` is where the node listens,
     ``known`` has the addresses of other nodes; only hosts use them.
