@@ -256,7 +256,9 @@ class Intake:
     def wait_until(self, now: int) -> bool:
         """Arrival time has advanced to ``now`` (NEVER: unknown) without an arrival; whether a watermark may advance."""
         history = self.arrival_history or self._use_arrival_times()
-        return self._reached(NEVER if self.arrival_watermark is None else self.arrival_watermark.pass_time(history, now))
+        return self._reached(
+            NEVER if self.arrival_watermark is None else self.arrival_watermark.pass_time(history, now)
+        )
 
     def _use_arrival_times(self) -> ArrivalHistory:
         history = self.arrival_history = ArrivalHistory()

@@ -60,7 +60,7 @@ class ArrivalHistory:
         if arrivals > self._room:
             self._room = max(arrivals, HALF - 1)
             # Each level overflows half as often as the one below it.
-            used = max(1, np.count_nonzero(self.ints[COUNT:]))
+            used = max(1, int(np.count_nonzero(self.ints[COUNT:])))
             levels = min(used + 1 + (self._room // HALF).bit_length(), LEVELS)
             if levels > len(self.marks):
                 more = np.zeros((levels - len(self.marks), SIZE, 3), dtype=np.int64)

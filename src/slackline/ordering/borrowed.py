@@ -28,4 +28,4 @@ def _itself(array: Any) -> Any:
 
 
 #: The array without its owner, inside compiled code.
-borrowed: Any = _itself if config.DISABLE_JIT else intrinsic(_borrowed)
+borrowed: Any = _itself if getattr(config, "DISABLE_JIT", False) else intrinsic(_borrowed)

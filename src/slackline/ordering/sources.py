@@ -148,8 +148,12 @@ class Sources:
         (array([0, 1, 0]), ['z', 'x'])
         """
         met = first_appearances(codes, len(values))
+        sources = [values[code] for code in met.tolist()]
+        slots: list[Any] = list(map(self.slots.get, sources))
+        if None in slots:
+            slots = list(map(self.slot, sources))
         slot_of = np.empty(len(values), dtype=np.int64)
-        slot_of[met] = [self.slot(values[code]) for code in met.tolist()]
+        slot_of[met] = slots
         return slot_of.take(codes)
 
     def ranks_of(self, slots: Ints) -> Ints:

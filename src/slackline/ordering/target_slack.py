@@ -304,6 +304,10 @@ def restored(state: Any, what: str) -> tuple[Ints, Floats]:
     floats = checked.floats(state, what, "floats", HISTOGRAM + 2 * used)
     if ints[BITS] & 1 == 0 or _buckets_in_use(ints) != used:
         raise checked.wrong(f"{what}.ints", "has bits for more or fewer buckets than are in use")
-    if (floats[TOTAL:] < 0).any() or (np.abs(floats[:WEIGHT]) > checked.MANY).any() or not 1.0 <= floats[WEIGHT] <= 2e12:
+    if (
+        (floats[TOTAL:] < 0).any()
+        or (np.abs(floats[:WEIGHT]) > checked.MANY).any()
+        or not 1.0 <= floats[WEIGHT] <= 2e12
+    ):
         raise checked.wrong(f"{what}.floats", "holds a debt or weight that is not valid")
     return ints, floats
