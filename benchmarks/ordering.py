@@ -3,15 +3,16 @@
     slackline bench ordering --json
 
 prints, in events per second, ``argsort_rate`` (a stable NumPy argsort of all time stamps), ``slack_rate`` and
-``auto_rate`` (the engine, chunks of 10,000 rows, one columnar detector), ``single_event_rate`` (pushes of one event,
-one detector), ``heap_rate`` (a reorder buffer in plain Python, :func:`_baselines.heap_us`); ``slack_ratio`` and
-``auto_ratio`` to the argsort, ``single_event_ratio`` to the heap; ``peak_mb_2m`` and ``peak_mb_20m`` (peak memory of a
-fresh process that streams so many events through `auto`) and ``memory_ratio``. Rates are by CPU time, the best of
-``repeats`` rounds; the rounds of all kinds take turns, so that a busy machine disturbs all alike. Compilation is not
-measured.
+``auto_rate`` (the engine, chunks of 10,000 rows, one columnar detector), ``interleaved_slack_rate`` and
+``interleaved_auto_rate`` (the same with two types, every second source of the other, in runs of about two rows),
+``single_event_rate`` (pushes of one event, one detector), ``heap_rate`` (a reorder buffer in plain Python,
+:func:`_baselines.heap_us`); ``slack_ratio``, ``auto_ratio`` and those of interleaved types to the argsort,
+``single_event_ratio`` to the heap; ``peak_mb_2m`` and ``peak_mb_20m`` (peak memory of a fresh process that streams so
+many events through `auto`) and ``memory_ratio``. Rates are by CPU time, the best of ``repeats`` rounds; the rounds of
+all kinds take turns, so that a busy machine disturbs all alike. Compilation is not measured.
 
-All positions are of one type. A batch is a run of one type, so interleaved types make short batches, and a detector of
-several high-rate types is slower.
+A batch is a run of one type, so interleaved types make short batches, and a detector of several high-rate types is
+slower.
 """
 
 from __future__ import annotations
@@ -55,6 +56,12 @@ class Batches(sl.Detector):
     def on_batch(self, batch: Any) -> Iterator[Any]:
         self.seen += len(batch)
         return iter(())
+
+
+class Interleaved(Batches):
+    """The same for two types."""
+
+    listens = ("position", "other")
 
 
 class Singles(sl.Detector):
@@ -111,7 +118,7 @@ def _one_core() -> Iterator[None]:
 def _measure(options: argparse.Namespace) -> dict[str, float]:
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("simulating", total=5 * options.repeats + (0 if options.no_memory else 11))
+        task = bar.add_task("simulating", total=7 * options.repeats + (0 if options.no_memory else 11))
 
         def step(name: str, done: int = 0) -> None:
             bar.update(task, description=name, advance=done)
@@ -135,18 +142,21 @@ def _rates(seconds: float, repeats: int, single: int, step: Callable[..., None])
     step("simulating")
     table = positions(seconds=seconds, seed=SEED, type="position")
     ts = table["ts"].to_numpy()
-    chunks = _chunks(table)
+    chunks, interleaved = _chunks(table), _chunks(_interleaved(table))
     singles = [[event] for event in _events(table.slice(0, single))]
     kinds: dict[str, tuple[int, Callable[[], float]]] = {
         "argsort_rate": (len(ts), lambda: cpu_seconds(lambda: np.argsort(ts, kind="stable"))),
         "slack_rate": (len(ts), lambda: _pushed(Batches(), "slack", chunks)),
         "auto_rate": (len(ts), lambda: _pushed(Batches(), "auto", chunks)),
+        "interleaved_slack_rate": (len(ts), lambda: _pushed(Interleaved(), "slack", interleaved)),
+        "interleaved_auto_rate": (len(ts), lambda: _pushed(Interleaved(), "auto", interleaved)),
         "single_event_rate": (len(singles), lambda: _pushed(Singles(), "auto", singles)),
         "heap_rate": (1_000_000, heap_us),
     }
     # Warm-up: compiles and touches everything once.
     for policy in ("slack", "auto"):
         _pushed(Batches(), policy, chunks[:5])
+        _pushed(Interleaved(), policy, interleaved[:5])
         _pushed(Singles(), policy, singles[:2_000])
     best = dict.fromkeys(kinds, float("inf"))
     for _ in range(repeats):
@@ -155,12 +165,20 @@ def _rates(seconds: float, repeats: int, single: int, step: Callable[..., None])
             best[name] = min(best[name], run())
             step(name.removesuffix("_rate"), 1)
     rates = {name: round(events / best[name], 1) for name, (events, _) in kinds.items()}
-    against = {"slack": "argsort", "auto": "argsort", "single_event": "heap"}
+    against = dict.fromkeys(("slack", "auto", "interleaved_slack", "interleaved_auto"), "argsort")
+    against["single_event"] = "heap"
     return rates | {f"{ours}_ratio": rates[f"{ours}_rate"] / rates[f"{other}_rate"] for ours, other in against.items()}
 
 
 def _chunks(table: pa.Table) -> list[pa.Table]:
     return [table.slice(start, CHUNK) for start in range(0, len(table), CHUNK)]
+
+
+def _interleaved(table: pa.Table) -> pa.Table:
+    """The positions of every second source as another type."""
+    sources = table["source"].to_numpy()
+    kinds = pa.DictionaryArray.from_arrays(pa.array(sources % 2, pa.int8()), ["position", "other"])
+    return table.set_column(table.column_names.index("type"), "type", kinds)
 
 
 def _pushed(detector: Batches | Singles, policy: str, pushes: list[Any]) -> float:

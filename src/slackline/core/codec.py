@@ -46,6 +46,7 @@ import struct
 import sys
 import zlib
 from collections.abc import Iterable
+from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
@@ -172,8 +173,11 @@ def class_finder(declared: Iterable[type]) -> FindClass:
     it has to be declared. Module and qualified name must match; but as cloudpickle drops all but the last part of a
     qualified name, that part alone also matches, on either side, if exactly one declared class has it.
     """
-    types = tuple(dict.fromkeys(declared))
+    return _class_finder(tuple(dict.fromkeys(declared)))
 
+
+@lru_cache(maxsize=256)
+def _class_finder(types: tuple[type, ...]) -> FindClass:
     def find_class(module: str, qualname: str) -> type | None:
         name = qualname.rpartition(".")[2]
         near = [kind for kind in types if kind.__module__ == module and kind.__name__ == name]

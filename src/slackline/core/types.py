@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -116,3 +117,9 @@ def type_names(kinds: str | EventType | Iterable[str | EventType]) -> tuple[str,
     if isinstance(kinds, str | EventType):
         kinds = (kinds,)
     return tuple(type_name(kind) for kind in kinds)
+
+
+@lru_cache(maxsize=1024)
+def shared_set(names: tuple[str, ...]) -> frozenset[str]:
+    """The names as a set, the same object for all engines of a process."""
+    return frozenset(names)

@@ -160,11 +160,11 @@ def encoded(column: pa.ChunkedArray) -> tuple[Ints, Sequence[Any]]:
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
     known = array.dictionary.to_pylist()
-    indices = array.indices.cast(pa.int64())
+    indices = array.indices
     if indices.null_count:
-        indices = indices.fill_null(len(known))
+        indices = indices.cast(pa.int64()).fill_null(len(known))
         known = [*known, None]
-    return _writable(indices), known
+    return indices.to_numpy(zero_copy_only=False).astype(np.int64), known
 
 
 def encoded_sources(column: pa.ChunkedArray) -> tuple[Ints, Sequence[Any]]:

@@ -31,6 +31,7 @@ from numba import njit
 from slackline.core.batch import Ints
 from slackline.core.time import FOREVER, MAX_TS, NEVER
 from slackline.ordering import checked, target_slack
+from slackline.ordering.borrowed import borrowed
 from slackline.ordering.delays import MEASURED, K
 from slackline.ordering.target_slack import KNOWN, SLACK_REACH, learn
 
@@ -59,7 +60,7 @@ class ArrivalHistory:
         if arrivals > self._room:
             self._room = max(arrivals, HALF - 1)
             # Each level overflows half as often as the one below it.
-            used = max(1, np.count_nonzero(self.ints[COUNT:]))
+            used = max(1, int(np.count_nonzero(self.ints[COUNT:])))
             levels = min(used + 1 + (self._room // HALF).bit_length(), LEVELS)
             if levels > len(self.marks):
                 more = np.zeros((levels - len(self.marks), SIZE, 3), dtype=np.int64)
@@ -294,6 +295,9 @@ def _arrive(ints, floats, target, history, marks, ts, now, before, clk, since): 
 def _run(  # type: ignore[no-untyped-def]
     ints, floats, target, history, marks, ts, now, before, clk, since, first, last, longest
 ):
+    ints, floats, history, marks = borrowed(ints), borrowed(floats), borrowed(history), borrowed(marks)
+    ts, now, clk, since = borrowed(ts), borrowed(now), borrowed(clk), borrowed(since)
+    first, last, longest = borrowed(first), borrowed(last), borrowed(longest)
     for p in range(len(ts)):
         if p > 0:
             last[p - 1] = _pass_time(ints, history, marks, now[p])

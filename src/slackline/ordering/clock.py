@@ -35,6 +35,7 @@ from numba import njit
 from slackline.core.batch import Floats, Ints
 from slackline.core.time import FOREVER, MAX_TS, NEVER
 from slackline.ordering import checked
+from slackline.ordering.borrowed import borrowed
 
 AUTO_STEPS = 10_000
 AUTO_AFTER = 16
@@ -261,8 +262,10 @@ def tick_agreed(ints, mean_step, ts, role, key, source, max_jump):  # type: igno
 @njit(cache=True)
 def run_ticks(ints, mean_step, ts, role, key, max_jump, clk):  # type: ignore[no-untyped-def]
     rejected = np.zeros(len(ts), dtype=np.bool_)
+    ints, mean_step = borrowed(ints), borrowed(mean_step)
+    ts, role, key, clk = borrowed(ts), borrowed(role), borrowed(key), borrowed(clk)
     for p in range(len(ts)):
         if key[p] >= 0:
-            rejected[p] = tick(ints, mean_step, ts[p], role[p], key[p], max_jump) == REJECTED
+            rejected[p] = _tick(ints, mean_step, ts[p], ts[p], role[p], key[p], max_jump) == REJECTED
         clk[p] = ints[CLK]
     return rejected

@@ -74,7 +74,7 @@ _NO_SOURCES, _NO_TREE = np.empty((0, readiness.FIELDS), dtype=np.int64), np.full
 class Input(ABC):
     """One event type: its delays, its K, and its watermark, up to which no more events are expected."""
 
-    __slots__ = ("_room", "evaluated_at", "evidence", "events", "floats", "ints", "name", "rank", "watermark")
+    __slots__ = ("_room", "evaluated_at", "events", "evidence", "floats", "ints", "name", "rank", "watermark")
 
     def __init__(self, name: str, rank: int, evidence: Evidence) -> None:
         self.name = name

@@ -19,6 +19,7 @@ from slackline.core.batch import Column, Ints, absent, joined_columns, object_co
 from slackline.core.event import NO_SEQ
 from slackline.core.time import MAX_TS
 from slackline.ordering import checked
+from slackline.ordering.borrowed import borrowed
 
 #: The columns of an empty instance: columns are replaced, never written into.
 _NO_ROWS: Ints = np.empty(0, dtype=np.int64)
@@ -196,6 +197,8 @@ def find_ties(order, ts, slots):  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def sort_ties(order, ts, ranks, seq, positions):  # type: ignore[no-untyped-def]
     """Sort rows of equal time stamp by source, sequence number and arrival."""
+    order, ts = borrowed(order), borrowed(ts)
+    ranks, seq, positions = borrowed(ranks), borrowed(seq), borrowed(positions)
     spare = order[:0]
     start = 0
     for end in range(1, len(ts) + 1):

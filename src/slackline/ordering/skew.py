@@ -38,6 +38,7 @@ from slackline.core.batch import Ints
 from slackline.core.event import Source
 from slackline.core.time import MAX_TS, NEVER
 from slackline.ordering import checked
+from slackline.ordering.borrowed import borrowed
 from slackline.ordering.clock import CLK, REJECTED, Clock, tick, tick_agreed
 from slackline.ordering.input import SensorInput
 
@@ -322,6 +323,9 @@ def run_ticks(  # type: ignore[no-untyped-def]
     ints, kinds, sources, rows, ts, first, now, arrival_time, clock, mean_step, role, key, max_jump, clk, corrects
 ):
     rejected, changed = np.zeros(len(ts), dtype=np.bool_), np.zeros(len(ts), dtype=np.bool_)
+    ints, kinds, sources, rows = borrowed(ints), borrowed(kinds), borrowed(sources), borrowed(rows)
+    ts, now, role, key = borrowed(ts), borrowed(now), borrowed(role), borrowed(key)
+    clock, mean_step, clk = borrowed(clock), borrowed(mean_step), borrowed(clk)
     for p in range(len(ts)):
         if len(now) > 0:
             arrival_time = max(arrival_time, now[p])

@@ -16,6 +16,7 @@ from numba import njit
 from slackline.core.batch import Ints, Mask
 from slackline.core.event import NO_SEQ, Event, Source
 from slackline.ordering import checked, readiness
+from slackline.ordering.borrowed import borrowed
 
 WORDS = 16
 SPAN = 64 * WORDS
@@ -66,6 +67,7 @@ def is_duplicate(seen, slot, seq):  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def find_duplicates(seen, slots, seqs):  # type: ignore[no-untyped-def]
     """For each row of a chunk whether it is a duplicate."""
+    seen, slots, seqs = borrowed(seen), borrowed(slots), borrowed(seqs)
     found = np.zeros(len(slots), dtype=np.bool_)
     for i in range(len(slots)):
         found[i] = is_duplicate(seen, slots[i], seqs[i])
@@ -146,8 +148,12 @@ class Sources:
         (array([0, 1, 0]), ['z', 'x'])
         """
         met = first_appearances(codes, len(values))
+        sources = [values[code] for code in met.tolist()]
+        slots: list[Any] = list(map(self.slots.get, sources))
+        if None in slots:
+            slots = list(map(self.slot, sources))
         slot_of = np.empty(len(values), dtype=np.int64)
-        slot_of[met] = [self.slot(values[code]) for code in met.tolist()]
+        slot_of[met] = slots
         return slot_of.take(codes)
 
     def ranks_of(self, slots: Ints) -> Ints:

@@ -22,6 +22,7 @@ from numba import njit
 from slackline.core.batch import Ints
 from slackline.core.time import FOREVER, MAX_TS, NEVER
 from slackline.ordering import checked
+from slackline.ordering.borrowed import borrowed
 from slackline.ordering.target_slack import CAREFUL
 
 CLOCK_ARRIVALS = 8
@@ -132,6 +133,8 @@ def _step(ints, ts, before, clk, clock_arrivals):  # type: ignore[no-untyped-def
 
 @njit(cache=True)
 def _run(ints, ts, before, clk, clock_arrivals, default_slack, since):  # type: ignore[no-untyped-def]
+    ints, ts, clk = borrowed(ints), borrowed(ts), borrowed(clk)
+    default_slack, since = borrowed(default_slack), borrowed(since)
     for p in range(len(ts)):
         if ts[p] != NEVER:
             _observe(ints, ts[p], before, clk[p], clock_arrivals)

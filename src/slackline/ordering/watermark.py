@@ -32,6 +32,7 @@ from numba import njit
 
 from slackline.core.batch import Column
 from slackline.core.time import FOREVER, NEVER
+from slackline.ordering.borrowed import borrowed
 from slackline.ordering.delays import CALIBRATED, MEASURED, WAITING, K, measure, measure_itself, note
 from slackline.ordering.readiness import arrive, is_established, least_watermark
 from slackline.ordering.startup import STARTING, UNCERTAIN
@@ -235,6 +236,7 @@ def step(  # type: ignore[no-untyped-def]
 ):
     """One position: an arrival of this type (``slot >= 0``), a move of stream time from ``before``, or both."""
     at, r = AtPosition(slot, ts, position, before, clk, default_slack, since), _unpacked(rules)
+    ints, floats, sources, tree = borrowed(ints), borrowed(floats), borrowed(sources), borrowed(tree)
     if r.policy == ORDERED:
         return _before(clk)
     if r.policy == SLACK:
@@ -307,6 +309,9 @@ def _run_slack(  # type: ignore[no-untyped-def]
     ints, floats, rules, positions, slots, ts, first, before, clk, input_watermark, slack
 ):
     r = _unpacked(rules)
+    ints, floats = borrowed(ints), borrowed(floats)
+    positions, slots, ts = borrowed(positions), borrowed(slots), borrowed(ts)
+    clk, input_watermark, slack = borrowed(clk), borrowed(input_watermark), borrowed(slack)
     arrival = 0
     for p in range(len(clk)):
         slot, stamp = _arriving(positions, slots, ts, arrival, p)
@@ -321,6 +326,9 @@ def _run_ready(  # type: ignore[no-untyped-def]
     ints, floats, sources, tree, rules, positions, slots, ts, first, before, clk, input_watermark, slack
 ):
     r = _unpacked(rules)
+    ints, floats, sources, tree = borrowed(ints), borrowed(floats), borrowed(sources), borrowed(tree)
+    positions, slots, ts = borrowed(positions), borrowed(slots), borrowed(ts)
+    clk, input_watermark, slack = borrowed(clk), borrowed(input_watermark), borrowed(slack)
     arrival = 0
     reached = NEVER
     for p in range(len(clk)):
@@ -355,6 +363,10 @@ def _run_target(  # type: ignore[no-untyped-def]
     slack,
 ):
     r = _unpacked(rules)
+    ints, floats, sources, tree = borrowed(ints), borrowed(floats), borrowed(sources), borrowed(tree)
+    positions, slots, ts = borrowed(positions), borrowed(slots), borrowed(ts)
+    clk, default_slack, since = borrowed(clk), borrowed(default_slack), borrowed(since)
+    input_watermark, slack = borrowed(input_watermark), borrowed(slack)
     arrival = 0
     reached = NEVER
     for p in range(len(clk)):
@@ -381,6 +393,8 @@ def derived_run(ints, floats, positions, ts, before, clk, margin, block, slack):
 
     Derived events are few: positions between the measurement of one and the next arrival are skipped.
     """
+    ints, floats = borrowed(ints), borrowed(floats)
+    positions, ts, clk, slack = borrowed(positions), borrowed(ts), borrowed(clk), borrowed(slack)
     arrival = 0
     p = 0
     while p < len(clk):

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from slackline.core.batch import Ints, Rows
 from slackline.core.event import Event
 from slackline.core.time import FOREVER, NEVER, Now
-from slackline.core.types import type_names
+from slackline.core.types import shared_set, type_names
 from slackline.ordering.input import DerivedInput, Input, SensorInput
 from slackline.ordering.reorder_buffer import ReorderBuffer
 from slackline.ordering.sources import total_order
@@ -35,7 +35,7 @@ class Operator:
         #: Wall clock in seconds, if there is one; CPU seconds used by the detector so far.
         self.wall = now
         self.spent = 0.0
-        self.buffer = ReorderBuffer(runner.name, inputs, frozenset(type_names(runner.detector.unsorted)))
+        self.buffer = ReorderBuffer(runner.name, inputs, shared_set(type_names(runner.detector.unsorted)))
         self.publishes = publishes
         #: Whether detectors of this engine may be deferred; the rows deferred here; how many rows may be processed now.
         self.may_defer = False

@@ -15,7 +15,7 @@ from slackline.core.detector import Detector
 from slackline.core.errors import NotAnEventError, StateError
 from slackline.core.event import Event
 from slackline.core.time import time_stamp
-from slackline.core.types import type_names
+from slackline.core.types import shared_set, type_names
 from slackline.ordering import checked
 
 #: Rows after which the copy of the state is renewed.
@@ -45,7 +45,7 @@ class Runner:
     def __init__(self, detector: Detector, name: str, guarded: bool) -> None:
         self.detector = detector
         self.name = name
-        self.publishes = frozenset(type_names(detector.publishes))
+        self.publishes = shared_set(type_names(detector.publishes))
         self.takes_events, self.takes_batches = detector.takes_events, detector.takes_batches
         #: Whether batches of several types are fed as one list of events.
         self.merges_types = not self.takes_batches
@@ -239,7 +239,7 @@ def _attributes(detector: Detector) -> frozenset[str]:
     own = type(detector)
     if own.snapshot is not Detector.snapshot or own.restore is not Detector.restore:
         return frozenset()
-    return frozenset(detector.snapshot())
+    return shared_set(tuple(detector.snapshot()))
 
 
 def runs_of(events: Sequence[Event]) -> Iterator[tuple[int, Batch]]:

@@ -138,10 +138,12 @@ def _pieces(segments: list[Segment], order: Ints) -> list[Piece]:
     starts = np.concatenate(([0], np.flatnonzero(np.diff(origin)) + 1))
     ends = np.concatenate((starts[1:], [len(origin)]))
     pieces = []
-    for number, first, end in zip(origin[starts].tolist(), starts.tolist(), ends.tolist(), strict=True):
+    runs = (origin[starts].tolist(), within[starts].tolist(), starts.tolist(), ends.tolist())
+    for number, row, first, end in zip(*runs, strict=True):
         if number < 0:
             pieces.append(Piece([events[row] for row in within[first:end].tolist()], None))
         else:
-            row, segment = int(within[first]), segments[number]
-            pieces.append(Piece(*sliced(segment.rows, segment.positions, row, row + end - first)))
+            rows, positions = segments[number].rows, segments[number].positions
+            stop = row + end - first
+            pieces.append(Piece(rows.slice(row, stop), None if positions is None else positions[row:stop]))
     return pieces

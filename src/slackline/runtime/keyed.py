@@ -3,7 +3,7 @@
 Arrivals are split by key, in the order of arrival, and each key's engine gets its own, so that the outputs of a key
 depend on its own arrivals alone, however they were cut into pushes (laws 3, 6 and 10). Results are output records.
 
-**Cache.** An engine in use takes some 27 KB, and 7 KB more per detector; saved, as bytes, a tenth to a fifth of that.
+**Cache.** An engine in use takes some 8 KB, and 3 KB more per detector; saved, as bytes, a fifth to a quarter of that.
 The engines of the keys that had arrivals last are cached, as many as fit ``CACHE_BYTES``; the others are evicted to
 ``states`` and loaded when their key has arrivals. Loading and evicting one costs about as much as 30 events. So of
 the keys in a push those come first that are cached: with a few more keys than the cache holds, each key in its turn
@@ -52,7 +52,7 @@ from slackline.runtime.sharding import KEY, KeyedDetector, joined_events, joined
 from slackline.runtime.timeouts import Activity, Timeouts
 
 #: Bytes that cached engines may take, about, and what one takes, for itself and for each detector.
-CACHE_BYTES, ENGINE_BYTES, DETECTOR_BYTES = 512 << 20, 27 << 10, 7 << 10
+CACHE_BYTES, ENGINE_BYTES, DETECTOR_BYTES = 512 << 20, 8 << 10, 3 << 10
 #: Metrics of so many keys are brought up to date when metrics are asked for.
 REFRESHED = 256
 

@@ -270,7 +270,7 @@ def test_more_detectors_leave_room_for_fewer_engines() -> None:
         )
         for k in (1, 2)
     )
-    assert two._capacity < one._capacity == 15_420
+    assert two._capacity < one._capacity == 47_662
 
 
 def test_arrival_time_releases_what_is_buffered_of_every_key() -> None:
