@@ -14,6 +14,16 @@ for vans that are somewhere else all of a sudden.
 A position has 14 columns, as a sensor that is carried around tells them (where it is, how it moves); the detector looks
 at two. ``narrow_…`` are the same with those two alone: there is less to read, and as much to order.
 
+Then 50 vans are keys, each with an engine of its own, and the figures are microseconds of CPU per position, of all
+threads, of all positions but the first tenth; the best of three turns. Records are JSON objects of five fields, or
+Arrow records of ``--rows`` positions. ``event_…`` have a detector with ``on_event``, the others one with ``on_batch``.
+
+``json_us, arrow_us, event_json_us, event_arrow_us``  the host, exactly once
+``bare_json_us``        a bare consumer that decodes each record by msgspec, and nothing else
+``event_bare_json_us``  the same, and makes an event of each record and calls the detector of its van; in the order of
+                        arrival
+``json_ratio, event_json_ratio``  the host divided by the bare consumer that does the same
+
 Then the host runs as a process of its own on a live stream and is killed with SIGKILL ``--kills`` times, each time at a
 random moment after it has committed something. ``equal`` says that what is committed in the end is what engines give to
 which nothing happens, key by key; ``lost`` and ``duplicated`` count otherwise.
@@ -31,12 +41,15 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import slackline as sl
@@ -52,9 +65,9 @@ from tests.kafka.broker import committed  # noqa: E402
 
 from _brokered import brokered, console  # noqa: E402
 from _figures import parser  # noqa: E402
-from _positions import hierarchy, jumps  # noqa: E402
+from _positions import Jumps, hierarchy, jumps  # noqa: E402
 
-TURNS = 5
+TURNS, KEYED_TURNS = 5, 3
 #: What a sensor that is carried around tells, besides where it is.
 MOTION = ("z", "speed", "acceleration", "vx", "vy", "vz", "ax", "ay", "az")
 VANS = 50
@@ -133,33 +146,151 @@ def rates(brokers: str, count: int, rows: int, wide: bool) -> dict[str, Any]:
 
 def direct_seconds(brokers: str, source: str, sink: str, group: str, records: int) -> float:
     """From the first record that the host takes to the commit of the last."""
-    began: list[float] = []
+    schema = RecordSchema(format="arrow", unit="us")
+    return cost(brokers, jumps, schema, source, sink, group, records)[0]
+
+
+def cost(
+    brokers: str, application: sl.Hierarchy, schema: RecordSchema, source: str, sink: str, group: str, records: int, *,
+    skip: int = 0, clock: Callable[[], float] = time.perf_counter, pause: float = 0.02,
+) -> tuple[float, int]:  # fmt: skip
+    """What the host takes by a clock from the first read behind ``skip`` records to the commit of the last, and of how
+    many records. Every ``pause`` seconds the broker is asked whether that is committed.
+    """
+    began: list[tuple[float, int]] = []
     process = InputPartition.process
 
     def timed(self: InputPartition, messages: Any, at: int) -> None:
-        began.append(time.perf_counter())
+        if messages[0].offset >= skip and not began:
+            began.append((clock(), records - messages[0].offset))
         process(self, messages, at)
 
     InputPartition.process = timed  # type: ignore[method-assign]
-    schema = RecordSchema(format="arrow", unit="us")
     addresses = (f"kafka://{brokers}/{source}", f"kafka://{brokers}/{sink}")
-    host = KafkaHost(jumps, KafkaSettings(*addresses, group=group, schema=schema))
+    host = KafkaHost(application, KafkaSettings(*addresses, group=group, schema=schema))
     thread = threading.Thread(target=host.run)
     thread.start()
-    admin = AdminClient({"bootstrap.servers": brokers})
-    wish = ConsumerGroupTopicPartitions(group, [TopicPartition(source, 0)])
+    # Not by an AdminClient: librdkafka 2.16 crashes if that asks while the coordinator of a new broker is loaded.
+    looking = Consumer({"bootstrap.servers": brokers, "group.id": group, "enable.auto.commit": False})
     try:
         stop = time.monotonic() + PATIENCE
         while time.monotonic() < stop:
-            place = admin.list_consumer_group_offsets([wish])[group].result().topic_partitions[0]
-            if place.offset >= records:
-                return time.perf_counter() - began[0]
-            time.sleep(0.02)
+            with suppress(KafkaException):  # the broker is not ready
+                (place,) = looking.committed([TopicPartition(source, 0)], timeout=10)
+                if place.offset >= records:
+                    start, count = began[0]
+                    return clock() - start, count
+            time.sleep(pause)
         raise sl.SlacklineError("the host did not get through its input")
     finally:
         InputPartition.process = process  # type: ignore[method-assign]
         host.stop()
         thread.join()
+        looking.close()
+
+
+class Jump(sl.Detector):
+    """Whether the one van of an engine is further from where it was than it can drive; position by position."""
+
+    listens, publishes = (sl.EventType("position", x=float, y=float),), ("jump",)
+
+    def __init__(self) -> None:
+        self.last: tuple[float, float] | None = None
+
+    def on_event(self, event: sl.Event) -> Iterator[sl.Event]:
+        at = event["x"], event["y"]
+        if self.last is not None and abs(at[0] - self.last[0]) + abs(at[1] - self.last[1]) > Jumps.far:
+            yield event.derive("jump", x=at[0])
+        self.last = at
+
+
+class JumpBatch(sl.Detector):
+    """The same for whole batches."""
+
+    listens, publishes = Jump.listens, Jump.publishes
+
+    def __init__(self) -> None:
+        self.last = np.nan, np.nan
+
+    def on_batch(self, batch: sl.Batch) -> Iterator[tuple[int, sl.Event]]:
+        x, y = batch["x"], batch["y"]
+        far = np.abs(np.diff(x, prepend=self.last[0])) + np.abs(np.diff(y, prepend=self.last[1])) > Jumps.far
+        self.last = x[-1], y[-1]
+        for row in np.flatnonzero(far).tolist():
+            yield row, batch.event(row).derive("jump", x=float(x[row]))
+
+
+def bare_cpu(brokers: str, topic: str, skip: int, handle: Callable[[dict[str, Any]], object] | None) -> float:
+    """Microseconds of CPU per record behind the first ``skip``, for a consumer that decodes them."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": brokers, "group.id": "bare", "enable.partition.eof": True,
+            "enable.auto.commit": False, "isolation.level": "read_committed",
+        }
+    )  # fmt: skip
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    decode = msgspec.json.Decoder().decode
+    start, count, ended = 0.0, 0, False
+    while not ended:
+        if count >= skip and not start:
+            start, skip = time.process_time(), count
+        for message in consumer.consume(500, 0.2):
+            error, value = message.error(), message.value()
+            if error is None:
+                record = decode(value or b"")
+                count += 1
+                if handle is not None:
+                    handle(record)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                ended = True
+    seconds = time.process_time() - start
+    consumer.close()
+    return 1e6 * seconds / (count - skip)
+
+
+def called() -> Callable[[dict[str, Any]], object]:
+    """What a bare consumer does that makes an event of each record, and calls the detector of its van."""
+    detectors: dict[str, Jump] = defaultdict(Jump)
+
+    def handle(record: dict[str, Any]) -> None:
+        detector = detectors[record.pop("van")]
+        for _ in detector.on_event(sl.Event.of("position", record.pop("ts"), None, record.pop("seq"), record)):
+            pass
+
+    return handle
+
+
+def keyed_cpu(brokers: str, count: int, rows: int) -> dict[str, Any]:
+    """CPU per position where each van has an engine of its own."""
+    made(brokers, "keyed-json", "keyed-arrow", "keyed-out")
+    table = positions(count, False)
+    vans = pa.array([f"v{number}" for number in table["source"].to_pylist()])
+    table = table.drop_columns(["source"]).append_column("van", vans)
+    producer = Producer({"bootstrap.servers": brokers, "compression.type": "lz4", "linger.ms": 50})
+    for number, row in enumerate(table.to_pylist()):
+        producer.produce("keyed-json", msgspec.json.encode(row), key=row["van"])
+        if number % rows == 0:
+            producer.produce("keyed-arrow", arrow_record(table.slice(number, rows)))
+            producer.flush(60)
+    producer.flush(60)
+    applications = {"": sl.Hierarchy([JumpBatch()]), "event_": sl.Hierarchy([Jump()])}
+    sent = {"json": count, "arrow": -(-count // rows)}
+    found: dict[str, list[float]] = defaultdict(list)
+    for turn in range(KEYED_TURNS):
+        for before, application in applications.items():
+            for form, records in sent.items():
+                schema = RecordSchema(format=form, unit="us", key="van")
+                spent, last = cost(
+                    brokers, application, schema, f"keyed-{form}", "keyed-out", f"keyed-{before}{form}-{turn}", records,
+                    skip=records // 10, clock=time.process_time, pause=0.2,
+                )  # fmt: skip
+                found[f"{before}{form}_us"].append(1e6 * spent / (count * last / records))
+            handle = called() if before else None
+            found[f"{before}bare_json_us"].append(bare_cpu(brokers, "keyed-json", count // 10, handle))
+    best = {name: min(values) for name, values in found.items()}
+    for before in applications:
+        best[f"{before}json_ratio"] = best[f"{before}json_us"] / best[f"{before}bare_json_us"]
+    return {name: round(value, 2) for name, value in best.items()}
 
 
 def killed(brokers: str, kills: int, folder: Path) -> dict[str, Any]:
@@ -262,6 +393,8 @@ def run(brokers: str, options: argparse.Namespace, folder: Path) -> dict[str, An
     figures: dict[str, Any] = {"events": options.events, "rows": options.rows}
     for wide in (True, False) if options.events else ():
         figures |= rates(brokers, options.events, options.rows, wide)
+    if options.json_events:
+        figures |= {"json_events": options.json_events} | keyed_cpu(brokers, options.json_events, options.rows)
     if options.kills:
         figures |= killed(brokers, options.kills, folder)
     return figures
@@ -271,6 +404,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser("kafka", __doc__)
     arguments.add_argument("--events", type=int, default=4_000_000, help="positions in the topic")
     arguments.add_argument("--rows", type=int, default=1000, help="positions in a record")
+    arguments.add_argument("--json-events", type=int, default=500_000, help="positions with keys, as JSON and as Arrow")
     arguments.add_argument("--kills", type=int, default=20, help="how often the host is killed")
     return brokered(arguments.parse_args(argv), run)
 

@@ -78,7 +78,8 @@ def columns_of(records: Collection[Mapping[str, Any]]) -> dict[str, pa.Array] | 
         return None
     columns: dict[str, pa.Array] = {}
     for name in names:
-        found = array_of([record.get(name) for record in records])
+        alike = len(shapes) == 1
+        found = array_of([record[name] for record in records] if alike else [record.get(name) for record in records])
         if found is None:
             return None
         columns[name] = found
