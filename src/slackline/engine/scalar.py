@@ -137,8 +137,8 @@ class ScalarDriver:
             input, slot, event = taken
             if turns:
                 self.topology.advance(position - 1, before)
-            if input.tracks:
-                self.topology.startup.observe(event.ts, before, clk)
+                if input.tracks:
+                    self.topology.startup.observe(event.ts, before, clk)
             if input.evaluated_at != before:
                 input.advance(position - 1, before)
             reached = input.watermark
@@ -147,9 +147,7 @@ class ScalarDriver:
             input.step(slot, event.ts, position, before, clk)
             if moved and self._unmeasured:
                 self._measure(input, position, before, clk)
-            if (
-                not input.is_clock
-            ):  # a clock aid that advanced stream time is measured at the next advance, like any other input
+            if not input.is_clock:  # a clock aid, too, is measured at the next advance of stream time
                 self._unmeasured[input.name] = input
             if self.topology.named is None or self._enters(event, input, reached, position):
                 self._offer(event, input, position)
@@ -171,7 +169,7 @@ class ScalarDriver:
         """Whether the watermarks of all inputs change: warm-up ends, or, with a late target, the startup estimate."""
         if self._warmup_ends:
             return position in self._warmup_ends
-        return ts != NEVER and self.topology.startup.would_change(ts, before, clk)
+        return ts != NEVER and not self.topology.startup.observe_unless_changed(ts, before, clk)
 
     def receive(
         self, updates: Sequence[ProgressUpdate], clk: int = NEVER, attached: AttachedOperator | None = None
@@ -315,7 +313,9 @@ class ScalarDriver:
     def _feed(self, operator: Operator, events: list[Event], least: int, position: int, clk: int) -> None:
         waits = [clk - event.ts if clk > event.ts else 0 for event in events]
         operator.buffer.count_wait(sum(waits), max(waits), len(events))
-        if operator.defers:
+        if not operator.may_defer:
+            self._work(operator, events, None, least, position, clk, 0)
+        elif operator.defers:
             operator.deferred.put(DeferredRows(events, None, least, clk))
         else:
             self._work(operator, events, None, least, position, clk, operator.record_deferral(0, clk))

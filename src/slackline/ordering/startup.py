@@ -71,16 +71,17 @@ class StartupEstimator:
         self._update()
         return True
 
-    def would_change(self, ts: int, before: int, clk: int) -> bool:
-        """Whether observing this arrival changes ``default_slack`` or ``since``."""
-        count, since, left, largest, oldest, certain = self._ints.tolist()
-        if left > 0 or count < self._clock_arrivals or (not certain and clk - since >= SPANS * largest):
-            return True
-        return clk - oldest > largest if clk > before else since < ts <= clk - largest
+    def observe_unless_changed(self, ts: int, before: int, clk: int) -> bool:
+        """Take one arrival, which moved stream time from ``before`` to ``clk``.
+
+        False, and nothing is taken, if that would change ``default_slack`` or ``since``.
+        """
+        return bool(_observe_unless_changed(self._ints, ts, before, clk, self._clock_arrivals))
 
     def observe(self, ts: int, before: int, clk: int) -> None:
-        """Take one arrival, which moved stream time from ``before`` to ``clk``."""
-        self.default_slack, self.since = _step(self._ints, ts, before, clk, self._clock_arrivals)
+        """The same, whatever it changes."""
+        _observe(self._ints, ts, before, clk, self._clock_arrivals)
+        self._update()
 
     def run(self, ts: Ints, before: int, clk: Ints) -> tuple[Ints, Ints]:
         """Take a chunk (NEVER: no arrival at that position); ``default_slack`` and ``since`` after each position."""
@@ -126,9 +127,13 @@ def _observe(ints, ts, before, clk, clock_arrivals):  # type: ignore[no-untyped-
 
 
 @njit(cache=True)
-def _step(ints, ts, before, clk, clock_arrivals):  # type: ignore[no-untyped-def]
-    _observe(ints, ts, before, clk, clock_arrivals)
-    return _default_slack(ints), ints[_SINCE]
+def _observe_unless_changed(ints, ts, before, clk, clock_arrivals):  # type: ignore[no-untyped-def]
+    after = ints.copy()
+    _observe(after, ts, before, clk, clock_arrivals)
+    if after[_SINCE] != ints[_SINCE] or _default_slack(after) != _default_slack(ints):
+        return False
+    ints[:] = after
+    return True
 
 
 @njit(cache=True)
