@@ -164,7 +164,7 @@ def recorded(name: str, stream: RecordedStream) -> Iterator[dict[str, Any]]:
         if target is None:
             continue
         waits = auto.waits
-        steady, whole = _cheapest(result, auto, "steady_"), _cheapest(result, auto)
+        steady, whole = _cheapest(result, auto, steady=True), _cheapest(result, auto, steady=False)
         yield {
             "stream": name,
             "unit": stream.unit,
@@ -174,20 +174,16 @@ def recorded(name: str, stream: RecordedStream) -> Iterator[dict[str, Any]]:
             "steady_mean_wait": waits.steady_mean_wait,
             "fixed_steady_mean_wait": steady,
             "gap": gap,
-            "ratio": _over(waits.steady_mean_wait, steady + gap),
+            "ratio": None if steady is None else _over(waits.steady_mean_wait, steady + gap),
             "less": _over(whole, waits.mean_wait),
             "clairvoyant": _over(waits.mean_wait, result.clairvoyant.mean_wait),
         }
 
 
-def _cheapest(result: StudyResult, auto: PolicyResult, of: str = "") -> float:
+def _cheapest(result: StudyResult, auto: PolicyResult, *, steady: bool) -> float | None:
     """The mean wait of the cheapest fixed watermark that loses no more events; the study has it."""
-    limit = getattr(auto.waits, f"{of}late_share")
-    return min(
-        getattr(p.waits, f"{of}mean_wait")
-        for p in result.policies
-        if p.policy == "fixed" and getattr(p.waits, f"{of}late_share") <= limit
-    )
+    best = result.cheapest("fixed", steady=steady, than=auto)
+    return None if best is None else best.waits.steady_mean_wait if steady else best.waits.mean_wait
 
 
 def _over(wait: float | None, other: float | None) -> float | None:

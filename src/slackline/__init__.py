@@ -22,10 +22,13 @@ from slackline.core.hierarchy import Hierarchy
 from slackline.core.machine import ANY, StateMachine, Transition
 from slackline.core.outcome import Duplicate, Late, Output, ProgressUpdate, Quarantined
 from slackline.core.time import MAX_TS
+from slackline.core.timer import Timer
 from slackline.core.types import EventType
+from slackline.patterns import Pattern, Step
 
 if TYPE_CHECKING:
     from slackline.engine import Engine
+    from slackline.engine.order import OrderedRow, order
     from slackline.ordering.policy import Auto, Ordered, Ready, Slack
     from slackline.running.deferral import Pause
     from slackline.speculation import Speculation
@@ -44,7 +47,9 @@ __all__ = [
     "Hierarchy",
     "Late",
     "Ordered",
+    "OrderedRow",
     "Output",
+    "Pattern",
     "Pause",
     "ProgressUpdate",
     "Quarantined",
@@ -54,7 +59,10 @@ __all__ = [
     "SlacklineError",
     "Speculation",
     "StateMachine",
+    "Step",
+    "Timer",
     "Transition",
+    "order",
 ]
 
 try:
@@ -67,6 +75,8 @@ __getattr__ = lazy(
     __name__,
     {
         "Engine": "slackline.engine",
+        "OrderedRow": "slackline.engine.order",
+        "order": "slackline.engine.order",
         "Pause": "slackline.running.deferral",
         "Speculation": "slackline.speculation",
         **dict.fromkeys(("Auto", "Ordered", "Ready", "Slack"), "slackline.ordering.policy"),

@@ -69,6 +69,13 @@ def run_everything(policies: Iterable[str] = POLICIES) -> None:
             engine.close()
     engine = sl.Engine(sl.Hierarchy([_Echo(), _Both()], clock="tick"), skew="correct")
     engine.push(_skewed())
+    tick = sl.Step("tick")
+    pattern = sl.Pattern("found", tick >> ~sl.Step("tock"), within=1, key="source", output={"at": tick.ts})
+    engine = sl.Engine(sl.Hierarchy([pattern]))
+    engine.push(_arrivals(0))
+    engine = sl.Engine.load(engine.save(), sl.Hierarchy([pattern]))
+    engine.push(_table(_arrivals(EVENTS)))
+    engine.close()
 
 
 def run_solver() -> None:

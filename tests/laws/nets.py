@@ -18,7 +18,10 @@ from slackline.cluster.simulation import Arrivals, Link, Network, Partition
 
 @dataclass(frozen=True)
 class Trouble:
-    """What befalls a node: it crashes (and comes back from its checkpoint), or is cut off for a while."""
+    """What befalls a node: it crashes (and comes back from its checkpoint), is cut off for a while, or dies for good.
+
+    Where one dies, nodes that are away for long are resumed by others.
+    """
 
     kind: str
     node: int
@@ -50,15 +53,6 @@ class Net:
         """Whether something may get lost on the way."""
         return bool(self.troubles) or any(link.loss for link in self.links)
 
-    @property
-    def once(self) -> bool:
-        """Whether nothing may be found twice.
-
-        Who cannot hear each other may run the same detector: until they meet, or because nobody has said how a
-        handover ended. Then both find the same.
-        """
-        return not self.troubles or not self.moves
-
     def alone(self) -> Net:
         """All of it on one node."""
         enters, home = dict.fromkeys(self.enters, 0), (0,) * len(self.home)
@@ -68,7 +62,8 @@ class Net:
         """Ready to run."""
         network = Network(self.seed)
         names = [f"n{number}" for number in range(self.nodes)]
-        crashes = any(trouble.kind == "crash" for trouble in self.troubles)
+        crashes = any(trouble.kind in ("crash", "death") for trouble in self.troubles)
+        dies = any(trouble.kind == "death" for trouble in self.troubles)
         # Retransmissions alone must not let a peer time out.
         session_timeout = 2.0 if self.troubles else 5.0
         settings = NodeSettings(
@@ -76,6 +71,7 @@ class Net:
             heartbeat_interval=0.5,
             session_timeout=session_timeout,
             gap_timeout=0.02,
+            failover_after=1.0 if dies else None,
         )
 
         def hierarchy() -> sl.Hierarchy:
@@ -100,8 +96,8 @@ class Net:
             network.migrate(detector, names[to], by=names[by], at=at)
         for trouble in self.troubles:
             name, end = names[trouble.node], trouble.at + trouble.seconds
-            if trouble.kind == "crash":
-                network.crash(name, trouble.at, end, detected=trouble.told)
+            if trouble.kind in ("crash", "death"):
+                network.crash(name, trouble.at, end if trouble.kind == "crash" else None, detected=trouble.told)
             else:
                 network.partition(Partition(trouble.at, end, frozenset({name}), detected=trouble.told))
         return network
@@ -136,11 +132,8 @@ class Outcome:
     moved: int
 
 
-def play(network: Network, once: bool = True) -> Outcome:
-    """Let a network settle, and collect what came of it. In the end every detector runs on one node.
-
-    ``once``: it finds nothing twice. If not, what was found twice is the same, and one of it is taken.
-    """
+def play(network: Network) -> Outcome:
+    """Let a network settle, and collect what came of it: nothing twice. In the end every detector runs on one node."""
     network.settle(limit=120.0)
     network.run(until=network.now + 5.0)  # until those meet again who were apart
     network.check_invariants()
@@ -151,14 +144,12 @@ def play(network: Network, once: bool = True) -> Outcome:
             found.setdefault(output.detector, []).append((at, number, (output.op, output.id, output.event)))
         late += [each.event for each in host.results.late]
         quarantined += [each.event for each in host.results.quarantined]
-        for name, detector in host.node._engine.detectors.items():
+        for name, detector in host.node._engine.detectors.items() if host.node is not None else ():
             assert name not in seen, f"{name} runs on two nodes"
             seen[name] = detector.seen
     moved = sum("migrated from" in each.notice.text for each in network.notices)
     in_order = {name: [one for *_, one in sorted(outputs, key=lambda o: o[:2])] for name, outputs in found.items()}
     for name, outputs in in_order.items():
-        if not once:
-            in_order[name] = outputs = sorted(dict.fromkeys(outputs), key=lambda output: output[2].seq)
         identities = [(op, id) for op, id, _ in outputs]
         assert len(identities) == len(set(identities)), f"{name} has found something twice"
     return Outcome(in_order, sorted(late, key=str), sorted(quarantined, key=str), seen, moved)
@@ -179,7 +170,8 @@ def links(draw: st.DrawFn, lossy: bool) -> Link:
 def nets(draw: st.DrawFn, world: World, pieces: Any, spread: bool, faults: tuple[str, ...]) -> Net:
     """A random network for a world; with ``spread`` sensor types enter at several nodes.
 
-    ``faults``: what may happen beside moves; ``loss`` (and what else links do), ``crash``, ``apart``.
+    ``faults``: what may happen beside moves; ``loss`` (and what else links do), ``crash``, ``apart``; ``death``: of one
+    node, first of all.
     """
     n = draw(st.integers(2, 4))
     node = st.integers(0, n - 1)
@@ -194,12 +186,12 @@ def nets(draw: st.DrawFn, world: World, pieces: Any, spread: bool, faults: tuple
     names = st.sampled_from([plan.name for plan in world.plans])
     few = draw(st.sampled_from([0, 1, 10]))
     moves = draw(st.lists(st.tuples(times, names, node, node), min_size=few, max_size=12))
-    kinds = [kind for kind in faults if kind != "loss"]
-    troubles = []
+    kinds = [kind for kind in faults if kind not in ("loss", "death")]
+    troubles = [Trouble("death", draw(node), draw(times), 0.0, draw(st.booleans()))] if "death" in faults else []
     if kinds:
         seconds = st.sampled_from([0.05, 0.5, 4.0])
         trouble = st.builds(Trouble, st.sampled_from(kinds), node, times, seconds, st.booleans())
-        troubles = draw(st.lists(trouble, min_size=1, max_size=3))
+        troubles += draw(st.lists(trouble, min_size=0 if troubles else 1, max_size=3))
     ways = tuple(draw(links("loss" in faults)) for _ in range(n * (n - 1) // 2))
     seed = draw(st.integers(0, 2**20))
     return Net(world, tuple(pieces), pace, n, enters, home, ways, tuple(moves), tuple(troubles), seed)

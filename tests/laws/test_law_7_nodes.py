@@ -19,7 +19,7 @@ EXAMPLES = profile().max_examples
 some = profile(max_examples=EXAMPLES if EXAMPLES > 100 else max(3, EXAMPLES // 8))
 fewer = profile(max_examples=EXAMPLES // 3 if EXAMPLES > 100 else max(3, EXAMPLES // 25))  # most are left out
 
-FAULTS = [(), ("loss",), ("crash",), ("apart",), ("loss", "crash", "apart")]
+FAULTS = [(), ("loss",), ("crash",), ("apart",), ("loss", "crash", "apart"), ("death",), ("loss", "apart", "death")]
 
 
 @st.composite
@@ -44,7 +44,7 @@ def test_law_7_a_network_finds_what_one_node_finds(faults: Any, data: Any, optio
     options = exact(options)
     net = data.draw(spread_worlds(faults, spread=False))
     single = play(net.alone().network(options))
-    many = play(net.network(options), net.once)
+    many = play(net.network(options))
     assert many.found == single.found
     assert many.seen == single.seen
     assert (many.late, many.quarantined) == (single.late, single.quarantined)
@@ -66,7 +66,7 @@ def test_law_7_sensors_may_enter_anywhere(faults: Any, data: Any, options: dict[
     """How late an event may be is decided where it enters; all detectors see the total order of what was let in."""
     options = {**exact(options), "skew": None}
     net = data.draw(spread_worlds(faults, spread=True))
-    many = play(net.network(options), net.once)
+    many = play(net.network(options))
     let_in = [event for event in net.world.events if event not in many.late and event not in many.quarantined]
     assert many.seen == in_order(net, let_in)
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tests.laws.worlds import settings
 
 import slackline as sl
+from slackline.core.time import PER_SECOND
 
 #: A type that declares all kinds of fields, one that also makes demands, and one that is just a name.
 DECLARED = sl.EventType("declared", n=int, small="int8", u="uint16", x=float, f="float32", flag=bool, word=str)
@@ -161,21 +162,23 @@ def everything(detector: sl.Detector, options: dict[str, Any], pushes: list[Any]
     outputs = [output for pushed in pushes for output in engine.push(pushed)] + engine.close()
     return {
         "outputs": sorted(map(comparable, outputs)),
-        "late": [(shown(item.event), item.lateness, item.position) for item in engine.late],
-        "quarantined": [(shown(item.event), item.reason, item.detail, item.position) for item in engine.quarantined],
-        "duplicates": [(shown(item.event), item.position) for item in engine.drain().duplicates],
+        "late": [(item.event.ts, shown(item.event), item.lateness, item.position) for item in engine.late],
+        "quarantined": [
+            (item.event.ts, shown(item.event), item.reason, item.detail, item.position) for item in engine.quarantined
+        ],
+        "duplicates": [(item.event.ts, shown(item.event), item.position) for item in engine.drain().duplicates],
         "types": engine.stats()["types"],
         "reasons": engine.stats()["quarantined"],
     }
 
 
 def comparable(output: sl.Output) -> tuple[Any, ...]:
-    return output.id, shown(output.event), output.detected_at
+    return output.id, output.event.ts, shown(output.event), output.detected_at
 
 
 def shown(event: sl.Event) -> str:
     payload = sorted((name, repr(plain(value))) for name, value in event.payload.items())
-    return f"{event.type!r} {event.ts!r} {event.source!r} {event.seq!r} {payload}"
+    return f"{event.type!r} {event.source!r} {event.seq!r} {payload}"
 
 
 def plain(value: Any) -> Any:
@@ -196,6 +199,40 @@ def test_law_8_a_table_means_what_its_rows_mean_as_events(
     same(everything(kind(), options, [table.slice(0, cut), table.slice(cut)]), expected)
     same(everything(kind(), options, [events[:cut], table.slice(cut)]), expected)
     same(everything(kind(), options, [table.slice(0, cut), events[cut:]]), expected)
+    mappings = [{**row, **event.payload} for row, event in zip(rows, events, strict=True)]
+    same(everything(kind(), options, [mappings]), expected)
+    same(everything(kind(), options, [table.slice(0, cut), mappings[cut:]]), expected)
+
+
+@pytest.mark.parametrize("kind", [Copy, InBatches])
+@given(world=tables(), options=settings(), unit=st.sampled_from(["s", "ms", "us", "ns"]))
+def test_law_8_dates_mean_what_their_numbers_mean(
+    kind: type[sl.Detector], world: Any, options: dict[str, Any], unit: str
+) -> None:
+    rows, table, _ = world
+    valid = [ts if ts is not None and 0 <= ts <= 100 else None for ts in (row["ts"] for row in rows)]
+    column = pa.array(valid, pa.int64()).cast(pa.timestamp(unit, "UTC"))
+    at = table.column_names.index("ts")
+    expected = everything(kind(), options, [table.set_column(at, "ts", pa.array(valid, pa.int64()))])
+    events = [event_of({**row, "ts": ts}, table) for row, ts in zip(rows, column.to_pylist(), strict=True)]
+    same(numbered(everything(kind(), options, [table.set_column(at, "ts", column)]), unit), expected)
+    same(numbered(everything(kind(), {**options, "unit": unit}, [events]), unit), expected)
+
+
+def numbered(found: dict[str, Any], unit: str) -> dict[str, Any]:
+    """Results with dates as numbers again."""
+
+    def number(value: Any) -> Any:
+        if isinstance(value, datetime.datetime):
+            return round(value.timestamp() * PER_SECOND[unit])
+        if isinstance(value, datetime.timedelta):
+            return round(value.total_seconds() * PER_SECOND[unit])
+        return int(value.astype(np.int64)) if isinstance(value, np.datetime64 | np.timedelta64) else value
+
+    return {
+        name: [tuple(map(number, each)) for each in items] if isinstance(items, list) else items
+        for name, items in found.items()
+    }
 
 
 def same(found: dict[str, Any], expected: dict[str, Any]) -> None:

@@ -140,10 +140,10 @@ def test_who_is_held_up_may_move(world: World, options: dict[str, Any], data: An
 def test_nodes_may_hold_up_detectors(data: Any, options: dict[str, Any]) -> None:
     net = data.draw(spread_worlds(data.draw(st.sampled_from([(), ("loss",)])), spread=False))
     options = {**exact(options), "skew": None}
-    plain = play(net.network(options), net.once)
+    plain = play(net.network(options))
     # Nodes look at the clock between pushes, and each look at this clock takes time: with a share of 0.001 there would
     # never be enough rest to catch up.
     share = data.draw(shares.filter(lambda share: share > 0.1))
-    held = play(net.network({**options, "pause": sl.Pause(share=share), "now": Hands(7)}), net.once)
+    held = play(net.network({**options, "pause": sl.Pause(share=share), "now": Hands(7)}))
     assert held.found == plain.found and held.seen == plain.seen
     assert (held.late, held.quarantined) == (plain.late, plain.quarantined)

@@ -5,7 +5,7 @@ Everything is drawn by Hypothesis from small choices and a seed, so a failing wo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,10 @@ SENSORS = ("ball", "door", "lamp")
 
 
 class Mixer(sl.Detector):
-    """Mixes everything it sees, in order, into a number: any difference in its input shows in its outputs."""
+    """Mixes everything it sees, in order, into a number: any difference in its input shows in its outputs.
+
+    With timers it sets, moves and cancels some, in the future and in the past, as the number says.
+    """
 
     def __init__(
         self, name: str, listens: tuple[str, ...], unsorted: tuple[str, ...], every: int, set_back: int
@@ -32,29 +35,36 @@ class Mixer(sl.Detector):
         self.set_back = set_back
         self.mixed = 0
         self.seen: list[tuple[Any, ...]] = []
+        self.fired: list[tuple[Any, ...]] = []
 
-    def _take(self, kind: str, ts: int, source: Any, seq: int | None, value: int) -> sl.Event | None:
+    def _take(self, kind: str, ts: int, source: Any, seq: int | None, value: int) -> list[sl.Event | sl.Timer]:
         self.seen.append((ts, kind, str(source), -1 if seq is None else seq))
         self.mixed = (self.mixed * 31 + 7 * ts + value + len(kind)) % 1_000_003
-        if len(self.seen) % self.every:
-            return None
-        back = self.set_back * (self.mixed % 3)
-        return sl.Event(self.publishes[0], ts=max(0, ts - back), value=self.mixed)
+        found: list[sl.Event | sl.Timer] = []
+        if self.takes_timers and self.mixed % 7 == 1:
+            found.append(sl.Timer.cancel("a"))
+        elif self.takes_timers and self.mixed % 3 != 1:
+            found.append(sl.Timer(ts + self.mixed % 40 - PAST, "ab"[self.mixed % 2]))
+        if len(self.seen) % self.every == 0:
+            back = self.set_back * (self.mixed % 3)
+            found.append(sl.Event(self.publishes[0], ts=max(0, ts - back), value=self.mixed))
+        return found
+
+
+#: How far timers are set back at most.
+PAST = 8
 
 
 class EventMixer(Mixer):
     def on_event(self, event: sl.Event):
-        found = self._take(event.type, event.ts, event.source, event.seq, event["value"])
-        if found is not None:
-            yield found
+        yield from self._take(event.type, event.ts, event.source, event.seq, event["value"])
 
 
 class BatchMixer(Mixer):
     def on_batch(self, batch: sl.Batch):
-        rows = zip(batch.ts.tolist(), batch.source.tolist(), batch.seq.tolist(), batch["value"].tolist(), strict=True)
-        for row, (ts, source, seq, value) in enumerate(rows):
-            found = self._take(batch.type, ts, source, seq, int(value))
-            if found is not None:
+        columns = (batch.types, batch.ts, batch.source, batch.seq, batch["value"])
+        for row, (kind, ts, source, seq, value) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
+            for found in self._take(kind, ts, source, seq, int(value)):
                 yield row, found
 
 
@@ -62,7 +72,45 @@ class BothMixer(EventMixer, BatchMixer):
     """Takes events and batches."""
 
 
-STYLES = {"event": EventMixer, "batch": BatchMixer, "both": BothMixer}
+class MergedMixer(BatchMixer):
+    merged = True
+
+
+class Timed(Mixer):
+    """Takes timers, too."""
+
+    def on_timer(self, timer: sl.Timer):
+        self.fired.append((len(self.seen), timer.at, timer.tag))
+        self.mixed = (self.mixed * 17 + 3 * timer.at + len(timer.tag)) % 1_000_003
+        if self.mixed % 2:
+            yield timer.derive(self.publishes[0], ts=max(0, timer.at - self.set_back), value=self.mixed)
+        if (
+            self.mixed % 3 == 0 and len(timer.tag) < 4
+        ):  # how often a periodic one fires depends on where stream time ends
+            yield sl.Timer(timer.at + self.mixed % 50, timer.tag + "c")
+
+
+class TimedEventMixer(Timed, EventMixer):
+    pass
+
+
+class TimedBatchMixer(Timed, BatchMixer):
+    pass
+
+
+class TimedMergedMixer(Timed, MergedMixer):
+    pass
+
+
+STYLES = {
+    "event": EventMixer,
+    "batch": BatchMixer,
+    "both": BothMixer,
+    "merged": MergedMixer,
+    "timed event": TimedEventMixer,
+    "timed batch": TimedBatchMixer,
+    "timed merged": TimedMergedMixer,
+}
 
 
 @dataclass(frozen=True)
@@ -75,6 +123,18 @@ class Plan:
     every: int
     set_back: int
     unsorted: tuple[str, ...] = ()
+    #: Each source has a state of its own, for so long.
+    keyed: bool = False
+    ttl: int | None = None
+
+    def detector(self) -> Mixer:
+        """A fresh detector."""
+        made = STYLES[self.style](self.name, self.listens, self.unsorted, self.every, self.set_back)
+        if made.takes_timers:
+            made.max_backdate = PAST
+        if self.keyed:
+            made.key, made.ttl = "source", self.ttl
+        return made
 
 
 @dataclass(frozen=True)
@@ -93,9 +153,9 @@ class World:
 
         With ``reliable`` they want all their inputs, whatever the network does.
         """
-        detectors = [STYLES[p.style](p.name, p.listens, p.unsorted, p.every, p.set_back) for p in self.plans]
+        detectors = [plan.detector() for plan in self.plans]
         for detector in detectors if declared else ():
-            detector.max_backdate = 2 * detector.set_back
+            detector.max_backdate = 2 * detector.set_back + PAST
         for detector in detectors if reliable else ():
             detector.reliable = detector.listens
         return sl.Hierarchy(detectors, clock=self.clock, clock_aids=self.clock_aids)
@@ -126,7 +186,8 @@ def plans(draw: st.DrawFn) -> tuple[Plan, ...]:
         name = f"d{number}"
         unsorted = listens[: draw(st.sampled_from([0, 0, 0, 1]))]
         set_back = draw(st.sampled_from([0, 0, 3, 20]))
-        made.append(Plan(name, listens, style, draw(st.integers(1, 3)), set_back, unsorted))
+        keyed, ttl = draw(st.sampled_from([(False, None), (False, None), (True, None), (True, 30)]))
+        made.append(Plan(name, listens, style, draw(st.integers(1, 3)), set_back, unsorted, keyed, ttl))
         types.append(f"found_{name}")
     return tuple(made)
 
@@ -242,6 +303,7 @@ class Result:
     duplicates: list[Any]
     seen: dict[str, list[Any]]
     stats: list[dict[str, Any]]
+    fired: dict[str, list[Any]] = field(default_factory=dict)
 
 
 def push_piece(engine: sl.Engine, piece: tuple[sl.Event, ...], form: str, now: Any = None) -> list[Any]:
@@ -270,5 +332,6 @@ def ended(engine: sl.Engine, result: Result) -> Result:
     result.outputs += engine.close()
     result.late, result.quarantined, result.duplicates = engine.drain()
     result.seen = {name: list(detector.seen) for name, detector in engine.detectors.items()}
+    result.fired = {name: list(detector.fired) for name, detector in engine.detectors.items()}
     result.stats.append(engine.stats())
     return result

@@ -72,7 +72,8 @@ class NodeProcess:
         self.folder = folder / name
         self.name = name
         self.log = folder / f"{name}.log"
-        self.arguments = ("node", *arguments, "--name", name, "--folder", str(self.folder))
+        own = () if "--shared-folder" in arguments else ("--folder", str(self.folder))
+        self.arguments = ("node", *arguments, "--name", name, *own)
         self.start()
 
     def start(self, *more: str) -> None:

@@ -4,10 +4,11 @@ import json
 import re
 import signal
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
-from tests.processes.processes import SMALL, Network, finished, wait_for
+from tests.processes.processes import SMALL, Network, finished, started, wait_for
 
 from slackline.cluster.links import Credentials
 
@@ -70,6 +71,26 @@ def test_an_unknown_detector_or_node_cannot_be_moved(network, recording):
     assert (code, out) == (1, "") and "there is no detector 'Hihg'; the application has" in err
     code, out, err = finished("migrate", "High", "n7", "--at", at)
     assert (code, out) == (1, "") and "there is no node 'n7'; the cluster has" in err
+
+
+def test_the_page_of_a_cluster_shows_where_detectors_run(network, recording, tmp_path):
+    first, _ = two(network, recording, "--speed", "1", "--unit", "ms")
+    wait_for(lambda: highs(network), "outputs")
+    log = tmp_path / "page.log"
+    with log.open("w") as stderr:
+        watching = started(["nodes", "--at", first.address(), "--page", "0", "--unit", "ms"], stderr=stderr)
+    try:
+        found = wait_for(lambda: re.search(r"page to watch at (\S+)", log.read_text()), "the page")
+        with urllib.request.urlopen(found[1] + "events", timeout=30) as answer:
+            seen = (line.decode().partition(": ")[2] for line in answer if line.startswith(b"data: "))
+            first_message, cluster, report = (json.loads(next(seen)) for _ in range(3))
+    finally:
+        watching.send_signal(signal.SIGINT)
+        code = watching.wait(30)
+    assert code == 0
+    assert [stage["name"] for stage in first_message["stages"]] == ["Low", "High"]
+    assert {name: node["runs"] for name, node in cluster["nodes"].items()} == {"n1": ["Low"], "n2": ["High"]}
+    assert report["events"] > 0 and set(report["loads"]) == {"n1", "n2"}
 
 
 def test_where_no_node_is_nothing_can_be_asked():

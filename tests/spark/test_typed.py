@@ -209,7 +209,7 @@ def test_wrong_types_are_refused_before_the_query_starts(spark: SparkSession, ev
     refused({"plain": "a array<struct<m: map<string, int>>>"}, SchemaError, r"field plain.a\[\].m is declared as map<")
     refused({"plain": "no fields"}, SchemaError, "is not a list of fields")
     found = detect(stream(spark, events), sl.Hierarchy([Rich()]), typed=HIT, **COLUMNS)
-    with pytest.raises(SchemaError, match=r"are columns already, struct<player:bigint,.*asked for"):
+    with pytest.raises(SchemaError, match=r"are already typed columns, struct<player:bigint,.*was requested"):
         typed(found, "hit", "player string")
     with pytest.raises(SchemaError, match=r"the fields of \['hit'\] are typed columns, and messages have the payload"):
         found_records(found, "found")

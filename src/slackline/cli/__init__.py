@@ -22,8 +22,10 @@ from slackline.cli.calibrate import calibrate
 from slackline.cli.console import reports_errors
 from slackline.cli.node import node
 from slackline.cli.nodes import certificates, migrate, nodes
+from slackline.cli.order import order
 from slackline.cli.place import place
 from slackline.cli.run import run
+from slackline.cli.state import state
 from slackline.cli.study import study
 from slackline.cli.sync import sync
 
@@ -54,8 +56,9 @@ def main(
     """Restores event-time order in out-of-order streams with minimal added latency, and runs detectors on them."""
 
 
-for _command in (run, study, sync, calibrate, node, nodes, migrate, place, certificates):
+for _command in (run, order, study, sync, calibrate, node, nodes, migrate, place, certificates):
     app.command()(_command)
+app.add_typer(state, name="state")
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})(bench)
 
 del rich

@@ -1,5 +1,5 @@
 """What long-running commands show: logs on stderr, as text or JSON, and metrics: a table that is updated in a terminal,
-or a line in the log every ten seconds, and a server for Prometheus."""
+or a line in the log every ten seconds, a server for Prometheus, and a page to watch."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ import logging
 import sys
 import time
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from slackline.core.extras import explain
+from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import Now
 from slackline.runtime.metrics import Metrics
 from slackline.runtime.prometheus import PrometheusServer
+
+if TYPE_CHECKING:
+    from slackline.report.live import LivePage
 
 #: Seconds between two lines in a log.
 EVERY = 10.0
@@ -115,6 +120,19 @@ def served_metrics(port: int | None) -> PrometheusServer | None:
     server = PrometheusServer(port)
     logger.info("metrics for Prometheus at http://127.0.0.1:%d/metrics", server.port)
     return server
+
+
+def served_page(port: int | None, title: str, hierarchy: Hierarchy) -> LivePage | None:
+    """A page to watch, if a port is given."""
+    if port is None:
+        return None
+    try:
+        from slackline.report.live import LivePage, stages_of
+    except ImportError as error:
+        raise explain(error, "--page") from error
+    page = LivePage(port, title, stages_of(hierarchy))
+    logger.info("page to watch at %s", page.url)
+    return page
 
 
 def log_to_stderr(name: str, format: Literal["text", "json"] = "text") -> None:

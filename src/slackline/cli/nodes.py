@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import logging
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
 from slackline.cli.console import reports_errors, stdout, table
+from slackline.cli.logs import log_to_stderr
 from slackline.cli.options import At, TlsCa, TlsCert, TlsKey
 from slackline.cluster import client
 from slackline.cluster.links import Credentials
+from slackline.core.extras import explain
+from slackline.core.time import PER_SECOND
 from slackline.runtime.address import Address
+from slackline.runtime.metrics import INTERVAL, DetectorMetrics, Metrics
 
 #: Seconds between two overviews, for the rates.
 BETWEEN = 2.0
+
+logger = logging.getLogger("slackline.nodes")
 
 
 @reports_errors
@@ -27,6 +36,15 @@ def nodes(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print everything that the node knows as JSON, without rates.")
     ] = False,
+    page: Annotated[
+        int | None,
+        typer.Option(
+            help="Serve a page to watch the cluster at http://127.0.0.1:PORT/, until Ctrl-C; 0: any free port.",
+            min=0,
+            max=65535,
+        ),
+    ] = None,
+    unit: Annotated[Literal["s", "ms", "us", "ns"], typer.Option(help="Unit of the event times, for the page.")] = "us",
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
@@ -34,11 +52,56 @@ def nodes(
     """Show the nodes of a cluster as seen by one of them: detectors, rates, K, load, losses. Takes two seconds."""
     credentials = Credentials.of(tls_cert, tls_key, tls_ca)
     address = Address.of(at)
+    if page is not None:
+        log_to_stderr("slackline")
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(_watch(address, credentials, page, PER_SECOND[unit]))
+        return
     if as_json:
         typer.echo(json.dumps(asyncio.run(client.overview(address, credentials)), indent=2))
         return
     before, after = asyncio.run(_twice(address, credentials))
     _print(before, after)
+
+
+async def _watch(address: Address, credentials: Credentials, port: int, ts_per_second: int) -> None:
+    """Serve the page, with an overview every second; a node that does not answer is asked again."""
+    try:
+        from slackline.report.live import LivePage, Stage
+    except ImportError as error:
+        raise explain(error, "--page") from error
+    overview = await client.overview(address, credentials)
+    stages = [Stage(name, **described) for name, described in overview["hierarchy"].items()]
+    page = LivePage(port, f"The cluster as seen by {overview['seen_from']}", stages)
+    logger.info("page to watch at %s", page.url)
+    try:
+        while True:
+            page.show_cluster(overview, replace(_merged(overview["nodes"]), ts_per_second=ts_per_second))
+            await asyncio.sleep(INTERVAL)
+            try:
+                overview = await client.overview(address, credentials)
+            except client.NoAnswerError as error:
+                logger.warning("%s", error)
+    finally:
+        page.close()
+
+
+def _merged(nodes: dict[str, Any]) -> Metrics:
+    """The metrics of all nodes as one."""
+    parts = []
+    for node in nodes.values():
+        detectors = {name: DetectorMetrics.of(each, node["clk"]) for name, each in node.get("detectors", {}).items()}
+        parts.append(
+            Metrics(
+                events=node.get("arrivals", 0),
+                late=sum(one.late for one in detectors.values()),
+                duplicates=node.get("duplicates", 0),
+                K=max((one.K for one in detectors.values()), default=0),
+                buffered=sum(one.buffered for one in detectors.values()),
+                detectors=detectors,
+            )
+        )
+    return Metrics.merged(parts)
 
 
 async def _twice(address: Address, credentials: Credentials) -> tuple[dict[str, Any], dict[str, Any]]:

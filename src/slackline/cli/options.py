@@ -98,7 +98,7 @@ def given_options(command_line: dict[str, Any]) -> dict[str, Any]:
 
 
 #: Options of engines that are no plain values, or that a runtime sets.
-_NOT_GIVEN = ("hierarchy", "detectors", "sensors", "now", "speculation", "duplicates")
+_NOT_GIVEN = ("hierarchy", "detectors", "sensors", "now", "speculation", "duplicates", "unit")
 
 
 def known_options(but: Iterable[str] = ()) -> list[str]:

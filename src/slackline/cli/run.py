@@ -17,7 +17,7 @@ import typer
 
 from slackline.cli.applications import load_application
 from slackline.cli.console import FAILED, reports_errors
-from slackline.cli.logs import Status, log_to_stderr, served_metrics
+from slackline.cli.logs import Status, log_to_stderr, served_metrics, served_page
 from slackline.cli.options import FIELDS, given_options, help_of, known_options, takes
 from slackline.cluster.protocol.directory import fingerprint
 from slackline.connectors.addresses import open_sink, open_sources, scheme_of
@@ -93,7 +93,7 @@ def _in_process(options: RunOptions, hierarchy: Hierarchy, dry_run: bool) -> Non
         typer.echo(plan_text(options, hierarchy, plan + asyncio.run(_preview(options, sources, hierarchy))))
         return
     log_to_stderr("slackline", options.log)
-    with _watched(options) as listener:
+    with _watched(options, hierarchy) as listener:
         worker = Worker(
             engines, sources, sink, options.schema, application=fingerprint(hierarchy, options.engine),
             at_stop=at_stop, checkpoint_every=every, listener=listener,
@@ -190,28 +190,31 @@ def _run_elsewhere(application: Application, options: RunOptions, hierarchy: Hie
         typer.echo(plan_text(options, hierarchy, application.plan()))
         return
     log_to_stderr("slackline", options.log)
-    with _watched(options) as listener:
+    with _watched(options, hierarchy) as listener:
         metrics = application.run(listener)
     _check_processed(metrics)
 
 
 @contextlib.contextmanager
-def _watched(options: RunOptions) -> Iterator[MetricsListener]:
+def _watched(options: RunOptions, hierarchy: Hierarchy) -> Iterator[MetricsListener]:
     """A listener that shows metrics in the terminal or the log, and serves them."""
-    server = served_metrics(options.metrics)
-    try:
+    with contextlib.ExitStack() as stack:
+        listeners: list[MetricsListener] = []
+        if (prometheus := served_metrics(options.metrics)) is not None:
+            stack.callback(prometheus.close)
+            listeners.append(prometheus)
+        if (page := served_page(options.page, options.app, hierarchy)) is not None:
+            stack.callback(page.close)
+            listeners.append(page)
         with Status(options.app) as status:
+            listeners.append(status)
 
             def listener(metrics: Metrics) -> None:
-                status(metrics)
-                if server is not None:
-                    server(metrics)
+                for each in listeners:
+                    each(metrics)
 
             yield listener
         status.log()
-    finally:
-        if server is not None:
-            server.close()
 
 
 # The plan.
@@ -237,6 +240,8 @@ def plan_text(options: RunOptions, hierarchy: Hierarchy, lines: Sequence[tuple[s
         parts.append(("state TTL", f"{options.state_ttl}: the state of a key is dropped"))
     if options.metrics is not None:
         parts.append(("metrics", f"http://127.0.0.1:{options.metrics}/metrics"))
+    if options.page is not None:
+        parts.append(("page", f"http://127.0.0.1:{options.page}/"))
     return "\n".join(f"{what:<13} {text}" for what, text in parts)
 
 

@@ -11,9 +11,9 @@ import typer
 from slackline import report
 from slackline.cli.console import progress, reports_errors, say, stdout, table, write_page
 from slackline.cli.options import takes
-from slackline.report import Scale, disorder, params_text, share_text, verdict
+from slackline.report import POLICIES, Scale, disorder, params_text, share_text, verdict
 from slackline.runtime.schema import RecordSchema
-from slackline.study import STEADY, PolicyFigures, PolicyResult, StudyResult, load_stream
+from slackline.study import FIXED, STEADY, PolicyFigures, PolicyResult, StudyResult, load_stream
 from slackline.study import study as run_study
 
 
@@ -28,9 +28,11 @@ def study(
             exists=True,
         ),
     ],
-    arrival: Annotated[str, typer.Option(help="Field of arrival times.")],
     ts: Annotated[str, typer.Option(help="Field of event times.")],
     source: Annotated[str, typer.Option(help="Field that names the source of an event.")],
+    arrival: Annotated[
+        str | None, typer.Option(help="Field of arrival times; without it waits are in stream time.")
+    ] = None,
     type: Annotated[
         str | None, typer.Option(help="Field of event types; each type of a source counts as a source.")
     ] = None,
@@ -81,12 +83,11 @@ def _print(result: StudyResult, name: str) -> None:
 def _chosen(result: StudyResult) -> list[PolicyResult]:
     """The default first, then by policy, each from many late events to few.
 
-    A fixed watermark with the same late share as a smaller one, as the table rounds it, is left out.
+    A fixed watermark or timer with the same late share as a smaller one, as the table rounds it, is left out.
     """
-    order = ["auto", "ready", "slack", "quantile", "max_slack", "fixed"]
     shown = sorted(
         result.policies,
-        key=lambda p: (not p.is_default, order.index(p.policy), -p.waits.late_share, p.waits.mean_wait or 0),
+        key=lambda p: (not p.is_default, POLICIES.index(p.policy), -p.waits.late_share, p.waits.mean_wait or 0),
     )
-    watermarks = {share_text(p.waits.late_share): p for p in reversed(shown) if p.policy == "fixed"}
-    return [p for p in shown if p.policy != "fixed" or p in watermarks.values()]
+    smallest = {(p.policy, share_text(p.waits.late_share)): p for p in reversed(shown)}
+    return [p for p in shown if p.policy not in FIXED or p is smallest[p.policy, share_text(p.waits.late_share)]]

@@ -33,6 +33,8 @@ class NodeSettings:
                             ``solver`` (None: the one that is best in our measurements).
     ``together``            whether a master migrates all detectors of a plan at once, or step by step.
     ``sheds``               whether the node migrates detectors elsewhere before it is overloaded.
+    ``failover_after``      time after which a lost node is resumed by another one, from the shared checkpoint store;
+                            None: lost nodes are waited for.
     """
 
     checkpoint_every: float | None = None
@@ -49,12 +51,19 @@ class NodeSettings:
     solver: str | None = None
     together: bool = False
     sheds: bool = False
+    failover_after: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("heartbeat_interval", "session_timeout", "gap_timeout"):
             number(name, getattr(self, name), 0)
         if self.checkpoint_every is not None:
             number("checkpoint_every", self.checkpoint_every, 0)
+        if self.failover_after is not None:
+            number("failover_after", self.failover_after, 0)
+            if self.checkpoint_every is None:
+                raise ConfigError(
+                    "failover_after needs checkpoints, from which a lost node is resumed; give checkpoint_every."
+                )
         whole_number("retention", self.retention, 1)
         whole_number("window", self.window, 1)
         number("limit", self.limit, 0)
@@ -86,6 +95,13 @@ class SearchOrder(NamedTuple):
     solver: str | None = None
 
 
+class Takeover(NamedTuple):
+    """A lost node that the host resumes, and its incarnation that was lost."""
+
+    node: str
+    incarnation: int
+
+
 @dataclass(slots=True)
 class Actions:
     """The result of :meth:`~slackline.cluster.protocol.Node.run`.
@@ -108,3 +124,5 @@ class Actions:
     close: list[str] = field(default_factory=list)
     #: To be carried out in the background; then :meth:`~slackline.cluster.protocol.Node.found`.
     search: SearchOrder | None = None
+    #: Lost nodes to be resumed from the shared checkpoint store, beside this one.
+    takeovers: list[Takeover] = field(default_factory=list)

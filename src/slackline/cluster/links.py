@@ -6,7 +6,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import resource
 import ssl
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from typing import Any, NamedTuple
 
 from slackline.cluster.protocol.messages import MAX_BYTES, ProtocolError, decode
 from slackline.core.errors import ConfigError, SlacklineError
+from slackline.core.time import Now
 from slackline.runtime.address import Address
 from slackline.runtime.backoff import Backoff
 from slackline.runtime.frames import FrameError, Frames, framed
@@ -27,8 +30,20 @@ LINGER = 0.5
 #: queued for the node, before reading is suspended. One frame more in both cases.
 MAX_QUEUED = 32 * 1024 * 1024
 MAX_RECEIVED = 2 * 1024 * 1024
-#: Bytes that the node gets per turn: during a turn it sends no heartbeats.
-MAX_TURN = 512 * 1024
+#: Bytes and frames that the node gets per turn: during a turn it sends no heartbeats.
+MAX_TURN, MAX_TURN_FRAMES = 512 * 1024, 1000
+#: Bytes of a peer's first message. It is read before the peer is known.
+MAX_FIRST = 1024 * 1024
+#: Bytes of incomplete frames that all links together may hold. The link that exceeds them is closed.
+MAX_UNFINISHED = 2 * MAX_BYTES
+#: A link that has sent nothing for so many seconds is closed; inside a frame, after HANDSHAKE_TIMEOUT.
+IDLE_TIMEOUT = 60.0
+#: Connections that are accepted at most; a lower limit of file descriptors lowers it. Half of them for one address.
+MAX_CONNECTIONS = 2000
+#: Attempts to connect to known nodes at the same time.
+MAX_DIALS = 16
+#: Seconds in which one warning of a kind is logged; further ones are counted.
+LOG_INTERVAL = 10.0
 #: Seconds before the next attempt to connect, at first and at most; and between two checks whether one is needed.
 FIRST, CAP, LOOK = 0.25, 30.0, 0.25
 #: Of two nodes the one of the greater name connects. The other waits so many seconds.
@@ -39,6 +54,31 @@ _CHUNK = 256 * 1024
 logger = logging.getLogger("slackline.cluster")
 
 Accept = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
+
+
+def max_connections() -> int:
+    """How many connections are accepted: the rest of the file descriptors is for files and connections to others."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_CONNECTIONS if limit == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, max(2, limit // 2))
+
+
+class WarningLog:
+    """Logs warnings that others can cause: one of a kind in :data:`LOG_INTERVAL` seconds, the others are counted."""
+
+    def __init__(self, now: Now = time.monotonic) -> None:
+        self._now = now
+        self._since: dict[str, float] = {}
+        self._suppressed: dict[str, int] = {}
+
+    def warning(self, kind: str, text: str, *values: object) -> None:
+        now = self._now()
+        if now - self._since.get(kind, -LOG_INTERVAL) < LOG_INTERVAL:
+            self._suppressed[kind] = self._suppressed.get(kind, 0) + 1
+            return
+        self._since[kind] = now
+        count = self._suppressed.pop(kind, 0)
+        more = f" ({count:,} more like this since the last one)" if count else ""
+        logger.warning(text + "%s", *values, more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +141,10 @@ class Connection:
         """The first frames of the peer; a HandshakeError, and closed, unless they begin with an envelope in time."""
         timeout = HANDSHAKE_TIMEOUT if timeout is None else timeout
         try:
+            self._frames.limit = MAX_FIRST
             async with asyncio.timeout(timeout):
                 frames = await self.read()
+            self._frames.limit = MAX_BYTES
             if not frames:
                 raise HandshakeError("the peer closed the connection. Do both sides use TLS, or neither?")
             decode(frames[0])
@@ -124,12 +166,25 @@ class Connection:
     async def read(self) -> list[bytes]:
         """The next frames, at least one; none: the connection has ended. A FrameError if they are malformed."""
         while True:
-            data = await self._reader.read(_CHUNK)
-            if not data:
-                self._frames.end()
-                return []
-            if found := self._frames.feed(data):
+            if (found := await self.read_some()) or self.ended:
                 return found
+
+    async def read_some(self) -> list[bytes]:
+        """The frames that are complete with the next bytes; none also if the connection has ended (:attr:`ended`)."""
+        data = await self._reader.read(_CHUNK)
+        if not data:
+            self._frames.end()
+        return self._frames.feed(data)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the peer has closed the connection, and everything was read."""
+        return self._reader.at_eof()
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes that were received of a frame that is not complete."""
+        return self._frames.buffered
 
     def write(self, frames: Iterable[bytes]) -> None:
         """Send frames; never waits."""
@@ -207,6 +262,15 @@ class Link:
         return f"{self.peer!r} ({self.name})" if self.peer else self.name
 
 
+@dataclass(slots=True)
+class Accepted:
+    """A connection from another host; ``is_known`` once it has sent its first message."""
+
+    host: str
+    writer: asyncio.StreamWriter
+    is_known: bool = False
+
+
 class Listener:
     """A listening port. Connections are accepted from :meth:`start` on."""
 
@@ -239,7 +303,8 @@ class Listener:
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.credentials.server is not None:
-            writer.transport.pause_reading()  # type: ignore[attr-defined]  # the bytes are for the TLS handshake
+            # The bytes are for the TLS handshake. Python 3.11.2 starts to read after this callback, so pause after it.
+            asyncio.get_running_loop().call_soon(writer.transport.pause_reading)  # type: ignore[attr-defined]
         self._accept.add_done_callback(lambda accept: accept.result()(reader, writer))
 
     def close(self) -> None:
@@ -263,9 +328,12 @@ class Links:
         self._connecting: set[asyncio.Task[None]] = set()
         self._reading: set[asyncio.Task[None]] = set()
         self._received: deque[LinkEvent] = deque()
-        self._received_bytes = 0
+        self._received_bytes = self._unfinished = 0  # bytes: of complete frames, and of others
         self._room = asyncio.Event()
         self._room.set()
+        self._accepted: dict[asyncio.StreamWriter, Accepted] = {}  # in order of time
+        self._warnings = WarningLog()
+        self._dials = asyncio.Semaphore(MAX_DIALS)
         #: By address to join: the name of the last node there.
         self._joined: dict[Address, str] = {}
         #: By name of a node to be connected with: its address.
@@ -303,7 +371,7 @@ class Links:
         """The next inputs of the node, in order; ``wake`` stays set while there are more."""
         taken: list[LinkEvent] = []
         size = 0
-        while self._received and size < MAX_TURN:
+        while self._received and size < MAX_TURN and len(taken) < MAX_TURN_FRAMES:
             taken.append(self._received.popleft())
             size += len(taken[-1].frame or b"")
         self._received_bytes -= size
@@ -336,7 +404,7 @@ class Links:
         """Close a link at once; the node gets a link-down as for any other end."""
         if (link := self._links.get(name)) is not None:
             if why:
-                logger.warning("link to %s closed: %s", link, why)
+                self._warnings.warning("closed", "link to %s closed: %s", link, why)
             link.connection.drop()
             self._remove(link)
 
@@ -363,27 +431,52 @@ class Links:
     # Connections.
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._start(self._accepted(reader, writer), self._connecting)
-
-    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """The link is up with the peer's first message; without one the node sends nothing."""
+        """Accept a connection. Too many: the oldest one that has sent no message is closed, or else this one."""
         name = writer.get_extra_info("peername")
-        address = Address(*name[:2]) if name else "unknown"
+        address = Address(*name[:2]) if name else None
+        host = "unknown" if address is None else address.host
+        limit, here = max_connections(), [each for each in self._accepted.values() if each.host == host]
+        if len(here) >= max(1, limit // 2):
+            self._make_room(writer, here, f"{len(here)} connections from {host} are open")
+        elif len(self._accepted) >= limit:
+            self._make_room(writer, self._accepted.values(), f"{limit} connections are open")
+        if not writer.is_closing():
+            self._accepted[writer] = Accepted(host, writer)
+            self._start(self._handshake(reader, writer, address), self._connecting)
+
+    def _make_room(self, new: asyncio.StreamWriter, among: Iterable[Accepted], why: str) -> None:
+        oldest = next((each.writer for each in among if not each.is_known), new)
+        self._accepted.pop(oldest, None)
+        oldest.transport.abort()
+        self._warnings.warning("refused", "connection refused: %s, and no more are accepted", why)
+
+    async def _handshake(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: Address | None
+    ) -> None:
+        """The link is up with the peer's first message; without one the node sends nothing."""
+        reading = None
         try:
             connection = await accept(reader, writer, self._credentials)
             frames = await connection.first()
+            if (accepted := self._accepted.get(writer)) is not None:
+                accepted.is_known = True
+            link = self._add(connection, f"from-{address or 'unknown'}", None)
+            reading = self._start(self._read(link, frames), self._reading)
+            reading.add_done_callback(lambda _: self._accepted.pop(writer, None))
         except HandshakeError as error:
-            logger.warning("connection from %s refused: %s", address, error)
-            return
-        self._start(self._read(self._add(connection, f"from-{address}", None), frames), self._reading)
+            self._warnings.warning("refused", "connection from %s refused: %s", address or "unknown", error)
+        finally:
+            if reading is None:
+                self._accepted.pop(writer, None)
 
     async def _dial(self, address: Address, backoff: Backoff) -> None:
         """Connect, and return when the connection has ended, or has failed and some time has passed."""
         link = None
         try:
-            connection = await dial(address, self._credentials)
-            link = self._add(connection, f"to-{address}", address)
-            frames = await connection.first()
+            async with self._dials:
+                connection = await dial(address, self._credentials)
+                link = self._add(connection, f"to-{address}", address)
+                frames = await connection.first()
         except HandshakeError as error:
             if link is not None:
                 self.abort(link.name)
@@ -429,18 +522,43 @@ class Links:
             self._joined[link.dialled] = link.peer
         why = ""
         try:
-            while frames:
+            while True:
                 if link.name in self._links:
                     for frame in frames:
                         self._enqueue(LinkEvent(link.name, frame))
                     await self._room.wait()
-                frames = await link.connection.read()
+                if link.connection.ended:
+                    break
+                frames = await self._next_frames(link)
         except FrameError as error:
             why = str(error)
         except OSError:
             pass
+        finally:
+            self._unfinished -= link.connection.unfinished
         self.abort(link.name, why)
         link.connection.drop()
+
+    async def _next_frames(self, link: Link) -> list[bytes]:
+        """The frames that are complete with the next bytes; none if the link is closed because none came."""
+        held = link.connection.unfinished
+        timeout = HANDSHAKE_TIMEOUT if held else IDLE_TIMEOUT
+        try:
+            async with asyncio.timeout(timeout):
+                frames = await link.connection.read_some()
+        except TimeoutError:
+            if held:
+                raise FrameError(
+                    f"the peer sent nothing for {timeout:g} s inside a message, {held:,} bytes after its start"
+                ) from None
+            if link.name in self._links:
+                self._warnings.warning("idle", "link to %s closed: the peer sent nothing for %g s", link, timeout)
+                self.close_link(link.name)
+            return []
+        self._unfinished += link.connection.unfinished - held
+        if self._unfinished > MAX_UNFINISHED:
+            raise FrameError(f"{self._unfinished:,} bytes of incomplete messages wait, {MAX_UNFINISHED:,} are allowed")
+        return frames
 
     def _enqueue(self, event: LinkEvent) -> None:
         self._received.append(event)

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import logging
+import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from slackline.cluster.controller.policy import run_search
 from slackline.cluster.ingress import Ingress, InputBatch
-from slackline.cluster.interface import Actions, SearchOrder
+from slackline.cluster.interface import Actions, SearchOrder, Takeover
 from slackline.cluster.links import LOOK, Links, Listener, logger
 from slackline.cluster.placement import Solution
 from slackline.cluster.protocol import Node, ProtocolError
 from slackline.core.errors import SlacklineError
 from slackline.core.time import Now
 from slackline.runtime.address import Address
+from slackline.runtime.backoff import Backoff
 from slackline.runtime.checkpoint import Checkpoint
 from slackline.runtime.metrics import DetectorMetrics, Metrics, MetricsCollector, MetricsListener, Rates
 from slackline.runtime.output import NOT_AN_EVENT, OutputRecord, RecordBuilder, bad_record
@@ -28,6 +32,9 @@ from slackline.runtime.worker import warn_of_duplicates
 LEAVING = 10.0
 #: The share of busy time is measured over so many seconds.
 INTERVAL = 1.0
+
+#: Seconds before a checkpoint is retried for which no file descriptor was free, at first, and the number of attempts.
+RETRY, ATTEMPTS = 0.25, 6
 
 CHECKPOINT_KIND = "node"
 
@@ -42,6 +49,8 @@ class TcpHost:
     ``ingress``    local arrivals, if any.
     ``join``       addresses of nodes to connect to; they know the other nodes.
     ``saved``      header of the checkpoint from which the node resumes.
+    ``inputs``     plain data by which another host can open the same input; it is stored in checkpoints.
+    ``resume``     resumes a lost node in this process, from the shared checkpoint store.
     ``until_end``  stop when everything that runs here has ended and all subscribers have it.
     ``metrics``    receives metrics of the node every second, as ``collector`` counts them; ``ts_per_second`` units of
                    event time are a second, where no ingress knows.
@@ -58,6 +67,8 @@ class TcpHost:
         *,
         join: Iterable[Address] = (),
         saved: Mapping[str, Any] | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        resume: Callable[[Takeover], None] | None = None,
         until_end: bool = False,
         metrics: MetricsListener | None = None,
         collector: MetricsCollector | None = None,
@@ -75,6 +86,8 @@ class TcpHost:
         self._changes: int = header.get("changes", 0)  # events that were written
         self._records: list[OutputRecord] = []  # to be written before those of the node's next actions
         self._until_end = until_end
+        self._inputs = dict(inputs or {})
+        self._resume = resume
         self._now = now
         self._wake = asyncio.Event()
         self._wake.set()
@@ -94,12 +107,14 @@ class TcpHost:
         if "counts" in header:
             self._collector.load(header["counts"])
         self._rates = Rates(now, self._collector.events, self._collector.outputs)
+        self._reserved: int | None = None  # a file descriptor, for checkpoints
         self._checkpoint: tuple[int, float] | None = None  # bytes of the last checkpoint, and when it was made
 
     async def run(self) -> None:
         """Until :meth:`stop`, or the end. A SlacklineError if the cluster refuses the node; checkpoints remain."""
-        self._commit(self.node.save())  # before any peer knows the node, so that it can restart from a checkpoint
+        self._reserve_descriptor()
         try:
+            await self._commit(self.node.save())  # before any peer knows it, so that it can restart from a checkpoint
             self._links.start(self._join)
             if self._ingress is not None:
                 self._ingress.start(self._wake.set)
@@ -107,8 +122,9 @@ class TcpHost:
                 await self._pause()
                 await self._turn()
             await self._act(self.node.run(self._now()))
-            self._commit(self.node.save())
+            await self._commit(self.node.save())
         finally:
+            self._release_descriptor()
             if self._ingress is not None:
                 await self._ingress.close()
             await self._links.close()
@@ -197,8 +213,8 @@ class TcpHost:
         """Metrics of the node, at this moment."""
         own, found = self.node.overview()["nodes"][self.node.name], self._collector
         here = own["detectors"]
-        known = (DetectorMetrics.of(here[name]) if name in here else DetectorMetrics() for name in found.detectors)
-        found.update(None, known)
+        known = {name: DetectorMetrics.of(here[name], own["clk"]) for name in here}
+        found.update(None, (known.get(name, DetectorMetrics()) for name in found.detectors))
         found.count_aside(0, max(0, own["duplicates"] - found.duplicates), ())
         event_rate, output_rate = self._rates.of(found.events, found.outputs)
         size, at = self._checkpoint or (None, None)
@@ -272,12 +288,15 @@ class TcpHost:
         if records:
             await self._sink.write(records)
         if actions.checkpoint is not None:
-            self._commit(actions.checkpoint)
+            await self._commit(actions.checkpoint)
         self._links.send(actions.messages)
         if actions.search is not None:
             task = asyncio.create_task(self._search(actions.search))
             self._searches.add(task)
             task.add_done_callback(self._searches.discard)
+        if self._resume is not None:
+            for takeover in actions.takeovers:
+                self._resume(takeover)
         for notice in actions.notices:
             logger.log(_LEVELS.get(notice.level, logging.INFO), "%s", notice.text)
         for link in actions.close:
@@ -293,7 +312,7 @@ class TcpHost:
         self._found.append((search, solution))
         self._wake.set()
 
-    def _commit(self, node: bytes) -> None:
+    async def _commit(self, node: bytes) -> None:
         if not self._sink.commits:
             return
         ingress = self._ingress
@@ -303,6 +322,36 @@ class TcpHost:
             "addresses": self.node.addresses() or self._known,
             "changes": self._changes,
             "counts": self._collector.save(),
+            "incarnation": self.node.incarnation,
+            "inputs": self._inputs,
         }
-        self._sink.commit(Checkpoint(CHECKPOINT_KIND, header, [node]))
+        await self._write(Checkpoint(CHECKPOINT_KIND, header, [node]))
         self._checkpoint = len(node), self._now()
+
+    async def _write(self, checkpoint: Checkpoint) -> None:
+        """Commit a checkpoint. Without a free file descriptor the reserved one is used, and then it is retried."""
+        backoff = Backoff("checkpoint", first=RETRY, what="file descriptor for the")
+        while True:
+            try:
+                self._sink.commit(checkpoint)
+            except SlacklineError as error:
+                cause = error.__cause__
+                exhausted = isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE)
+                if not exhausted or backoff.attempts + 1 >= ATTEMPTS:
+                    raise
+                if self._reserved is None:
+                    await backoff.wait(error)
+                self._release_descriptor()
+            else:
+                self._reserve_descriptor()
+                return
+
+    def _reserve_descriptor(self) -> None:
+        if self._reserved is None:
+            with contextlib.suppress(OSError):
+                self._reserved = os.open(os.devnull, os.O_RDONLY)
+
+    def _release_descriptor(self) -> None:
+        if self._reserved is not None:
+            os.close(self._reserved)
+            self._reserved = None

@@ -28,7 +28,7 @@ from slackline.core.errors import ConfigError, StateError
 from slackline.runtime.backoff import Sleep
 from slackline.runtime.checkpoint import Checkpoint, FolderCheckpointStore, synced
 from slackline.runtime.output import OutputRecord
-from slackline.runtime.sink import Sink, SinkError
+from slackline.runtime.sink import FencedError, Sink, SinkError
 from slackline.runtime.source import Records, Source, SourceError
 
 logger = logging.getLogger("slackline.connectors")
@@ -40,6 +40,8 @@ FILES = {
     "quarantine": "quarantined.jsonl",
     "duplicate": "duplicates.jsonl",
 }
+
+_COPY_BYTES = 1024 * 1024
 
 _T = TypeVar("_T")
 #: Records, the place behind them, and the inode of a followed file.
@@ -295,6 +297,10 @@ class FolderSink(Sink):
     ``duplicates.jsonl`` is written only with ``duplicates=True``. Records of other kinds are dropped. What was written
     behind the last checkpoint is discarded by :meth:`open`; with ``fresh=True`` all results and the checkpoint are.
     A folder belongs to one process. ``kind`` is that of its checkpoints.
+
+    :meth:`take_over` takes the folder from a process that may still run: it opens the next **epoch** of the folder,
+    with a lock and a checkpoint of its own, and copies of the results up to the last checkpoint. The former process is
+    fenced: what it writes is not in the folder, and its next :meth:`commit` raises a FencedError.
     """
 
     commits = True
@@ -303,6 +309,8 @@ class FolderSink(Sink):
         self.path = Path(path)
         self._names = {of: name for of, name in FILES.items() if duplicates or of != "duplicate"}
         self._fresh = fresh
+        self._kind = kind
+        self._epoch = 0
         self._store = FolderCheckpointStore(self.path, kind)
         self._files: dict[str, BinaryIO] = {}
         self._lengths: dict[str, int] = {}  # at the last checkpoint
@@ -314,8 +322,8 @@ class FolderSink(Sink):
     def open(self) -> Checkpoint | None:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.path / "lock").open("a")
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._epoch = self._last_epoch()
+            self._lock = self._locked()
         except BlockingIOError:
             raise ConfigError(
                 f"another process uses the folder {self.path}. Give each process its own folder, or stop that process."
@@ -323,14 +331,65 @@ class FolderSink(Sink):
         except OSError as error:
             raise ConfigError(f"cannot write to the folder {self.path}: {error}.") from error
         if self._fresh:
-            for name in (self._store.path.name, *FILES.values()):  # first the checkpoint: the files belong to it
+            stores = [self._store_of(epoch).path.name for epoch in range(self._epoch + 1)]
+            for name in (*stores, *FILES.values()):  # first the checkpoint: the files belong to it
                 (self.path / name).unlink(missing_ok=True)
-        checkpoint = self._store.load()
+        return self._load()
+
+    def take_over(self) -> Checkpoint | None:
+        """As :meth:`open`, of the folder of another process, which is fenced."""
+        try:
+            self._epoch = self._last_epoch() + 1
+            os.close(os.open(self.path / f"epoch.{self._epoch}", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+            self._lock = self._locked()
+        except (BlockingIOError, FileExistsError):
+            raise ConfigError(f"another process has taken over the folder {self.path}.") from None
+        except OSError as error:
+            raise ConfigError(f"cannot take over the folder {self.path}: {error}.") from error
+        return self._load(copied=True)
+
+    def _last_epoch(self) -> int:
+        numbers = [each.suffix[1:] for each in self.path.glob("epoch.*")]
+        return max((int(number) for number in numbers if number.isdigit()), default=0)
+
+    def _name(self, name: str, epoch: int) -> str:
+        return f"{name}.{epoch}" if epoch else name
+
+    def _locked(self) -> IO[str]:
+        """The lock of the present epoch; a BlockingIOError if another process has it."""
+        lock = (self.path / self._name("lock", self._epoch)).open("a")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            lock.close()
+            raise
+        return lock
+
+    def _store_of(self, epoch: int) -> FolderCheckpointStore:
+        return FolderCheckpointStore(self.path, self._kind, self._name("checkpoint", epoch))
+
+    def _load(self, copied: bool = False) -> Checkpoint | None:
+        """The newest checkpoint, with the results up to it."""
+        self._store = self._store_of(self._epoch)
+        checkpoint = self.last_checkpoint()
         if checkpoint is not None:
             self._lengths = dict(checkpoint.header.get("sink", {}).get("files", {}))
         for name in self._names.values():
-            self._files[name] = self._truncated(self.path / name, self._lengths.get(name, 0))
+            length = self._lengths.get(name, 0)
+            if copied:
+                _copy_start(self.path / name, length)
+            self._files[name] = self._truncated(self.path / name, length)
         return checkpoint
+
+    def last_checkpoint(self) -> Checkpoint | None:
+        """The newest checkpoint, of any epoch; None if there is none. The folder need not be open."""
+        found = (self._store_of(epoch).load() for epoch in range(self._last_epoch(), -1, -1))
+        return next((each for each in found if each is not None), None)
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether another process has taken over the folder."""
+        return (self.path / f"epoch.{self._epoch + 1}").exists()
 
     @staticmethod
     def _truncated(path: Path, length: int) -> BinaryIO:
@@ -361,6 +420,8 @@ class FolderSink(Sink):
         except OSError as error:
             raise SinkError(f"cannot write to the folder {self.path}: {error}.") from error
         self._store.save(checkpoint.with_header(sink={"files": self._lengths}))
+        if self.is_fenced:  # after it was saved: a successor has read it, or this process learns here that it has not
+            raise FencedError(f"another process has taken over the folder {self.path}; this one stops.")
 
     async def close(self) -> None:
         for file in (*self._files.values(), self._lock):
@@ -391,6 +452,23 @@ class FileSink(Sink):
     async def close(self) -> None:
         if self._file is not None:
             self._file.close()
+
+
+def _copy_start(path: Path, length: int) -> None:
+    """Replace a file by a copy of its first bytes: a process that has it open writes to the former one."""
+    copy = path.with_name(f"{path.name}.copy")
+    try:
+        with copy.open("wb") as target:
+            if path.exists():
+                with path.open("rb") as source:
+                    for size in iter(lambda: min(_COPY_BYTES, length - target.tell()), 0):
+                        if not (data := source.read(size)):
+                            break  # results are missing, which is an error of opening the file
+                        target.write(data)
+            synced(target)
+        copy.replace(path)
+    except OSError as error:
+        raise SinkError(f"cannot copy {path}: {error}.") from error
 
 
 def _append(file: BinaryIO, lines: list[bytes], path: Path) -> None:

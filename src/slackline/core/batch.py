@@ -80,6 +80,11 @@ class Batch:
         return self._stop - self._start
 
     @property
+    def types(self) -> Column:
+        """The type of each row: one, unless the detector asked for merged types."""
+        return np.full(len(self), self.type, dtype=object)
+
+    @property
     def fields(self) -> tuple[str, ...]:
         """The names of the payload's columns."""
         return tuple(self._columns)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from slackline.core.event import Event
+from slackline.core.timer import Timer
 from slackline.core.types import EventType, type_names
 
 if TYPE_CHECKING:
@@ -13,11 +14,23 @@ if TYPE_CHECKING:
 
 #: Attributes that configure a detector and are not state.
 CONNECTIONS = frozenset(
-    {"listens", "publishes", "unsorted", "reliable", "fixed", "state_types", "max_backdate", "urgency", "name"}
+    {
+        "listens",
+        "publishes",
+        "unsorted",
+        "reliable",
+        "fixed",
+        "state_types",
+        "max_backdate",
+        "urgency",
+        "merged",
+        "name",
+        "version",
+    }
 )
 
-Published = Iterable[Event] | None
-PublishedRows = Iterable[tuple[int, Event]] | None
+Published = Iterable[Event | Timer] | None
+PublishedRows = Iterable[tuple[int, Event | Timer]] | None
 
 
 class Detector:
@@ -37,6 +50,13 @@ class Detector:
     if that is known: detectors above wait so much longer from the start. Otherwise it is measured, and the first
     back-dated event may be late above. ``urgency`` decides which detectors are deferred first under overload
     (:class:`~slackline.Pause`): the higher, the later; all detectors upstream of an urgent one are as urgent.
+    ``merged = True``: ``on_batch`` gets all its types merged in order as one batch, with the type of each row in
+    ``batch.types``; a field that a row's type does not have is NaN there, or None in a column that is not of numbers.
+
+    ``key`` names a payload field (or ``"source"``): each value of it has an instance with its own state and timers, a
+    copy of the given one, made when its first event comes. ``ttl``: an instance is dropped after so much event time
+    without events of its key, unless it has timers. Events whose key is missing or not valid are quarantined.
+    ``version`` is raised when the attributes of the state change; ``upgrade`` then converts saved states.
 
     >>> class Twice(Detector):
     ...     listens, publishes = ("a",), ("b",)
@@ -54,6 +74,10 @@ class Detector:
     state_types: ClassVar[tuple[type, ...]] = ()
     max_backdate: int = 0
     urgency: float = 0
+    merged: bool = False
+    key: str | None = None
+    ttl: int | None = None
+    version: int = 1
 
     #: The name in outputs, statistics and errors; the class name unless set.
     name: str = ""
@@ -63,9 +87,18 @@ class Detector:
         raise NotImplementedError
 
     def on_batch(self, batch: Batch) -> PublishedRows:
-        """Process a run of events of one type; yield ``(row, event)`` for each event that row ``row`` causes.
+        """Process a run of events of one type (``merged``: of several).
+
+        Yield ``(row, event)`` for each event that row ``row`` causes.
 
         **Run boundaries are arbitrary**: cutting the input differently must give the same events.
+        """
+        raise NotImplementedError
+
+    def on_timer(self, timer: Timer) -> Published:
+        """Process a timer that is due; return or yield events and further timers. **Called in order**, as events are.
+
+        A timer is set by yielding a :class:`~slackline.Timer` (in ``on_batch``: with the row that sets it).
         """
         raise NotImplementedError
 
@@ -81,6 +114,10 @@ class Detector:
         vars(self).clear()
         vars(self).update(kept)
         vars(self).update(state)
+
+    def upgrade(self, state: Any, version: int) -> Any:
+        """A state that an older ``version`` of this class saved, as this one restores it. Called before ``restore``."""
+        return state
 
     def _fixed(self) -> frozenset[str]:
         return CONNECTIONS.union(self.fixed)
@@ -98,3 +135,7 @@ class Detector:
     @property
     def takes_batches(self) -> bool:
         return type(self).on_batch is not Detector.on_batch
+
+    @property
+    def takes_timers(self) -> bool:
+        return type(self).on_timer is not Detector.on_timer

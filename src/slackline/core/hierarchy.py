@@ -63,6 +63,7 @@ class Hierarchy:
                 raise HierarchyError(
                     f"two detectors are called {name!r}; give each its own name: set `name` on one of them."
                 )
+        self._reported: set[str] = set()
         self.types: dict[str, EventType] = {}
         self.publisher: dict[str, str] = {}
         clocks, aids = _several(() if clock is None else clock), _several(clock_aids)
@@ -189,6 +190,17 @@ class Hierarchy:
             raise HierarchyError(f"detector {name!r} listens to nothing; set `listens` to the event types it needs.")
         if not (detector.takes_events or detector.takes_batches):
             raise HierarchyError(f"detector {name!r} has neither on_event nor on_batch; write one of them.")
+        key, ttl = detector.key, detector.ttl
+        if key is not None and (type(key) is not str or not key):
+            raise HierarchyError(f"{name}.key is the name of a payload field, e.g. 'device', or 'source'; got {key!r}.")
+        if ttl is not None and (type(ttl) is not int or not 0 < ttl <= MAX_TS):
+            raise HierarchyError(
+                f"{name}.ttl is a length of time in the unit of the time stamps, a whole number above 0; got {ttl!r}."
+            )
+        if ttl is not None and key is None:
+            raise HierarchyError(f"{name}.ttl drops the state of a key, but {name!r} has no key; set `key`.")
+        if detector.merged and not detector.takes_batches:
+            raise HierarchyError(f"{name}.merged is set, but {name!r} has no on_batch; write it, or remove `merged`.")
         for attribute in ("unsorted", "reliable"):
             strange = set(type_names(getattr(detector, attribute))) - set(type_names(detector.listens))
             if strange:
@@ -240,6 +252,12 @@ class Hierarchy:
             known,
             remedy,
         )
+
+    def report(self, message: str, detail: str) -> None:
+        """Log what happens to this hierarchy, once, however many engines it happens to."""
+        if detail not in self._reported:
+            self._reported.add(detail)
+            log.warning(message, detail)
 
     def unknown_type(self, kind: object) -> str:
         """The detail of a quarantined event of an unknown type."""

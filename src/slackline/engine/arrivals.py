@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -16,6 +16,7 @@ from slackline.core.time import A_TIME_STAMP, NEVER, time_stamp
 from slackline.engine import arrow
 from slackline.engine.intake import Intake
 from slackline.engine.results import Results
+from slackline.engine.rows import TimeForm
 from slackline.engine.topology import Topology
 
 P = ParamSpec("P")
@@ -43,33 +44,6 @@ def exclusive(method: Callable[P, R]) -> Callable[P, R]:
     return guarded
 
 
-def rows_of(arrivals: Any) -> list[Event] | pa.Table:
-    """The argument of a push as a list of events or a table."""
-    if type(arrivals) is list and set(map(type, arrivals)) <= {Event}:
-        return arrivals
-    if isinstance(arrivals, Event):
-        return [arrivals]
-    if isinstance(arrivals, pa.Table):
-        return arrivals
-    if isinstance(arrivals, pa.RecordBatch):
-        return pa.Table.from_batches([arrivals])
-    what = type(arrivals).__name__
-    is_one = isinstance(arrivals, str | bytes | Mapping) or hasattr(arrivals, "columns")  # a string, a row, a frame
-    if is_one or not isinstance(arrivals, Iterable):
-        raise ConfigError(
-            f"push() takes events or a pyarrow.Table; got a {what}. A row is pushed as slackline.Event(type, ts, "
-            f"source, seq, **payload), a pandas DataFrame as pyarrow.Table.from_pandas(frame)."
-        )
-    events = arrivals if isinstance(arrivals, list) else list(arrivals)
-    for number, event in enumerate(events):
-        if not isinstance(event, Event):
-            raise ConfigError(
-                f"push() takes events; item {number} of the {what} given is a {type(event).__name__}: {event!r}. "
-                f"Nothing was pushed. Use slackline.Event(type, ts, source, seq, **payload)."
-            )
-    return events
-
-
 def types_of(topology: Topology, arrivals: list[Event] | pa.Table) -> set[str]:
     """The event types of the rows; a table without a column ``type`` has those that enter here."""
     if not isinstance(arrivals, pa.Table):
@@ -86,15 +60,20 @@ def refuse_ended(topology: Topology, arrivals: list[Event] | pa.Table) -> None:
         raise ClosedError(f"push of {sorted(ended)} after end(): these types have ended. Nothing was pushed.")
 
 
-def times_of(now: Any, rows: int) -> Ints:
+def times_of(now: Any, rows: int, form: TimeForm | None = None) -> Ints:
     """The arrival time of each row, NEVER where none is given; without rows, the current time.
+
+    Dates become numbers as the event times of the stream do.
 
     >>> times_of(7, 2), times_of(7, 0), times_of([], 0)
     (array([7, 7]), array([7]), array([], dtype=int64))
     """
-    one = time_stamp(now)
+    form = form if form is not None and not form.is_number else None
+    one = time_stamp(now if form is None else form.number(now))
     if one is not None:
         return np.full(max(1, rows), one, dtype=np.int64)
+    if form is not None and isinstance(now, Sequence) and not isinstance(now, str):
+        now = [form.number(each) for each in now]
     column = _column(now)
     if len(column) != rows:
         raise ConfigError(

@@ -12,11 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from slackline.core.batch import Batch, Ints, some_rows
+from slackline.core.batch import Batch, Ints, Rows, some_rows
 from slackline.core.event import Event
 from slackline.core.outcome import ProgressUpdate
 from slackline.core.time import FOREVER, NEVER
@@ -32,7 +33,9 @@ from slackline.ordering.reorder_buffer import ReorderBuffer
 from slackline.ordering.shared_rows import late_rows
 from slackline.ordering.watermark import SLACK, release_positions, rises
 from slackline.running.deferral import DeferredRows, ts_of
+from slackline.running.found import Fired
 from slackline.running.operator import Operator
+from slackline.running.runner import times_before
 from slackline.running.segments import IN_ORDER, OVERDUE, UNSORTED, DueRows, Piece, Segment, merged, segment_of
 
 
@@ -49,11 +52,28 @@ class Chunk:
     startup: tuple[Ints, Ints] | None = None
     #: The watermark that arrival times give after each position, where they are known.
     arrival_watermark: Ints | None = None
+    arrival_before: int = NEVER
     input_watermarks: dict[str, Ints] = field(default_factory=dict)
     slacks: dict[str, Ints] = field(default_factory=dict)
     published: dict[str, list[tuple[int, Event]]] = field(default_factory=dict)
     #: By type: the largest back-dating so far, with the position from which on it is known.
     backs: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    #: What operators with the same inputs have in common: by their watermark before the chunk and their inputs, the
+    #: watermark after each position and before each; by type and watermark, the shared rows that are due.
+    watermarks: dict[tuple[Any, ...], tuple[Ints, Ints]] = field(default_factory=dict)
+    stored: dict[tuple[str, int], StoredRows] = field(default_factory=dict)
+
+
+class StoredRows(NamedTuple):
+    """The shared rows of a type that a watermark passes in a chunk, and those that are late for it."""
+
+    watermark: Ints
+    rows: Rows
+    ts: Ints
+    positions: Ints
+    at: Ints
+    #: Late events, each with the watermark that had passed it and its position in the chunk.
+    late: list[tuple[Event, int, int]]
 
 
 class ChunkedDriver:
@@ -78,9 +98,10 @@ class ChunkedDriver:
         ts = np.full(len(clk), NEVER, dtype=np.int64)
         for arrived in batches.values():
             ts[arrived.rows] = arrived.ts
-        startup = None if topology.evidence.late_target is None else topology.startup.run(ts, before, clk)
+        startup = None if topology.evidence.late_target is None else topology.startup.run(ts, before, clk, now)
         chunk = Chunk(first, before, clk, batches, rises(clk, before), startup)
         if intake.arrival_history is not None:
+            chunk.arrival_before = topology.startup.arrival_watermark
             chunk.arrival_watermark = intake.pass_times(now, ts, before, clk, clk if startup is None else startup[1])
         self._process(chunk)
 
@@ -151,7 +172,15 @@ class ChunkedDriver:
             input_watermark, slack = _run_in_pieces(input, arrived, arrived.anew, chunk)
         else:
             input_watermark, slack = input.run(
-                rows, slots, ts, chunk.first, chunk.before, chunk.clk, chunk.startup, chunk.arrival_watermark
+                rows,
+                slots,
+                ts,
+                chunk.first,
+                chunk.before,
+                chunk.clk,
+                chunk.startup,
+                chunk.arrival_watermark,
+                chunk.arrival_before,
             )
         chunk.input_watermarks[input.name], chunk.slacks[input.name] = input_watermark, slack
         if arrived:
@@ -199,14 +228,9 @@ class ChunkedDriver:
         for input in operator.local_inputs:
             if isinstance(input, DerivedInput) and input.name not in chunk.input_watermarks:
                 self._receive_derived(input, chunk)
-        watermark = reduce(np.minimum, [chunk.input_watermarks[input.name] for input in buffer.watermark_inputs])
-        if buffer.unsorted and watermark[-1] == FOREVER:
-            watermark = self._until_all_ended(buffer, watermark, chunk)
+        watermark, previous = self._watermarks(buffer, chunk)
         slacks = [chunk.slacks[input.name] for input in buffer.slack_inputs]
         slack = reduce(np.maximum, slacks) if slacks else np.zeros_like(watermark)
-        watermark = np.maximum.accumulate(watermark)
-        np.maximum(watermark, buffer.watermark, out=watermark)
-        previous = np.concatenate(([buffer.watermark], watermark[:-1]))
         reached, defers = operator.watermark, operator.defers
         self._run(operator, watermark, previous, chunk)
         if defers:  # its progress is known at the chunk's end
@@ -215,6 +239,21 @@ class ChunkedDriver:
         for derived in operator.publishes:
             self._derive(derived, watermark, slack, rises(slack, buffer.K), chunk)
         buffer.set_slack(int(slack[-1]))
+
+    def _watermarks(self, buffer: ReorderBuffer, chunk: Chunk) -> tuple[Ints, Ints]:
+        """The watermark of an operator after each position, and before each."""
+        key = buffer.watermark, buffer.unsorted, *(input.name for input in buffer.watermark_inputs)
+        if key in chunk.watermarks:
+            return chunk.watermarks[key]
+        watermark = reduce(np.minimum, [chunk.input_watermarks[input.name] for input in buffer.watermark_inputs])
+        if buffer.unsorted and watermark[-1] == FOREVER:
+            watermark = self._until_all_ended(buffer, watermark, chunk)
+        watermark = np.maximum.accumulate(watermark)
+        np.maximum(watermark, buffer.watermark, out=watermark)
+        previous = np.concatenate(([buffer.watermark], watermark[:-1]))
+        if not buffer.unsorted:
+            chunk.watermarks[key] = watermark, previous
+        return watermark, previous
 
     def _until_all_ended(self, buffer: ReorderBuffer, watermark: Ints, chunk: Chunk) -> Ints:
         """The watermark where all sorted inputs have ended, but unsorted ones may not have."""
@@ -226,7 +265,8 @@ class ChunkedDriver:
 
     def _run(self, operator: Operator, watermark: Ints, previous: Ints, chunk: Chunk) -> None:
         """Run the detector on the rows that are due, or on deferred rows as far as allowed."""
-        due = merged(self._due(operator, watermark, previous, chunk), operator.runner.merges_types)
+        runner = operator.runner
+        due = merged(self._due(operator, watermark, previous, chunk), runner.merges_types, runner.merges_batches)
         chunk.backs.update({input.name: [(-1, input.back)] for input in operator.publishes})
         if len(due.at):
             waits = np.maximum(chunk.clk.take(due.at) - due.ts, 0)
@@ -234,10 +274,12 @@ class ChunkedDriver:
         if operator.defers:
             _defer(operator, due, previous, chunk)
             self._feed_deferred(operator, chunk)
-            return
-        operator.record_deferral(0, int(chunk.clk[-1]))
-        for start, piece in due.runs():
-            self._feed(operator, due, start, piece, previous, chunk)
+        else:
+            operator.record_deferral(0, int(chunk.clk[-1]))
+            for start, piece in due.runs():
+                self._feed(operator, due, start, piece, previous, chunk)
+        if runner.needs_time:
+            self._fire_timers(operator, previous, chunk)
 
     # The rows that are due.
 
@@ -263,8 +305,25 @@ class ChunkedDriver:
         self, operator: Operator, input: SensorInput, watermark: Ints, chunk: Chunk, segments: list[Segment]
     ) -> None:
         """The shared rows between the old and the new watermark, without those that are late."""
-        buffer, store = operator.buffer, input.shared_rows
-        some_late = False
+        key = input.name, id(watermark)
+        if key not in chunk.stored:
+            chunk.stored[key] = self._stored_rows(operator.buffer, input, watermark, chunk)
+        _, rows, ts, positions, at, late = chunk.stored[key]
+        for event, reached, position in late:
+            self.results.late_for(operator, event, reached, chunk.first + position)
+        if not len(rows):
+            return
+        buffer = operator.buffer
+        if any(entry.type == input.name for entry in buffer.heap):  # which orders both
+            for event, position in zip(rows, positions.tolist(), strict=True):
+                buffer.add(event, position)
+            return
+        segments.append(segment_of(IN_ORDER, rows, input.rank, ts, at, positions))
+
+    @staticmethod
+    def _stored_rows(buffer: ReorderBuffer, input: SensorInput, watermark: Ints, chunk: Chunk) -> StoredRows:
+        store = input.shared_rows
+        some_late, late_events = False, []
         if input.name in chunk.batches:  # else none of these rows arrived in this chunk
             late = late_rows(store.ts, store.positions, chunk.first, buffer.watermark, watermark)
             some_late = bool(late.any())
@@ -272,21 +331,16 @@ class ChunkedDriver:
             some = np.flatnonzero(late)
             arrived = (store.positions[some] - chunk.first).tolist()
             for position, event in zip(arrived, some_rows(input.rows(0, len(store)), some), strict=True):
-                reached = buffer.watermark if position == 0 else int(watermark[position - 1])
-                self.results.late_for(operator, event, reached, chunk.first + position)
+                late_events.append(
+                    (event, buffer.watermark if position == 0 else int(watermark[position - 1]), position)
+                )
         start, stop = np.searchsorted(store.ts, (buffer.watermark, watermark[-1]), side="right").tolist()
         rows, ts, positions = input.rows(start, stop), store.ts[start:stop], store.positions[start:stop]
         if some_late and late[start:stop].any():
             kept = np.flatnonzero(~late[start:stop])
             rows, ts, positions = some_rows(rows, kept), ts[kept], positions[kept]
-        if not len(rows):
-            return
-        if any(entry.type == input.name for entry in buffer.heap):  # which orders both
-            for event, position in zip(rows, positions.tolist(), strict=True):
-                buffer.add(event, position)
-            return
         at = release_positions(ts, positions - chunk.first, watermark)
-        segments.append(segment_of(IN_ORDER, rows, input.rank, ts, at, positions))
+        return StoredRows(watermark, rows, ts, positions, at, late_events)
 
     def _offer(
         self, operator: Operator, input: DerivedInput, previous: Ints, chunk: Chunk, segments: list[Segment]
@@ -311,25 +365,54 @@ class ChunkedDriver:
     # Running the detector.
 
     def _feed(self, operator: Operator, due: DueRows, start: int, piece: Piece, previous: Ints, chunk: Chunk) -> None:
-        found = operator.feed(piece.rows, piece.positions)
+        stop = start + len(piece)
+        before = None
+        if operator.runner.needs_time:
+            in_order = due.kinds[start:stop] == IN_ORDER
+            before = np.where(in_order, due.ts[start:stop] - 1, previous.take(due.at[start:stop]))
+        found = operator.feed(piece.rows, piece.positions, before)
+
+        def position_of(cause: int | Fired) -> int:
+            return int(due.at[start + cause]) if isinstance(cause, int) else _passed_at(cause.at, previous)
+
         if operator.runner.failures:
-            self.results.fail(operator, (due.at[start : start + len(piece)] + chunk.first).tolist())
+            self.results.fail(operator, lambda cause: chunk.first + position_of(cause))
         for row, event in found:
-            position, trigger = int(due.at[start + row]), int(due.ts[start + row])
-            if due.kinds[start + row] != IN_ORDER:
-                trigger = max(trigger, int(previous[position]) + 1)
+            position = position_of(row)
+            if not isinstance(row, int):
+                trigger = row.at
+            else:
+                trigger = int(due.ts[start + row])
+                if due.kinds[start + row] != IN_ORDER:
+                    trigger = max(trigger, int(previous[position]) + 1)
             self._publish(operator, event, trigger, position, chunk)
+
+    def _fire_timers(self, operator: Operator, previous: Ints, chunk: Chunk) -> None:
+        """Fire the timers that the watermark has passed, each at the position where it did."""
+        found = operator.fire_timers(int(chunk.clk[-1]))
+        last = len(chunk.clk) - 1
+
+        def position_of(cause: int | Fired) -> int:
+            return last if isinstance(cause, int) or operator.defers else _passed_at(cause.at, previous)
+
+        if operator.runner.failures:
+            self.results.fail(operator, lambda cause: chunk.first + position_of(cause))
+        for fired, event in found:
+            assert isinstance(fired, Fired)
+            self._publish(operator, event, fired.at, position_of(fired), chunk)
 
     def _feed_deferred(self, operator: Operator, chunk: Chunk) -> None:
         """Run the detector on deferred rows as far as allowed, at the chunk's last position."""
         last, now = len(chunk.clk) - 1, int(chunk.clk[-1])
         for due in operator.pop_deferred():
             operator.record_deferral(now - due.clk, now)
-            found = operator.feed(due.rows, due.positions)
+            before = times_before(due.rows, due.least) if operator.runner.needs_time else None
+            found = operator.feed(due.rows, due.positions, before)
             if operator.runner.failures:
-                self.results.fail(operator, [chunk.first + last] * len(due))
+                self.results.fail(operator, lambda _: chunk.first + last)
             for row, event in found:
-                self._publish(operator, event, max(ts_of(due.rows, row), due.least), last, chunk)
+                trigger = max(ts_of(due.rows, row), due.least) if isinstance(row, int) else row.at
+                self._publish(operator, event, trigger, last, chunk)
 
     def _publish(self, operator: Operator, event: Event, trigger: int, position: int, chunk: Chunk) -> None:
         input = self.topology.derived[event.type]
@@ -378,9 +461,14 @@ class ChunkedDriver:
         chunk.input_watermarks[input.name] = input_watermark
 
 
+def _passed_at(ts: int, previous: Ints) -> int:
+    """The position of a chunk at which the watermark passes ``ts``; ``previous`` is that before each position."""
+    return int(np.searchsorted(previous[1:], ts))
+
+
 def _run_in_pieces(input: SensorInput, arrived: ArrivalBatch, anew: Ints, chunk: Chunk) -> tuple[Ints, Ints]:
     """The input watermark and K after each position, where clock offsets of sources change within the chunk."""
-    input_watermarks, slacks = [], []
+    input_watermarks, slacks, arrival = [], [], chunk.arrival_watermark
     cuts = [0, *arrived.rows[anew].tolist(), len(chunk.clk)]
     for nth, (start, stop) in enumerate(pairwise(cuts)):
         if nth:
@@ -392,7 +480,8 @@ def _run_in_pieces(input: SensorInput, arrived: ArrivalBatch, anew: Ints, chunk:
             input_watermark, slack = input.run(
                 arrived.rows[mine] - start, arrived.slots[mine], arrived.ts[mine], chunk.first + start, before,
                 chunk.clk[start:stop], startup,
-                None if chunk.arrival_watermark is None else chunk.arrival_watermark[start:stop],
+                None if arrival is None else arrival[start:stop],
+                chunk.arrival_before if arrival is None or start == 0 else int(arrival[start - 1]),
             )  # fmt: skip
             input_watermarks.append(input_watermark)
             slacks.append(slack)

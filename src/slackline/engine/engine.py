@@ -12,21 +12,23 @@ from slackline.core.batch import Ints
 from slackline.core.calibration import CalibrationLike, calibration_of
 from slackline.core.check import text
 from slackline.core.detector import Detector
-from slackline.core.errors import ClosedError, ConfigError, SlacklineError, StateError
+from slackline.core.errors import ClosedError, ConfigError, SchemaError, SlacklineError, StateError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import Drained, Late, Output, Quarantined
 from slackline.core.time import FOREVER, NEVER
-from slackline.engine.arrivals import BufferLimit, exclusive, refuse_ended, rows_of, times_of
+from slackline.engine.arrivals import BufferLimit, exclusive, refuse_ended, times_of
 from slackline.engine.chunked import ChunkedDriver
 from slackline.engine.host import HostInterface
 from slackline.engine.intake import Intake
-from slackline.engine.options import Options, WallTime
+from slackline.engine.options import Length, Options, WallTime
 from slackline.engine.overload import OverloadController
 from slackline.engine.progress import ProgressExport
 from slackline.engine.results import Results
+from slackline.engine.rows import NUMBERS, TimeForm, form_of, in_numbers, rows_of
 from slackline.engine.scalar import ScalarDriver
 from slackline.engine.topology import Topology
+from slackline.engine.upgrade import Upgrade, fitting
 from slackline.ordering import checked
 from slackline.ordering.policy import Policy, policy_of
 from slackline.running.deferral import Pause
@@ -36,7 +38,7 @@ from slackline.speculation.runner import SpeculativeRunner
 from slackline.speculation.speculator import Speculator
 
 STATE_KIND = "engine"
-STATE_VERSION = 9
+STATE_VERSION = 10
 
 #: A list of at least so many events, and so many more per operator, is processed as a chunk; a shorter one event by
 #: event. Measured by `slackline bench events`: there both drivers cost the same.
@@ -59,6 +61,9 @@ class Engine:
     ``calibration``  initial delays: a file written by ``slackline calibrate``, or its content.
     ``max_jump``     how far a clock event may be ahead of stream time before a second one must confirm it. ``"auto"``
                      (default) is 10,000 mean clock steps (unbounded under ``ordered``); None is unbounded.
+    ``unit``         of event times: ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``. Dates become whole numbers of it; unless
+                     given, of the unit they have (Arrow, pandas, NumPy), or microseconds. Lengths of time that have
+                     their own unit (``"10 s"``, ``timedelta``) need it.
     ``skew``         sources with wrong clocks: ``"report"`` them in :meth:`stats`, ``"correct"`` their time stamps, or
                      None (default).
 
@@ -118,7 +123,7 @@ class Engine:
         late: str = "divert",
         duplicates: str = "drop",
         on_error: str = "fail",
-        max_jump: int | str | None = "auto",
+        max_jump: Length | str | None = "auto",
         max_buffered: int = 1_000_000,
         overflow: str = "error",
         speculation: Speculation | Mapping[str, Speculation] | None = None,
@@ -128,11 +133,12 @@ class Engine:
         skew: str | None = None,
         pause: Pause | None = None,
         calibration: CalibrationLike = None,
+        unit: str | None = None,
     ) -> None:
         options = Options(
             policy=policy_of(policy), late=late, on_error=on_error, max_jump=max_jump, max_buffered=max_buffered,
             overflow=overflow, speculation=speculation, late_target=late_target, skew=skew, pause=pause,
-            duplicates=duplicates, calibration=calibration_of(calibration),
+            duplicates=duplicates, calibration=calibration_of(calibration), unit=unit,
         )  # fmt: skip
         self._start(hierarchy, options, now, detectors, sensors)
 
@@ -155,7 +161,9 @@ class Engine:
             raise ConfigError(f"detectors={unknown} are not in the hierarchy, which has {list(hierarchy.names)}.")
         self._options = options
         self._changed: dict[str, list[Any]] = {}
+        self._upgrade: Upgrade | None = None
         self._clock = now if callable(now) else None
+        self._form: TimeForm | None = None  # until the first event time
         self._idle: list[None] = [None]
         self._closed = False
         evidence = options.policy.evidence(options.target)
@@ -209,24 +217,33 @@ class Engine:
     # Arrivals.
 
     @exclusive
-    def push(self, arrivals: Iterable[Event] | Event | pa.Table | pa.RecordBatch, now: Any = None) -> list[Output]:
+    def push(self, arrivals: Any, now: Any = None) -> list[Output]:
         """Process the next arrivals, in arrival order, and return the outputs.
 
-        ``arrivals`` are events, or a table with a column ``ts``, a column ``type`` (unless the hierarchy has only one
-        sensor type), optionally ``source`` and ``seq``, and the payload in all other columns (null: field is absent).
-        ``now`` is their arrival time, in the unit of ``ts`` and from any origin: one for all rows, or one per row,
+        ``arrivals`` are events, mappings, dataclasses, or columns: an Arrow table, a pandas or polars frame, anything
+        with the Arrow PyCapsule interface. Fields are ``ts``, ``type`` (unless the hierarchy has only one sensor type),
+        optionally ``source`` and ``seq``, and the payload in all others (None, null: field is absent). ``ts`` are whole
+        numbers or dates; results have those of the first row's form (see ``unit``).
+        ``now`` is their arrival time, in the form of ``ts`` and from any origin: one for all rows, or one per row,
         where None and null repeat that of the row before. ``push([], now=…)`` only advances arrival time.
         **All or nothing**: if it raises SchemaError or ConfigError, the engine is unchanged.
         """
         if self._closed:
             raise ClosedError("push after close(): the stream has ended. Create a new engine for another stream.")
-        arrivals = rows_of(arrivals)
+        arrivals, form = in_numbers(
+            rows_of(arrivals, self.hierarchy), self._form, self._options.unit, self.hierarchy
+        )  # fmt: skip
         if self._topology.ended:
             refuse_ended(self._topology, arrivals)
         if self._limit.is_full:
             self._limit.refuse_unless_clock(arrivals)
-        times = None if now is None else times_of(now, len(arrivals))
-        return self._push(arrivals, times) if self._clock is None else self._timed(self._push, arrivals, times)
+        times = None if now is None else times_of(now, len(arrivals), form)
+        before, self._form = self._form, form
+        try:
+            return self._push(arrivals, times) if self._clock is None else self._timed(self._push, arrivals, times)
+        except (ConfigError, SchemaError):  # nothing was admitted
+            self._form = before
+            raise
 
     def _timed(self, work: Callable[..., list[Output]], *given: Any) -> list[Output]:
         """Call ``work`` and measure its time, if there is a wall clock; the load controls speculation and deferral."""
@@ -245,12 +262,13 @@ class Engine:
                 self._overload.end(start, stop)
 
     def _push(self, arrivals: list[Event] | pa.Table, times: Ints | None) -> list[Output]:
-        self._limit.count(len(arrivals))
-        if isinstance(arrivals, pa.Table) or len(arrivals) >= self._chunk_size:
+        n = len(arrivals)
+        self._limit.count(n)
+        if n < self._chunk_size and not isinstance(arrivals, pa.Table):
+            self._scalar.push_all(arrivals, times)
+        else:
             self._chunked.push(arrivals, times)
             self._scalar.invalidate()
-        else:
-            self._scalar.push_all(arrivals, times)
         if times is not None and len(times) > len(arrivals):
             self._driver.wait_until(int(times[-1]))
             self._intake.pass_time(int(times[-1]), NEVER, self._intake.clk)
@@ -308,12 +326,14 @@ class Engine:
         if self._may_defer and any(operator.deferred and operator.allowed for operator in topology.operators):
             self._driver.run_deferred()
         outputs = self._results.pop_outputs()
-        limit.count(len(outputs))
+        if outputs:
+            limit.count(len(outputs))
         if self._options.overflow == "release" and limit.is_exceeded():
             self._scalar.release_oldest(self._options.max_buffered)
             outputs += self._results.pop_outputs()
         if self._speculator.early:
             outputs = self._speculator.run(topology.operators, outputs, intake.clk, intake.position)
+        outputs = self._in_form.outputs(outputs)
         failure = self._results.pop_failure()
         error: SlacklineError | None = failure if self._options.on_error == "fail" else None
         full = None if self._closed else limit.check()
@@ -338,12 +358,12 @@ class Engine:
     @property
     def late(self) -> list[Late]:
         """Late events that were diverted and not drained yet, in arrival order (equal arrival: by event time)."""
-        return self._results.late
+        return self._in_form.late(self._results.late)
 
     @property
     def quarantined(self) -> list[Quarantined]:
         """Quarantined events that were not drained yet, in arrival order."""
-        return self._results.quarantined
+        return self._in_form.quarantined(self._results.quarantined)
 
     @property
     def duplicates(self) -> int:
@@ -364,7 +384,7 @@ class Engine:
         >>> engine.duplicates, engine.drain().duplicates
         (1, [Duplicate(event=Event('ping', ts=1, seq=0), position=1)])
         """
-        return self._results.drain()
+        return self._in_form.drained(self._results.drain())
 
     @property
     def detectors(self) -> dict[str, Detector]:
@@ -373,7 +393,12 @@ class Engine:
 
     def buffered(self) -> dict[str, list[Event]]:
         """The buffered events per detector, in the order in which they will be processed."""
-        return {operator.name: operator.waiting() for operator in self._topology.operators}
+        form = self._in_form
+        return {each.name: list(map(form.event, each.waiting())) for each in self._topology.operators}
+
+    @property
+    def _in_form(self) -> TimeForm:
+        return self._form or NUMBERS
 
     @property
     def waiting(self) -> int:
@@ -386,7 +411,8 @@ class Engine:
 
         ``stream_time``, ``arrivals``, ``duplicates``, ``arrival_time``, ``types`` (per type), ``buffered``,
         ``quarantined`` and ``flushed`` (counts by reason), ``detectors`` (per detector), ``overload`` (with ``pause``),
-        ``options`` (with defaults resolved) and ``changed`` (options changed by :meth:`load`).
+        ``options`` (with defaults resolved), ``changed`` (options changed by :meth:`load`) and ``upgrade`` (what of the
+        hierarchy :meth:`load` has kept, added and dropped, if it had changed).
         """
         self._advance_watermarks()
         return {
@@ -398,6 +424,7 @@ class Engine:
             **({} if self._overload is None else {"overload": self._overload.stats()}),
             "options": self._options.in_force(self.hierarchy.names),
             "changed": self._changed,
+            **({} if self._upgrade is None else {"upgrade": self._upgrade.plain()}),
         }
 
     def _advance_watermarks(self) -> None:
@@ -421,6 +448,7 @@ class Engine:
             "hierarchy": list(self.hierarchy.names),
             "sensors": None if self._topology.alone else self._topology.named,
             "closed": self._closed,
+            "form": None if self._form is None else list(self._form),
             "topology": self._topology.state(),
             "intake": self._intake.state(),
             "results": self._results.state(),
@@ -432,8 +460,11 @@ class Engine:
 
     @classmethod
     def load(cls, data: bytes, hierarchy: Hierarchy, *, now: WallTime = None, **options: Any) -> Engine:
-        """Restore an engine from a checkpoint of :meth:`save`. The hierarchy must be the one that was saved.
+        """Restore an engine from a checkpoint of :meth:`save`.
 
+        The hierarchy may have changed since. Detectors and types are matched by name: what matches is kept, what is new
+        starts empty, what is gone is dropped, which is logged and in ``stats()["upgrade"]``. Detectors convert states
+        of older versions by :meth:`~slackline.Detector.upgrade`.
         ``options`` replace saved ones; ``policy`` must be of the same kind. ``stats()["changed"]`` lists the
         differences. ``now`` is as for a new engine: functions are not saved.
         """
@@ -450,12 +481,11 @@ class Engine:
     def _loaded(cls, state: dict[str, Any], hierarchy: Hierarchy, now: WallTime, given: dict[str, Any]) -> Engine:
         saved = Options.of(state["options"])
         options = saved.changed(given)
-        if state["hierarchy"] != list(hierarchy.names):
-            raise StateError(
-                f"the checkpoint was saved with the detectors {state['hierarchy']}, the given hierarchy has "
-                f"{list(hierarchy.names)}. Load it with the hierarchy it was saved with, or start without it."
-            )
-        running = list(state["topology"]["buffers"])
+        upgrade = Upgrade.of(state, hierarchy)
+        if upgrade is not None:
+            state = fitting(state, hierarchy)
+            hierarchy.report("state upgraded: %s", str(upgrade))
+        running = list(state["topology"]["buffers"]) if upgrade is None else list(hierarchy.names)
         engine = cls.__new__(cls)
         detectors = None if running == list(hierarchy.names) else running
         sensors = None if state["sensors"] is None else checked.items(state, "engine", "sensors")
@@ -463,7 +493,6 @@ class Engine:
             if not set(names or ()) <= set(known):
                 raise checked.wrong(what, "contains a name that is not in the hierarchy")
         engine._start(hierarchy, options, now, detectors, sensors)
-        engine._topology.check_types(state["topology"])
         engine._intake.restore(state["intake"])
         engine._topology.restore(state["topology"], engine._intake.position)
         engine._results.restore(state["results"])
@@ -474,8 +503,10 @@ class Engine:
         if engine._overload is not None and state.get("overload") is not None:
             engine._overload.restore(state["overload"], now == "host")
         engine._closed = state["closed"] is True
+        engine._form = form_of(state.get("form"))
         engine._operators_changed()
         if not engine._closed:
             engine._limit.check()
         engine._changed = saved.differences(options)
+        engine._upgrade = upgrade
         return engine

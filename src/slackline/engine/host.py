@@ -12,6 +12,7 @@ from slackline.core.time import FOREVER
 from slackline.engine import migration
 from slackline.engine.arrivals import exclusive
 from slackline.engine.progress import ReceivedProgress, checked_updates
+from slackline.ordering.delay_pool import ARRIVAL_LAGS, DelayPool, PooledEstimator
 
 if TYPE_CHECKING:
     from slackline.engine.engine import Engine
@@ -41,6 +42,28 @@ class HostInterface:
         if engine._overload is not None:
             engine._overload.worked(start, stop)
         return busy
+
+    @property
+    def default_slack(self) -> int:
+        """The default slack of the startup estimator, for :meth:`DelayPool.count_known`."""
+        return self._engine._topology.startup.default_slack
+
+    def pooled_estimators(self) -> dict[str, PooledEstimator]:
+        """The estimators of delays that a :class:`DelayPool` shares, by event type; none without a late target."""
+        sensors, lags = self._engine._topology.sensors, self._engine._intake.arrival_watermark
+        found = {name: each for name, sensor in sensors.items() if (each := sensor.pooled) is not None}
+        return found if lags is None else {**found, ARRIVAL_LAGS: lags.pooled}
+
+    @exclusive
+    def use_pool(self, pool: DelayPool) -> None:
+        """Use what a pool of several keys knows of delays, from the next arrival on."""
+        engine = self._engine
+        if pool.has(ARRIVAL_LAGS):
+            engine._intake.use_arrival_times()
+        changed = pool.lend(self.pooled_estimators())
+        if engine._topology.startup.start_from(pool.default_slack) or changed:
+            engine._topology.invalidate()
+            engine._scalar.invalidate()
 
     @exclusive
     def progress_updates(self) -> list[ProgressUpdate]:

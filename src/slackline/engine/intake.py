@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from slackline.core.batch import Ints
-from slackline.core.event import Event, Source
+from slackline.core.event import NO_SEQ, Event, Source
 from slackline.core.time import A_TIME_STAMP, MAX_TS, NEVER, is_date, time_stamp, whole
 from slackline.core.types import EventType
 from slackline.engine.topology import Topology
@@ -26,6 +26,7 @@ from slackline.ordering import checked
 from slackline.ordering.arrival_time import ArrivalHistory, ArrivalWatermark
 from slackline.ordering.clock import ADVANCED, CLK, REJECTED, Clock
 from slackline.ordering.input import SensorInput
+from slackline.ordering.records import CHANGES, DUPLICATE, NO_STARTUP, admit
 from slackline.ordering.skew import Skews
 from slackline.ordering.watermark import rises
 
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
 UNKNOWN_TYPE, CLOCK_JUMP = "unknown type", "clock jump"
 #: The field that holds the original time stamp of an event whose time stamp was corrected.
 GIVEN = "ts_given"
-CONVERT_DATES = "convert dates to whole numbers of one unit, e.g. int(ts.timestamp() * 1000) for milliseconds"
+CONVERT_DATES = (
+    "convert dates to whole numbers of one unit, e.g. int(ts.timestamp() * 1000) for milliseconds, or pass a finer unit"
+)
 _NO_ROWS: Ints = np.empty(0, dtype=np.int64)
 _PLAIN_SOURCES = frozenset({str, int, type(None)})
 #: An event type that is not declared.
@@ -199,6 +202,9 @@ class Intake:
         #: Arrival times, from the first push that gave one, and their evidence, where there is a late target.
         self.arrival_history: ArrivalHistory | None = None
         self.arrival_watermark: ArrivalWatermark | None = None
+        #: Whether the last event changes the startup estimate; the estimate is used only where there is a late target.
+        self.changes_startup = False
+        self._clock_arrivals = NO_STARTUP if topology.evidence.late_target is None else topology.startup.clock_arrivals
         #: Whether the clock offset of the last event's source changed with it; clock offsets of sources.
         self.anew = False
         self.skews = None if skew is None else Skews(list(topology.sensors), skew == "correct")
@@ -211,6 +217,7 @@ class Intake:
         """Admit one event with arrival time ``now``: its input, the number of its source there, and the plain event."""
         position = self.position
         self.position = position + 1
+        self.changes_startup = False
         given = event
         name: Any = event.type
         input = self.topology.entering.get(name) if isinstance(name, str) else None
@@ -231,37 +238,64 @@ class Intake:
                 self.results.quarantine(as_refused(event), *taken, position)
                 return None
             event, ts, seq, source = taken, taken.ts, taken.seq, taken.source
-        slot = input.sources.slot(source)
-        if seq is not None and input.sources.is_duplicate(slot, seq):
+        sources = input.sources
+        slot = sources.slot(source)
+        stamp, self.anew = ts, False
+        if self.skews is None:
+            clock, startup = self.clock, self.topology.startup
+            fate = admit(
+                sources.seen if seq is None else sources.seen_with(slot), slot, NO_SEQ if seq is None else seq,
+                clock.ints, clock.mean_step, ts, input.role, input.key | slot, clock.max_jump, startup.ints,
+                self._clock_arrivals, now,
+            )  # fmt: skip
+        else:
+            fate, stamp = self._admit_skewed(input, slot, ts, seq, position, now)
+        if fate >= CHANGES:
+            self.changes_startup = True
+            fate -= CHANGES
+        if fate == DUPLICATE:
+            sources.count_duplicates(1)
             self.results.repeat(event, position)
             return None
-        if self.skews is None:
-            fate, stamp = self.clock.tick(ts, input.role, input.key | slot), ts
-        else:
-            now = now if self.arrival_history is None else max(now, self.arrival_history.now)
-            fate, stamp, self.anew = self.skews.tick(self.clock, input, slot, ts, position, now)
         if fate == REJECTED:
             self.results.quarantine(as_refused(given), CLOCK_JUMP, jump(ts, self.clk), position)
             return None
         input.count(1)
         if fate == ADVANCED:
-            self.clk = int(self.clock.ints[CLK])
+            self.clk = self.clock.ints.item(CLK)
             self.last_advance = position + 1
         if stamp != ts:
             event = Event.of(event.type, stamp, source, seq, {**event.payload, GIVEN: ts})
         return input, slot, event
 
+    def _admit_skewed(
+        self, input: SensorInput, slot: int, ts: int, seq: int | None, position: int, now: int
+    ) -> tuple[int, int]:
+        """The outcome of an event where clock offsets are measured, and its time stamp, which may be corrected."""
+        assert self.skews is not None
+        if seq is not None and input.sources.is_duplicate(slot, seq):
+            return DUPLICATE, ts
+        latest = now if self.arrival_history is None else max(now, self.arrival_history.now)
+        fate, stamp, self.anew = self.skews.tick(self.clock, input, slot, ts, position, latest)
+        if fate == REJECTED or self._clock_arrivals == NO_STARTUP:
+            return fate, stamp
+        taken = self.topology.startup.observe_unless_changed(stamp, self.clk, int(self.clock.ints[CLK]), now)
+        return fate if taken else fate + CHANGES, stamp
+
     def wait_until(self, now: int) -> bool:
         """Arrival time has advanced to ``now`` (NEVER: unknown) without an arrival; whether a watermark may advance."""
-        history = self.arrival_history or self._use_arrival_times()
-        return self._reached(
-            NEVER if self.arrival_watermark is None else self.arrival_watermark.pass_time(history, now)
-        )
+        history = self.use_arrival_times()
+        resumed = self.topology.startup.pass_time(now)
+        reached = NEVER if self.arrival_watermark is None else self.arrival_watermark.pass_time(history, now)
+        return self._reached(reached) or resumed
 
-    def _use_arrival_times(self) -> ArrivalHistory:
+    def use_arrival_times(self) -> ArrivalHistory:
+        """The history of arrival times, from now on if there was none."""
+        if self.arrival_history is not None:
+            return self.arrival_history
         history = self.arrival_history = ArrivalHistory()
         target = self.topology.evidence.late_target
-        self.arrival_watermark = None if target is None else ArrivalWatermark(target)
+        self.arrival_watermark = ArrivalWatermark(target) if target else None  # with 0, the largest delay alone counts
         return history
 
     def pass_time(self, now: int, ts: int, before: int) -> None:
@@ -379,7 +413,7 @@ class Intake:
         self.last_advance = checked.number(state, "intake", "last_advance", 0, self.position)
         saved = checked.entry(state, "intake", "arrival_time")
         if saved is not None:
-            history = self._use_arrival_times()
+            history = self.use_arrival_times()
             history.restore(saved)
             if history.clk_at(history.now) > self.clk:
                 raise checked.wrong("arrival_time.marks", "are ahead of the clock")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from datetime import timedelta
 from typing import Any, Literal
 
 from slackline.core.calibration import Calibration
 from slackline.core.check import number, one_of, whole_number
 from slackline.core.errors import ConfigError, StateError
 from slackline.core.hierarchy import Hierarchy
-from slackline.core.time import Now
+from slackline.core.time import PER_SECOND, Now, duration
 from slackline.ordering.clock import JUMP_AUTO, JUMP_OFF
 from slackline.ordering.policy import OPTIONS, Auto, Ordered, Policy, Slack, policy_of, with_policy
 from slackline.ordering.watermark import LATE_TARGET
@@ -19,6 +20,8 @@ from slackline.speculation.config import Speculation
 
 #: Wall clock in seconds, from any origin; or "host" if the host measures CPU time itself.
 WallTime = Now | Literal["host"] | None
+#: A length of event time: a number of the unit of event times, or one with a unit of its own (``core.time``).
+Length = int | str | timedelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,7 @@ class Options:
     late: str = "divert"
     duplicates: str = "drop"
     on_error: str = "fail"
-    max_jump: int | str | None = "auto"
+    max_jump: Length | None = "auto"
     max_buffered: int = 1_000_000
     overflow: str = "error"
     speculation: Speculation | Mapping[str, Speculation] | None = None
@@ -38,9 +41,13 @@ class Options:
     pause: Pause | None = None
     #: Used at the start only, and not saved: the engine saves the delays that it has measured since.
     calibration: Calibration | None = None
+    #: The unit of event times, if given.
+    unit: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "policy", policy_of(self.policy))
+        if self.unit is not None:
+            one_of("unit", self.unit, PER_SECOND)
+        object.__setattr__(self, "policy", policy_of(self.policy).resolved(self.unit))
         one_of("late", self.late, ("divert", "deliver"))
         one_of("duplicates", self.duplicates, ("drop", "keep"))
         one_of("on_error", self.on_error, ("fail", "quarantine"))
@@ -60,7 +67,7 @@ class Options:
                 "a calibration has no effect under policy='ordered', which does not wait for delays; leave it out."
             )
         if self.max_jump is not None and self.max_jump != "auto":
-            whole_number("max_jump", self.max_jump, 1)
+            object.__setattr__(self, "max_jump", duration("max_jump", self.max_jump, self.unit, 1))
         if not all(isinstance(one, Speculation) for one in self._speculations):
             raise ConfigError(
                 f"speculation={self.speculation!r} is not valid; pass slackline.Speculation(...), or a dict of them by "

@@ -8,18 +8,20 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from slackline.core.errors import DetectorError
 from slackline.core.event import Event
-from slackline.core.outcome import Drained, Duplicate, Late, Output, Quarantined, id_of
+from slackline.core.outcome import NO_KEY, Drained, Duplicate, Late, Output, Quarantined, id_of
 from slackline.core.time import NEVER, is_date
 from slackline.engine.intake import CONVERT_DATES
 from slackline.engine.progress import ProgressExport
 from slackline.ordering import checked
 from slackline.ordering.input import SensorInput
 from slackline.ordering.sources import total_order
+from slackline.running.found import Fired
+from slackline.running.instances import RefusedKeyError
 from slackline.running.operator import Operator
 from slackline.running.runner import Failure
 
@@ -86,11 +88,14 @@ class Results:
         if self.keeps_duplicates:
             self._duplicates.append(Duplicate(event, position))
 
-    def fail(self, operator: Operator, positions: Sequence[int]) -> None:
-        """A detector raised; ``positions`` are those of the rows it was fed."""
+    def fail(self, operator: Operator, position: Callable[[int | Fired], int]) -> None:
+        """A detector raised, or refused keys; ``position`` gives that of a row it was fed, or of a timer."""
         for failure in operator.runner.pop_failures():
+            if isinstance(failure.cause, RefusedKeyError):
+                self.quarantine(failure.event, NO_KEY[0], str(failure.cause), position(failure.row), operator.name)
+                continue
             detail = f"{operator.name} raised {type(failure.cause).__name__}: {failure.cause}"
-            self.quarantine(failure.event, RAISED, detail, positions[failure.row], operator.name)
+            self.quarantine(failure.event, RAISED, detail, position(failure.row), operator.name)
             self._failures.append((operator.name, failure))
 
     # Returning.

@@ -30,7 +30,9 @@ from slackline.engine.topology import Topology
 from slackline.ordering.input import DerivedInput, Input, SensorInput
 from slackline.ordering.watermark import warmup_ends
 from slackline.running.deferral import DeferredRows, ts_of
+from slackline.running.found import Fired
 from slackline.running.operator import Operator
+from slackline.running.runner import times_before
 
 
 class AttachedOperator(NamedTuple):
@@ -93,7 +95,13 @@ class ScalarDriver:
         """Arrival time has advanced to ``now`` without an arrival: release what has waited long enough."""
         if not self._is_synced:
             self._sync()
-        self.intake.wait_until(now)
+        topology, intake = self.topology, self.intake
+        frozen = topology.startup.default_slack
+        intake.wait_until(now)
+        if topology.startup.default_slack != frozen and intake.position > 0:  # the wait after an outage has ended
+            topology.invalidate()
+            self._reached = topology.startup.arrival_watermark
+            self._evaluate(topology.operators, intake.position - 1, intake.clk, False)
         self._release_by_arrival_time()
 
     def _release_by_arrival_time(self) -> None:
@@ -105,7 +113,7 @@ class ScalarDriver:
         self._reached = reached
         # All watermarks depend on arrival time; evaluate only the operators for which something is due now.
         topology.invalidate()
-        due = [each for each in topology.operators if each.buffer.oldest() <= reached]
+        due = [each for each in topology.operators if each.next_due <= reached]
         self._evaluate(sorted(topology.with_above(due)), intake.position - 1, intake.clk, False)
 
     def _push_at(self, event: Event, now: int) -> None:
@@ -118,41 +126,42 @@ class ScalarDriver:
 
     def _admit(self, event: Event, now: int) -> int:
         """Process the next arrival; returns its time stamp, or NEVER if it was not admitted."""
-        intake = self.intake
+        intake, topology = self.intake, self.topology
         position, before = intake.position, intake.clk
         taken = intake.admit(event, now)
         clk = intake.clk
         moved = clk > before
-        turns = self._turns(position, taken[2].ts if taken else NEVER, before, clk)
+        # Whether the watermarks of all inputs change: warm-up ends, or, with a late target, the startup estimate.
+        turns = intake.changes_startup or position in self._warmup_ends
         if turns:
-            operators: Sequence[Operator] = self.topology.operators
+            operators: Sequence[Operator] = topology.operators
         elif taken is None:
             return NEVER
+        elif moved and (self._unmeasured or (self._scheduled and self._scheduled[0][0] <= clk)):
+            operators = self._woken(taken[0], clk)
         else:
-            operators = self._affected(taken[0], moved, clk)
+            operators = topology.above[taken[0].name]
         for operator in operators:
             if operator.evaluated_at != before:
                 operator.advance(position - 1, before)
         if taken is not None:
             input, slot, event = taken
             if turns:
-                self.topology.advance(position - 1, before)
+                topology.advance(position - 1, before)
                 if input.tracks:
-                    self.topology.startup.observe(event.ts, before, clk)
-            if input.evaluated_at != before:
-                input.advance(position - 1, before)
-            reached = input.watermark
+                    topology.startup.observe(event.ts, before, clk, now)
             if intake.anew:
+                input.advance(position - 1, before)
                 input.reset_source(slot)
-            input.step(slot, event.ts, position, before, clk)
+            reached = input.step(slot, event.ts, position, before, clk)
             if moved and self._unmeasured:
                 self._measure(input, position, before, clk)
             if not input.is_clock:  # a clock aid, too, is measured at the next advance of stream time
                 self._unmeasured[input.name] = input
-            if self.topology.named is None or self._enters(event, input, reached, position):
+            if topology.named is None or self._enters(event, input, reached, position):
                 self._offer(event, input, position)
         if turns:  # for all inputs, also those without an arrival
-            for sensor in self.topology.sensors.values():
+            for sensor in topology.sensors.values():
                 sensor.step(-1, 0, position, clk, clk)
         self._evaluate(operators, position, clk, moved)
         return event.ts if taken else NEVER
@@ -164,12 +173,6 @@ class ScalarDriver:
             return False
         self.results.progress.entered(event)
         return True
-
-    def _turns(self, position: int, ts: int, before: int, clk: int) -> bool:
-        """Whether the watermarks of all inputs change: warm-up ends, or, with a late target, the startup estimate."""
-        if self._warmup_ends:
-            return position in self._warmup_ends
-        return ts != NEVER and not self.topology.startup.observe_unless_changed(ts, before, clk)
 
     def receive(
         self, updates: Sequence[ProgressUpdate], clk: int = NEVER, attached: AttachedOperator | None = None
@@ -214,22 +217,16 @@ class ScalarDriver:
                 self._offer(event, topology.input(event.type), position, attached.operator)
         self._evaluate(operators, position, clk, moved)
 
-    def _affected(self, input: Input, moved: bool, clk: int) -> Sequence[Operator]:
-        """The operators to evaluate, from the lowest level up."""
-        above = self.topology.above
-        operators = above[input.name]
-        if not moved:
-            return operators
-        scheduled = self._scheduled
-        if not self._unmeasured and not (scheduled and scheduled[0][0] <= clk):
-            return operators
+    def _woken(self, input: Input, clk: int) -> Sequence[Operator]:
+        """The operators to evaluate where an arrival advances stream time, from the lowest level up."""
+        above, scheduled = self.topology.above, self._scheduled
         woken = {operator for name in self._unmeasured for operator in above[name]}
         while scheduled and scheduled[0][0] <= clk:
             at, operator = heapq.heappop(scheduled)
             if operator.evaluate_at == at:
                 operator.unschedule()
                 woken |= self.topology.with_above([operator])
-        return sorted({*operators, *woken})
+        return sorted({*above[input.name], *woken})
 
     def _measure(self, input: Input | None, position: int, before: int, clk: int) -> None:
         """Stream time has advanced: measure the delays of earlier arrivals."""
@@ -257,11 +254,10 @@ class ScalarDriver:
     def _evaluate(self, operators: Iterable[Operator], position: int, clk: int, moved: bool) -> None:
         for operator in operators:
             buffer = operator.buffer
-            operator.advance_inputs(position, clk)
-            K = buffer.largest_slack()
-            if buffer.set_slack(K):
+            watermark, K = operator.evaluate(position, clk)
+            if K != buffer.K and buffer.set_slack(K):
                 self._warn(operator, K, clk)
-            self._run(operator, buffer.next_watermark(), position, clk, moved)
+            self._run(operator, watermark, position, clk, moved)
             operator.publish_progress(clk)
             if not operator.always_evaluated:
                 self._schedule_evaluation(operator, clk)
@@ -286,16 +282,13 @@ class ScalarDriver:
         """Advance the watermark and run the detector: on unsorted events, then late ones, then released ones."""
         buffer = operator.buffer
         reached = buffer.watermark
-        if buffer.name in self._extras:
+        if self._extras and buffer.name in self._extras:
             extras = sorted(self._extras.pop(buffer.name), key=itemgetter(0))
             self._feed(operator, [event for _, event in extras], reached + 1, position, clk)
         if buffer.overdue and (moved or watermark == FOREVER):
             overdue = [entry.event for _, entry in buffer.release_overdue(lambda _: 0)]
             self._feed(operator, overdue, reached + 1, position, clk)
-        if self._has_rows:
-            released = buffer.release_events(watermark)
-        else:
-            released = [entry.event for entry in buffer.release(watermark)]
+        released = buffer.release_events(watermark, self._has_rows)
         if released:
             self._feed(operator, released, NEVER, position, clk)
         if operator.may_defer and operator.deferred:
@@ -309,10 +302,11 @@ class ScalarDriver:
                     clk,
                     operator.record_deferral(clk - due.clk, clk),
                 )
+        if operator.runner.needs_time:
+            self._fire_timers(operator, position, clk)
 
     def _feed(self, operator: Operator, events: list[Event], least: int, position: int, clk: int) -> None:
-        waits = [clk - event.ts if clk > event.ts else 0 for event in events]
-        operator.buffer.count_wait(sum(waits), max(waits), len(events))
+        operator.buffer.count_waits(events, clk)
         if not operator.may_defer:
             self._work(operator, events, None, least, position, clk, 0)
         elif operator.defers:
@@ -324,17 +318,32 @@ class ScalarDriver:
         self, operator: Operator, rows: Rows, positions: Ints | None, least: int, position: int, clk: int, delayed: int
     ) -> None:
         """Run the detector on rows and pass its events on; ``delayed`` is their delay by deferral."""
-        found = operator.feed(rows, positions)
-        if operator.runner.failures:
-            self.results.fail(operator, [position] * len(rows))
+        runner = operator.runner
+        before = times_before(rows, least) if runner.needs_time else None
+        found = operator.feed(rows, positions, before)
+        if runner.failures:
+            self.results.fail(operator, lambda _: position)
         for row, event in found:
-            input = self.topology.derived[event.type]
-            input.published(event, max(ts_of(rows, row), least))
-            self.results.insert(operator, event, position, clk, delayed)
-            if self.topology.readers[input.name]:
-                input.note(event.ts, clk)
-                self._unmeasured[input.name] = input
-                self._offer(event, input, position)
+            trigger = max(ts_of(rows, row), least) if isinstance(row, int) else row.at
+            self._publish(operator, event, trigger, position, clk, delayed)
+
+    def _fire_timers(self, operator: Operator, position: int, clk: int) -> None:
+        """Fire the timers that the watermark has passed."""
+        found = operator.fire_timers(clk)
+        if operator.runner.failures:
+            self.results.fail(operator, lambda _: position)
+        for fired, event in found:
+            assert isinstance(fired, Fired)
+            self._publish(operator, event, fired.at, position, clk, 0)
+
+    def _publish(self, operator: Operator, event: Event, trigger: int, position: int, clk: int, delayed: int) -> None:
+        input = self.topology.derived[event.type]
+        input.published(event, trigger)
+        self.results.insert(operator, event, position, clk, delayed)
+        if self.topology.readers[input.name]:
+            input.note(event.ts, clk)
+            self._unmeasured[input.name] = input
+            self._offer(event, input, position)
 
     def run_deferred(self) -> None:
         """Process deferred rows as far as allowed, and what follows from them at higher levels."""

@@ -13,10 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from slackline.core.calibration import Calibration
-from slackline.core.errors import StateError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import ProgressUpdate
-from slackline.core.time import FOREVER, NEVER, Now
+from slackline.core.time import FOREVER, Now
 from slackline.core.types import type_names
 from slackline.ordering.clock import AIDS, NO_CLOCK, SETS
 from slackline.ordering.input import DerivedInput, Evidence, Input, SensorInput
@@ -86,8 +85,7 @@ class Topology:
         if enters:
             self.entering[sensor.name] = sensor
         if self.evidence.policy != SLACK:
-            sensor.owns_watermark = enters
-            sensor.remote_watermark = None if enters else NEVER
+            sensor.assign_watermark(enters)
         if enters and self.own_time and not set(self.hierarchy.clock) <= set(self.named or ()):
             sensor.role = SETS
 
@@ -144,7 +142,7 @@ class Topology:
         inputs = [self.input(kind) for kind in dict.fromkeys(type_names(detector.listens))]
         inputs.sort(key=lambda input: input.rank)
         publishes = [self.derived[kind] for kind in dict.fromkeys(type_names(detector.publishes))]
-        return Operator(runner, inputs, publishes, self._now)
+        return Operator(runner, inputs, publishes, self._now, self.startup)
 
     def add(self, *operators: Operator) -> None:
         """Add operators."""
@@ -259,27 +257,28 @@ class Topology:
             "deferred": {operator.name: operator.deferred.state() for operator in self.operators if operator.deferred},
         }
 
-    def check_types(self, state: dict[str, Any]) -> None:
-        """Refuse a checkpoint of another hierarchy."""
-        saved, here = sorted({*state["sensors"], *state["derived"]}), sorted(self.readers)
-        if saved != here:
-            raise StateError(
-                f"the checkpoint was saved with the event types {saved}, the given hierarchy has {here}. Load it with "
-                f"the hierarchy it was saved with, or start without it."
-            )
-
     def restore(self, state: dict[str, Any], arrivals: int) -> None:
+        """Restore what the state has; types and detectors that are new to it start empty."""
         self.startup.restore(state["startup"])
         for name, sensor in self.sensors.items():
+            if name not in state["sensors"]:
+                continue
             sensor.restore(state["sensors"][name], arrivals)
             if name in self.entering and sensor.has_ended:
                 self.ended.add(name)
         for name, derived in self.derived.items():
-            derived.restore(state["derived"][name], arrivals)
-        for operator in self.operators:
+            if name in state["derived"]:
+                derived.restore(state["derived"][name], arrivals)
+        kept = [operator for operator in self.operators if operator.name in state["buffers"]]
+        for operator in kept:
             operator.buffer.restore(state["buffers"][operator.name], arrivals)
             operator.runner.restore(state["runners"][operator.name])
             operator.restore_deferred(state.get("deferred", {}).get(operator.name, []))
+        if len(kept) < len(self.operators):  # new detectors do not read the rows that arrived before them
+            for operator in kept:
+                operator.buffer.rows_to_heap()
+            for sensor in self.sensors.values():
+                sensor.shared_rows.clear()
 
     def check_invariants(self) -> None:
         """Assert what must hold between two pushes; for tests."""

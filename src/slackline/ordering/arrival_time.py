@@ -13,12 +13,13 @@ newer; and the earlier one for ``first_arrival_time``, which may return an earli
 
 **Watermark.** An event that arrives out of order delays those that arrived before it and happened after it. How long,
 in arrival time, is its **lag**: from when stream time reached its time stamp to its arrival. If W is the lag that all
-but a share of the arrivals stay below, then what stream time had reached ``SAFETY`` W ago is complete, even if nothing
-arrives meanwhile. So in a sparse stream an event need not wait for the next arrival. Where the whole stream stops and
-resumes later, lags stay small: they are measured from arrival to arrival, not from time stamps.
+but a share of the arrivals stay below, then what stream time had reached W ago is complete, even if nothing arrives
+meanwhile. So in a sparse stream an event need not wait for the next arrival. Where the whole stream stops and resumes
+later, lags stay small: they are measured from arrival to arrival, not from time stamps.
 
 W is found as K is (:mod:`slackline.ordering.target_slack`), from the lags of all types. Its share of late events is
-held to ``TARGET_SHARE`` of ``late_target``, in addition to that of the types.
+held to ``TARGET_SHARE`` of ``late_target``. Each type charges what arrival time made late to its own budget, so that K
+leaves room for it.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ from slackline.core.batch import Ints
 from slackline.core.time import FOREVER, MAX_TS, NEVER
 from slackline.ordering import checked, target_slack
 from slackline.ordering.borrowed import borrowed
+from slackline.ordering.delay_pool import PooledEstimator
 from slackline.ordering.delays import MEASURED, K
-from slackline.ordering.target_slack import KNOWN, SLACK_REACH, learn
+from slackline.ordering.target_slack import KNOWN, SLACK_REACH, is_careful, learn
 
 LEVELS, SIZE = 32, 32
 HALF, QUARTER = SIZE // 2, SIZE // 4
@@ -220,8 +222,9 @@ def are_valid(ints, marks):  # type: ignore[no-untyped-def]
     return latest < 0 or latest <= ints[LATEST]
 
 
-TARGET_SHARE = 0.1
-#: Dense streams are released by slack before this matters; in sparse ones safety costs little.
+#: Of the late target: the rest is left to the types, which also pay for what arrival time makes late.
+TARGET_SHARE = 0.25
+#: While too few lags were measured, so many times their quantile.
 SAFETY = 4
 
 
@@ -240,7 +243,7 @@ class ArrivalWatermark:
 
     def pass_time(self, history: ArrivalHistory, now: int) -> int:
         """The watermark at ``now``, where nothing has arrived."""
-        return int(_pass_time(self._ints, history.ints, history.marks, now))
+        return int(_pass_time(self._ints, self._target, history.ints, history.marks, now))
 
     def arrive(self, history: ArrivalHistory, ts: int, now: int, before: int, clk: int, since: int) -> int:
         """The watermark after an arrival (NEVER: one that was not admitted) that moved stream time to ``clk``."""
@@ -261,6 +264,14 @@ class ArrivalWatermark:
         self._floats = target_slack.trimmed(self._ints, self._floats)
         return first, last, longest
 
+    @property
+    def pooled(self) -> PooledEstimator:
+        """The lags for a pool of several keys."""
+        return PooledEstimator(self._ints, self._floats, self._target, self._use_pooled_slack)
+
+    def _use_pooled_slack(self, slack: int, suspends: bool) -> bool:
+        return target_slack.use_pooled_slack(self._ints, self._floats, slack, suspends, self._target)
+
     def state(self) -> dict[str, Any]:
         return {"ints": self._ints, "floats": target_slack.trimmed(self._ints, self._floats)}
 
@@ -269,15 +280,16 @@ class ArrivalWatermark:
 
 
 @njit(cache=True, inline="always")
-def _waiting_time(ints):  # type: ignore[no-untyped-def]
-    return min(ints[K], FOREVER // SAFETY) * SAFETY
+def _waiting_time(ints, target):  # type: ignore[no-untyped-def]
+    """W, or a multiple of it as long as the target does not allow one late event."""
+    return min(ints[K], FOREVER // SAFETY) * SAFETY if is_careful(ints, target) else ints[K]
 
 
 @njit(cache=True, inline="always")
-def _pass_time(ints, history, marks, now):  # type: ignore[no-untyped-def]
+def _pass_time(ints, target, history, marks, now):  # type: ignore[no-untyped-def]
     now = max(now, history[LATEST])
     if now != NEVER and ints[MEASURED] >= KNOWN:
-        ints[SLACK_REACH] = max(ints[SLACK_REACH], clk_at(history, marks, now - _waiting_time(ints)))
+        ints[SLACK_REACH] = max(ints[SLACK_REACH], clk_at(history, marks, now - _waiting_time(ints, target)))
     return ints[SLACK_REACH]
 
 
@@ -286,9 +298,9 @@ def _arrive(ints, floats, target, history, marks, ts, now, before, clk, since): 
     at = max(now, history[LATEST])
     if at != NEVER and ts > since:
         lag = 0 if ts > before else at + 1 - min(first_arrival_time(history, marks, ts), at)
-        learn(ints, floats, ts, lag, target, False)
+        learn(ints, floats, ts, lag, at, target, False, NEVER)
     _record(history, marks, now, clk)
-    return _pass_time(ints, history, marks, now)
+    return _pass_time(ints, target, history, marks, now)
 
 
 @njit(cache=True)
@@ -300,7 +312,7 @@ def _run(  # type: ignore[no-untyped-def]
     first, last, longest = borrowed(first), borrowed(last), borrowed(longest)
     for p in range(len(ts)):
         if p > 0:
-            last[p - 1] = _pass_time(ints, history, marks, now[p])
+            last[p - 1] = _pass_time(ints, target, history, marks, now[p])
         first[p] = last[p] = _arrive(ints, floats, target, history, marks, ts[p], now[p], before, clk[p], since[p])
-        longest[p] = _waiting_time(ints)
+        longest[p] = _waiting_time(ints, target)
         before = clk[p]

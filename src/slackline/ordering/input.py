@@ -22,18 +22,21 @@ from __future__ import annotations
 
 import zlib
 from abc import ABC, abstractmethod
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from slackline.core.batch import Batch, Column, Ints, Rows, object_column
+from slackline.core.batch import Batch, Column, Floats, Ints, Rows, object_column
 from slackline.core.event import NO_SEQ, Event
 from slackline.core.outcome import ProgressUpdate
 from slackline.core.time import FOREVER, NEVER
-from slackline.ordering import checked, delays, readiness, target_slack, watermark
+from slackline.ordering import checked, delays, readiness, records, target_slack, watermark
+from slackline.ordering.borrowed import address_of
 from slackline.ordering.clock import NO_CLOCK, SETS
+from slackline.ordering.delay_pool import PooledEstimator
 from slackline.ordering.shared_rows import SharedRows
 from slackline.ordering.sources import Sources
 from slackline.ordering.startup import STARTING, StartupEstimator
@@ -67,24 +70,60 @@ class Evidence:
         )
 
 
+#: A source is reported if so many times the target of its events are late, and at least so many; at most so many are.
+SOURCE_LIMIT, SOURCE_LEAST, SOURCES_SHOWN = 5, 3, 10
+
 #: The readiness of an input without sources.
 _NO_SOURCES, _NO_TREE = np.empty((0, readiness.FIELDS), dtype=np.int64), np.full(2, FOREVER, dtype=np.int64)
+
+
+_NO_TIMES: Ints = np.empty(0, dtype=np.int64)
+_EMPTY_RECORD = array("q", [0] * records.FIELDS)
+_EMPTY_RECORD[records.WATERMARK] = _EMPTY_RECORD[records.EVALUATED_AT] = NEVER
+_EMPTY_RECORD[records.REMOTE] = records.LOCAL
 
 
 class Input(ABC):
     """One event type: its delays, its K, and its watermark, up to which no more events are expected."""
 
-    __slots__ = ("_room", "evaluated_at", "events", "evidence", "floats", "ints", "name", "rank", "watermark")
+    __slots__ = ("_record", "_room", "events", "evidence", "floats", "ints", "name", "rank", "record")
 
     def __init__(self, name: str, rank: int, evidence: Evidence) -> None:
         self.name = name
         self.rank = rank  # among all types, by name: part of the total order; changes when types are added
         self.evidence = evidence
-        self.ints, self.floats = delays.empty_window()
+        self.ints, self.floats = self._empty_delays()
         self._room = 0  # for the measurements of so many arrivals
-        self.watermark = NEVER  # may move back; the watermark of a reorder buffer does not
-        self.evaluated_at = NEVER  # stream time of ``watermark``
+        #: What compiled code evaluates (see ``records``), and its address.
+        self._record = array("q", _EMPTY_RECORD)
+        self.record: int = self._record.buffer_info()[0]
         self.events = 0
+        self._bind()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an engine cannot be copied or pickled; use Engine.load(engine.save(), hierarchy).")
+
+    def _empty_delays(self) -> tuple[Ints, Floats]:
+        return delays.empty_window()
+
+    def _bind(self) -> None:
+        """Arrays were replaced: update their addresses."""
+        record = self._record
+        record[records.INTS], record[records.N_INTS] = address_of(self.ints), len(self.ints)
+        record[records.FLOATS], record[records.N_FLOATS] = address_of(self.floats), len(self.floats)
+
+    @property
+    def watermark(self) -> int:
+        """The input watermark. It may move back; the watermark of a reorder buffer does not."""
+        return self._record[records.WATERMARK]
+
+    @property
+    def evaluated_at(self) -> int:
+        """Stream time of the watermark."""
+        return self._record[records.EVALUATED_AT]
+
+    def _set_watermark(self, input_watermark: int, clk: int) -> None:
+        self._record[records.WATERMARK], self._record[records.EVALUATED_AT] = input_watermark, clk
 
     @property
     def uses_slack(self) -> bool:
@@ -103,11 +142,11 @@ class Input(ABC):
     def assume_delay(self, delay: int) -> None:
         """Use this K until the first delay is measured here; no effect if one was, or the type has ended."""
         if self.watermark != FOREVER and delays.assume(self.ints, delay):
-            self.watermark, self.evaluated_at = min(self.watermark, max(self.evaluated_at - delay, NEVER)), NEVER
+            self._set_watermark(min(self.watermark, max(self.evaluated_at - delay, NEVER)), NEVER)
 
     def invalidate(self) -> None:
         """The watermark has changed at the present stream time: evaluate it at the next use."""
-        self.evaluated_at = NEVER
+        self._record[records.EVALUATED_AT] = NEVER
 
     def count(self, events: int) -> None:
         """So many events of this type have arrived, or were published."""
@@ -116,7 +155,10 @@ class Input(ABC):
     def _reserve(self, arrivals: int) -> None:
         """Make room for the measurements of so many arrivals: the compiled code cannot."""
         if arrivals > self._room:
+            floats = self.floats
             self._make_room(arrivals)
+            if self.floats is not floats:
+                self._bind()
         self._room -= arrivals
 
     def _make_room(self, arrivals: int) -> None:
@@ -150,10 +192,10 @@ class Input(ABC):
         """Restore from ``state``, after so many arrivals."""
         what = f"type {self.name!r}"
         self._restore_delays(state, what)
+        self._bind()
         self._room = 0
-        self.watermark = checked.number(state, what, "watermark", -(2**63), FOREVER)
+        self._set_watermark(checked.number(state, what, "watermark", -(2**63), FOREVER), NEVER)
         self.events = checked.number(state, what, "events")
-        self.evaluated_at = NEVER
 
     def _restore_delays(self, state: dict[str, Any], what: str) -> None:
         self.ints, self.floats = delays.restored(state, what)
@@ -163,34 +205,55 @@ class SensorInput(Input):
     """A type that enters the engine from outside, from one or more sources."""
 
     __slots__ = (
-        "_readiness_rows", "_rules", "is_clock", "key", "late", "owns_watermark", "readiness", "readiness_tree",
-        "remote_watermark", "role", "shared_rows", "sources", "startup", "tracks",
+        "_readiness_rows", "_rules", "is_clock", "key", "late", "readiness", "readiness_tree", "role", "shared_rows",
+        "sources", "startup", "tracks",
     )  # fmt: skip
 
     def __init__(
         self, name: str, rank: int, evidence: Evidence, is_clock: bool, startup: StartupEstimator | None = None
     ) -> None:
+        self.readiness, self.readiness_tree = _NO_SOURCES, _NO_TREE
+        self._readiness_rows = 0  # how many rows are initialised
+        self.tracks = evidence.late_target is not None
+        self._rules = evidence.rules(is_clock)
         super().__init__(name, rank, evidence)
+        self._record[records.RULES] = address_of(self._rules)
         self.is_clock = is_clock
         self.role = SETS if is_clock else NO_CLOCK  # how its events move stream time
         #: With a source's slot it identifies the source to the clock; the same in every engine.
         self.key = (zlib.crc32(name.encode()) & 0x3FFF_FFFF) << 32
         self.sources = Sources()
         self.shared_rows = SharedRows()
-        self.readiness, self.readiness_tree = _NO_SOURCES, _NO_TREE
-        self._readiness_rows = 0  # how many rows are initialised
         #: Shared by all types of an engine: the slack in force until the delays of this type are known.
         self.startup = startup or StartupEstimator(None)
-        self.tracks = evidence.late_target is not None
-        if self.tracks:
-            self.ints, self.floats = target_slack.empty_state()
-        self._rules = evidence.rules(is_clock)
-        #: The watermark received from the engine that the type enters, FOREVER if it has ended; None: computed here.
-        self.remote_watermark: int | None = None
-        #: Whether the watermark computed here is the one that every engine uses, so that it is decided here which
-        #: events of the type are late. It then never moves back.
-        self.owns_watermark = False
         self.late = 0
+
+    def _empty_delays(self) -> tuple[Ints, Floats]:
+        return target_slack.empty_state() if self.tracks else super()._empty_delays()
+
+    def _bind(self) -> None:
+        super()._bind()
+        record = self._record
+        record[records.SOURCES], record[records.CAPACITY] = address_of(self.readiness), len(self.readiness)
+        record[records.TREE] = address_of(self.readiness_tree)
+
+    @property
+    def remote_watermark(self) -> int | None:
+        """The watermark received from the engine that the type enters, FOREVER if it has ended; None: computed here."""
+        remote = self._record[records.REMOTE]
+        return None if remote == records.LOCAL else remote
+
+    @property
+    def owns_watermark(self) -> bool:
+        """Whether the watermark computed here is the one that every engine uses.
+
+        It is then decided here which events of the type are late, and the watermark never moves back.
+        """
+        return self._record[records.OWNS] == 1
+
+    def assign_watermark(self, here: bool) -> None:
+        """With several engines: the watermark is computed here for all of them, or received from another."""
+        self._record[records.OWNS], self._record[records.REMOTE] = here, records.LOCAL if here else NEVER
 
     @property
     def uses_slack(self) -> bool:
@@ -199,10 +262,10 @@ class SensorInput(Input):
     def receive_watermark(self, input_watermark: int, K: int) -> None:
         """Take the watermark of the engine that the type enters, FOREVER at the end; in force from the next step on."""
         if self.remote_watermark is not None:
-            self.remote_watermark = max(self.remote_watermark, input_watermark)
+            self._record[records.REMOTE] = max(self._record[records.REMOTE], input_watermark)
             self.ints[delays.K] = K
         elif input_watermark == FOREVER:
-            self.remote_watermark = FOREVER
+            self._record[records.REMOTE] = FOREVER
 
     def count_late(self, events: int) -> None:
         """So many events were late for their type."""
@@ -218,6 +281,18 @@ class SensorInput(Input):
         if self.tracks:
             self.ints[target_slack.LARGEST] = delay
 
+    @property
+    def pooled(self) -> PooledEstimator | None:
+        """The delays of this type for a pool of several keys; None if K follows from no target."""
+        target = self.evidence.late_target
+        if target is None:
+            return None
+        return PooledEstimator(self.ints, self.floats, target, self._use_pooled_slack)
+
+    def _use_pooled_slack(self, slack: int, suspends: bool) -> bool:
+        target = self.evidence.late_target or 0.0
+        return target_slack.use_pooled_slack(self.ints, self.floats, slack, suspends, target)
+
     def _make_room(self, arrivals: int) -> None:
         if self.tracks:
             self.floats, self._room = target_slack.with_room(self.ints, self.floats, arrivals)
@@ -229,6 +304,7 @@ class SensorInput(Input):
         known, self._readiness_rows = self._readiness_rows, len(self.sources)
         if self._readiness_rows > len(self.readiness):
             self.readiness, self.readiness_tree = readiness.with_room(self.readiness, known, self._readiness_rows)
+            self._bind()
         else:
             self.readiness[known : self._readiness_rows] = readiness.UNKNOWN
 
@@ -265,26 +341,24 @@ class SensorInput(Input):
                 shared.events, shared.columns = object_column(list(self.rows(0, len(shared)))), {}
         shared.add(ts, slots, seq, positions, columns, self.sources.ranks_of, fields, events)
 
-    def step(self, slot: int, ts: int, position: int, before: int, clk: int) -> None:
-        """One position: an arrival (``slot >= 0``), a move of stream time from ``before`` to ``clk``, or both."""
-        if self.remote_watermark is not None:
-            self.watermark, self.evaluated_at = self.remote_watermark, clk
-            return
-        previous = self.watermark
-        if slot >= 0:
+    def step(self, slot: int, ts: int, position: int, before: int, clk: int) -> int:
+        """One position: an arrival (``slot >= 0``), a move of stream time from ``before`` to ``clk``, or both.
+
+        Returns the watermark before the arrival.
+        """
+        if slot >= 0 and self._record[records.REMOTE] == records.LOCAL:
             if slot >= self._readiness_rows:
                 self._add_readiness_rows()
-            self._reserve(1)
+            if self._room < 1:
+                self._reserve(1)
+            else:
+                self._room -= 1
         startup = self.startup
-        self.watermark = watermark.step(
-            self.ints, self.floats, self.readiness, self.readiness_tree, self._rules, slot, ts, position, before, clk,
-            startup.default_slack, startup.since,
+        previous: int = records.step(
+            self.record, slot, ts, position, before, clk, startup.default_slack, startup.since,
+            startup.arrival_watermark,
         )  # fmt: skip
-        if startup.arrival_watermark > self.watermark > NEVER:
-            self.watermark = startup.arrival_watermark
-        if self.owns_watermark and previous > self.watermark:
-            self.watermark = previous
-        self.evaluated_at = clk
+        return previous
 
     def advance(self, position: int, clk: int) -> None:
         if self.evaluated_at != clk:
@@ -324,6 +398,8 @@ class SensorInput(Input):
         clk: Ints,
         startup: tuple[Ints, Ints] | None = None,
         arrival_watermark: Ints | None = None,
+        arrival_before: int = NEVER,
+        at_once: Ints | None = None,
     ) -> tuple[Ints, Ints]:
         """All positions of a chunk that starts at position ``first``: the watermark and K after each.
 
@@ -334,7 +410,7 @@ class SensorInput(Input):
         if self.remote_watermark is not None:
             reached, slack = np.full(len(clk), self.watermark), np.full(len(clk), self.K)
             reached[-1] = self.remote_watermark
-            self.watermark, self.evaluated_at = self.remote_watermark, int(clk[-1])
+            self._set_watermark(self.remote_watermark, int(clk[-1]))
             return reached, slack
         if self._readiness_rows < len(self.sources):
             self._add_readiness_rows()
@@ -343,16 +419,16 @@ class SensorInput(Input):
         reached, slack = np.empty(len(clk), dtype=np.int64), np.empty(len(clk), dtype=np.int64)
         watermark.run(
             self.ints, self.floats, self.readiness, self.readiness_tree, self._rules, positions, slots, ts, first,
-            before, clk, default_slack, since, reached, slack,
+            before, clk, default_slack, since, _NO_TIMES if arrival_watermark is None else arrival_watermark,
+            arrival_before, np.empty(len(clk), dtype=np.int64) if at_once is None else at_once, reached, slack,
         )  # fmt: skip
         if self.tracks and len(positions):
             self.floats, self._room = target_slack.trimmed(self.ints, self.floats), 0
-        if arrival_watermark is not None:
-            np.maximum(reached, arrival_watermark, out=reached, where=reached > NEVER)
+            self._bind()
         if self.owns_watermark:
             reached[0] = max(int(reached[0]), self.watermark)
             np.maximum.accumulate(reached, out=reached)
-        self.watermark, self.evaluated_at = int(reached[-1]), int(clk[-1])
+        self._set_watermark(int(reached[-1]), int(clk[-1]))
         return reached, slack
 
     def stats(self) -> dict[str, Any]:
@@ -367,7 +443,27 @@ class SensorInput(Input):
             "times_disabled": int(known[:, readiness.TIMES_DISABLED].sum()),
             **({"learning": bool(learning)} if self.tracks else {}),
             **({"late": self.late} if self.owns_watermark else {}),
+            **({"late_sources": self.late_sources()} if self.tracks else {}),
         }
+
+    def late_sources(self) -> list[dict[str, Any]]:
+        """The sources of which more than ``SOURCE_LIMIT`` times the target are late, those with the most late first.
+
+        The target is kept over all sources; one that is slower than the others may have most of the late events.
+        """
+        target = self.evidence.late_target or 0.0
+        events, late = self.readiness[: self._readiness_rows, [readiness.EVENTS, readiness.LATE]].T
+        above = np.flatnonzero((late >= SOURCE_LEAST) & (late > SOURCE_LIMIT * target * events))
+        return [
+            {
+                "source": self.sources.names[slot],
+                "events": int(events[slot]),
+                "late": int(late[slot]),
+                "share": float(late[slot] / events[slot]),
+                "of_all_late": float(late[slot] / late.sum()),
+            }
+            for slot in above[np.argsort(-late[above], kind="stable")][:SOURCES_SHOWN].tolist()
+        ]
 
     def state(self) -> dict[str, Any]:
         if self._readiness_rows < len(self.sources):
@@ -391,12 +487,13 @@ class SensorInput(Input):
         if not readiness.are_valid(sources):
             raise checked.wrong(f"{what}.sources", "are not consistent")
         self.readiness, self.readiness_tree = readiness.with_room(sources, n, n)
+        self._bind()
         self.shared_rows.restore(checked.entry(state, what, "rows"), f"{what}.rows", n, arrivals)
         self._check_events(what)
         self.late = checked.number(state, what, "late")
         if self.remote_watermark is not None or checked.entry(state, what, "remote_watermark") is not None:
             least = FOREVER if self.remote_watermark is None else NEVER  # of a local watermark only the end is set
-            self.remote_watermark = checked.number(state, what, "remote_watermark", least, FOREVER)
+            self._record[records.REMOTE] = checked.number(state, what, "remote_watermark", least, FOREVER)
 
     def _check_events(self, what: str) -> None:
         rows, names = self.shared_rows, self.sources.names
@@ -423,7 +520,7 @@ class DerivedInput(Input):
     def __init__(self, name: str, rank: int, evidence: Evidence) -> None:
         super().__init__(name, rank, evidence)
         self.back = 0
-        self.ended = False  # whether the publisher has ended
+        self._set_ended(False)
 
     @property
     def uses_slack(self) -> bool:
@@ -436,11 +533,16 @@ class DerivedInput(Input):
 
     def end(self) -> None:
         """The publisher has ended."""
-        self.ended = True
+        self._set_ended(True)
+
+    def _set_ended(self, ended: bool) -> None:
+        #: Whether the publisher has ended.
+        self.ended = ended
+        self._record[records.FOLLOWS] = records.BY_SLACK if self.uses_slack and not ended else records.PUBLISHED
 
     def follow(self, input_watermark: Ints, clk: Ints) -> None:
         """Take the watermark after each position of a chunk, as computed from the publisher's."""
-        self.watermark, self.evaluated_at = int(input_watermark[-1]), int(clk[-1])
+        self._set_watermark(int(input_watermark[-1]), int(clk[-1]))
 
     def note(self, ts: int, clk: int) -> None:
         """A derived (or pseudo) event arrived; its delay is measured when stream time moves next."""
@@ -454,12 +556,11 @@ class DerivedInput(Input):
 
     def set_progress(self, watermark: int, clk: int) -> None:
         """The publisher has processed everything up to its watermark (NEVER before it started, FOREVER at its end)."""
-        self.evaluated_at = clk
-        self.ended = watermark == FOREVER
-        if watermark in (NEVER, FOREVER):
-            self.watermark = watermark
-        else:
-            self.watermark = clk - self.K if self.evidence.policy == SLACK else watermark - self.back
+        if self.ended != (watermark == FOREVER):
+            self._set_ended(watermark == FOREVER)
+        if NEVER < watermark < FOREVER:
+            watermark = clk - self.K if self.uses_slack else watermark - self.back
+        self._set_watermark(watermark, clk)
 
     def receive(self, item: ProgressUpdate, clk: int) -> None:
         """Take a progress update of the publisher, which runs in another engine."""
@@ -470,9 +571,8 @@ class DerivedInput(Input):
     def advance(self, position: int, clk: int) -> None:
         """With the publisher in another engine only slack follows stream time, if it counts."""
         if self.evaluated_at != clk:
-            self.evaluated_at = clk
-            if self.uses_slack and self.watermark != NEVER and not self.ended:
-                self.watermark = clk - self.K
+            follows = self._record[records.FOLLOWS] == records.BY_SLACK and self.watermark != NEVER
+            self._set_watermark(clk - self.K if follows else self.watermark, clk)
 
     def next_evaluation(self, ts: int, clk: int) -> int:
         return ts + self.K if self.uses_slack and self.watermark != NEVER else FOREVER
@@ -494,4 +594,4 @@ class DerivedInput(Input):
     def restore(self, state: dict[str, Any], arrivals: int) -> None:
         super().restore(state, arrivals)
         self.back = checked.number(state, f"type {self.name!r}", "back", 0, FOREVER + 1)
-        self.ended = checked.entry(state, f"type {self.name!r}", "ended") is True
+        self._set_ended(checked.entry(state, f"type {self.name!r}", "ended") is True)

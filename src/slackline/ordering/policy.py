@@ -8,16 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from datetime import timedelta
+from typing import Any, Self
 
 from slackline.core.check import number, one_of, whole_number
 from slackline.core.errors import ConfigError
+from slackline.core.time import duration, seconds_in
 from slackline.ordering.input import Evidence
 from slackline.ordering.watermark import POLICIES, WARMUP
 
+
+def _length(option: str, value: Any, least: int) -> None:
+    """Refuse what is no length of time; one with its own unit becomes a number once the unit of the stream is known."""
+    if seconds_in(value) is None:
+        whole_number(option, value, least)
+
+
 #: The options of policies: how each is validated, and its least value.
 _CHECKS: dict[str, tuple[Any, int]] = {
-    "margin": (number, 0), "window": (whole_number, 1), "timeout": (whole_number, 0), "warmup": (whole_number, 0),
+    "margin": (number, 0), "window": (whole_number, 1), "timeout": (_length, 0), "warmup": (whole_number, 0),
 }  # fmt: skip
 OPTIONS = tuple(_CHECKS)
 
@@ -28,7 +37,7 @@ class Policy:
 
     ``margin``   λ: K is the largest recent delay plus λ standard deviations.
     ``window``   minimum number of recent delays from which such a K is computed.
-    ``timeout``  how long the watermark waits for a silent source, in units of ``ts``.
+    ``timeout``  how long the watermark waits for a silent source: in units of ``ts``, or ``"10 s"``, ``timedelta``.
     ``warmup``   number of events at the start of the stream before the first is released.
     """
 
@@ -54,6 +63,13 @@ class Policy:
         given = {name: value for name in OPTIONS if (value := getattr(self, name, None)) is not None}
         return Evidence(POLICIES[self.name], late_target=target, **given)
 
+    def resolved(self, unit: str | None) -> Self:
+        """The policy with lengths of time as whole numbers of the unit of event times."""
+        timeout = getattr(self, "timeout", None)
+        if timeout is None or isinstance(timeout, int):
+            return self
+        return replace(self, **{"timeout": duration("timeout", timeout, unit)})
+
     def flat(self) -> dict[str, Any]:
         """The name and all options of policies; None for those that this policy does not have."""
         return {"policy": self.name, **{option: getattr(self, option, None) for option in OPTIONS}}
@@ -73,7 +89,7 @@ class Auto(Policy):
 
     margin: float | None = None
     window: int | None = None
-    timeout: int | None = None
+    timeout: int | str | timedelta | None = None
     warmup: int | None = None
 
     @property
@@ -106,7 +122,7 @@ class Ready(Policy):
 
     margin: float = 0.5
     window: int = 2048
-    timeout: int | None = None
+    timeout: int | str | timedelta | None = None
     warmup: int = WARMUP
 
 

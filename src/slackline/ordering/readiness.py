@@ -8,12 +8,13 @@ its live sources, at the root of a tournament tree, so that an arrival costs O(l
 smaller still. A single block whose smallest gap is under half of all others' is an outlier and is ignored.
 
 **Leaps.** When a regular source leaps over some of its own events, they are lost or were overtaken by later ones. Its
-watermark stays where it was until as many have arrived as it leapt over, or the timeout expires. A source that leaps
-without ever filling in loses events; after ``LOSSES`` such leaps its watermark follows at once.
+watermark stays where it was, or the timeout behind stream time, until as many have arrived as it leapt over, or the
+timeout has passed the leap. A source that leaps without ever filling in loses events; after ``LOSSES`` such leaps its
+watermark follows at once.
 
-**Disorder.** A source that often steps back (about 1 event in 20 or more) does not deliver in order; its watermark is
-behind its last event by one and a half times its recent steps back. Rare steps back cost one late event each. Either
-way the source is treated by itself and changes nothing for the others.
+**Disorder.** A source that often steps back (about 1 event in 20 or more), other than to fill in a leap, does not
+deliver in order; its watermark is behind its last event by one and a half times its recent steps back. Rare steps back
+cost one late event each. Either way the source is treated by itself and changes nothing for the others.
 
 **Timeout.** A source whose watermark the timeout overtakes is skipped, which is counted when it returns. When it stays
 silent for another ``FAILURES`` of its longest usual gaps, it is disabled and no longer counts. Its next event
@@ -53,7 +54,11 @@ TRUST = 960
 BLOCK_MIN = 16
 BLOCK_MAX = BLOCK_MIN + BLOCKS
 BACK = BLOCK_MAX + BLOCKS
-FIELDS = BACK + 1
+LEAP = BACK + 1
+#: Measured events of the source, and how many of them were late.
+EVENTS, LATE = LEAP + 1, LEAP + 2
+FIELDS = LATE + 1
+COUNTERS = (SKIPPED, TIMES_DISABLED, EVENTS, LATE)
 
 
 #: The row of a source without events.
@@ -115,13 +120,18 @@ def arrive(sources, tree, slot, ts, timed_out):  # type: ignore[no-untyped-def]
     if row[LAST] == NEVER:
         row[LAST] = ts
     else:
-        if ts < row[LAST]:
+        fills = row[MISSING] > 0 and row[HELD] < ts < row[LAST]
+        if fills:
+            row[MISSING] -= 1
+            if row[MISSING] == 0:
+                row[LOST] = max(0, row[LOST] - 1)
+        elif ts < row[LAST]:
             step = row[LAST] - ts + 1
             row[BACK] = max(row[BACK], min(step + step // 2, FOREVER))
         else:
             row[BACK] -= row[BACK] >> FORGET
         if ts < row[PREVIOUS]:
-            row[DISORDER] += ONE
+            row[DISORDER] += 0 if fills else ONE
         else:
             row[DISORDER] -= row[DISORDER] >> 6
         if ts >= row[LAST]:
@@ -131,13 +141,10 @@ def arrive(sources, tree, slot, ts, timed_out):  # type: ignore[no-untyped-def]
                 if row[MISSING] == 0:
                     row[HELD] = _reach(row)
                 row[MISSING] += over
+                row[LEAP] = ts
             else:
                 _learn_gap(row, gap)
             row[LAST] = ts
-        elif row[MISSING] > 0 and ts > row[HELD]:
-            row[MISSING] -= 1
-            if row[MISSING] == 0:
-                row[LOST] = max(0, row[LOST] - 1)
     row[PREVIOUS] = ts
     _set(tree, leaf, _watermark(row))
 
@@ -146,9 +153,10 @@ def arrive(sources, tree, slot, ts, timed_out):  # type: ignore[no-untyped-def]
 def reset_source(sources, tree, slot):  # type: ignore[no-untyped-def]
     """Forget everything of a source but its counters."""
     row = sources[slot]
-    skipped, times_disabled = row[SKIPPED], row[TIMES_DISABLED]
+    before = row.copy()
     row[:] = UNKNOWN
-    row[SKIPPED], row[TIMES_DISABLED] = skipped, times_disabled
+    for counter in COUNTERS:
+        row[counter] = before[counter]
     _set(tree, len(sources) + slot, FOREVER)
 
 
@@ -278,6 +286,9 @@ def least_watermark(sources, tree, clk, timeout):  # type: ignore[no-untyped-def
         node = _slowest(tree)
         row = sources[node - len(sources)]
         if row[MISSING] > 0 and row[DISORDER] < DISORDERLY:
+            if clk - timeout < row[LEAP]:
+                _set(tree, node, clk - timeout)
+                continue
             row[MISSING] = 0
             row[LOST] += 1
             _set(tree, node, _watermark(row))

@@ -12,6 +12,7 @@ Rows of pushes that were processed as a chunk are in their input's
 from __future__ import annotations
 
 import heapq
+from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -19,7 +20,9 @@ from slackline.core.event import NO_SEQ, Event, Source
 from slackline.core.time import FOREVER, NEVER, time_stamp
 from slackline.ordering import checked
 from slackline.ordering.input import Input, SensorInput
+from slackline.ordering.records import evaluate
 from slackline.ordering.sources import source_key
+from slackline.ordering.startup import StartupEstimator
 
 
 class Entry(NamedTuple):
@@ -41,26 +44,34 @@ _new = tuple.__new__  # half the time of Entry(...)
 
 
 def _entry(position: int, nth: int, event: Event) -> Entry:
-    seq = NO_SEQ if event.seq is None else event.seq
-    return _new(Entry, (event.ts, event.type, source_key(event.source), seq, position, nth, event))
+    seq, source = event.seq, event.source
+    key = (2, source) if type(source) is str else source_key(source)
+    return _new(Entry, (event.ts, event.type, key, NO_SEQ if seq is None else seq, position, nth, event))
 
 
 class ReorderBuffer:
     """The inputs, the watermark and the buffered events of one detector."""
 
     __slots__ = (
-        "K", "_offered", "_row_inputs", "delivered", "heap", "inputs", "late", "name", "overdue", "slack_inputs",
-        "unsorted", "wait_max", "wait_sum", "watermark", "watermark_inputs",
+        "K", "_group", "_offered", "_records", "_row_inputs", "_startup", "delivered", "heap", "inputs", "late",
+        "name", "overdue", "slack_inputs", "unsorted", "wait_max", "wait_sum", "watermark", "watermark_inputs",
     )  # fmt: skip
 
-    def __init__(self, name: str, inputs: list[Input], unsorted: frozenset[str]) -> None:
+    def __init__(
+        self, name: str, inputs: list[Input], unsorted: frozenset[str], startup: StartupEstimator | None = None
+    ) -> None:
         self.name = name
         self.inputs = inputs
         self.unsorted = unsorted
+        self._startup = startup or StartupEstimator(None)
         #: The inputs whose watermarks count: not those that bypass ordering, unless all do.
         self.watermark_inputs = [input for input in inputs if self.sorts(input)] or inputs
         #: Those of them for which K counts: not derived ones whose publisher's progress counts.
         self.slack_inputs = [input for input in self.watermark_inputs if input.uses_slack]
+        #: Their records, those of ``slack_inputs`` first.
+        rest = [input for input in self.watermark_inputs if not input.uses_slack]
+        self._records = array("q", [input.record for input in (*self.slack_inputs, *rest)])
+        self._group = self._records.buffer_info()[0], len(self._records), len(self.slack_inputs)
         #: The inputs whose shared rows are ordered here.
         self._row_inputs = [input for input in inputs if isinstance(input, SensorInput) and self.sorts(input)]
         self.watermark = NEVER
@@ -84,7 +95,8 @@ class ReorderBuffer:
 
     def add(self, event: Event, position: int) -> None:
         """Buffer an event until the watermark passes it."""
-        heapq.heappush(self.heap, self.entry(event, position))
+        self._offered += 1
+        heapq.heappush(self.heap, _entry(position, self._offered, event))
 
     def add_late(self, event: Event, position: int, deliver: bool) -> None:
         """Count a late event; ``deliver``: it is released out of order when stream time moves next."""
@@ -114,10 +126,20 @@ class ReorderBuffer:
 
         Once all ordered inputs have ended, those that bypass ordering count.
         """
-        least = min([input.watermark for input in self.watermark_inputs])
+        return self._not_before(min([input.watermark for input in self.watermark_inputs]))
+
+    def _not_before(self, least: int) -> int:
         if least == FOREVER and self.unsorted:
             least = min([input.watermark for input in self.inputs])
-        return max(self.watermark, least)
+        return least if least > self.watermark else self.watermark
+
+    def evaluate(self, position: int, clk: int) -> tuple[int, int]:
+        """Evaluate the inputs at stream time ``clk``: :meth:`next_watermark` and :meth:`largest_slack`."""
+        startup = self._startup
+        least, slack = evaluate(
+            *self._group, position, clk, startup.default_slack, startup.since, startup.arrival_watermark
+        )
+        return self._not_before(least), slack
 
     def largest_slack(self) -> int:
         """The largest K of the inputs."""
@@ -133,9 +155,19 @@ class ReorderBuffer:
         self.watermark = watermark
         released = []
         heap = self.heap
-        while heap and heap[0].ts <= watermark:
+        while heap and heap[0][0] <= watermark:
             released.append(heapq.heappop(heap))
         return released
+
+    def count_waits(self, events: Sequence[Event], clk: int) -> None:
+        """Account for events that are delivered at stream time ``clk``."""
+        self.delivered += len(events)
+        for event in events:
+            wait = clk - event.ts
+            if wait > 0:
+                self.wait_sum += wait
+                if wait > self.wait_max:
+                    self.wait_max = wait
 
     def count_wait(self, waits: int, longest: int, events: int) -> None:
         """Account for delivered events; a wait is stream time at delivery minus event time."""
@@ -143,11 +175,13 @@ class ReorderBuffer:
         self.wait_sum += waits
         self.wait_max = max(self.wait_max, longest)
 
-    def release_events(self, watermark: int) -> list[Event]:
-        """Move the watermark; the events that it passes, in order, from the heap and from shared rows."""
-        rows = self._row_entries(watermark)
+    def release_events(self, watermark: int, has_rows: bool) -> list[Event]:
+        """Move the watermark; the events that it passes, in order, from the heap and from shared rows, if there are."""
+        rows = self._row_entries(watermark) if has_rows else ()
         released = self.release(watermark)
-        return [entry.event for entry in (sorted([*released, *rows]) if rows else released)]
+        if rows:
+            released = sorted([*released, *rows])
+        return [entry[-1] for entry in released] if released else []
 
     def oldest(self) -> int:
         """The event time of the oldest buffered event; FOREVER if there is none."""

@@ -169,13 +169,19 @@ class Sources:
             self._ranks, self._sorted_since = _ranked(self.names), 0
         return self._ranks.take(slots)
 
-    def is_duplicate(self, slot: int, seq: int) -> bool:
-        """Whether this sequence number of this source was seen before; marks it as seen and counts duplicates."""
+    def seen_with(self, slot: int) -> Ints:
+        """The numbers seen, with a row for this source."""
         if slot >= len(self.seen):
             self._allocate_seen()
-        found = bool(is_duplicate(self.seen, slot, seq))
+        return self.seen
+
+    def is_duplicate(self, slot: int, seq: int) -> bool:
+        """Whether this sequence number of this source was seen before; marks it as seen."""
+        return bool(is_duplicate(self.seen_with(slot), slot, seq))
+
+    def count_duplicates(self, found: int) -> None:
+        """So many duplicates have arrived."""
         self.duplicates += found
-        return found
 
     def are_duplicates(self, slots: Ints, seqs: Ints) -> Mask:
         """The same for the rows of a chunk, in order of arrival."""
@@ -184,7 +190,7 @@ class Sources:
                 return np.zeros(len(seqs), dtype=np.bool_)
             self._allocate_seen()
         found: Mask = find_duplicates(self.seen, slots, seqs)
-        self.duplicates += int(np.count_nonzero(found))
+        self.count_duplicates(int(np.count_nonzero(found)))
         return found
 
     def _allocate_seen(self) -> None:

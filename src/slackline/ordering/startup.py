@@ -10,6 +10,13 @@ all the same.
 
 Where sensor types enter at several engines, one that has observed too little adopts the default slack of another
 (:meth:`StartupEstimator.adopt_default_slack`). A given ``warmup`` replaces all of this.
+
+**Outages.** Where arrival times are known, a standstill is evidence. Suppose that stream time did not move for G of
+arrival time, more than ``UNUSUAL`` times the longest recent standstill, and that the event which ends it is older than
+half of that. Then the other sources will deliver what they could not send, too. No watermark advances, and no delay is
+measured, until stream time has caught up and no event from the outage has arrived for a ``DRAINED``-th of G; but for G
+at most. Where arrival time runs back again, or stream time moves less than twice as fast as arrival time for
+``UNUSUAL`` times the longest standstill, there was no outage: an arrival time was wrong, or its clock was set.
 """
 
 from __future__ import annotations
@@ -28,73 +35,109 @@ from slackline.ordering.target_slack import CAREFUL
 CLOCK_ARRIVALS = 8
 MEASURED_ARRIVALS = 8
 SPANS = 8
-#: Values of the default slack: nothing is released yet; only readiness gives watermarks.
-STARTING, UNCERTAIN = -1, FOREVER
+#: Values of the default slack: nothing is released yet; only readiness gives watermarks; no watermark advances after an
+#: outage.
+STARTING, UNCERTAIN, RESUMING = -1, FOREVER, -2
+#: A standstill is an outage if it is longer than so many times the longest recent one, of which a move of stream time
+#: takes 1/128 away.
+UNUSUAL = 4
+FORGET = 7
+DRAINED = 8
 
 #: Arrivals that only set stream time; event time after which delays are measured; arrivals still to be observed; the
 #: largest delay; the oldest event since stream time moved; whether the largest delay is short enough to be relied on.
 _COUNT, _SINCE, _LEFT, _LARGEST, _OLDEST, _CERTAIN = range(6)
-_LEAST: Ints = np.array([0, NEVER, 0, 0, 0, 0])
-_MOST: Ints = np.array([2**62, MAX_TS, FOREVER, FOREVER, FOREVER, 1])
+#: The arrival time at which stream time moved last; the longest recent standstill. After an outage: when it ended, how
+#: long it was, stream time minus arrival time before it, the last arrival of an event from it, and whether stream time
+#: has caught up.
+_MOVED, _LONGEST, _RESUMED, _OUTAGE, _AHEAD, _LAST_OLD, _CAUGHT_UP = range(6, 13)
+_LEAST: Ints = np.array([0, NEVER, 0, 0, 0, 0, NEVER, 0, NEVER, 0, -MAX_TS, NEVER, 0])
+_MOST: Ints = np.array([2**62, MAX_TS, FOREVER, FOREVER, FOREVER, 1, *[MAX_TS] * 6, 1])
+_NO_TIMES: Ints = np.empty(0, dtype=np.int64)
 
 
 class StartupEstimator:
     """Delays over all types of an engine, from which ``default_slack`` follows."""
 
-    __slots__ = ("_clock_arrivals", "_ints", "arrival_watermark", "default_slack", "since")
+    __slots__ = ("arrival_watermark", "clock_arrivals", "default_slack", "ints", "since")
 
     def __init__(self, warmup: int | None) -> None:
-        self._clock_arrivals = CLOCK_ARRIVALS if warmup is None else 0
+        self.clock_arrivals = CLOCK_ARRIVALS if warmup is None else 0
         left = MEASURED_ARRIVALS if warmup is None else min(warmup, FOREVER)
         #: The watermark that arrival times give, where they are known; the same for all types.
         self.arrival_watermark = NEVER
-        self._ints: Ints = np.array([0, NEVER, left, 0, FOREVER, warmup is not None], dtype=np.int64)
+        self.ints: Ints = np.array(
+            [0, NEVER, left, 0, FOREVER, warmup is not None, NEVER, 0, NEVER, 0, 0, NEVER, 0], dtype=np.int64
+        )
         self._update()
 
     def _update(self) -> None:
         #: The slack of types whose own delays are not known; STARTING or UNCERTAIN if there is none yet.
-        self.default_slack = int(_default_slack(self._ints))
+        self.default_slack = int(_default_slack(self.ints))
         #: The event time after which delays are measured.
-        self.since = int(self._ints[_SINCE])
+        self.since = int(self.ints[_SINCE])
 
     @property
     def shared_default_slack(self) -> int:
         """The default slack for other engines; STARTING unless it is certain."""
-        return self.default_slack if self.default_slack != UNCERTAIN else STARTING
+        return self.default_slack if self.default_slack not in (UNCERTAIN, RESUMING) else STARTING
 
     def adopt_default_slack(self, default_slack: int, clk: int) -> bool:
         """Use the default slack of another engine if there is none here; says whether anything changed."""
         if default_slack == STARTING or self.default_slack not in (STARTING, UNCERTAIN) or clk == NEVER:
             return False
-        self._ints[[_COUNT, _SINCE, _LEFT, _CERTAIN]] = self._clock_arrivals, clk, 0, 1
-        self._ints[_LARGEST] = max(self._ints[_LARGEST], default_slack // CAREFUL)
+        self.ints[[_COUNT, _SINCE, _LEFT, _CERTAIN]] = self.clock_arrivals, clk, 0, 1
+        self.ints[_LARGEST] = max(self.ints[_LARGEST], default_slack // CAREFUL)
         self._update()
         return True
 
-    def observe_unless_changed(self, ts: int, before: int, clk: int) -> bool:
-        """Take one arrival, which moved stream time from ``before`` to ``clk``.
+    def start_from(self, default_slack: int) -> bool:
+        """Start with the default slack of engines of other keys if there is none here; says whether anything changed.
+
+        Delays are measured from the next event on.
+        """
+        if default_slack == STARTING or self.default_slack not in (STARTING, UNCERTAIN):
+            return False
+        self.ints[[_COUNT, _LEFT, _CERTAIN]] = self.clock_arrivals, 0, 1
+        self.ints[_LARGEST] = max(self.ints[_LARGEST], default_slack // CAREFUL)
+        self._update()
+        return True
+
+    def observe_unless_changed(self, ts: int, before: int, clk: int, now: int) -> bool:
+        """Take one arrival at ``now`` (NEVER: unknown), which moved stream time from ``before`` to ``clk``.
 
         False, and nothing is taken, if that would change ``default_slack`` or ``since``.
         """
-        return bool(_observe_unless_changed(self._ints, ts, before, clk, self._clock_arrivals))
+        return bool(observe_unless_changed(self.ints, ts, before, clk, self.clock_arrivals, now))
 
-    def observe(self, ts: int, before: int, clk: int) -> None:
+    def observe(self, ts: int, before: int, clk: int, now: int) -> None:
         """The same, whatever it changes."""
-        _observe(self._ints, ts, before, clk, self._clock_arrivals)
+        _observe(self.ints, ts, before, clk, self.clock_arrivals, now)
         self._update()
 
-    def run(self, ts: Ints, before: int, clk: Ints) -> tuple[Ints, Ints]:
-        """Take a chunk (NEVER: no arrival at that position); ``default_slack`` and ``since`` after each position."""
+    def pass_time(self, now: int) -> bool:
+        """Arrival time has advanced to ``now`` without an arrival; says whether that ends the wait after an outage."""
+        ended: bool = _pass_time(self.ints, now)
+        if ended:
+            self._update()
+        return ended
+
+    def run(self, ts: Ints, before: int, clk: Ints, now: Ints | None = None) -> tuple[Ints, Ints]:
+        """Take a chunk (NEVER: no arrival at that position), with arrival times if they are known.
+
+        Returns ``default_slack`` just before the next position, and ``since`` after each.
+        """
         default_slack, since = np.empty(len(ts), dtype=np.int64), np.empty(len(ts), dtype=np.int64)
-        _run(self._ints, ts, before, clk, self._clock_arrivals, default_slack, since)
+        times = _NO_TIMES if now is None else now
+        _run(self.ints, ts, before, clk, self.clock_arrivals, times, default_slack, since)
         self._update()
         return default_slack, since
 
     def state(self) -> dict[str, Any]:
-        return {"ints": self._ints}
+        return {"ints": self.ints}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self._ints = checked.ints(state, "startup", "ints", (len(_LEAST),), _LEAST, _MOST)
+        self.ints = checked.ints(state, "startup", "ints", (len(_LEAST),), _LEAST, _MOST)
         self._update()
 
 
@@ -102,15 +145,64 @@ class StartupEstimator:
 def _default_slack(ints):  # type: ignore[no-untyped-def]
     if ints[_LEFT] > 0:
         return STARTING
+    if ints[_RESUMED] != NEVER:
+        return RESUMING
     if ints[_CERTAIN] == 0:
         return UNCERTAIN
     return max(1, min(ints[_LARGEST], FOREVER // CAREFUL) * CAREFUL)
 
 
 @njit(cache=True)
-def _observe(ints, ts, before, clk, clock_arrivals):  # type: ignore[no-untyped-def]
+def _pass_time(ints, now):  # type: ignore[no-untyped-def]
+    """Whether the wait after an outage ends by ``now``."""
+    if ints[_RESUMED] == NEVER:
+        return False
+    drained = ints[_CAUGHT_UP] == 1 and now - ints[_LAST_OLD] >= ints[_OUTAGE] // DRAINED
+    if not drained and now - ints[_RESUMED] < ints[_OUTAGE]:
+        return False
+    ints[_RESUMED] = NEVER
+    return True
+
+
+@njit(cache=True)
+def _was_no_outage(ints, clk, now):  # type: ignore[no-untyped-def]
+    """Whether arrival time jumped instead: it has run back, or stream time does not catch up."""
+    passed, moved = now - ints[_RESUMED], clk - (ints[_AHEAD] + ints[_RESUMED] - ints[_OUTAGE])
+    if passed < -(ints[_OUTAGE] // 2):
+        return True
+    return ints[_CAUGHT_UP] == 0 and passed > UNUSUAL * ints[_LONGEST] and moved // 2 < passed
+
+
+@njit(cache=True)
+def _notice_outage(ints, ts, before, clk, now):  # type: ignore[no-untyped-def]
+    """An event arrived at ``now``: the first after an outage, one from it, or neither."""
+    if ints[_RESUMED] != NEVER and _was_no_outage(ints, clk, now):
+        ints[_RESUMED], ints[_MOVED], ints[_SINCE] = NEVER, now, min(ints[_SINCE], clk)
+    now = max(now, ints[_MOVED])
+    _pass_time(ints, now)
+    if before != NEVER and ints[_MOVED] != NEVER and ints[_RESUMED] == NEVER:
+        still = now - ints[_MOVED]
+        if still // UNUSUAL > ints[_LONGEST] > 0 and clk - before < still // 2:
+            ints[_RESUMED], ints[_OUTAGE], ints[_AHEAD] = now, still, before - ints[_MOVED]
+        elif clk > before:
+            ints[_LONGEST] = max(still, ints[_LONGEST] - (ints[_LONGEST] >> FORGET))
+    if clk > before:
+        ints[_MOVED] = max(ints[_MOVED], now)
+    if ints[_RESUMED] != NEVER:
+        usual = min(max(now + ints[_AHEAD], 0), MAX_TS)
+        ints[_CAUGHT_UP] = clk >= usual - ints[_OUTAGE] // DRAINED
+        if ints[_CAUGHT_UP] == 0:
+            ints[_SINCE] = max(ints[_SINCE], usual)
+        if ts <= ints[_SINCE]:
+            ints[_LAST_OLD] = now
+
+
+@njit(cache=True)
+def _observe(ints, ts, before, clk, clock_arrivals, now):  # type: ignore[no-untyped-def]
     if clk == NEVER:
         return
+    if now != NEVER:
+        _notice_outage(ints, ts, before, clk, now)
     if ints[_COUNT] < clock_arrivals:
         ints[_COUNT] += 1
         ints[_SINCE] = clk
@@ -127,9 +219,9 @@ def _observe(ints, ts, before, clk, clock_arrivals):  # type: ignore[no-untyped-
 
 
 @njit(cache=True)
-def _observe_unless_changed(ints, ts, before, clk, clock_arrivals):  # type: ignore[no-untyped-def]
+def observe_unless_changed(ints, ts, before, clk, clock_arrivals, now):  # type: ignore[no-untyped-def]
     after = ints.copy()
-    _observe(after, ts, before, clk, clock_arrivals)
+    _observe(after, ts, before, clk, clock_arrivals, now)
     if after[_SINCE] != ints[_SINCE] or _default_slack(after) != _default_slack(ints):
         return False
     ints[:] = after
@@ -137,12 +229,15 @@ def _observe_unless_changed(ints, ts, before, clk, clock_arrivals):  # type: ign
 
 
 @njit(cache=True)
-def _run(ints, ts, before, clk, clock_arrivals, default_slack, since):  # type: ignore[no-untyped-def]
-    ints, ts, clk = borrowed(ints), borrowed(ts), borrowed(clk)
+def _run(ints, ts, before, clk, clock_arrivals, now, default_slack, since):  # type: ignore[no-untyped-def]
+    ints, ts, clk, now = borrowed(ints), borrowed(ts), borrowed(clk), borrowed(now)
     default_slack, since = borrowed(default_slack), borrowed(since)
+    timed = len(now) > 0
     for p in range(len(ts)):
         if ts[p] != NEVER:
-            _observe(ints, ts[p], before, clk[p], clock_arrivals)
+            _observe(ints, ts[p], before, clk[p], clock_arrivals, now[p] if timed else NEVER)
         before = clk[p]
-        default_slack[p] = _default_slack(ints)
         since[p] = ints[_SINCE]
+        if timed and p + 1 < len(ts):
+            _pass_time(ints, now[p + 1])
+        default_slack[p] = _default_slack(ints)

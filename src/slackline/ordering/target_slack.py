@@ -1,5 +1,5 @@
 """K under ``auto``: the least slack that keeps the share of late events at ``late_target``
-(``docs/concepts/ordering.md``, decision 0011).
+(``docs/concepts/ordering.md``, decisions 0011 and 0015).
 
 **Histograms.** The delays of a type are counted in two histograms with logarithmic buckets, ``PER_OCTAVE`` per
 doubling: one counts all delays, in the other they decay by ``DECAY`` times the target per event. Each gives a quantile.
@@ -11,20 +11,32 @@ halved by every ``HALVED_BY`` of debt and doubled by as much unspent budget, of 
 Debt above ``MOST_CAREFUL`` does not lower the level further: one burst must not dominate for ever. But it is recorded,
 and while more than ``HALVED_BY`` of it is unpaid, the level is half the target at most.
 
-**Hold.** When many events are late in a row (``ALARMED``), or the unpaid debt exceeds ``HELD`` and its growth with the
-logarithm of the events, K is also at least every delay that made an event late since then, plus an eighth. Then only a
-new largest delay can make events late, so the long-run share converges to the target on any stream.
+**Incidents.** One thing that is held up delays many events. A delay D above the quantile, at a time T, begins an
+incident, until T + D. Of an incident ``COUNTED`` delays are counted, or ``COUNTED_SHARE`` times the target of the
+events meanwhile; of one that continues in the next D, twice as many. So a lasting change is learned and a burst is
+forgotten.
 
-**Separate accounts.** Slack and readiness are charged separately: slack has reached ``clk - K``, readiness what the
-sources reached, and a late event is charged to the first that had passed it. While readiness is in debt,
-``READY_SHARE`` of the budget pays for it and the rest for slack. When its debt reaches ``SUSPENDED_BY``, readiness is
-ignored until the debt is paid. Events of a new source count a ``NEWCOMER``-th: they say little about established ones.
+**Hold.** The alarm rises by one with each delay of an incident and each late event, and decays. When events are late
+beyond the budget while it is above ``ALARMED``, K is also at least every delay that made an event late, plus an eighth,
+until it is below half of that. If the late events of the last hold are not paid for yet, the alarm decays half as fast
+as before: bursts that recur are waited for longer each time. As there are at most logarithmically many holds, and
+during a hold only a new largest delay can make events late, the long-run share converges to the target on any stream.
+
+**Separate accounts.** A late event is charged to the first evidence that had passed it: slack (``clk - K``), readiness
+(what the sources reached), arrival time. So evidence that is behind another one costs nothing. Slack and arrival time
+share a debt; arrival time is ignored when its part exceeds what a hold allows, until that is paid. While readiness is
+in debt, ``READY_SHARE`` of the budget pays for it and the rest for the others. When its debt reaches ``SUSPENDED_BY``,
+readiness is ignored until the debt is paid. Events of a new source count a ``NEWCOMER``-th: they say little about
+established ones.
 
 **Start.** A type is known when ``KNOWN`` of its delays were measured and stream time has moved by K since. Until the
 target allows one late event, K is at least ``CAREFUL`` times the largest delay (once, if that was calibrated), and at
 least the largest delay measured as in [Order], up to the next clock event. During the first ``EVERY`` events it is at
 least 1, as events with the same time stamp may follow. Events before the startup estimator's ``since`` are not
 measured.
+
+**Pooled slack.** While few of its delays were measured, a type may use the slack that the engines of other keys show
+(:mod:`slackline.ordering.delay_pool`): K is then the pooled slack, and readiness is suspended where the pool says so.
 """
 
 from __future__ import annotations
@@ -48,7 +60,14 @@ MOST_CAREFUL = 12.0
 #: Initial debt: the first events of a stream leave no budget for a late one.
 AT_FIRST = 3.0
 HELD = 16.0
+#: The alarm holds K from ALARMED on until it is half of that. It is at most MOST_ALARMED, and falls by CALMED times the
+#: target per event.
 ALARMED = 10.0
+MOST_ALARMED = 32.0
+CALMED = 0.5
+#: Delays of one incident that are counted, and how many times the target of the events meanwhile.
+COUNTED = 32.0
+COUNTED_SHARE = 4.0
 READY_SHARE = 0.5
 SUSPENDED_BY = 3.0
 NEWCOMER = 8.0
@@ -58,23 +77,37 @@ CAREFUL = 2
 #: K is recomputed after so many delays, and whenever one exceeds it.
 EVERY = 64
 
+#: No pooled slack is in use.
+NOT_POOLED = -1
+
 # Integers after those that it shares with the delay window: the watermarks of slack and readiness, what K depends on,
-# the number of buckets in use, and a bit for each bucket, ``WORD`` of them in a number.
+# the present incident, the pooled slack and whether the pool suspends readiness, the events that were late by slack or
+# arrival time and by readiness, the number of buckets in use, and a bit for each bucket, ``WORD`` of them in a number.
 (
-    SLACK_REACH, READY_REACH, LARGEST, CLOCK_WAIT, HOLD, HOLDS, SUSPENDED, STARTED, LONG, SHORT, USED,
-) = range(delays.INTS, delays.INTS + 11)  # fmt: skip
+    SLACK_REACH, READY_REACH, LARGEST, CLOCK_WAIT, HOLD, HOLDS, RECURRED, SUSPENDED, BY_ARRIVAL, STARTED, USUAL,
+    BEGAN, ENDS, BEGAN_AT, ROUND, LONG, SHORT, POOLED_SLACK, POOL_SUSPENDS, SLACK_LATE, READY_LATE, USED,
+) = range(delays.INTS, delays.INTS + 22)  # fmt: skip
 BITS, WORD = USED + 1, 60
 INTS = BITS + BUCKETS // WORD
-# Floats: debts, the weight of an event in the decaying histogram, totals and losses of both histograms; then, for each
-# bucket in use, in ascending order, the weights in both.
-DEBT, OWED, READY_DEBT, READY_OWED, WEIGHT, TOTAL, LOSS = 0, 1, 2, 3, 4, 5, 7
+# Floats: debts, the alarm, what an incident may still count, the weight of an event in
+# the decaying histogram, totals and losses of both histograms; then, for each bucket in use, in ascending order, the
+# weights in both.
+(
+    DEBT, OWED, READY_DEBT, READY_OWED, ARRIVAL_OWED, UNPAID, ALARM, CREDIT, WEIGHT,
+) = range(9)  # fmt: skip
+TOTAL, LOSS = 9, 11
 HISTOGRAM = LOSS + 2
 
 LEAST: Ints = np.concatenate((delays.LEAST, np.zeros(INTS - delays.INTS, dtype=np.int64)))
 MOST: Ints = np.concatenate((delays.MOST, np.ones(INTS - delays.INTS, dtype=np.int64)))
 LEAST[[SLACK_REACH, READY_REACH]] = NEVER - FOREVER
-MOST[[SLACK_REACH, READY_REACH, LARGEST, CLOCK_WAIT, HOLD]] = FOREVER
-MOST[[LONG, SHORT, USED]] = BUCKETS - 1, BUCKETS - 1, BUCKETS
+LEAST[[BEGAN, ENDS]] = NEVER
+MOST[[SLACK_REACH, READY_REACH, LARGEST, CLOCK_WAIT, HOLD, POOLED_SLACK]] = FOREVER
+MOST[[BEGAN, ENDS]] = FOREVER + FOREVER // 2
+MOST[[BEGAN_AT, RECURRED, ROUND]] = checked.MANY, 64, 64
+LEAST[POOLED_SLACK] = NOT_POOLED
+MOST[[SLACK_LATE, READY_LATE]] = checked.MANY
+MOST[[USUAL, LONG, SHORT, USED]] = BUCKETS - 1, BUCKETS - 1, BUCKETS - 1, BUCKETS
 MOST[BITS:] = 2**WORD - 1
 LEAST[[USED, BITS]] = 1  # bucket 0 is always in use
 
@@ -83,8 +116,10 @@ def empty_state() -> tuple[Ints, Floats]:
     """The state of a type without measurements."""
     ints, floats = np.zeros(INTS, dtype=np.int64), np.zeros(HISTOGRAM + 2)
     ints[: delays.INTS] = delays.UNMEASURED
-    ints[[SLACK_REACH, READY_REACH]] = NEVER
+    ints[[SLACK_REACH, READY_REACH, BEGAN, ENDS]] = NEVER
+    ints[BY_ARRIVAL] = 1
     ints[[USED, BITS]] = 1
+    ints[POOLED_SLACK] = NOT_POOLED
     floats[DEBT], floats[WEIGHT] = AT_FIRST, 1.0
     return ints, floats
 
@@ -178,11 +213,52 @@ def _rescale(ints, floats):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="always")
-def count_delay(ints, floats, delay, target):  # type: ignore[no-untyped-def]
+def is_careful(ints, target):  # type: ignore[no-untyped-def]
+    """Whether so few delays were measured that the target does not allow one late event."""
+    return ints[delays.MEASURED] * target < 1.0
+
+
+@njit(cache=True)
+def _open_incident(ints, floats, bucket, delay, time):  # type: ignore[no-untyped-def]
+    """An unusual delay outside an incident begins one, or the next round of one that counted all it may."""
+    lasted = ints[ENDS] - ints[BEGAN]
+    if ints[ENDS] != NEVER and floats[CREDIT] < 1.0 and time - ints[ENDS] <= lasted:
+        ints[ROUND] = min(ints[ROUND] + 1, 32)
+    else:
+        ints[ROUND] = 0
+        ints[USUAL] = ints[LONG if floats[LOSS] <= floats[LOSS + 1] else SHORT]
+    ints[BEGAN], ints[ENDS], ints[BEGAN_AT] = time, time + min(delay, FOREVER // 2), ints[delays.MEASURED]
+    floats[CREDIT] = COUNTED * 2.0 ** ints[ROUND]
+    return bucket > ints[USUAL]
+
+
+@njit(cache=True, inline="always")
+def _is_counted(ints, floats, bucket, delay, time, target):  # type: ignore[no-untyped-def]
+    """Whether an unusual delay is counted; raises the alarm."""
+    if is_careful(ints, target):
+        floats[ALARM] = min(floats[ALARM] + 1.0, MOST_ALARMED)
+        return True
+    if time >= ints[ENDS] and not _open_incident(ints, floats, bucket, delay, time):
+        return True
+    floats[ALARM] = min(floats[ALARM] + 1.0, MOST_ALARMED)
+    if floats[CREDIT] + COUNTED_SHARE * target * (ints[delays.MEASURED] - ints[BEGAN_AT]) < 1.0:
+        return False
+    floats[CREDIT] -= 1.0
+    if 0.0 <= floats[CREDIT] < 1.0:  # what is left of it lasts as long as the delay at hand
+        ints[ENDS] = time + min(delay, FOREVER // 2)
+    return True
+
+
+@njit(cache=True, inline="always")
+def count_delay(ints, floats, delay, time, target):  # type: ignore[no-untyped-def]
     """Count a delay and update the losses of both histograms; whether it exceeds a quantile of either."""
     bucket = 0 if delay <= 0 else bucket_of(delay)
-    beyond = False
     measured = ints[delays.MEASURED] = ints[delays.MEASURED] + 1
+    ints[LARGEST] = max(ints[LARGEST], delay)
+    floats[ALARM] *= 1.0 - CALMED * target / (1 << ints[RECURRED])
+    if bucket > ints[USUAL] and not _is_counted(ints, floats, bucket, delay, time, target):
+        return False
+    beyond = False
     rate = target * DECAY
     if rate * measured < 1.0:
         rate = 1.0 / measured
@@ -199,46 +275,68 @@ def count_delay(ints, floats, delay, target):  # type: ignore[no-untyped-def]
     floats[TOTAL] += 1.0
     floats[cell + 1] += floats[WEIGHT]
     floats[TOTAL + 1] += floats[WEIGHT]
-    ints[LARGEST] = max(ints[LARGEST], delay)
     return beyond
 
 
+@njit(cache=True)
+def _allowed(ints, target):  # type: ignore[no-untyped-def]
+    return HELD * (1.0 + math.log2(1.0 + target * ints[delays.MEASURED]))
+
+
+@njit(cache=True)
+def _hold(ints, floats):  # type: ignore[no-untyped-def]
+    """Begin to hold K; longer each time that the late events of the last hold are not paid for yet."""
+    ints[RECURRED] = min(ints[RECURRED] + 1, 40) if floats[UNPAID] > 0.0 else 0
+    ints[HOLDS] = 1
+
+
 @njit(cache=True, inline="always")
-def charge(ints, floats, ts, delay, target, newcomer):  # type: ignore[no-untyped-def]
+def charge(ints, floats, ts, delay, target, newcomer, arrival):  # type: ignore[no-untyped-def]
     """Charge a late event to the evidence that had passed it; whether it is late."""
     by_slack = ts <= ints[SLACK_REACH]
     by_readiness = not by_slack and ts <= ints[READY_REACH]
+    by_arrival = not by_slack and not by_readiness and ints[BY_ARRIVAL] == 1 and ts <= arrival
     share = READY_SHARE * target if floats[READY_OWED] > 0.0 else 0.0
     floats[READY_OWED] = max(floats[READY_OWED] - share, 0.0)
     floats[READY_DEBT] = max(floats[READY_DEBT] - share, 0.0)
     floats[DEBT] = max(floats[DEBT] - (target - share), -SAVED)
     floats[OWED] = max(floats[OWED] - (target - share), 0.0)
-    if by_slack:
+    floats[ARRIVAL_OWED] = max(floats[ARRIVAL_OWED] - target, 0.0)
+    floats[UNPAID] = min(floats[UNPAID], floats[OWED])
+    if ints[BY_ARRIVAL] == 0 and floats[ARRIVAL_OWED] == 0.0:
+        ints[BY_ARRIVAL] = 1
+    if by_slack or by_arrival:
+        ints[SLACK_LATE] += 1
         floats[DEBT] = min(floats[DEBT] + 1.0, MOST_CAREFUL)
         floats[OWED] += 1.0
-        ints[HOLD] = max(ints[HOLD], min(delay, FOREVER // 2) + (delay >> 3))
+        if by_slack:
+            floats[ALARM] = min(floats[ALARM] + 1.0, MOST_ALARMED)
+            ints[HOLD] = max(ints[HOLD], min(delay, FOREVER // 2) + (delay >> 3))
+        else:
+            floats[ARRIVAL_OWED] += 1.0
+            if floats[ARRIVAL_OWED] > _allowed(ints, target):
+                ints[BY_ARRIVAL] = 0
+        if floats[OWED] > floats[UNPAID] + _allowed(ints, target):
+            floats[ALARM], floats[DEBT] = MOST_ALARMED, MOST_CAREFUL
     elif by_readiness:
+        ints[READY_LATE] += 1
         floats[READY_OWED] += 1.0
         floats[READY_DEBT] += 1.0 / NEWCOMER if newcomer else 1.0
-    if by_slack or ints[HOLDS] == 1:
-        allowed = HELD * (1.0 + math.log2(1.0 + target * ints[delays.MEASURED]))
-        if floats[OWED] > allowed or floats[DEBT] >= ALARMED:
-            ints[HOLDS] = 1
-        elif 2.0 * floats[OWED] <= allowed and 2.0 * floats[DEBT] <= ALARMED:
-            ints[HOLDS] = 0
-    if floats[OWED] == 0.0 or (ints[HOLDS] == 0 and floats[DEBT] <= 0.0):
-        ints[HOLD] = 0
-    if floats[READY_DEBT] >= SUSPENDED_BY:
+    if ints[HOLDS] == 0:
+        if (by_slack or by_arrival) and floats[DEBT] >= ALARMED and floats[ALARM] >= ALARMED:
+            _hold(ints, floats)
+        elif floats[ALARM] < 1.0:
+            ints[HOLD] = 0
+    elif 2.0 * floats[ALARM] < ALARMED:
+        ints[HOLDS] = ints[HOLD] = 0
+        floats[UNPAID] = floats[OWED]
+    if ints[POOLED_SLACK] != NOT_POOLED:
+        ints[SUSPENDED] = ints[POOL_SUSPENDS]
+    elif floats[READY_DEBT] >= SUSPENDED_BY:
         ints[SUSPENDED] = 1
     elif floats[READY_DEBT] == 0.0:
         ints[SUSPENDED] = 0
-    return by_slack or by_readiness
-
-
-@njit(cache=True, inline="always")
-def is_careful(ints, target):  # type: ignore[no-untyped-def]
-    """Whether so few delays were measured that the target does not allow one late event."""
-    return ints[delays.MEASURED] * target < 1.0
+    return by_slack or by_readiness or by_arrival
 
 
 @njit(cache=True, inline="always")
@@ -260,7 +358,11 @@ def measure_pending(ints, floats, clk, target):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def set_slack(ints, floats, target):  # type: ignore[no-untyped-def]
-    """K from the histograms and the debt."""
+    """K from the histograms and the debt, or the pooled slack."""
+    if ints[POOLED_SLACK] != NOT_POOLED:
+        own = ints[LARGEST] if target == 0.0 else ints[HOLD] if ints[HOLDS] == 1 else 0
+        ints[delays.K] = max(ints[POOLED_SLACK], own)
+        return
     if target == 0.0:
         ints[delays.K] = ints[LARGEST]
         return
@@ -270,6 +372,8 @@ def set_slack(ints, floats, target):  # type: ignore[no-untyped-def]
         ints[LONG + histogram] = _quantile(ints, floats, histogram, level * floats[TOTAL + histogram])
     chosen = LONG if floats[LOSS] <= floats[LOSS + 1] else SHORT
     slack = longest_in(ints[chosen])
+    if ints[ENDS] == NEVER:
+        ints[USUAL] = ints[chosen]
     if is_careful(ints, target):
         careful = CAREFUL if ints[delays.CALIBRATED] == 0 else 1
         slack = max(slack, ints[CLOCK_WAIT], min(ints[LARGEST], FOREVER // careful) * careful)
@@ -281,12 +385,66 @@ def set_slack(ints, floats, target):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="always")
-def learn(ints, floats, ts, delay, target, newcomer):  # type: ignore[no-untyped-def]
-    """Account for an event and its delay, and recompute K where that may change it."""
-    late = charge(ints, floats, ts, delay, target, newcomer)
-    beyond = count_delay(ints, floats, delay, target)
+def learn(ints, floats, ts, delay, time, target, newcomer, arrival):  # type: ignore[no-untyped-def]
+    """Account for an event and its delay at ``time``, and recompute K where that may change it."""
+    late = charge(ints, floats, ts, delay, target, newcomer, arrival)
+    beyond = count_delay(ints, floats, delay, time, target)
     if late or beyond or ints[delays.MEASURED] < EVERY or ints[delays.MEASURED] % EVERY == 0:
+        if ints[ENDS] != NEVER and time - ints[ENDS] > ints[ENDS] - ints[BEGAN]:
+            ints[ENDS] = NEVER
         set_slack(ints, floats, target)
+
+
+def use_pooled_slack(ints: Ints, floats: Floats, slack: int, suspends: bool, target: float) -> bool:
+    """Use the slack of a pool from now on, or none (NOT_POOLED); whether K or the use of readiness changed."""
+    before = int(ints[delays.K]), int(ints[SUSPENDED]), int(ints[STARTED])
+    if slack == NOT_POOLED and ints[POOLED_SLACK] == NOT_POOLED:
+        return False
+    ints[[POOLED_SLACK, POOL_SUSPENDS]] = slack, suspends
+    if slack != NOT_POOLED:
+        ints[[SUSPENDED, STARTED]] = suspends, 1
+    set_slack(ints, floats, target)
+    return before != (int(ints[delays.K]), int(ints[SUSPENDED]), int(ints[STARTED]))
+
+
+@njit(cache=True)
+def add_counts(ints, floats, counts, sign):  # type: ignore[no-untyped-def]
+    """Add how often each delay was measured, by bucket, and how many events were late by slack and by readiness."""
+    cell = HISTOGRAM
+    for bucket in range(BUCKETS):
+        if (ints[BITS + bucket // WORD] >> (bucket % WORD)) & 1:
+            counts[bucket] += sign * np.int64(floats[cell])
+            cell += 2
+    counts[BUCKETS] += sign * ints[SLACK_LATE]
+    counts[BUCKETS + 1] += sign * ints[READY_LATE]
+
+
+@njit(cache=True)
+def learn_counts(ints, floats, counts, target):  # type: ignore[no-untyped-def]
+    """Account for what :func:`add_counts` counted: the late events are those with the longest delays, evenly spread.
+
+    The caller has made room.
+    """
+    events = counts[:BUCKETS].sum()
+    late = min(counts[BUCKETS] + counts[BUCKETS + 1], events)
+    low, high = 0, BUCKETS - 1
+    ints[SLACK_REACH], ints[READY_REACH] = 0, 1
+    by_slack = counts[BUCKETS]
+    for i in range(events):
+        ts = 2
+        if (i + 1) * late // events > i * late // events:
+            ts = 0 if by_slack > 0 else 1
+            by_slack -= 1
+            while counts[high] == 0:
+                high -= 1
+            bucket = high
+        else:
+            while counts[low] == 0:
+                low += 1
+            bucket = low
+        counts[bucket] -= 1
+        ints[ENDS] = NEVER  # delays of different keys are no incident
+        learn(ints, floats, ts, longest_in(bucket), 0, target, False, NEVER)
 
 
 @njit(cache=True)

@@ -34,14 +34,17 @@ from slackline.core.batch import Column
 from slackline.core.time import FOREVER, NEVER
 from slackline.ordering.borrowed import borrowed
 from slackline.ordering.delays import CALIBRATED, MEASURED, WAITING, K, measure, measure_itself, note
-from slackline.ordering.readiness import arrive, is_established, least_watermark
-from slackline.ordering.startup import STARTING, UNCERTAIN
+from slackline.ordering.readiness import EVENTS, LATE, arrive, is_established, least_watermark
+from slackline.ordering.startup import RESUMING, STARTING, UNCERTAIN
 from slackline.ordering.target_slack import (
+    BY_ARRIVAL,
     CAREFUL,
     EVERY,
     KNOWN,
     LARGEST,
+    READY_LATE,
     READY_REACH,
+    SLACK_LATE,
     SLACK_REACH,
     STARTED,
     SUSPENDED,
@@ -101,6 +104,8 @@ class AtPosition(NamedTuple):
     #: Of the startup estimator.
     default_slack: int
     since: int
+    #: The watermark that arrival time gave before the arrival.
+    arrival: int
 
 
 @lru_cache(maxsize=64)
@@ -198,7 +203,10 @@ def _learn_arrival(ints, floats, sources, tree, at, rules):  # type: ignore[no-u
     # Stream time did not move: an equally delayed event must not be late next time, hence the + 1.
     delay = 0 if at.ts > clk or (rules.is_clock and clk > at.before) else clk + 1 - at.ts
     if at.ts > at.since:
-        learn(ints, floats, at.ts, delay, target, newcomer)
+        late = ints[SLACK_LATE] + ints[READY_LATE]
+        learn(ints, floats, at.ts, delay, clk, target, newcomer, at.arrival)
+        sources[at.slot, EVENTS] += 1
+        sources[at.slot, LATE] += ints[SLACK_LATE] + ints[READY_LATE] - late
         if not rules.is_clock:
             note_pending(ints, at.ts)
     if ints[STARTED] == 0 and ints[MEASURED] >= KNOWN:
@@ -214,14 +222,15 @@ def _target_step(ints, floats, sources, tree, at, rules):  # type: ignore[no-unt
     if at.slot >= 0:
         _learn_arrival(ints, floats, sources, tree, at, rules)
     clk = at.clk
-    if clk == NEVER or (at.default_slack == STARTING and ints[CALIBRATED] == 0):
+    if clk == NEVER or at.default_slack == RESUMING or (at.default_slack == STARTING and ints[CALIBRATED] == 0):
         return NEVER
     slack = ints[K]
     if ints[CALIBRATED] == 1:
         slack = max(slack, ints[LARGEST]) if ints[STARTED] == 0 or at.default_slack == STARTING else slack
     elif ints[STARTED] == 0 or at.default_slack == UNCERTAIN:
         slack = max(slack, at.default_slack)
-    if ints[STARTED] == 1 and at.default_slack != STARTING:  # else the sources are not known yet
+    # With a target of 0 readiness would make events late that the largest delay covers.
+    if ints[STARTED] == 1 and at.default_slack != STARTING and rules.target > 0.0:  # else the sources are not known yet
         ready = least_watermark(sources, tree, clk, ints[K])
         if ready != FOREVER and ints[SUSPENDED] == 0:
             latest = clk - 1 if ints[MEASURED] < EVERY else clk  # events with the same time stamp may follow
@@ -230,19 +239,26 @@ def _target_step(ints, floats, sources, tree, at, rules):  # type: ignore[no-unt
     return max(ints[SLACK_REACH], ints[READY_REACH])
 
 
+@njit(cache=True, inline="always")
+def _with_arrival(ints, input_watermark, arrival, default_slack):  # type: ignore[no-untyped-def]
+    """The input watermark, advanced to what arrival time gives where that is used."""
+    used = ints[BY_ARRIVAL] == 1 and default_slack != UNCERTAIN
+    return arrival if used and arrival > input_watermark > NEVER else input_watermark
+
+
 @njit(cache=True)
 def step(  # type: ignore[no-untyped-def]
-    ints, floats, sources, tree, rules, slot, ts, position, before, clk, default_slack, since
+    ints, floats, sources, tree, rules, slot, ts, position, before, clk, default_slack, since, arrival
 ):
     """One position: an arrival of this type (``slot >= 0``), a move of stream time from ``before``, or both."""
-    at, r = AtPosition(slot, ts, position, before, clk, default_slack, since), _unpacked(rules)
+    at, r = AtPosition(slot, ts, position, before, clk, default_slack, since, arrival), _unpacked(rules)
     ints, floats, sources, tree = borrowed(ints), borrowed(floats), borrowed(sources), borrowed(tree)
     if r.policy == ORDERED:
         return _before(clk)
     if r.policy == SLACK:
         return _slack_step(ints, floats, at, r)
     if r.target >= 0.0:
-        return _target_step(ints, floats, sources, tree, at, r)
+        return _with_arrival(ints, _target_step(ints, floats, sources, tree, at, r), arrival, default_slack)
     return _ready_step(ints, floats, sources, tree, at, r)
 
 
@@ -261,6 +277,9 @@ def run(  # type: ignore[no-untyped-def]
     clk,
     default_slack,
     since,
+    arrival_watermark,
+    arrival_before,
+    at_once,
     input_watermark,
     slack,
 ):
@@ -289,6 +308,9 @@ def run(  # type: ignore[no-untyped-def]
             clk,
             default_slack,
             since,
+            arrival_watermark,
+            arrival_before,
+            at_once,
             input_watermark,
             slack,
         )
@@ -316,7 +338,8 @@ def _run_slack(  # type: ignore[no-untyped-def]
     for p in range(len(clk)):
         slot, stamp = _arriving(positions, slots, ts, arrival, p)
         arrival += slot >= 0
-        input_watermark[p] = _slack_step(ints, floats, AtPosition(slot, stamp, first + p, before, clk[p], 0, 0), r)
+        at = AtPosition(slot, stamp, first + p, before, clk[p], 0, 0, NEVER)
+        input_watermark[p] = _slack_step(ints, floats, at, r)
         before = clk[p]
         slack[p] = ints[K]
 
@@ -337,7 +360,7 @@ def _run_ready(  # type: ignore[no-untyped-def]
         position = first + p
         turns = position == r.warmup or position == RARE * r.warmup
         if slot >= 0 or clk[p] > before or p == 0 or turns:
-            at = AtPosition(slot, stamp, position, before, clk[p], 0, 0)
+            at = AtPosition(slot, stamp, position, before, clk[p], 0, 0, NEVER)
             reached = _ready_step(ints, floats, sources, tree, at, r)
         before = clk[p]
         input_watermark[p] = reached
@@ -359,6 +382,9 @@ def _run_target(  # type: ignore[no-untyped-def]
     clk,
     default_slack,
     since,
+    arrival_watermark,
+    arrival_before,
+    at_once,
     input_watermark,
     slack,
 ):
@@ -366,17 +392,22 @@ def _run_target(  # type: ignore[no-untyped-def]
     ints, floats, sources, tree = borrowed(ints), borrowed(floats), borrowed(sources), borrowed(tree)
     positions, slots, ts = borrowed(positions), borrowed(slots), borrowed(ts)
     clk, default_slack, since = borrowed(clk), borrowed(default_slack), borrowed(since)
+    arrival_watermark, at_once = borrowed(arrival_watermark), borrowed(at_once)
     input_watermark, slack = borrowed(input_watermark), borrowed(slack)
+    timed = len(arrival_watermark) > 0
     arrival = 0
     reached = NEVER
     for p in range(len(clk)):
         slot, stamp = _arriving(positions, slots, ts, arrival, p)
         arrival += slot >= 0
         if slot >= 0 or clk[p] > before or p == 0 or default_slack[p] != default_slack[p - 1]:
-            at = AtPosition(slot, stamp, first + p, before, clk[p], default_slack[p], since[p])
+            at = AtPosition(slot, stamp, first + p, before, clk[p], default_slack[p], since[p], arrival_before)
             reached = _target_step(ints, floats, sources, tree, at, r)
         before = clk[p]
-        input_watermark[p] = reached
+        if timed:
+            arrival_before = arrival_watermark[p]
+            at_once[p] = reached
+        input_watermark[p] = _with_arrival(ints, reached, arrival_before, default_slack[p])
         slack[p] = ints[K]
 
 

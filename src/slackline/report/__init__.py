@@ -7,9 +7,19 @@ they are imported on first use.
 from typing import TYPE_CHECKING
 
 from slackline.core.extras import lazy
-from slackline.report.summaries import Scale, SyncSummary, disorder, number_text, params_text, share_text, verdict
+from slackline.report.summaries import (
+    POLICIES,
+    Scale,
+    SyncSummary,
+    disorder,
+    number_text,
+    params_text,
+    share_text,
+    verdict,
+)
 
 if TYPE_CHECKING:
+    from slackline.report.live import LivePage, Panel, stages_of
     from slackline.report.page import (
         ACCENT,
         FAINT,
@@ -27,6 +37,7 @@ if TYPE_CHECKING:
     from slackline.report.sync import sync_page
 
 _STYLE = ("ACCENT", "FAINT", "INK", "LEGEND", "faded")
+_LIVE = ("LivePage", "Panel", "stages_of")
 _ELEMENTS = ("facts", "figure_card", "heading", "html_page", "paragraph", "table_card")
 
 __all__ = [
@@ -34,6 +45,9 @@ __all__ = [
     "FAINT",
     "INK",
     "LEGEND",
+    "POLICIES",
+    "LivePage",
+    "Panel",
     "Scale",
     "SyncSummary",
     "disorder",
@@ -46,6 +60,7 @@ __all__ = [
     "paragraph",
     "params_text",
     "share_text",
+    "stages_of",
     "study_page",
     "sync_page",
     "table_card",
@@ -56,6 +71,7 @@ __getattr__ = lazy(
     __name__,
     {
         **dict.fromkeys((*_STYLE, *_ELEMENTS), "slackline.report.page"),
+        **dict.fromkeys(_LIVE, "slackline.report.live"),
         "study_page": "slackline.report.study",
         "sync_page": "slackline.report.sync",
     },

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
-from math import log10
+from math import inf, log10
 
 import plotly.graph_objects as go
 
 from slackline.report.page import ACCENT, FAINT, facts, figure_card, heading, html_page, paragraph, table_card
 from slackline.report.summaries import POLICY_NAMES, Scale, disorder, params_text, share_text, verdict
-from slackline.study import STEADY, PolicyFigures, PolicyResult, StudyResult
+from slackline.study import FIXED, STEADY, PolicyFigures, PolicyResult, StudyResult
 
 #: Colour and marker of each policy, in the order of the legend.
 STYLES = {
@@ -20,11 +20,25 @@ STYLES = {
     "slack": ("#0072b2", "triangle-up"),
     "quantile": ("#b45fa0", "triangle-down"),
     "max_slack": ("#3ba3d0", "square"),
+    "percentile": ("#c77700", "pentagon"),
+    "adwin": ("#8c6d31", "hexagon"),
+    "aqkslack": ("#9467bd", "star-diamond"),
     "fixed": ("#7b8794", "x"),
+    "timer": ("#4a5568", "cross"),
 }
+PUBLISHED = ("percentile", "adwin", "aqkslack")
+#: A published policy that waits so many times as long as all others is not in a plot.
+FAR = 3
 #: Policies with a parameter that trades waits for late events: their points make a curve.
-CURVES = {"auto": "late_target", "quantile": "q", "fixed": "bound"}
-NAMES = {"auto": "auto, by late_target", "fixed": "fixed watermark, by bound", "quantile": "sliding quantile, by q"}
+CURVES = {
+    "auto": "late_target",
+    "quantile": "q",
+    "percentile": "q",
+    "adwin": "threshold",
+    "aqkslack": "coverage",
+    "fixed": "bound",
+    "timer": "delay",
+}
 
 
 def study_page(result: StudyResult, title: str = "recorded stream") -> str:
@@ -40,7 +54,7 @@ def study_page(result: StudyResult, title: str = "recorded stream") -> str:
             heading("Late events against waits"),
             paragraph(
                 "Each curve is one policy over the values of its parameter. Further left is less waiting, further "
-                "down is fewer late events.",
+                f"down is fewer late events.{_beyond(result, WHOLE)}",
                 "note",
             ),
             figure_card(_Plot.of(result, scale, WHOLE).figure(), 560),
@@ -66,7 +80,7 @@ def _steady(result: StudyResult, scale: Scale) -> list[str]:
         heading("After warm-up"),
         paragraph(
             f"The same for the events after the first {STEADY:,} arrivals: late events and waits during warm-up are "
-            "left out.",
+            f"left out.{_beyond(result, LATER)}",
             "note",
         ),
         figure_card(_Plot.of(result, scale, LATER).figure(), 560),
@@ -74,14 +88,14 @@ def _steady(result: StudyResult, scale: Scale) -> list[str]:
 
 
 def _facts(result: StudyResult, scale: Scale) -> str:
-    default, best, rival = result.default.waits, result.clairvoyant, result.cheapest("fixed")
+    default, best = result.default.waits, result.clairvoyant
     items = [
         (scale.with_unit(default.mean_wait), "mean wait, default auto"),
         (share_text(default.late_share), "late events, default auto"),
         (scale.with_unit(best.mean_wait), "mean wait, clairvoyant"),
     ]
-    if rival is not None:
-        items.append((scale.with_unit(rival.waits.mean_wait), "mean wait, best fixed watermark"))
+    if (rival := result.cheapest(*FIXED)) is not None:
+        items.append((scale.with_unit(rival.waits.mean_wait), f"mean wait, best {POLICY_NAMES[rival.policy]}"))
     return facts(items)
 
 
@@ -95,6 +109,19 @@ class _Period:
 
 WHOLE = _Period(lambda waits: waits.late_share, lambda waits: waits.mean_wait)
 LATER = _Period(lambda waits: waits.steady_late_share, lambda waits: waits.steady_mean_wait)
+
+
+def _furthest(result: StudyResult, period: _Period) -> float:
+    """The longest mean wait in a plot: published policies may wait so long that the others could not be told apart."""
+    ours = [period.wait(p.waits) or 0 for p in result.policies if p.policy not in PUBLISHED]
+    return FAR * max(ours, default=0) or inf
+
+
+def _beyond(result: StudyResult, period: _Period) -> str:
+    """Which policies are not in the plot because they wait too long, in a sentence."""
+    far = {p.policy for p in result.policies if (period.wait(p.waits) or 0) > _furthest(result, period)}
+    names = ", ".join(POLICY_NAMES.get(policy, policy) for policy in STYLES if policy in far)
+    return f" Too far right to be shown: {names}." if far else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +138,9 @@ class _Plot:
 
     @classmethod
     def of(cls, result: StudyResult, scale: Scale, period: _Period) -> _Plot:
+        furthest = _furthest(result, period)
         all_figures = [*[p.waits for p in result.policies], result.clairvoyant]
-        waits = [scale.value(wait) for wait in map(period.wait, all_figures) if wait]
+        waits = [scale.value(wait) for wait in map(period.wait, all_figures) if wait and wait <= furthest]
         late = [100 * share for share in map(period.late, all_figures) if share]
         low = 100 * 0.4 / result.rows
         left = min(waits, default=1.0) / 2.5
@@ -147,10 +175,14 @@ class _Plot:
 
     def _add(self, figure: go.Figure, policy: str) -> None:
         """The points of a policy; a curve where it has a parameter."""
+        furthest = _furthest(self.result, self.period)
         shown = [
             p
             for p in self.result.policies
-            if p.policy == policy and not p.is_default and self.period.wait(p.waits) is not None
+            if p.policy == policy
+            and not p.is_default
+            and (wait := self.period.wait(p.waits)) is not None
+            and wait <= furthest
         ]
         if not shown:
             return
@@ -164,10 +196,10 @@ class _Plot:
             y=[y for _, y in places],
             mode="lines+markers" if parameter else "markers",
             line={"color": color, "width": 2.5 if policy == "auto" else 1.5},
-            marker={"color": color, "symbol": symbol, "size": 8 if policy == "fixed" else 10},
+            marker={"color": color, "symbol": symbol, "size": 8 if policy in FIXED else 10},
             hovertext=[_hover(p, self.result.unit, self.scale) for p in shown],
             hovertemplate="%{hovertext}<extra></extra>",
-            name=NAMES.get(policy, POLICY_NAMES.get(policy, policy)),
+            name=POLICY_NAMES.get(policy, policy) + (f", by {parameter}" if parameter else ""),
             cliponaxis=False,
         )
 

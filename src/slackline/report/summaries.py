@@ -10,7 +10,7 @@ from typing import Any
 from slackline.core.time import PER_SECOND
 from slackline.ordering.startup import SPANS
 from slackline.ordering.watermark import LATE_TARGET
-from slackline.study import STEADY, PolicyResult, StreamResult, StudyResult, SyncResult
+from slackline.study import FIXED, STEADY, PolicyResult, StreamResult, StudyResult, SyncResult
 
 _NAMES = {"ns": "ns", "us": "µs", "ms": "ms", "s": "s"}
 
@@ -100,7 +100,7 @@ def params_text(result: PolicyResult, unit: str) -> str:
 
 
 def _value_text(name: str, value: Any, unit: str) -> str:
-    if name == "bound":
+    if name in ("bound", "delay"):
         scale = Scale.of([value], unit)
         shown = scale.value(value)
         return f"{shown:,.0f} {scale.name}" if shown >= 1_000 else f"{shown:.4g} {scale.name}"
@@ -110,9 +110,20 @@ def _value_text(name: str, value: Any, unit: str) -> str:
 # Sentences.
 
 #: In the order in which they are preferred when they do equally well.
-POLICIES = ("auto", "ready", "slack", "quantile", "max_slack", "fixed")
+POLICIES = (
+    "auto", "ready", "slack", "quantile", "max_slack", "percentile", "adwin", "aqkslack", "fixed", "timer",
+)  # fmt: skip
 #: Policies whose names say too little.
-POLICY_NAMES = {"fixed": "fixed watermark", "max_slack": "maximal K-slack", "quantile": "sliding quantile"}
+POLICY_NAMES = {
+    "fixed": "fixed watermark",
+    "timer": "fixed timer",
+    "max_slack": "maximal K-slack",
+    "quantile": "sliding quantile",
+    "percentile": "histogram percentile",
+    "adwin": "ADWIN watermark",
+    "aqkslack": "AQ-K-slack",
+}
+_KINDS = {"fixed": "watermark", "timer": "timer"}
 #: Mean waits that differ by no more are as good as equal.
 LIKE = 1.1
 
@@ -125,35 +136,35 @@ def disorder(result: StudyResult) -> str:
 
 
 def verdict(result: StudyResult) -> str:
-    """What to choose: default `auto`, or the cheapest fixed watermark that loses no more; and what beats both."""
+    """What to choose: default `auto`, or the cheapest fixed watermark or timer that loses no more; or what beats it."""
     wait = result.default.waits.mean_wait
     if wait is None:
         return "Default auto delivers no event in time, so there is nothing to compare."
-    rival = result.cheapest("fixed")
+    rival = result.cheapest(*FIXED)
     if rival is None:
-        return f"No fixed watermark loses as few events as auto, which {_figures(result.default, result)}."
+        return f"No fixed watermark or timer loses as few events as auto, which {_figures(result.default, result)}."
     if result.misses_target:
         return _target_missed(result)
-    watermark = rival.waits.mean_wait or 0
+    fixed, its_wait = f"fixed {_KINDS[rival.policy]}", rival.waits.mean_wait or 0
     auto = f"slackline's auto {_figures(result.default, result)}"
-    needs = f"needs a delay of {_bound(rival, result)} for {_late(result.default.waits.late_share)}"
-    on_average = f"waits {time_text(watermark, result.unit)} on average"
-    winner = _winner(wait, watermark)
-    if rival.params["bound"] == 0:
+    needs = f"needs a delay of {_delay(rival, result)} for {_late(result.default.waits.late_share)}"
+    on_average = f"waits {time_text(its_wait, result.unit)} on average"
+    winner = _winner(wait, its_wait)
+    if not any(rival.params.values()):
         text = f"Not waiting at all is best here: a delay of 0 gives {_late(rival.waits.late_share)}; {auto}."
     elif winner == "auto":
-        less = f", {number_text(watermark / wait)} times less" if wait else ""
+        less = f", {number_text(its_wait / wait)} times less" if wait else ""
         waits = f"slackline waits {time_text(wait, result.unit)}{less}"
-        text = f"Use default auto: a fixed watermark {needs} and {on_average}; {waits}."
+        text = f"Use default auto: a {fixed} {needs} and {on_average}; {waits}."
     elif winner == "fixed":
-        watermark_has = f"with a delay of {_bound(rival, result)} it {_figures(rival, result)}"
-        text = f"A fixed watermark is better here: {watermark_has}; {auto}."
+        it_has = f"with a delay of {_delay(rival, result)} it {_figures(rival, result)}"
+        text = f"A {fixed} is better here: {it_has}; {auto}."
     else:
         text = (
-            f"A fixed watermark is as good here: it {needs}, found with hindsight, and {on_average}; slackline needs "
+            f"A {fixed} is as good here: it {needs}, found with hindsight, and {on_average}; slackline needs "
             f"no setting and waits {time_text(wait, result.unit)}."
         )
-    return text + _once_learnt(result, winner) + _better_still(result, min(wait, watermark))
+    return text + _once_learnt(result, winner) + _better_still(result, min(wait, its_wait))
 
 
 def _target_missed(result: StudyResult) -> str:
@@ -176,25 +187,25 @@ def _target_missed(result: StudyResult) -> str:
     )
 
 
-def _winner(auto: float, watermark: float) -> str:
-    return "auto" if auto * LIKE < watermark else "fixed" if watermark * LIKE < auto else "none"
+def _winner(auto: float, fixed: float) -> str:
+    return "auto" if auto * LIKE < fixed else "fixed" if fixed * LIKE < auto else "none"
 
 
 def _once_learnt(result: StudyResult, winner: str) -> str:
     """The verdict by the steady figures, if it differs."""
-    rival = result.cheapest("fixed", steady=True)
+    rival = result.cheapest(*FIXED, steady=True)
     late, wait = result.default.waits.steady_late_share, result.default.waits.steady_mean_wait
     if rival is None or late is None or wait is None:
         return ""
-    watermark = rival.waits.steady_mean_wait or 0
-    steady = _winner(wait, watermark)
+    kind, its_wait = _KINDS[rival.policy], rival.waits.steady_mean_wait or 0
+    steady = _winner(wait, its_wait)
     if steady == winner:
         return ""
-    comparison = {"auto": "slackline waits less", "fixed": "a watermark waits less", "none": "both wait alike"}[steady]
+    comparison = {"auto": "slackline waits less", "fixed": f"a {kind} waits less", "none": "both wait alike"}[steady]
     return (
         f" After the first {STEADY:,} arrivals {comparison}: with {_late(late)} slackline waits "
-        f"{time_text(wait, result.unit)}, a fixed watermark of {_bound(rival, result)} "
-        f"{time_text(watermark, result.unit)}."
+        f"{time_text(wait, result.unit)}, a fixed {kind} of {_delay(rival, result)} "
+        f"{time_text(its_wait, result.unit)}."
     )
 
 
@@ -215,8 +226,11 @@ def _late(share: float) -> str:
     return f"{share_text(share)} late events" if share else "no late events"
 
 
-def _bound(p: PolicyResult, result: StudyResult) -> str:
-    return time_text(p.params["bound"], result.unit)
+def _delay(p: PolicyResult, result: StudyResult) -> str:
+    """The delay of a fixed watermark, or of a timer."""
+    after = " after arrival" if p.policy == "timer" else ""
+    (delay,) = p.params.values()
+    return time_text(delay, result.unit) + after
 
 
 def _name(p: PolicyResult, unit: str) -> str:

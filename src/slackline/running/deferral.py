@@ -19,6 +19,7 @@ from slackline.core.check import positive, text, whole_number
 from slackline.core.codec import decode, encode
 from slackline.core.errors import ConfigError, UnsupportedStateError
 from slackline.core.event import Event, Source
+from slackline.core.merged_batch import MergedBatch
 from slackline.core.time import FOREVER, NEVER
 from slackline.ordering import checked
 from slackline.ordering.shared_rows import restored_rows, saved_rows
@@ -219,7 +220,7 @@ class DeferredQueue:
 
 def _plain(due: DeferredRows) -> dict[str, Any]:
     rows: Any = due.rows
-    if isinstance(rows, Batch):
+    if isinstance(rows, Batch) and not isinstance(rows, MergedBatch):
         used, slots = np.unique(rows.sources[0], return_inverse=True)
         names = [rows.sources[1][slot] for slot in used.tolist()]
         columns = {field: rows[field] for field in rows.fields}

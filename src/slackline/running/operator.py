@@ -12,6 +12,7 @@ from slackline.core.types import shared_set, type_names
 from slackline.ordering.input import DerivedInput, Input, SensorInput
 from slackline.ordering.reorder_buffer import ReorderBuffer
 from slackline.ordering.sources import total_order
+from slackline.ordering.startup import StartupEstimator
 from slackline.running.deferral import UNLIMITED, DeferredQueue, DeferredRows
 from slackline.running.runner import Found, Runner
 
@@ -30,12 +31,19 @@ class Operator:
         "local_inputs", "may_defer", "publishes", "rank", "runner", "spent", "wall",
     )  # fmt: skip
 
-    def __init__(self, runner: Runner, inputs: list[Input], publishes: list[DerivedInput], now: Now | None) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        inputs: list[Input],
+        publishes: list[DerivedInput],
+        now: Now | None,
+        startup: StartupEstimator,
+    ) -> None:
         self.runner = runner
         #: Wall clock in seconds, if there is one; CPU seconds used by the detector so far.
         self.wall = now
         self.spent = 0.0
-        self.buffer = ReorderBuffer(runner.name, inputs, shared_set(type_names(runner.detector.unsorted)))
+        self.buffer = ReorderBuffer(runner.name, inputs, shared_set(type_names(runner.detector.unsorted)), startup)
         self.publishes = publishes
         #: Whether detectors of this engine may be deferred; the rows deferred here; how many rows may be processed now.
         self.may_defer = False
@@ -107,23 +115,33 @@ class Operator:
     def advance(self, position: int, clk: int) -> None:
         """Evaluate the watermark at stream time ``clk``, where nothing else happened and no buffered event is due."""
         if self.evaluated_at != clk:
-            self.advance_inputs(position, clk)
-            self.buffer.watermark = self.buffer.next_watermark()
+            self.buffer.watermark, _ = self.evaluate(position, clk)
             self.publish_progress(clk)
 
-    def advance_inputs(self, position: int, clk: int) -> None:
-        """Evaluate everything that the watermark depends on."""
+    def evaluate(self, position: int, clk: int) -> tuple[int, int]:
+        """Evaluate everything that the watermark depends on: the next watermark and the largest K of the inputs."""
         for operator in self.below:
             operator.advance(position, clk)
-        for input in self.local_inputs:
-            if input.evaluated_at != clk:
-                input.advance(position, clk)
+        return self.buffer.evaluate(position, clk)
 
-    def feed(self, rows: Rows, positions: Ints | None = None) -> Found:
+    def feed(self, rows: Rows, positions: Ints | None = None, before: Ints | None = None) -> Found:
         """Run the detector on rows (:meth:`Runner.feed`)."""
         if self.wall is None:
-            return self.runner.feed(rows, positions)
-        return self.timed(lambda: self.runner.feed(rows, positions))
+            return self.runner.feed(rows, positions, before)
+        return self.timed(lambda: self.runner.feed(rows, positions, before))
+
+    def fire_timers(self, clk: int) -> Found:
+        """Fire the timers that the watermark has passed; at the end of the stream all, first those up to ``clk``."""
+        watermark = self.watermark
+        if self.runner.next_timer > watermark:
+            return []
+        ends = [clk, FOREVER] if watermark == FOREVER else [watermark]
+        return self.timed(lambda: [found for until in ends for found in self.runner.advance(until)])
+
+    @property
+    def next_due(self) -> int:
+        """The event time of the oldest buffered event or of the first timer; FOREVER if there is neither."""
+        return min(self.buffer.oldest(), self.runner.next_timer)
 
     def timed(self, work: Callable[[], T]) -> T:
         """Call ``work`` and measure its time, if there is a wall clock."""
@@ -137,8 +155,10 @@ class Operator:
     def publish_progress(self, clk: int) -> None:
         """Pass the watermark on to the inputs of the types published here."""
         self.evaluated_at = clk
-        for input in self.publishes:
-            input.set_progress(self.watermark, clk)
+        if self.publishes:
+            watermark = self.watermark
+            for input in self.publishes:
+                input.set_progress(watermark, clk)
 
     def next_evaluation(self, ts: int, clk: int) -> int:
         """The earliest stream time at which the watermark may reach ``ts`` if nothing arrives meanwhile."""
@@ -162,7 +182,7 @@ class Operator:
         self.evaluate_at = FOREVER
         if buffer.overdue:
             self.evaluate_at = clk + 1
-        elif (oldest := buffer.oldest()) < FOREVER:
+        elif (oldest := self.next_due) < FOREVER:
             self.evaluate_at = max(clk + 1, self.next_evaluation(oldest, clk))
         return self.evaluate_at != before
 

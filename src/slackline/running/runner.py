@@ -4,31 +4,36 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import GeneratorType
 from typing import Any
+
+import numpy as np
 
 from slackline.core.batch import Batch, Ints, Rows
 from slackline.core.codec import class_finder, decode, encode
 from slackline.core.detector import Detector
 from slackline.core.errors import NotAnEventError, StateError
-from slackline.core.event import Event
-from slackline.core.time import time_stamp
+from slackline.core.event import Event, Source
+from slackline.core.merged_batch import MergedBatch
+from slackline.core.time import NEVER, time_stamp
+from slackline.core.timer import Timer
 from slackline.core.types import shared_set, type_names
 from slackline.ordering import checked
+from slackline.running.found import Fired, Found, iterable, runs_of, shifted
+from slackline.running.instances import Instances, RefusedKeyError, restored_timers
+from slackline.running.timers import NOT_DUE
 
 #: Rows after which the copy of the state is renewed.
 GUARD_EVERY = 256
 
-Found = list[tuple[int, Event]]
-
 
 @dataclass(slots=True)
 class Failure:
-    """A detector raised on row ``row`` of what it was fed."""
+    """A detector raised on row ``row`` of what it was fed, or on a timer."""
 
-    row: int
+    row: int | Fired
     event: Event
     cause: Exception
     state_size: int
@@ -49,6 +54,8 @@ class Runner:
         self.takes_events, self.takes_batches = detector.takes_events, detector.takes_batches
         #: Whether batches of several types are fed as one list of events.
         self.merges_types = not self.takes_batches
+        #: Whether batches of several types are fed as one merged batch.
+        self.merges_batches = detector.merged and self.takes_batches
         self.guarded = guarded or self.takes_batches
         self.published = 0
         self.failed = 0
@@ -58,13 +65,22 @@ class Runner:
         self._kept: Any = None
         self._since: list[Event | Batch] | None = None
         self._rows_since = 0
+        #: State by key, and timers, for detectors that have them.
+        self.instances: Instances | None = None
+        if detector.key is not None or detector.takes_timers:
+            self.instances = Instances(detector, name, guarded, self._checked, self._encoded, self._decoded)
+        #: Whether the detector has timers or a TTL, so that :meth:`feed` and :meth:`advance` must be told event time.
+        self.needs_time = detector.takes_timers or detector.ttl is not None
 
-    def feed(self, rows: Rows, positions: Ints | None = None) -> Found:
+    def feed(self, rows: Rows, positions: Ints | None = None, before: Ints | None = None) -> Found:
         """Run the detector on a batch of one type, or on events of any types; the published events with their rows.
 
         Rows on which it raises are skipped; the caller collects them by :meth:`pop_failures`. ``positions`` are the
-        arrival positions of a batch's rows, for speculation.
+        arrival positions of a batch's rows, for speculation; ``before`` is the event time up to which timers fire
+        before each row, given if :attr:`needs_time`.
         """
+        if self.instances is not None:
+            return self._stamped(self.instances.run(rows, before, self._fail))
         if not isinstance(rows, Batch):
             return self._feed_rows(rows) if self.takes_events else self._feed_runs(rows)
         if not self.takes_batches:
@@ -75,20 +91,44 @@ class Runner:
             self._restore()
             return self._feed_rows([rows.slice(row, row + 1) for row in range(len(rows))])
 
+    @property
+    def next_timer(self) -> int:
+        """When the next timer is due; NOT_DUE if there is none."""
+        return NOT_DUE if self.instances is None else self.instances.timers.due
+
+    def advance(self, until: int) -> Found:
+        """Fire the timers that are due up to an event time, after all rows up to it; FOREVER ends the stream."""
+        return [] if self.instances is None else self._stamped(self.instances.fire(until, self._fail))
+
+    def _fail(self, row: int | Fired, event: Event, error: Exception, key: Source) -> None:
+        if isinstance(error, RefusedKeyError):
+            self.failures.append(Failure(row, event, error, 0))
+            return
+        self.failures.append(Failure(row, event, error, self._state_size(key)))
+        self.failed += 1
+
     def pop_failures(self) -> list[Failure]:
         """The failures since the last call."""
         popped, self.failures = self.failures, []
         return popped
 
     def _feed_runs(self, events: Sequence[Event]) -> Found:
-        """Events for a detector that takes batches: cut into runs of one type."""
+        """Events for a detector that takes batches: cut into runs of one type, unless it takes merged ones."""
         found: Found = []
-        for start, batch in runs_of(events):
+        for start, batch in self._runs(events):
             failed = len(self.failures)
-            found += [(start + row, event) for row, event in Runner.feed(self, batch)]
-            for failure in self.failures[failed:]:
-                failure.row += start
+            found += shifted(Runner.feed(self, batch), start)
+            self._shift_failures(failed, start)
         return found
+
+    def _shift_failures(self, first: int, rows: int) -> None:
+        """The failures from number ``first`` on were those of rows that begin at row ``rows``."""
+        for failure in self.failures[first:]:
+            row = failure.row
+            failure.row = row + rows if isinstance(row, int) else Fired(row.row + rows, row.at)
+
+    def _runs(self, events: Sequence[Event]) -> Iterable[tuple[int, Batch]]:
+        return [(0, MergedBatch.of(events))] if self.detector.merged and events else runs_of(events)
 
     def _feed_rows(self, rows: Iterable[Event | Batch]) -> Found:
         found: Found = []
@@ -99,7 +139,7 @@ class Runner:
                     found += [(row, event) for _, event in self._attempt(one, 1)]
                     continue
                 results: Any = on_event(one)  # type: ignore[arg-type]
-                published = list(results if type(results) is GeneratorType else _iterable(results, "on_event"))
+                published = list(results if type(results) is GeneratorType else iterable(results, "on_event"))
                 if published:
                     found += self._stamped([(row, self._checked(event)) for event in published])
             except Exception as error:
@@ -127,9 +167,10 @@ class Runner:
 
     def _publications(self, rows: Event | Batch) -> Found:
         if isinstance(rows, Event):
-            return [(0, self._checked(event)) for event in _iterable(self.detector.on_event(rows), "on_event")]
-        found = []
-        for item in _iterable(self.detector.on_batch(rows), "on_batch"):
+            return [(0, self._checked(event)) for event in iterable(self.detector.on_event(rows), "on_event")]
+        found: Found = []
+        given = MergedBatch.of(rows) if self.detector.merged else rows
+        for item in iterable(self.detector.on_batch(given), "on_batch"):
             if not isinstance(item, tuple) or len(item) != 2:
                 raise NotAnEventError(
                     f"on_batch of {self.name!r} yielded {item!r}; yield (row, event) pairs, row being the number "
@@ -145,6 +186,10 @@ class Runner:
         return found
 
     def _checked(self, event: Any) -> Event:
+        if isinstance(event, Timer):
+            raise NotAnEventError(
+                f"detector {self.name!r} set {event!r} but has no on_timer, which is called when it is due; write it."
+            )
         if not isinstance(event, Event):
             raise NotAnEventError(
                 f"detector {self.name!r} published {event!r}, which is a {type(event).__name__} and no event; "
@@ -163,14 +208,16 @@ class Runner:
         return event if type(event.ts) is int else Event.of(event.type, ts, None, None, dict(event.payload))
 
     def _found(self, rows: Rows) -> Found:
-        """The events that the detector publishes for rows, by ``on_event`` or ``on_batch``; lets exceptions pass."""
+        """The events that the detector publishes for rows in order; lets exceptions pass."""
+        if self.instances is not None:
+            return self.instances.run(rows, times_before(rows) if self.needs_time else None, None)
         if isinstance(rows, Batch):
             if self.takes_batches:
                 return self._publications(rows)
             rows = list(rows)
         if self.takes_events:
             return [(row, found) for row, event in enumerate(rows) for _, found in self._publications(event)]
-        return [(start + row, found) for start, run in runs_of(rows) for row, found in self._publications(run)]
+        return [each for start, run in self._runs(rows) for each in shifted(self._publications(run), start)]
 
     # Guarding: a copy of the state, and the rows fed since.
 
@@ -188,25 +235,52 @@ class Runner:
         for rows in self._since:
             self._publications(rows)
 
-    def _state_size(self) -> int:
+    def _state_size(self, key: Source = None) -> int:
         try:
+            if self.instances is not None:
+                return self.instances.size(key)
             return len(self._encoded(self.detector))
         except Exception:
             return -1
 
     def stats(self) -> dict[str, Any]:
-        return {"published": self.published, "failed": self.failed}
+        stats = {"published": self.published, "failed": self.failed}
+        if self.instances is not None:
+            keys = {} if self.detector.key is None else {"keys": len(self.instances)}
+            stats |= {**keys, "timers": len(self.instances.timers)}
+        return stats
 
     # Checkpoints.
 
     def state(self) -> dict[str, Any]:
         """The state for a checkpoint; changes nothing."""
-        published, detector = self._at_watermark()
-        return {"published": published, "failed": self.failed, "detector": detector, "born": sorted(self._born)}
+        published, state = self._at_watermark()
+        own = {"failed": self.failed, "born": sorted(self._born), "version": self.detector.version}
+        return {"published": published, **own, **self._saved(state)}
 
-    def _at_watermark(self) -> tuple[int, bytes]:
-        """Number of events published up to the watermark, and the state there."""
-        return self.published, self._encoded(self.detector)
+    def _at_watermark(self) -> tuple[int, Any]:
+        """Number of events published up to the watermark, and the state there, as :meth:`_capture` gives it."""
+        return self.published, self._capture() if self.instances is None else self.instances.all()
+
+    def _capture(self) -> Any:
+        """The present state as a value."""
+        return self._encoded(self.detector) if self.instances is None else self.instances.capture()
+
+    def _reinstate(self, state: Any) -> None:
+        """Restore what :meth:`_capture` returned."""
+        if self.instances is None:
+            self.detector.restore(self._decoded(state))
+        else:
+            self.instances.reinstate(state)
+
+    def _saved(self, state: Any) -> dict[str, Any]:
+        """What :meth:`_capture` returned, for a checkpoint."""
+        if self.instances is None:
+            return {"detector": state}
+        if self.detector.key is not None:
+            return {"detector": b"", "keyed": self.instances.state(state)}
+        ((one,),) = ([*bucket.values()] for bucket in state)
+        return {"detector": one.state, "timers": list(one.timers)}
 
     def _encoded(self, detector: Detector) -> bytes:
         """The state of the detector, or of a copy of it."""
@@ -220,18 +294,48 @@ class Runner:
         what = f"detector {self.name!r}"
         self.published = checked.number(state, what, "published")
         self.failed = checked.number(state, what, "failed")
-        kept = self._decoded(state["detector"])
+        version = state.get("version", 1)
         new = self._born.difference(checked.items(state, what, "born"))
-        if new and isinstance(kept, dict):
-            kept = {**{name: getattr(self.detector, name) for name in new}, **kept}
+        defaults = {name: getattr(self.detector, name) for name in new}
+
+        def complete(kept: Any) -> Any:
+            kept = self._upgraded(kept, version)
+            return {**defaults, **kept} if new and isinstance(kept, dict) else kept
+
         try:
-            self.detector.restore(kept)
+            if self.detector.key is not None:
+                assert self.instances is not None
+                self.instances.restore(checked.entry(state, what, "keyed"), complete, what)
+            else:
+                self.detector.restore(complete(self._decoded(state["detector"])))
+                if self.instances is not None:
+                    self.instances.timers.restore(None, restored_timers(state.get("timers", ()), what))
+        except StateError:
+            raise
         except Exception as error:
             raise StateError(
                 f"detector {self.name!r} cannot restore its saved state ({type(error).__name__}: {error}). Use the "
                 f"code that saved it, or convert the old state in restore()."
             ) from error
         self._since = None
+
+    def _upgraded(self, kept: Any, version: Any) -> Any:
+        """A saved state as this version of the detector has it."""
+        ours = self.detector.version
+        if type(version) is not int or version > ours:
+            raise StateError(
+                f"the state of detector {self.name!r} is of version {version!r}, and its class is of version {ours}: "
+                f"the code is older than the state. Deploy the newer code, or start without the state."
+            )
+        if version == ours:
+            return kept
+        try:
+            return self.detector.upgrade(kept, version)
+        except Exception as error:
+            raise StateError(
+                f"detector {self.name!r} cannot upgrade its state from version {version} to {ours} "
+                f"({type(error).__name__}: {error}). Correct its upgrade(); the checkpoint is unchanged."
+            ) from error
 
 
 def _attributes(detector: Detector) -> frozenset[str]:
@@ -242,21 +346,9 @@ def _attributes(detector: Detector) -> frozenset[str]:
     return shared_set(tuple(detector.snapshot()))
 
 
-def runs_of(events: Sequence[Event]) -> Iterator[tuple[int, Batch]]:
-    """Events as batches of one type, with the row at which each batch begins."""
-    start = 0
-    for end in range(1, len(events) + 1):
-        if end == len(events) or events[end].type != events[start].type:
-            yield start, Batch.of_events(events[start].type, events[start:end])
-            start = end
-
-
-def _iterable(results: Any, method: str) -> Iterable[Any]:
-    """The result of a detector's method, if it is iterable."""
-    if results is None:
-        return ()
-    if isinstance(results, Event):
-        raise NotAnEventError(f"{method} returned {results!r}; yield it, or return a list.")
-    if not isinstance(results, Iterable):
-        raise NotAnEventError(f"{method} returned {results!r}; it must yield events, or return a list or None.")
-    return results
+def times_before(rows: Rows, least: int = NEVER) -> Ints:
+    """The event time up to which timers fire before each row; of rows that are not in order, up to ``least - 1``."""
+    if least != NEVER:
+        return np.full(len(rows), least - 1, dtype=np.int64)
+    ts = rows.ts if isinstance(rows, Batch) else np.fromiter((event.ts for event in rows), np.int64, len(rows))
+    return ts - 1

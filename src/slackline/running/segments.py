@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from slackline.core.batch import Batch, Ints, Rows
 from slackline.core.event import Event
+from slackline.core.merged_batch import MergedBatch, parts_of
 
 
 def sliced(rows: Rows, positions: Ints | None, start: int, stop: int) -> tuple[Rows, Ints | None]:
@@ -63,13 +64,13 @@ def segment_of(kind: int, rows: Rows, rank: int, ts: Ints, at: Ints, positions: 
 class DueRows:
     """Rows in processing order, in pieces, with event time, due position and kind of each row."""
 
-    pieces: list[Piece]
+    pieces: Iterable[Piece]
     ts: Ints
     at: Ints
     kinds: Ints
 
     def runs(self) -> Iterator[tuple[int, Piece]]:
-        """The pieces, each with the number of its first row."""
+        """The pieces, each with the number of its first row; to be called once."""
         start = 0
         for piece in self.pieces:
             yield start, piece
@@ -79,10 +80,10 @@ class DueRows:
 _NO_ROWS: Ints = np.empty(0, dtype=np.int64)
 
 
-def merged(segments: list[Segment], as_events: bool = False) -> DueRows:
+def merged(segments: list[Segment], as_events: bool = False, as_batch: bool = False) -> DueRows:
     """The segments in processing order; batches are cut where rows of others come between.
 
-    ``as_events``: the detector takes no batches, so that all rows become one piece.
+    ``as_events``: the detector takes no batches, so that all rows become one piece; ``as_batch``: it takes merged ones.
     """
     if len(segments) == 1:
         (one,) = segments
@@ -96,7 +97,10 @@ def merged(segments: list[Segment], as_events: bool = False) -> DueRows:
     ranks = np.concatenate([segment.ranks for segment in segments])
     kinds = np.concatenate([np.full(len(segment.at), segment.kind) for segment in segments])
     order = np.lexsort((ranks, keys, kinds, at))
-    pieces = [Piece(Interleaved(segments, order), None)] if as_events else _pieces(segments, order)
+    if as_batch:
+        pieces: Iterable[Piece] = [Piece(_merged_batch(segments, order), None)]
+    else:
+        pieces = [Piece(Interleaved(segments, order), None)] if as_events else _pieces(segments, order)
     return DueRows(pieces, ts.take(order), at.take(order), kinds.take(order))
 
 
@@ -119,12 +123,31 @@ class Interleaved(Sequence[Event]):
         return list(self)[row]
 
 
-def _pieces(segments: list[Segment], order: Ints) -> list[Piece]:
-    """The rows of the segments in the given order; neighbouring rows of one form are one piece."""
+def _merged_batch(segments: list[Segment], order: Ints) -> MergedBatch:
+    """The rows of the segments in the given order, as one batch."""
+    parts: list[Batch] = []
+    origins, within = [], []
+    for segment in segments:
+        if isinstance(segment.rows, Batch):
+            held, origin, rows = [segment.rows], np.zeros(len(segment.at), dtype=np.int64), np.arange(len(segment.at))
+        else:
+            held, origin, rows = parts_of(segment.rows)
+        origins.append(origin + len(parts))
+        within.append(rows)
+        parts += held
+    return MergedBatch(parts, np.concatenate(origins).take(order), np.concatenate(within).take(order))
+
+
+def _pieces(segments: list[Segment], order: Ints) -> Iterator[Piece]:
+    """The rows of the segments in the given order; neighbouring rows of one form are one piece.
+
+    A piece is made when it is processed: thousands at once would keep the garbage collector busy.
+    """
     # All segments of events are one: they need no cuts.
     events = [event for segment in segments if not isinstance(segment.rows, Batch) for event in segment.rows]
     if len(events) == len(order):
-        return [Piece([events[row] for row in order.tolist()], None)]
+        yield Piece([events[row] for row in order.tolist()], None)
+        return
     origin, within = np.empty_like(order), np.empty_like(order)
     start = listed = 0
     for number, segment in enumerate(segments):
@@ -137,13 +160,11 @@ def _pieces(segments: list[Segment], order: Ints) -> list[Piece]:
     origin, within = origin.take(order), within.take(order)
     starts = np.concatenate(([0], np.flatnonzero(np.diff(origin)) + 1))
     ends = np.concatenate((starts[1:], [len(origin)]))
-    pieces = []
     runs = (origin[starts].tolist(), within[starts].tolist(), starts.tolist(), ends.tolist())
     for number, row, first, end in zip(*runs, strict=True):
         if number < 0:
-            pieces.append(Piece([events[row] for row in within[first:end].tolist()], None))
+            yield Piece([events[row] for row in within[first:end].tolist()], None)
         else:
             rows, positions = segments[number].rows, segments[number].positions
             stop = row + end - first
-            pieces.append(Piece(rows.slice(row, stop), None if positions is None else positions[row:stop]))
-    return pieces
+            yield Piece(rows.slice(row, stop), None if positions is None else positions[row:stop])

@@ -56,6 +56,11 @@ class Frames:
         self.limit = limit
         self._buffer = bytearray()
 
+    @property
+    def buffered(self) -> int:
+        """Bytes of a frame that is not complete."""
+        return len(self._buffer)
+
     def feed(self, data: bytes) -> list[bytes]:
         """The frames that are complete now. FrameError as soon as a length exceeds the limit, before its content."""
         buffer = self._buffer

@@ -3,6 +3,10 @@
 Arrivals are split by key, in the order of arrival, and each key's engine gets its own, so that the outputs of a key
 depend on its own arrivals alone, however they were cut into pushes (laws 3, 6 and 10). Results are output records.
 
+**Delays are shared.** A key with few events waits as long as the delays of the other keys suggest
+(:mod:`slackline.ordering.delay_pool`). That decides when its events are released and which are late, so in this the
+outputs of a key depend on the other keys' arrivals before, in the order of arrival of all. Detectors share nothing.
+
 **Cache.** An engine in use takes some 8 KB, and 3 KB more per detector; saved, as bytes, a fifth to a quarter of that.
 The engines of the keys that had arrivals last are cached, as many as fit ``CACHE_BYTES``; the others are evicted to
 ``states`` and loaded when their key has arrivals. Loading and evicting one costs about as much as 30 events. So of
@@ -40,9 +44,10 @@ from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import NO_KEY, Output, Quarantined
 from slackline.engine import Engine
-from slackline.engine.arrivals import rows_of
 from slackline.engine.arrow import split
 from slackline.engine.options import DEFAULTS, Options, check_known
+from slackline.engine.rows import in_numbers, rows_of
+from slackline.ordering.delay_pool import DelayPool, PooledEstimator
 from slackline.running.deferral import UNLIMITED, Pause
 from slackline.runtime.forms import FEW, events_of, quickest
 from slackline.runtime.metrics import DetectorMetrics, Metrics, MetricsCollector
@@ -56,7 +61,7 @@ CACHE_BYTES, ENGINE_BYTES, DETECTOR_BYTES = 512 << 20, 8 << 10, 3 << 10
 #: Metrics of so many keys are brought up to date when metrics are asked for.
 REFRESHED = 256
 
-STATE_KIND, STATE_VERSION = "keyed engine", 1
+STATE_KIND, STATE_VERSION = "keyed engine", 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +197,9 @@ class _Entry:
     incarnation: int = 0
     #: Plain data of a runtime, saved with the engine.
     notes: dict[str, Any] = field(default_factory=dict)
+    #: The epoch of the delay pool whose slack is in use, and the estimators that had measured enough before it.
+    epoch: int = 0
+    grown: Sequence[str] = ()
 
 
 class KeyedEngines:
@@ -267,6 +275,9 @@ class KeyedEngines:
         # The idle timeout is the engine's; the state TTL is the key's, which in a shard is not the engine's.
         self._activity = Activity(Timeouts(self.timeouts.idle) if shards else self.timeouts)
         self._key_activity = Activity(Timeouts(ttl=self.timeouts.ttl if shards else None))
+        #: What keys share of delays: not with shards, nor where the states of other keys are elsewhere (Spark).
+        shares = keyed and not shards and self._in_memory and self.factory.late_target is not None
+        self._pool = DelayPool() if shares else None
         if not keyed:
             self._entry(None)
 
@@ -297,7 +308,8 @@ class KeyedEngines:
     ) -> list[OutputRecord]:
         """Process the next arrivals, in the order of arrival; return the output records.
 
-        ``arrivals``  events or a table, as :meth:`slackline.Engine.push` takes them.
+        ``arrivals``  rows as :meth:`slackline.Engine.push` takes them; dates become whole numbers of the engine's
+                      ``unit``, microseconds unless given, and records have these numbers.
         ``keys``      the key of each row, or the name of the field that holds it, which is no payload then. A key is
                       text or a whole number; a row without one goes to the quarantine.
         ``now``       arrival times, as in :meth:`slackline.Engine.push`.
@@ -306,7 +318,8 @@ class KeyedEngines:
                       made again has other ids. ``at`` unless given; runtimes that process input again after a crash
                       give a number that is the same then.
         """
-        rows = rows_of(arrivals)
+        hierarchy = self.factory.hierarchy
+        rows, _ = in_numbers(rows_of(arrivals, hierarchy), None, self.factory.options.get("unit") or "us", hierarchy)
         if isinstance(keys, str):
             rows, keys = _without_key(rows, keys)
         if keys is not None and not self.keyed:
@@ -316,6 +329,24 @@ class KeyedEngines:
         self._pushed, self.loaded = [], 0
         if not self.keyed:
             return self.push_to(None, rows, now, at=at, incarnation=incarnation)
+        one = now is None or isinstance(now, int)
+        times = None if one else pc.fill_null_forward(pa.array(now) if not isinstance(now, pa.ChunkedArray) else now)
+        if self._pool is None:
+            return self._push_keyed(rows, keys, now, times, at, incarnation)
+        found: list[OutputRecord] = []
+        start = 0
+        while start < len(rows):
+            size = min(self._pool.left, len(rows) - start)
+            part, part_keys, part_times = (_slice(each, start, size) for each in (rows, keys, times))
+            found += self._push_keyed(part, part_keys, now, part_times, at, incarnation)
+            self._pool.advance(size)
+            start += size
+        return found
+
+    def _push_keyed(
+        self, rows: list[Event] | pa.Table, keys: Any, now: Any, times: Any, at: int, incarnation: int | None
+    ) -> list[OutputRecord]:
+        """Process arrivals of one epoch; ``times`` are those of each row, if ``now`` is not the same for all."""
         parts, without = _by_key(keys, self.shards)
         if isinstance(rows, pa.Table) and len(rows) < FEW * len(parts):
             rows = events_of(rows)
@@ -323,8 +354,6 @@ class KeyedEngines:
         for key, places in without:
             detail = NO_KEY[1] if key is None else f"the key is {key!r:.80}; a key is text or a whole number"
             found += self.reject(None, rows_at(rows, places), (NO_KEY[0], detail))
-        one = now is None or isinstance(now, int)
-        times = None if one else pc.fill_null_forward(pa.array(now) if not isinstance(now, pa.ChunkedArray) else now)
         for name, places, part_keys in sorted(parts, key=lambda part: part[0] not in self._cache):
             part = rows_at(rows, places)
             if part_keys is not None:
@@ -353,7 +382,24 @@ class KeyedEngines:
             rows = joined_sources(rows)
         if not isinstance(rows, pa.Table):
             rows = quickest(rows, self.types)
-        return self._work(name, partial(Engine.push, arrivals=rows, now=now))
+        work = partial(Engine.push, arrivals=rows, now=now)
+        return self._work(name, work if self._pool is None else partial(self._pooled, entry, self._pool, work))
+
+    @staticmethod
+    def _pooled(entry: _Entry, pool: DelayPool, work: Callable[[Engine], list[Output]], engine: Engine) -> list[Output]:
+        """Let an engine work with the pooled slack, and count what it measures."""
+        host = engine.host
+        if entry.epoch != pool.epoch:
+            entry.epoch = pool.epoch
+            entry.grown = tuple(name for name, each in host.pooled_estimators().items() if not each.is_small)
+            host.use_pool(pool)
+        before = host.default_slack
+        pool.count(_without(host.pooled_estimators(), entry.grown), -1)
+        try:
+            return work(engine)
+        finally:
+            pool.count(_without(host.pooled_estimators(), entry.grown), 1)
+            pool.count_known(before, host.default_slack)
 
     def reject(
         self, name: Any, rows: list[Event] | pa.Table, why: tuple[str, str], *, at: int = 0
@@ -512,8 +558,8 @@ class KeyedEngines:
         entry = None if self._live is None else self._live[0].take(self._live[1], name, state)
         if entry is None:
             self.loaded += 1
-            engine, *counts = codec.load(STATE_KIND, STATE_VERSION, state)
-            entry = _Entry(self.factory.engine(engine) if has_engine else None, *counts)
+            engine, *own = codec.load(STATE_KIND, STATE_VERSION, state)
+            entry = _Entry(self.factory.engine(engine) if has_engine else None, *own)
         if entry.engine is not None and entry.engine.waiting:
             self._buffering.add(name)
         return entry
@@ -547,7 +593,8 @@ class KeyedEngines:
         if name in self._outdated:
             self._refresh(name)
         engine = None if entry.engine is None else entry.engine.save()
-        content = (engine, entry.rows, entry.changes, entry.rejected, entry.incarnation, entry.notes)
+        own = (entry.rows, entry.changes, entry.rejected, entry.incarnation, entry.notes, entry.epoch, entry.grown)
+        content = (engine, *own)
         state = codec.dump(STATE_KIND, STATE_VERSION, content, where="the state of a key")
         self._states[name] = state
         self._current.add(name)
@@ -583,7 +630,7 @@ class KeyedEngines:
         del self._outdated[name]
         engine = self._cache[name].engine
         if engine is not None:
-            self.collector.update(name, _detector_metrics(engine, engine.stats()["detectors"].values()))
+            self.collector.update(name, _detector_metrics(engine, engine.stats()))
 
     def stats(self, name: Any) -> dict[str, Any]:
         """The statistics of an engine (:meth:`slackline.Engine.stats`); under ``keyed`` what is counted beside it."""
@@ -597,7 +644,7 @@ class KeyedEngines:
             own |= {"shard": name, "keys": max(each.keys for each in _keyed_detectors(entry.engine))}
         stats = entry.engine.stats()
         self._outdated.pop(name, None)
-        self.collector.update(name, _detector_metrics(entry.engine, stats["detectors"].values()))
+        self.collector.update(name, _detector_metrics(entry.engine, stats))
         return {**stats, "keyed": own}
 
     # Checkpoints.
@@ -629,7 +676,9 @@ class KeyedEngines:
 
     def _header(self) -> dict[str, Any]:
         layout = {"keyed": self.keyed, "shards": self.shards, "buffering": list(self._buffering)}
-        return {**layout, "counts": self.collector.save(), "activity": self.activity()}
+        layout["detectors"] = list(self.factory.hierarchy.names)
+        pool = None if self._pool is None else self._pool.state()
+        return {**layout, "counts": self.collector.save(), "activity": self.activity(), "pool": pool}
 
     def _piece(self, name: Any) -> bytes:
         return codec.encode((name, self._state(name), tuple(map(tuple, self.collector.of(name)))))
@@ -643,7 +692,7 @@ class KeyedEngines:
         match header:
             case {
                 "keyed": bool(keyed), "shards": shards, "counts": dict(counts), "buffering": list(buffering),
-                "activity": (engines, keys),
+                "activity": (engines, keys), "pool": pool,
             }:  # fmt: skip
                 pass
             case _:
@@ -654,9 +703,10 @@ class KeyedEngines:
                 f"Give the key and the shards as they were, or start without the state."
             )
         first: list[Any] = []
+        same = header.get("detectors", detectors_now := list(self.factory.hierarchy.names)) == detectors_now
         for piece in pieces:
             name, state, detectors = codec.decode(piece)
-            if detectors:
+            if detectors and same:  # else they are of other detectors: measured again when the key has arrivals
                 self.collector.update(name, (DetectorMetrics(*each) for each in detectors))
             self._into_snapshot(name)
             self._cache.pop(name, None)
@@ -667,6 +717,8 @@ class KeyedEngines:
             first = first or [name]
         self._buffering.update(buffering)
         self.collector.load(counts)
+        if self._pool is not None and pool is not None:  # else the policy has changed
+            self._pool.restore(pool)
         self.resume_activity(engines, keys)
         for name in first:
             self._entry(name)
@@ -728,6 +780,17 @@ def places_by_key(keys: Any) -> tuple[dict[Any, Any], list[tuple[Any, Any]]]:
     return places, without
 
 
+def _slice(values: Any, start: int, size: int) -> Any:
+    """Some of the values of a push; all, without copying, where these are all."""
+    if values is None or size == len(values):
+        return values
+    return values.slice(start, size) if hasattr(values, "slice") else values[start : start + size]
+
+
+def _without(estimators: dict[str, PooledEstimator], names: Sequence[str]) -> Mapping[str, PooledEstimator]:
+    return {name: each for name, each in estimators.items() if name not in names} if names else estimators
+
+
 def _listed(places: Any) -> list[int]:
     return places if isinstance(places, list) else places.to_pylist()
 
@@ -749,9 +812,9 @@ def _keyed_detectors(engine: Engine) -> list[KeyedDetector]:
     return [each for each in engine.detectors.values() if isinstance(each, KeyedDetector)]
 
 
-def _detector_metrics(engine: Engine, stats: Iterable[Mapping[str, Any]]) -> list[DetectorMetrics]:
+def _detector_metrics(engine: Engine, stats: Mapping[str, Any]) -> list[DetectorMetrics]:
     """The metrics of an engine's detectors. In a shard an event is late where it is late for its key."""
-    found = [DetectorMetrics.of(each) for each in stats]
+    found = [DetectorMetrics.of(each, stats["stream_time"]) for each in stats["detectors"].values()]
     for at, each in enumerate(_keyed_detectors(engine)):
         found[at] = found[at]._replace(late=each.counted, delivered=found[at].delivered - each.counted)
     return found

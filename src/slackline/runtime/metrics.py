@@ -22,18 +22,27 @@ INTERVAL = 1.0
 
 
 class DetectorMetrics(NamedTuple):
-    """Metrics of one detector in one engine, or in all of them: sums of counts, and the largest slack and α."""
+    """Metrics of one detector in one engine, or in all of them.
+
+    ``wait`` is how long events waited in the reorder buffer, on average; ``watermark_lag`` how far the watermark is
+    behind stream time, None while there is none.
+    """
 
     delivered: int = 0
     late: int = 0
     buffered: int = 0
     K: int = 0
     alpha: float | None = None
+    wait: float = 0.0
+    watermark_lag: int | None = None
 
     @classmethod
-    def of(cls, stats: Mapping[str, Any]) -> DetectorMetrics:
-        """From the statistics that an engine has of a detector."""
-        return cls(stats["delivered"], stats["late"], stats["buffered"], stats["K"], stats.get("alpha"))
+    def of(cls, stats: Mapping[str, Any], stream_time: int | None) -> DetectorMetrics:
+        """From the statistics that an engine has of a detector, and its stream time."""
+        watermark = stats["watermark"]
+        lag = None if watermark is None or stream_time is None else max(0, stream_time - watermark)
+        delivered, late, buffered, slack = (stats[name] for name in ("delivered", "late", "buffered", "K"))
+        return cls(delivered, late, buffered, slack, stats.get("alpha"), stats["wait_mean"], lag)
 
     @property
     def late_share(self) -> float:
@@ -42,12 +51,14 @@ class DetectorMetrics(NamedTuple):
 
     @classmethod
     def merged(cls, each: Collection[DetectorMetrics]) -> DetectorMetrics:
-        """Metrics of several engines as one: sums of counts, and the largest slack and α."""
+        """Metrics of several engines as one: sums of counts, the mean wait, and the largest of the others."""
         delivered, late, buffered = (
             sum(getattr(one, name) for one in each) for name in ("delivered", "late", "buffered")
         )
         slack = max((one.K for one in each), default=0)
-        return cls(delivered, late, buffered, slack, largest(one.alpha for one in each))
+        wait = sum(one.wait * one.delivered for one in each) / delivered if delivered else 0.0
+        alpha, lag = largest(one.alpha for one in each), largest(one.watermark_lag for one in each)
+        return cls(delivered, late, buffered, slack, alpha, wait, lag)
 
     def __or__(self, other: DetectorMetrics) -> DetectorMetrics:
         return self.merged((self, other))
@@ -175,9 +186,10 @@ class MetricsCollector:
         self._by_key[key] = tuple(detectors)
 
     def drop(self, key: Any) -> None:
-        """The engine of a key is gone: its counts stay, its buffered events and its slack do not."""
+        """The engine of a key is gone: its counts stay, its buffered events, slack and watermark do not."""
         if key in self._by_key:
-            self.update(key, (one._replace(buffered=0, K=0, alpha=None) for one in self._by_key[key]))
+            each = self._by_key[key]
+            self.update(key, (one._replace(buffered=0, K=0, alpha=None, watermark_lag=None) for one in each))
 
     def of(self, key: Any) -> tuple[DetectorMetrics, ...]:
         """The metrics of a key's detectors, as far as they are known."""

@@ -113,6 +113,10 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forb
         Annotated[int, Meta(ge=0, le=65535)] | None,
         Meta(description="Serve metrics for Prometheus at http://127.0.0.1:PORT/metrics; 0: any free port."),
     ] = None
+    page: Annotated[
+        Annotated[int, Meta(ge=0, le=65535)] | None,
+        Meta(description="Serve a page to watch the run at http://127.0.0.1:PORT/; 0: any free port."),
+    ] = None
     log: Annotated[Literal["text", "json"], Meta(description="Format of the log on stderr.")] = "text"
     group: Annotated[
         Text | None, Meta(description="Kafka: consumer group, the same for all processes of the application.")
@@ -158,7 +162,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forb
     @property
     def engine_options(self) -> dict[str, Any]:
         """The options of the engines; those of the policy, which are flat in ``engine``, as its object."""
-        return {**with_policy(self.engine), **({"duplicates": "keep"} if self.duplicates == "write" else {})}
+        own = {"duplicates": "keep"} if self.duplicates == "write" else {}
+        return {**with_policy(self.engine), **own, **({} if self.unit is None else {"unit": self.unit})}
 
 
 def option_names() -> dict[str, msgspec.structs.FieldInfo]:

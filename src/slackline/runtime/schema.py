@@ -16,7 +16,6 @@ import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
@@ -29,7 +28,16 @@ from slackline.core.batch import Ints
 from slackline.core.errors import ConfigError, SchemaError, StateError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
-from slackline.core.time import A_TIME_STAMP, MAX_TS, PER_SECOND, converted, converted_column, is_date, time_stamp
+from slackline.core.time import (
+    A_TIME_STAMP,
+    MAX_TS,
+    PER_SECOND,
+    converted,
+    converted_column,
+    instant,
+    is_date,
+    time_stamp,
+)  # fmt: skip
 from slackline.runtime.forms import OWN
 from slackline.runtime.output import BadRecord
 from slackline.runtime.source import Records
@@ -39,8 +47,6 @@ FORMATS = ("json", "arrow", "avro")
 #: Beyond this a floating-point number cannot represent every integer.
 EXACT = 2**53
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _DIGITS = r"^[0-9]{1,19}$"
@@ -396,10 +402,8 @@ def time_of(value: Any, unit: str = "us") -> int:
     (1500000, 12, 12)
     """
     number = _number_in(value.strip(), unit) if isinstance(value, str) else value
-    if isinstance(number, datetime):
-        number = _since_epoch(number, unit)
-    elif isinstance(number, np.datetime64):
-        number = converted(int(number.astype("datetime64[ns]").astype(np.int64)), "ns", unit)
+    if (date := instant(number)) is not None:
+        number = converted(*date, unit)
     if number is None:
         raise BadRecordError(_NO_TIME)
     if isinstance(number, float) and EXACT < abs(number) < math.inf:
@@ -420,15 +424,10 @@ def _number_in(text: str, unit: str) -> int | float | None:
         return int(text)
     if _NUMBER.fullmatch(text):
         return float(text)
-    try:
-        return _since_epoch(datetime.fromisoformat(text), unit)
-    except (ValueError, OverflowError) as cause:
-        raise BadRecordError(f"{text!r} is neither an integer nor a time in ISO 8601") from cause
-
-
-def _since_epoch(moment: datetime, unit: str) -> int:
-    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return converted((moment - _EPOCH) // _MICROSECOND, "us", unit)
+    date = instant(text)
+    if date is None:
+        raise BadRecordError(f"{text!r} is neither an integer nor a time in ISO 8601")
+    return converted(*date, unit)
 
 
 def times_of(values: pa.ChunkedArray | Sequence[Any], unit: str) -> tuple[Ints, dict[int, str]]:

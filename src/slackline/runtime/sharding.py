@@ -143,7 +143,14 @@ def sharded(hierarchy: Hierarchy, columns: Iterable[str] = (), late: str = "dive
                 f"event type {kind.name!r} has its sources in column {kind.source!r}; with shards pass "
                 f"source={kind.source!r}, so that it is known before keys are put together."
             )
-    detectors = [KeyedDetector(hierarchy.fresh(name), late == "divert") for name in hierarchy.names]
+    given = [hierarchy.fresh(name) for name in hierarchy.names]
+    for detector in given:
+        if detector.takes_timers or detector.key is not None:
+            raise ConfigError(
+                f"detector {detector_name(detector)!r} has timers or a key, which shards do not support: leave out "
+                f"shards. One engine has a state per key if the detector names its `key`."
+            )
+    detectors = [KeyedDetector(detector, late == "divert") for detector in given]
     clock, aids = (
         [hierarchy.types.get(name, name) for name in names] for names in (hierarchy.clock, hierarchy.clock_aids)
     )

@@ -14,6 +14,10 @@ class SinkError(SlacklineError):
     """A sink cannot be written to, and another attempt would not help."""
 
 
+class FencedError(SinkError):
+    """Another process has taken over: nothing more may be written, sent or committed by this one."""
+
+
 class Sink(ABC):
     """Takes output records.
 

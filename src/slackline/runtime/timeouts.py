@@ -10,38 +10,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from slackline.core.errors import ConfigError
-
-_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-_UNITS = {
-    word: _MS[unit]
-    for unit, words in {
-        "ms": "ms millisecond milliseconds", "s": "s sec second seconds", "min": "m min minute minutes",
-        "h": "h hour hours", "d": "d day days",
-    }.items()
-    for word in words.split()
-}  # fmt: skip
-_PART = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([a-z]+)\s*")
+from slackline.core.time import seconds_in
 
 
 def milliseconds(option: str, given: Any) -> int:
-    """A length of wall time as whole milliseconds: text such as ``"30 seconds"``, or a number of seconds.
+    """A length of wall time as whole milliseconds: a number of seconds, ``timedelta``, or text such as ``"30 s"``.
 
     >>> milliseconds("idle_timeout", "30 seconds"), milliseconds("state_ttl", "1 day 12 hours"), milliseconds("x", 1.5)
     (30000, 129600000, 1500)
     """
-    total, at = 0.0, 0
-    text = given.strip().lower() if isinstance(given, str) else ""
-    if isinstance(given, int | float) and not isinstance(given, bool):
-        total = given * 1000.0
-    elif re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text):
-        total, at = float(text) * 1000.0, len(text)
-    while at < len(text) and (part := _PART.match(text, at)) and part[2] in _UNITS:
-        total += float(part[1]) * _UNITS[part[2]]
-        at = part.end()
-    if at < len(text) or not 1 <= total < 2**53:
+    bare: Any = given
+    if isinstance(given, str) and re.fullmatch(r"\s*\d{1,9}(\.\d{1,9})?\s*", given):
+        bare = float(given)
+    is_number = isinstance(bare, int | float) and not isinstance(bare, bool)
+    total: Any = bare * 1000.0 if is_number else (seconds_in(bare) or 0) * 1000
+    if not 1 <= total < 2**53:
         raise ConfigError(
             f"{option}={given!r} is not valid; it must be a length of wall time of at least a millisecond: a number of "
-            f"seconds, or text such as '30 seconds', '5 min', '2 hours' or '1 day'."
+            f"seconds, a timedelta, or text such as '30 seconds', '5 min', '2 hours' or '1 day'."
         )
     return int(total)
 

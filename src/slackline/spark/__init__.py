@@ -15,12 +15,13 @@ except ImportError as error:
 
 from slackline.core.payload import PayloadError
 from slackline.spark.metrics import metrics_of_progress
+from slackline.spark.order import order
 from slackline.spark.output import current, final, latest, typed
 from slackline.spark.pipeline import detect
 from slackline.spark.session import check_failure, configure, session
 from slackline.spark.synchronise import synchronise
 
 __all__ = ["PayloadError", "check_failure", "configure", "current", "detect", "final", "latest"]
-__all__ += ["metrics_of_progress", "session", "synchronise", "typed"]
+__all__ += ["metrics_of_progress", "order", "session", "synchronise", "typed"]
 
 del google, grpc_status, pandas, pyspark

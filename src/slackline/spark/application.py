@@ -97,11 +97,14 @@ class SparkApplication:
             raise _refused(f"follows a folder, whose files arrive complete, and --from {path} is none")
         if not path.exists():
             raise ConfigError(f"{path}: there is no such file or folder.")
-        given = (options.at_stop, options.metrics, options.checkpoint_every, options.idle_timeout, options.state_ttl)
+        given = (
+            options.at_stop, options.metrics, options.page, options.checkpoint_every, options.idle_timeout,
+            options.state_ttl,
+        )  # fmt: skip
         if not options.follow and any(each is not None for each in given):
             raise _refused(
-                "runs once over files: no --at-stop, --metrics, --checkpoint-every, --idle-timeout or --state-ttl, "
-                "unless with --follow"
+                "runs once over files: no --at-stop, --metrics, --page, --checkpoint-every, --idle-timeout or "
+                "--state-ttl, unless with --follow"
             )
 
     def _check_topics(self) -> None:

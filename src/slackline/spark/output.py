@@ -142,8 +142,8 @@ def typed(df: DataFrame, event_type: str | EventType, schema: str | StructType |
         asked = None if schema is None and isinstance(event_type, str) else fields_of(event_type, schema)
         if asked is not None and asked.simpleString() != fields.simpleString():
             raise SchemaError(
-                f"the fields of {name!r} are columns already, {fields.simpleString()}, and {asked.simpleString()} is "
-                f"asked for. Leave the schema out, or give detect(typed=…) the one you need."
+                f"the fields of {name!r} are already typed columns, {fields.simpleString()}, but the schema "
+                f"{asked.simpleString()} was requested. Leave the schema out, or declare it in detect(typed=…)."
             )
         assert isinstance(fields, StructType)
     else:

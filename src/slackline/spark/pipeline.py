@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructType, TimestampType
+from pyspark.sql.types import StringType, StructType, TimestampNTZType, TimestampType
 
 from slackline.core.check import whole_number
 from slackline.core.errors import ConfigError
@@ -92,6 +92,8 @@ def detect(
             "pause needs an idle timeout, e.g. idle_timeout='30 seconds': the deferred events of a key without further "
             "rows are processed then."
         )
+    if ts in df.columns and isinstance(df.schema[ts].dataType, TimestampType | TimestampNTZType):
+        engine_options.setdefault("unit", "us")
     name = metrics_name(metrics, streaming)
     fields = typed_fields(typed, hierarchy)
     factory = EngineFactory.of(hierarchy, engine_options, shards, df.columns, spill=False)

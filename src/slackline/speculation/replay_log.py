@@ -17,32 +17,73 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slackline.core.batch import Batch
+from slackline.core.batch import Batch, Ints
 from slackline.core.event import Event
 from slackline.core.outcome import id_of
-from slackline.running.runner import Found
+from slackline.core.time import NEVER
+from slackline.running.deferral import ts_of
+from slackline.running.found import Fired, Found, shifted
+from slackline.running.instances import Buckets
 from slackline.running.segments import Piece
+from slackline.running.timers import NOT_DUE
 
 
 class Snapshot(NamedTuple):
-    """A detector's state as bytes, and its count of published events; equal snapshots have equal continuations."""
+    """A detector's state, and its count of published events; equal snapshots have equal continuations.
 
-    state: bytes
+    The state is bytes, or the captured instances of a detector with keys or timers.
+    """
+
+    state: bytes | Buckets
     published: int
+
+    @property
+    def parts(self) -> Iterator[bytes]:
+        """The bytes that the state consists of; snapshots share those that did not change."""
+        if isinstance(self.state, bytes):
+            yield self.state
+        else:
+            yield from (one.state for bucket in self.state for one in bucket.values())
+
+
+NO_ROWS = Piece([], None)
 
 
 @dataclass(slots=True)
 class Step:
-    """A processed piece, its results, and the state before it if a snapshot was taken."""
+    """A processed piece, its results, and the state before it if a snapshot was taken.
+
+    A step without rows is a timer that was due at ``until``.
+    """
 
     piece: Piece
     found: Found
     before: Snapshot | None
+    until: int | None = None
 
     def split(self, row: int) -> tuple[Step, Step]:
-        head = Step(self.piece.slice(0, row), [(r, e) for r, e in self.found if r < row], self.before)
-        rest = [(r - row, e) for r, e in self.found if r >= row]
+        """The step before and from a row on; timers have steps of their own."""
+        first: Found = [(r, e) for r, e in self.found if isinstance(r, int) and r < row]
+        rest: Found = [(r - row, e) for r, e in self.found if isinstance(r, int) and r >= row]
+        head = Step(self.piece.slice(0, row), first, self.before)
         return head, Step(self.piece.slice(row, len(self.piece)), rest, None)
+
+    def by_timers(self, before: Ints) -> list[Step]:
+        """This step as steps of rows and of timers, as they fired between rows."""
+        steps: list[Step] = []
+        rest, done = Step(self.piece, [each for each in self.found if isinstance(each[0], int)], self.before), 0
+        for at in sorted({cause.at for cause, _ in self.found if isinstance(cause, Fired)}):
+            row = int(np.searchsorted(before, at))
+            if row > done:
+                head, rest = rest.split(row - done)
+                steps.append(head)
+                done = row
+            fired: Found = [
+                (Fired(0, at), event) for cause, event in self.found if not isinstance(cause, int) and cause.at == at
+            ]
+            steps.append(Step(NO_ROWS, fired, rest.before, at))
+            rest.before = None
+        return [*steps, rest]
 
 
 @dataclass(slots=True)
@@ -62,7 +103,16 @@ class ReplayLog:
     @property
     def bytes(self) -> int:
         """Memory of the snapshots; equal states are stored once."""
-        return sum({id(step.before.state): len(step.before.state) for step in self.snapshots if step.before}.values())
+        parts = (part for step in self.snapshots if step.before for part in step.before.parts)
+        return sum({id(part): len(part) for part in parts}.values())
+
+    @property
+    def starts_at(self) -> int:
+        """The event time of the first row or timer ahead of the watermark; NOT_DUE if there is none."""
+        if not self.steps:
+            return NOT_DUE
+        first = self.steps[0]
+        return ts_of(first.piece.rows, 0) if first.until is None else first.until
 
     def published(self) -> Iterator[Event]:
         """The events published ahead of the watermark."""
@@ -84,20 +134,43 @@ class ReplayLog:
                 step, self.steps[0] = step.split(rows - done)
             else:
                 del self.steps[0]
-            found += [(done + row, event) for row, event in step.found]
+            found += shifted(step.found, done)
             done += len(step.piece)
-            if step.before is not None:
-                self.committed.clear()
-            self.committed.append(step)
+            self._committed(step)
         if not self.steps:
             self.committed.clear()  # the detector is at the watermark: no rollback possible
         return found
 
-    def truncate(self, rows: int) -> list[Step]:
-        """Keep the first ``rows`` rows; returns the removed steps."""
+    def commit_timers(self, watermark: int) -> Found:
+        """The watermark has passed the timers up to it: remove those that are next, and return their results."""
+        found: Found = []
+        while self.steps and (until := self.steps[0].until) is not None and until <= watermark:
+            found += self.steps[0].found
+            self._committed(self.steps.pop(0))
+        if not self.steps:
+            self.committed.clear()
+        return found
+
+    def _committed(self, step: Step) -> None:
+        if step.before is not None:
+            self.committed.clear()
+        self.committed.append(step)
+
+    def timers_fit(self, rows: int, before: int) -> bool:
+        """Whether the timers that fired after the first ``rows`` rows were due up to ``before``, the next row's."""
+        done = 0
+        for step in self.steps:
+            done += len(step.piece)
+            if done == rows and step.until is not None and step.until > before:
+                return False
+        return True
+
+    def truncate(self, rows: int, before: int = NEVER) -> list[Step]:
+        """Keep the first ``rows`` rows and the timers after them up to ``before``; returns the removed steps."""
         done = 0
         for number, step in enumerate(self.steps):
-            if done + len(step.piece) > rows:
+            is_later_timer = done == rows and step.until is not None and step.until > before
+            if done + len(step.piece) > rows or is_later_timer:
                 gone = self.steps[number:]
                 del self.steps[number:]
                 if rows > done:

@@ -9,18 +9,22 @@ construction: a recorded result is used only if the detector processed exactly t
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from slackline.core.batch import Ints, Rows
 from slackline.core.detector import Detector
 from slackline.core.event import Event
 from slackline.core.outcome import id_of
+from slackline.core.time import FOREVER, NEVER
 from slackline.ordering import checked
-from slackline.running.runner import Found, Runner
+from slackline.running.deferral import ts_of
+from slackline.running.found import Found, shifted
+from slackline.running.runner import Runner, times_before
 from slackline.running.segments import Piece
+from slackline.running.timers import NOT_DUE
 from slackline.speculation.config import Speculation
-from slackline.speculation.replay_log import ReplayLog, Snapshot, Step, index_of, matching, skip_rows
+from slackline.speculation.replay_log import NO_ROWS, ReplayLog, Snapshot, Step, index_of, matching, skip_rows
 from slackline.speculation.retraction import Retraction
 
 #: Limit of the exponential backoff: after so many failures in a row a detector speculates every 2**MAX_BACKOFF-th time.
@@ -32,7 +36,9 @@ class SpeculativeRunner(Runner):
 
     def __init__(self, detector: Detector, name: str, guarded: bool, options: Speculation) -> None:
         super().__init__(detector, name, guarded)
-        self.merges_types = False  # released rows are compared with those of the log, form by form
+        self.merges_types = self.merges_batches = (
+            False  # released rows are compared with those of the log, form by form
+        )
         self.options = options
         self.spacing = options.snapshot_every
         self.retraction = Retraction(options.retraction)
@@ -50,40 +56,70 @@ class SpeculativeRunner(Runner):
 
     # Released rows.
 
-    def feed(self, rows: Rows, positions: Ints | None = None) -> Found:
+    def feed(self, rows: Rows, positions: Ints | None = None, before: Ints | None = None) -> Found:
         if not self.log.steps:
-            return super().feed(rows)
+            return super().feed(rows, None, before)
         piece = Piece(rows, positions)
         n = self.log.matching([piece])
         found = self.log.commit(n)
+        if n and self.instances is not None:
+            self.instances.refusals(piece.slice(0, n).rows, self._fail)
         if n < len(rows):
             if self.log.steps:
                 self._invalidate(0)
             self._since = None
             rest = piece.slice(n, len(piece)).rows
             failed = len(self.failures)
-            found += [(n + row, event) for row, event in super().feed(rest)]
-            for failure in self.failures[failed:]:
-                failure.row += n
+            found += shifted(super().feed(rest, None, None if before is None else before[n:]), n)
+            self._shift_failures(failed, n)
         return found
+
+    @property
+    def next_timer(self) -> int:
+        """When the next timer is due, at the earliest: it may have fired ahead, or steps ahead may be invalid."""
+        return min(super().next_timer, self.log.starts_at) if self.needs_time else NOT_DUE
+
+    def advance(self, until: int) -> Found:
+        found = self.log.commit_timers(until)
+        if self.log.starts_at <= until:  # rows that were not released: they came from retracted events
+            self._invalidate(0)
+        return found if self.log.steps else found + super().advance(until)
 
     # Running ahead.
 
-    def run_ahead(self, pieces: Sequence[Piece], retracted: frozenset[str]) -> None:
+    def run_ahead(self, pieces: Sequence[Piece], retracted: frozenset[str], limit: int = NEVER) -> None:
         """Process ``pieces``, all buffered rows up to the early watermark, as far as they are not in the log yet.
 
-        Steps that used an event in ``retracted`` (ids) are replayed.
+        Steps that used an event in ``retracted`` (ids) are replayed. Timers up to ``limit``, the early watermark, fire.
         """
         n = self.log.matching(pieces, retracted)
-        if n < len(self.log):
-            self._invalidate(n)
+        left = skip_rows(pieces, n)
+        next_row = ts_of(left[0].rows, 0) - 1 if left else FOREVER
+        if n < len(self.log) or not self.log.timers_fit(n, next_row):
+            self._invalidate(n, next_row)
         if self._backoff:
             self._backoff -= 1
             return
-        left = skip_rows(pieces, n)
         if left:
             self._since = None  # the guard's copy does not cover what follows
             self._advance(left)
+        if self.needs_time and not self._backoff:
+            self._fire_ahead(limit)
+
+    def _fire_ahead(self, limit: int) -> None:
+        """Fire the timers up to the early watermark."""
+        while (due := super().next_timer) <= limit:
+            before = self._snapshot()
+            found = self._try_ahead(lambda due=due: self._fired(due))  # type: ignore[misc]
+            if found is None:
+                self._restore_to(before)
+                return
+            self.log.steps.append(Step(NO_ROWS, found, before, due))
+
+    def _fired(self, until: int) -> Found:
+        """The events that timers publish; lets exceptions pass."""
+        assert self.instances is not None
+        return self.instances.fire(until, None)
 
     def _advance(self, left: list[Piece]) -> None:
         fits = self._reusable_steps(left) if self.retraction.technique.compares else {}
@@ -97,11 +133,12 @@ class SpeculativeRunner(Runner):
                 continue
             size = min([len(left[0]), self.spacing, *(at - done for at in fits if at > done)])
             piece = left[0].slice(0, size)
-            found = self._try_ahead(piece)
+            found = self._try_ahead(lambda piece=piece: self._found(piece.rows))  # type: ignore[misc]
             if found is None:
                 self._restore_to(before)
                 return
-            self.log.steps.append(Step(piece, found, before))
+            step = Step(piece, found, before)
+            self.log.steps += step.by_timers(times_before(piece.rows)) if self.needs_time else [step]
             self.processed += size
             left, done = skip_rows(left, size), done + size
             if len(self.log.snapshots) > self.options.max_snapshots:
@@ -116,7 +153,7 @@ class SpeculativeRunner(Runner):
         """
         old = [step.piece for step in self.invalidated]
         for first, step in enumerate(self.invalidated):
-            at = None if step.before is None else index_of(step.piece, pieces)
+            at = None if step.before is None or not len(step.piece) else index_of(step.piece, pieces)
             if at is None or matching(old[first:], skip_rows(pieces, at)) < _rows(old[first:]):
                 continue
             fits = {}
@@ -137,10 +174,10 @@ class SpeculativeRunner(Runner):
         del self.invalidated[number:]
         return _rows([step.piece for step in steps])
 
-    def _try_ahead(self, piece: Piece) -> Found | None:
-        """The results of a piece; None if the detector raises, which may be due to speculative input."""
+    def _try_ahead(self, work: Callable[[], Found]) -> Found | None:
+        """The results of a piece or a timer; None if the detector raises, perhaps because of speculative input."""
         try:
-            return self._stamped(self._found(piece.rows))
+            return self._stamped(work())
         except Exception:
             self.speculative_failures += 1
             self._failed_in_a_row = min(self._failed_in_a_row + 1, MAX_BACKOFF)
@@ -149,38 +186,44 @@ class SpeculativeRunner(Runner):
 
     # Rollback.
 
-    def _invalidate(self, n: int) -> None:
-        """Invalidate the log after its first ``n`` rows: an earlier event arrived, or an input was retracted."""
+    def _invalidate(self, n: int, before: int = NEVER) -> None:
+        """Invalidate the log after its first ``n`` rows: an earlier event arrived, or an input was retracted.
+
+        Timers up to ``before`` that fired after these rows remain.
+        """
         if self.retraction.technique.compares and not self.invalidated:
             self._end_state = self._snapshot()
-        gone, again = self._roll_back(n)
+        gone, again = self._roll_back(n, before)
         self.invalidated = gone + self.invalidated
         self.replays += 1
         self.replayed += again + _rows([step.piece for step in gone])
 
-    def _roll_back(self, n: int) -> tuple[list[Step], int]:
+    def _roll_back(self, n: int, before: int) -> tuple[list[Step], int]:
         """Restore the state after the first ``n`` rows of the log; returns the removed steps and the replayed rows."""
-        gone = self.log.truncate(n)
+        gone = self.log.truncate(n, before)
         snapshot = gone[0].before
         steps: list[Step] = []
         if snapshot is None:
             snapshot, steps = self.log.rollback_point()
         self._restore_to(snapshot)
         for step in steps:
-            self._stamped(self._found(step.piece.rows))
+            self._stamped(self._replayed(step))
         if not self.log.steps:
             self.log.committed.clear()
         return gone, _rows([step.piece for step in steps])
 
+    def _replayed(self, step: Step) -> Found:
+        return self._found(step.piece.rows) if step.until is None else self._fired(step.until)
+
     def _restore_to(self, snapshot: Snapshot) -> None:
-        self.detector.restore(self._decoded(snapshot.state))
+        self._reinstate(snapshot.state)
         self.published = snapshot.published
         self._since = None
 
     def _snapshot(self) -> Snapshot:
         """The current state; shares the bytes of the last snapshot if nothing changed."""
         self.snapshots += 1
-        state = self._encoded(self.detector)
+        state = self._capture()
         last = self.log.steps[-1].before if self.log.steps else None
         if last is not None and last.state == state:
             state = last.state
@@ -222,7 +265,7 @@ class SpeculativeRunner(Runner):
 
     # Checkpoints do not contain the log; speculative work is repeated after a restore.
 
-    def _at_watermark(self) -> tuple[int, bytes]:
+    def _at_watermark(self) -> tuple[int, Any]:
         if not self.log.steps:
             return super()._at_watermark()
         snapshot, steps = self.log.watermark()
@@ -230,9 +273,9 @@ class SpeculativeRunner(Runner):
             return snapshot.published, snapshot.state
         # The watermark is between two snapshots: a copy of the detector replays the rows up to the watermark.
         other = Runner(copy.deepcopy(self.detector), self.name, guarded=False)
-        other.detector.restore(self._decoded(snapshot.state))
-        found = [other._found(step.piece.rows) for step in steps]
-        return snapshot.published + sum(map(len, found)), self._encoded(other.detector)
+        other._reinstate(snapshot.state)
+        found = [other._found(step.piece.rows) if step.until is None else other.advance(step.until) for step in steps]
+        return snapshot.published + sum(map(len, found)), other._capture()
 
     _SAVED = (
         "spacing", "_backoff", "_failed_in_a_row", "processed", "replays", "replayed", "snapshots",

@@ -127,8 +127,9 @@ class Speculator:
             gone: frozenset[str] = frozenset()
             if isinstance(runner, SpeculativeRunner):  # else speculation was switched off: settle its early results
                 if not operator.defers:  # else it has not even reached its watermark
-                    pieces = _pending(operator.buffer, self.early_watermark(operator, clk), tentative, position)
-                    operator.timed(partial(runner.run_ahead, pieces, retracted_ids))
+                    limit = self.early_watermark(operator, clk)
+                    pieces = _pending(operator.buffer, limit, tentative, position)
+                    operator.timed(partial(runner.run_ahead, pieces, retracted_ids, limit))
                 gone = runner.finish_replay([output.event for output in mine])
                 early = runner.tentative()
             for event in early:
@@ -256,7 +257,7 @@ def _pending(buffer: ReorderBuffer, limit: int, tentative: Mapping[str, Sequence
         ranks = np.array(buffer.ranks_of(entries), dtype=np.int64)
         events = [entry.event for entry in entries]
         segments.append(Segment(IN_ORDER, events, ts, np.zeros_like(ts), ranks, ts, None))
-    return merged(segments).pieces
+    return list(merged(segments).pieces)
 
 
 def _stored(

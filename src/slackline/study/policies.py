@@ -134,14 +134,13 @@ def replay(
     positions = np.arange(n)
     if n == 0:
         return Outcome(positions, np.zeros(0, dtype=np.bool_), K=positions)
-    startup = StartupEstimator(evidence.warmup).run(ts, NEVER, clk)
+    startup = StartupEstimator(evidence.warmup).run(ts, NEVER, clk, arrival)
     timed = None
     if arrival is not None and evidence.late_target is not None:
         timed = ArrivalWatermark(evidence.late_target).run(ArrivalHistory(), ts, arrival, NEVER, clk, startup[1])
-    reached, slack = input.run(positions, source, ts, 0, NEVER, clk, startup)
-    at_once = watermark = np.maximum.accumulate(reached)
-    if timed is not None:
-        watermark = np.maximum.accumulate(np.maximum(reached, timed[1], out=reached.copy(), where=reached > NEVER))
+    at_once, times = np.empty(n, dtype=np.int64), None if timed is None else timed[1]
+    reached, slack = input.run(positions, source, ts, 0, NEVER, clk, startup, times, at_once=at_once)
+    watermark = np.maximum.accumulate(reached)
     late = np.zeros(n, dtype=np.bool_)
     late[1:] = ts[1:] <= watermark[:-1]
     release = np.maximum(np.searchsorted(watermark, ts), positions)
@@ -149,7 +148,7 @@ def replay(
     if arrival is not None:
         at = arrival[np.minimum(release, n - 1)]
         if timed is not None:
-            at = _between(ts, arrival, clk, np.minimum(release, n - 1), at_once, *timed)
+            at = _between(ts, arrival, clk, np.minimum(release, n - 1), np.maximum.accumulate(at_once), *timed)
     release[late] = -1
     return Outcome(release, late, at, slack)
 
@@ -203,7 +202,7 @@ def lateness(ts: Ints) -> Ints:
 def smallest_bound(behind: Ints, late: int) -> int:
     """The smallest bound, from zero, under which at most ``late`` events are late: what hindsight would choose.
 
-    ``behind`` is the lateness of the events that count.
+    ``behind`` is the lateness of the events that count, or for how long they were overtaken if the bound is a timer's.
 
     >>> behind = lateness(np.array([1, 5, 3, 9, 2]))
     >>> smallest_bound(behind, late=1), smallest_bound(behind, late=0)
@@ -213,6 +212,34 @@ def smallest_bound(behind: Ints, late: int) -> int:
         return 0
     last = len(behind) - 1 - late
     return max(0, int(np.partition(behind, last)[last]))
+
+
+def timer(ts: Ints, arrival: Ints, delay: int) -> Outcome:
+    """A fixed timer: an event is released ``delay`` after its arrival, and every older one in the buffer before it.
+
+    So the watermark at any moment is the largest event time that had arrived ``delay`` before. Unlike a fixed
+    watermark it moves on while nothing arrives. ``arrival`` must not decrease.
+
+    >>> outcome = timer(np.array([1, 5, 3, 2, 9]), np.array([10, 20, 24, 26, 40]), 4)
+    >>> outcome.at, outcome.late
+    (array([14, 24, 24, 26, 40]), array([False, False, False,  True, False]))
+    """
+    due = arrival[np.searchsorted(np.maximum.accumulate(ts), ts)] + delay
+    at = np.minimum(np.maximum(due, arrival), arrival[-1:])
+    late = overtaken(ts, arrival) > delay
+    release = np.searchsorted(arrival, at, side="right") - 1
+    release[late] = -1
+    return Outcome(release, late, at)
+
+
+def overtaken(ts: Ints, arrival: Ints) -> Ints:
+    """How long before each event the first newer one arrived: it is late under any timer with a shorter delay.
+
+    Negative where no newer event arrived before.
+    """
+    newer = np.searchsorted(np.maximum.accumulate(ts), ts, side="right")
+    positions = np.arange(len(ts))
+    return np.where(newer < positions, arrival - arrival[np.minimum(newer, positions)], -1)
 
 
 def max_slack(ts: Ints) -> Outcome:

@@ -2,7 +2,8 @@
 
 Files are read as ``slackline run`` reads them (:mod:`slackline.connectors.formats`, :mod:`slackline.runtime.schema`).
 The order of a file is the order of arrival. The arrival column only measures how long an event waited; where it runs
-backwards (two receivers, a stepped clock) its running maximum is used, with a warning.
+backwards (two receivers, a stepped clock) its running maximum is used, with a warning. What else is doubtful about it
+is said, too (:mod:`slackline.study.arrivals`).
 
 A study refuses a record that is no event. For the synchroniser such records are **quarantined**: counted, with the
 first one as an example; and a file that cannot be read has **failed**, without effect on the others.
@@ -11,7 +12,7 @@ first one as an example; and a file that cannot be read has **failed**, without 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +27,7 @@ from slackline.runtime.output import BadRecord
 from slackline.runtime.schema import RecordSchema, bare_times, times_of
 from slackline.runtime.source import SourceError
 from slackline.runtime.units import UnitChoice, unit_of
+from slackline.study.arrivals import doubts, forward, lag_note, stands_still
 
 #: Which columns are read: those of times and names, all, or all with the cells of CSV files as they are written.
 Keep = Literal["times", "all", "verbatim"]
@@ -40,7 +42,8 @@ class RecordedStream:
 
     ``arrival`` never decreases. ``source`` numbers the sources from zero; with a type column each pair of
     type and source has its own number, because each may be delivered differently. ``key`` numbers the keys, if each is
-    to be ordered by itself. ``notes`` say what was assumed, ``warnings`` what is doubtful.
+    to be ordered by itself. ``notes`` say what was assumed, ``warnings`` what is doubtful. ``timed`` is whether arrival
+    times were recorded; if not, ``arrival`` is stream time, and no policy may use it.
     """
 
     arrival: Ints
@@ -50,6 +53,7 @@ class RecordedStream:
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     key: Ints | None = None
+    timed: bool = True
 
     def __len__(self) -> int:
         return len(self.ts)
@@ -67,16 +71,17 @@ class RecordedStream:
 def load_stream(path: str | Path, schema: RecordSchema) -> RecordedStream:
     """Read a stream from CSV (also with semicolons or tabs) or JSON lines, both also gzipped, or Parquet.
 
-    The schema names the fields ``arrival``, ``ts`` and ``source``, and optionally ``type`` and ``key``. Times are
+    The schema names the fields ``ts`` and ``source``, and optionally ``arrival``, ``type`` and ``key``. Times are
     non-negative integers in its unit, or dates, which are converted to it. Without a unit it is recognised.
     """
-    if schema.arrival is None or schema.source is None:
-        raise ConfigError("a recorded stream needs the fields of arrival times and of sources (arrival, source).")
+    if schema.source is None:
+        raise ConfigError("a recorded stream needs the field of sources (source).")
     file = _File(Path(path), schema)
     if not file.rows:
         raise SourceError(f"{path} holds no events. Give a file with at least one row.")
     chosen = file.unit(schema)
-    arrival, ts = file.times(schema.arrival, chosen.unit), file.times(schema.ts, chosen.unit)
+    arrival = None if schema.arrival is None else file.times(schema.arrival, chosen.unit)
+    ts = file.times(schema.ts, chosen.unit)
     source, _ = file.codes(schema.source, "source")
     if schema.type is not None:
         types, names = file.codes(schema.type, "event type")
@@ -85,20 +90,22 @@ def load_stream(path: str | Path, schema: RecordSchema) -> RecordedStream:
     if file.bad:
         first, count = file.bad[min(file.bad)], len(file.bad)
         raise SourceError(f"{file.path.name}, {first} ({count} such records). Repair or remove these records.")
-    arrival, warnings = forward(arrival)
-    return RecordedStream(arrival, ts, source, chosen.unit, warnings + chosen.warnings, chosen.notes, key)
+    return _timed(RecordedStream(ts, ts, source, chosen.unit, chosen.warnings, chosen.notes, key), arrival)
 
 
-def forward(arrival: Ints) -> tuple[Ints, tuple[str, ...]]:
-    """The running maximum of arrival times, and a warning if they run backwards."""
-    back = int(np.count_nonzero(np.diff(arrival) < 0))
-    if not back:
-        return arrival, ()
-    warning = (
-        f"the arrival times run backwards at {back} of {len(arrival)} rows; the order of the file is used "
-        f"as the order of arrival, and the running maximum of the arrival times for waits"
-    )
-    return np.maximum.accumulate(arrival), (warning,)
+def _timed(stream: RecordedStream, arrival: Ints | None) -> RecordedStream:
+    """The stream with its arrival times, and what is doubtful about them; in stream time if it has none that move."""
+    ts, unit = stream.ts, stream.unit
+    if arrival is not None and not stands_still(arrival, ts):
+        arrival, backwards = forward(arrival)
+        warnings = (*backwards, *stream.warnings, *doubts(arrival, ts, unit))
+        return replace(stream, arrival=arrival, warnings=warnings, notes=stream.notes + lag_note(arrival, ts, unit))
+    why = "no arrival times were given" if arrival is None else "all events have the same arrival time"
+    left_out = "waits are in stream time, and policies that need arrival times (timer, adwin) are left out"
+    stream = replace(stream, arrival=np.maximum.accumulate(ts), timed=False)
+    if arrival is None:
+        return replace(stream, notes=(*stream.notes, f"{why}: {left_out}"))
+    return replace(stream, warnings=(*stream.warnings, f"{why}: {left_out}"))
 
 
 class _File:

@@ -114,12 +114,24 @@ guarantee     exactly once for read_committed consumers, a transaction every 0.0
 at a stop     buffered events are flushed
 idle timeout  30: buffered events of a key are flushed
 metrics       http://127.0.0.1:9400/metrics
+page          http://127.0.0.1:9401/
 """
 
 
 def test_a_plan_on_kafka_says_the_same_things(here: Path) -> None:
     line = "vans.py --from kafka://127.0.0.1:1/in --to kafka://127.0.0.1:1/out --key van --idle-timeout 30 --group vans"
-    done = run(*line.split(), "--checkpoint-every", "5", "--at-stop", "flush", "--metrics", "9400", "--dry-run")
+    done = run(
+        *line.split(),
+        "--checkpoint-every",
+        "5",
+        "--at-stop",
+        "flush",
+        "--metrics",
+        "9400",
+        "--page",
+        "9401",
+        "--dry-run",
+    )
     assert (done.exit_code, done.stdout) == (0, ON_KAFKA), done.stderr
 
 
@@ -251,7 +263,7 @@ KAFKA = "vans.py --group vans --from kafka://h:1/in"
         ("vans.py --from in.jsonl --to . --on spark", ". exists; on Spark give a new folder"),
         (
             "vans.py --from in.jsonl --to out --on spark --metrics 0",
-            "no --at-stop, --metrics, --checkpoint-every, --idle-timeout or --state-ttl",
+            "no --at-stop, --metrics, --page, --checkpoint-every, --idle-timeout or --state-ttl",
         ),
         ("vans.py --from gone --to out --on spark", "gone: there is no such file or folder"),
         (

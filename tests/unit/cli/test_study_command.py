@@ -117,6 +117,12 @@ def test_arrivals_that_run_backwards_are_told_on_stderr(tmp_path):
     json.loads(result.stdout)
 
 
+def test_without_arrival_times_timers_are_left_out_and_that_is_told_on_stderr():
+    result = run(*[a for a in PHONES if a not in ("--arrival", "arrival_ms")], "--json")
+    assert result.exit_code == 0 and "no arrival times were given: waits are in stream time" in result.stderr
+    assert {"timer", "adwin"}.isdisjoint(p["policy"] for p in json.loads(result.stdout)["policies"])
+
+
 def without_unit():
     return [a for a in PHONES if a not in ("--unit", "ms")]
 

@@ -44,6 +44,7 @@ class NotingNode:
 
     def __init__(self, name: str = "n1") -> None:
         self.name = name
+        self.incarnation = 1
         self.busy = self.checkpoint_seconds = 0.0
         self.failed: str | None = None
         self.is_ready = True
@@ -118,14 +119,24 @@ class NotingSink(Sink):
 
 @contextlib.asynccontextmanager
 async def hosted(
-    node: NotingNode, credentials: Credentials = NO_TLS, address: Address = LOOPBACK, **options: Any
+    node: NotingNode,
+    credentials: Credentials = NO_TLS,
+    address: Address = LOOPBACK,
+    sink: Sink | None = None,
+    **options: Any,
 ) -> AsyncIterator[tuple[Address, TcpHost]]:
     """The node at work, and where."""
     listener = await Listener.at(address, credentials)
-    host = TcpHost(node, listener, NotingSink(node), **options)  # type: ignore[arg-type]
+    host = TcpHost(node, listener, sink or NotingSink(node), **options)  # type: ignore[arg-type]
     task = asyncio.create_task(host.run())
+    within = asyncio.current_task()
+    assert within is not None
+    task.add_done_callback(lambda done: done.exception() and within.cancel())
     try:
         yield listener.address, host
+    except asyncio.CancelledError:
+        if not task.done() or within.uncancel():
+            raise
     finally:
         if not task.done():
             host.stop()

@@ -1,6 +1,10 @@
 import asyncio
+import contextlib
+import errno
 import json
 import logging
+import os
+import resource
 import struct
 
 import pyarrow as pa
@@ -9,6 +13,7 @@ from tests.unit.cluster.fake import LOOPBACK, NO_TLS, NotingNode, NotingSink, ho
 
 import slackline as sl
 from slackline.cluster import links as links_module
+from slackline.cluster import tcp as tcp_module
 from slackline.cluster.ingress import Ingress, TablesSource
 from slackline.cluster.links import Credentials, Listener
 from slackline.cluster.protocol import Node
@@ -413,3 +418,185 @@ def test_input_is_shown_counted_and_resumed_by_the_checkpoint(tmp_path, caplog):
     metrics = run(whole(again, saved))
     assert (metrics.events, metrics.outputs, metrics.duplicates) == (400, 200, 200)
     assert len((tmp_path / "out" / "outputs.jsonl").read_text().splitlines()) == 200
+
+
+def test_connections_are_capped_per_address_in_favour_of_those_that_send_a_message(monkeypatch, caplog):
+    monkeypatch.setattr(links_module, "max_connections", lambda: 8)
+
+    async def meeting():
+        node = NotingNode()
+        async with hosted(node) as (address, _):
+            good = await met(address, "good")
+            await until(lambda: node.peers() == ["good"])
+            flood = [await asyncio.open_connection(*address) for _ in range(50)]
+            refused = [reader for reader, _ in flood if await _is_closed(reader)]
+            late = await met(address, "late")
+            await until(lambda: node.peers() == ["good", "late"])
+            good.write([said_by("good")])
+            await until(lambda: sum(call[0] == "received" for call in node.calls) == 3)
+            known = [good, late, await met(address, "third"), await met(address, "fourth")]
+            await until(lambda: node.peers() == ["fourth", "good", "late", "third"])
+            one_more, _ = await asyncio.open_connection(*address)
+            assert await _is_closed(one_more)
+            for each in known:
+                each.drop()
+            return len(refused)
+
+    with caplog.at_level(logging.WARNING, "slackline.cluster"):
+        assert run(meeting()) == 47  # half of eight are for one address, and one of these is in use
+    (record,) = caplog.records
+    assert "refused: 4 connections from 127.0.0.1 are open, and no more are accepted" in record.message
+
+
+def test_connections_are_capped_in_all(monkeypatch, caplog):
+    monkeypatch.setattr(links_module, "max_connections", lambda: 3)
+
+    async def meeting():
+        node = NotingNode()
+        async with hosted(node) as (address, _):
+            from_hosts = [("127.0.0.1", 0), ("127.0.0.2", 0), ("127.0.0.3", 0), ("127.0.0.4", 0)]
+            flood = [await asyncio.open_connection(*address, local_addr=host) for host in from_hosts]
+            return [await _is_closed(reader) for reader, _ in flood]
+
+    with caplog.at_level(logging.WARNING, "slackline.cluster"):
+        assert run(meeting()) == [True, False, False, False]
+    assert "refused: 3 connections are open" in caplog.text
+
+
+def test_a_warning_that_others_cause_is_logged_once_in_a_while_with_the_number_of_the_others(caplog):
+    time = iter([0.0, 1.0, 2.0, 2.0, 10.0, 10.5])
+    log = links_module.WarningLog(lambda: next(time))
+    for kind, value in (("refused", 1), ("refused", 2), ("refused", 3), ("closed", 4), ("refused", 5), ("refused", 6)):
+        log.warning(kind, "%s %d", kind, value)
+    assert [record.message for record in caplog.records] == [
+        "refused 1", "closed 4", "refused 5 (2 more like this since the last one)",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sent", "why"),
+    [
+        (b"", "the peer sent nothing for 0.2 s"),
+        (struct.pack(">I", 60_000_000) + b"x" * 1000, "inside a message, 1,004"),
+    ],
+    ids=["silent", "incomplete"],
+)
+def test_a_link_that_falls_silent_is_closed(monkeypatch, caplog, sent, why):
+    monkeypatch.setattr(links_module, "IDLE_TIMEOUT", 0.2)
+    monkeypatch.setattr(links_module, "HANDSHAKE_TIMEOUT", 0.2)
+
+    async def meeting():
+        node = NotingNode()
+        async with hosted(node) as (address, _):
+            silent = await met(address, "silent")
+            await until(lambda: node.peers() == ["silent"])
+            silent._writer.write(sent)
+            await until(lambda: node.peers() == [])
+
+    with caplog.at_level(logging.WARNING, "slackline.cluster"):
+        run(meeting())
+    assert "link to 'silent'" in caplog.text and why in caplog.text
+
+
+def test_incomplete_messages_are_bounded_over_all_links(monkeypatch, caplog):
+    monkeypatch.setattr(links_module, "MAX_UNFINISHED", 100_000)
+
+    async def meeting():
+        node = NotingNode()
+        async with hosted(node) as (address, _):
+            names = ["p1", "p2", "p3"]
+            peers = [await met(address, name) for name in names]
+            await until(lambda: node.peers() == names)
+            for peer in peers:
+                peer._writer.write(struct.pack(">I", 60_000_000) + b"x" * 40_000)
+            await until(lambda: len(node.peers()) == 2)
+            for peer in peers:
+                peer.drop()
+
+    with caplog.at_level(logging.WARNING, "slackline.cluster"):
+        run(meeting())
+    assert "bytes of incomplete messages wait, 100,000 are allowed" in caplog.text
+
+
+def test_the_first_message_is_small():
+    async def meeting():
+        node = NotingNode()
+        async with hosted(node) as (address, _):
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(struct.pack(">I", links_module.MAX_FIRST + 1))
+            return await reader.read()
+
+    assert run(meeting()) == b""
+
+
+async def _is_closed(reader):
+    try:
+        async with asyncio.timeout(0.1):
+            return await reader.read() == b""
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+
+
+class OpeningSink(NotingSink):
+    """Opens a file for each commit, as a folder does."""
+
+    def commit(self, checkpoint):
+        try:
+            with open(os.devnull, "wb"):
+                super().commit(checkpoint)
+        except OSError as error:
+            raise SlacklineError(f"cannot write the checkpoint: {error}.") from error
+
+
+def test_a_checkpoint_is_committed_when_no_file_descriptor_is_left():
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    async def meeting():
+        node = NotingNode()
+        async with hosted(node, sink=OpeningSink(node)) as (_, host):
+            await until(lambda: ("run",) in node.calls)
+            taken = []
+            try:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, limits[0]), limits[1]))
+                with contextlib.suppress(OSError):
+                    while True:
+                        taken.append(os.open(os.devnull, os.O_RDONLY))
+                commits = node.calls.count(("commit", 0))
+                for nth in (1, 2):
+                    node.next.checkpoint = b"state"
+                    host._wake.set()
+                    await until(lambda nth=nth: node.calls.count(("commit", 0)) == commits + nth)
+            finally:
+                for descriptor in taken:
+                    os.close(descriptor)
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+    run(meeting())
+
+
+def test_a_checkpoint_without_a_file_descriptor_is_retried_and_then_fails(monkeypatch, caplog):
+    monkeypatch.setattr(tcp_module, "RETRY", 0.01)
+
+    class Exhausted(NotingSink):
+        failures = 3
+
+        def commit(self, checkpoint):
+            if self.failures:
+                self.failures -= 1
+                raise SlacklineError("cannot write the checkpoint.") from OSError(errno.EMFILE, "Too many open files")
+            super().commit(checkpoint)
+
+    async def meeting(failures):
+        node = NotingNode()
+        sink = Exhausted(node)
+        sink.failures = failures
+        async with hosted(node, sink=sink):
+            await until(lambda: ("commit", 0) in node.calls)
+
+    with caplog.at_level(logging.WARNING, "slackline.cluster"):
+        run(meeting(3))
+        assert len(caplog.records) == 2 and "attempt 3" in caplog.text
+        with pytest.raises(SlacklineError, match="cannot write the checkpoint"):
+            run(meeting(10_000))

@@ -12,6 +12,7 @@ from tests.unit.connectors.helpers import run
 from slackline.connectors import FileSink, FolderSink, OutputRecord
 from slackline.core.errors import ConfigError, StateError
 from slackline.runtime.checkpoint import Checkpoint
+from slackline.runtime.sink import FencedError
 
 
 def record(kind: str, number: int) -> OutputRecord:
@@ -112,3 +113,43 @@ def test_a_file_has_all_kinds_and_is_overwritten(tmp_path: Path) -> None:
     assert ids(tmp_path / "out.jsonl") == [f"{kind}/1" for kind in KINDS]
     with pytest.raises(ConfigError, match="cannot write"):
         FileSink(tmp_path / "missing" / "out.jsonl").open()
+
+
+def test_a_folder_that_was_taken_over_has_nothing_of_the_former_process(tmp_path: Path) -> None:
+    former = FolderSink(tmp_path)
+    former.open()
+    run(former.write([record("event", 0)]))
+    former.commit(Checkpoint("run", {"sources": {"a": 7}}))
+    run(former.write([record("event", 1)]))
+    successor = FolderSink(tmp_path)
+    saved = successor.take_over()
+    assert saved is not None and saved.header["sources"] == {"a": 7} and former.is_fenced
+    run(former.write([record("event", 2)]))
+    with pytest.raises(FencedError, match="another process has taken over the folder"):
+        former.commit(Checkpoint("run", {"sources": {"a": 8}}))
+    run(former.close())
+    run(successor.write([record("event", 1)]))
+    assert ids(tmp_path / "outputs.jsonl") == ["event/0", "event/1"]
+    successor.commit(Checkpoint("run", {"sources": {"a": 9}}))
+    with pytest.raises(ConfigError, match="another process uses the folder"):
+        FolderSink(tmp_path).open()  # restarted by an operator
+    run(successor.close())
+    again = FolderSink(tmp_path)
+    reopened = again.open()
+    assert reopened is not None and reopened.header["sources"] == {"a": 9}
+    run(again.close())
+
+
+def test_the_second_of_two_successors_fences_the_first_also_before_its_checkpoint(tmp_path: Path) -> None:
+    former = FolderSink(tmp_path)
+    former.open()
+    former.commit(Checkpoint("run", {"sources": {"a": 7}}))
+    first, second = FolderSink(tmp_path), FolderSink(tmp_path)
+    for successor in (first, second):
+        saved = successor.take_over()
+        assert saved is not None and saved.header["sources"] == {"a": 7}
+    with pytest.raises(FencedError):
+        first.commit(Checkpoint("run"))
+    second.commit(Checkpoint("run"))
+    for sink in (former, first, second):
+        run(sink.close())

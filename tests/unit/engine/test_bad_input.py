@@ -33,8 +33,9 @@ def test_a_bad_time_stamp_is_quarantined_with_its_reason_and_the_rest_goes_on(fo
     assert target.stats()["quarantined"] == {"bad time stamp": 1}
 
 
-def test_a_date_as_event_time_is_quarantined_with_a_warning_that_says_what_to_do() -> None:
+def test_a_date_among_numbers_is_quarantined_with_a_warning_that_says_what_to_do() -> None:
     target = engine()
+    target.push([sl.Event("in", ts=1)])
     days = [sl.Event("in", ts=datetime(2026, 1, day, tzinfo=UTC)) for day in range(1, 31)]  # type: ignore[arg-type]
     with pytest.warns(
         UserWarning, match="whose ts is a date are quarantined; convert dates to whole numbers"
@@ -64,11 +65,11 @@ def test_a_derived_type_cannot_be_pushed(form: str) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"type": "in", "ts": 1}, [{"type": "in", "ts": 1}], "kick", [sl.Event("in", 1), "kick"], [("in", 1)], [1], 7],
+    ["kick", [sl.Event("in", 1), "kick"], [("in", 1)], [1], 7],
 )
 def test_what_is_no_event_is_wrong_use_and_nothing_is_taken(wrong: Any) -> None:
     target = engine()
-    with pytest.raises(ConfigError, match=r"slackline\.Event\(type, ts"):
+    with pytest.raises(ConfigError, match="an event, a mapping or a dataclass"):
         target.push(wrong)
     assert target.stats()["arrivals"] == 0 and target.quarantined == []
 
@@ -88,7 +89,7 @@ def test_a_table_without_time_stamps_is_an_error_that_lists_its_columns() -> Non
     ("columns", "message"),
     [
         ({"ts": ["1"]}, "'ts' is of type string"),
-        ({"ts": pa.array([1], pa.timestamp("us"))}, "'ts' is of type timestamp"),
+        ({"ts": pa.array([1], pa.date32())}, "'ts' is of type date32"),
         ({"ts": [1], "source": [1.5]}, "'source' is of type double"),
         ({"ts": [1], "seq": ["a"]}, "'seq' is of type string"),
     ],
@@ -286,13 +287,6 @@ def test_a_float_column_does_not_pass_for_declared_integers() -> None:
 
     with pytest.raises(SchemaError, match="'n' is of type double, but event type 'in' declares it as int64"):
         engine(Typed()).push(table(ts=[1], n=[1.7]))
-
-
-def test_pushing_a_data_frame_says_how_to_push_it() -> None:
-    import pandas as pd
-
-    with pytest.raises(ConfigError, match="from_pandas"):
-        engine().push(pd.DataFrame({"ts": [1]}))  # type: ignore[arg-type]
 
 
 def test_two_columns_of_one_name_are_an_error() -> None:

@@ -22,8 +22,8 @@ def test_an_event_for_one_of_many_detectors_makes_few_others_look(
     stream = [sl.Event(f"t{i % n if in_turn else 0}", 10 * i, "s", i) for i in range(1100 + events)]
     engine.push(stream[:1100])  # beyond every warm-up
     looks: list[Any] = []
-    look = Operator.advance_inputs
-    monkeypatch.setattr(Operator, "advance_inputs", lambda each, *args: (looks.append(each), look(each, *args))[1])
+    look = Operator.evaluate
+    monkeypatch.setattr(Operator, "evaluate", lambda each, *args: (looks.append(each), look(each, *args))[1])
     for event in stream[1100:]:
         engine.push(event)
     assert len(looks) < 4 * events

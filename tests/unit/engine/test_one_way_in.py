@@ -61,7 +61,7 @@ def test_a_push_that_raises_has_taken_nothing() -> None:
         with pytest.raises(sl.SlacklineError):
             target.push(pa.table({**rows, **wrong}))
     with pytest.raises(sl.SlacklineError):
-        target.push([sl.Event("a", 1, "s", 0), {"type": "a"}])  # type: ignore[list-item]
+        target.push([sl.Event("a", 1, "s", 0), ("a",)])  # type: ignore[list-item]
     assert target.save() == before
     target.push(pa.table({**rows, "n": [1, 1, 1]}))
     target.close()

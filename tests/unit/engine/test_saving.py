@@ -102,23 +102,6 @@ def test_snapshot_and_restore_may_be_written_by_the_user() -> None:
     assert [output.event["number"] for output in again.push([sl.Event("in", 3)])] == [2]
 
 
-def test_another_hierarchy_is_refused() -> None:
-    class Other(Hoarder):
-        pass
-
-    class Wider(Hoarder):
-        name = "Hoarder"
-        listens = ("in", "more")
-
-    data = sl.Engine(hierarchy()).save()
-    with pytest.raises(
-        StateError, match=r"saved with the detectors \['Hoarder'\], the given hierarchy has \['Other'\]"
-    ):
-        sl.Engine.load(data, hierarchy(Other()))
-    with pytest.raises(StateError, match="saved with the event types"):
-        sl.Engine.load(data, hierarchy(Wider()))
-
-
 @pytest.mark.parametrize(
     "damage", [lambda b: b[:-3], lambda b: b[:40] + b"!" + b[41:], lambda b: b"", lambda b: b"pickle" * 9]
 )

@@ -55,7 +55,7 @@ def test_the_buckets_in_use_give_the_same_slack_in_any_order_of_delays() -> None
         for delay in some.tolist():
             floats, room = target_slack.with_room(ints, floats, 1)
             assert room >= 1
-            target_slack.count_delay(ints, floats, delay, 0.0)
+            target_slack.count_delay(ints, floats, delay, 0, 0.0)
         used = int(ints[target_slack.USED])
         assert used == len({target_slack.bucket_of(int(delay)) for delay in (0, *delays)})
         weights = target_slack.trimmed(ints, floats)[target_slack.HISTOGRAM :]

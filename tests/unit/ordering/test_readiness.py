@@ -80,7 +80,20 @@ def test_a_source_that_owes_too_long_is_disabled_and_taken_back_when_it_returns(
     assert (sources[0, r.DISABLED], sources[0, r.TIMES_DISABLED]) == (1, 1)
     sources.send(0, 2_000, overdue=1_400)
     assert (sources[0, r.DISABLED], sources[0, r.SKIPPED]) == (0, 1)
-    assert sources.watermark(clk=2_000, timeout=500) == 1_995
+    assert sources.watermark(clk=2_000, timeout=500) == 1_500  # what it leapt over may follow, up to the timeout
+    assert sources.watermark(clk=2_500, timeout=500) == 1_995  # the source that sends no more is disabled
+    assert sources[0, r.LOST] == 1
+
+
+def test_a_leap_longer_than_the_timeout_makes_late_only_what_the_timeout_has_passed() -> None:
+    sources = Sources()
+    sources.send(0, *range(0, 1_000, 100))
+    sources.send(0, 2_000)
+    assert sources.watermark(clk=2_000, timeout=600) == 1_400
+    sources.send(0, *range(1_900, 1_400, -100))
+    assert sources[0, r.DISORDER] == 0  # events that fill in a leap, the newest first, are no disorder
+    assert sources.watermark(clk=2_100, timeout=600) == 1_500
+    assert sources.watermark(clk=2_600, timeout=600) == 2_095  # the timeout has passed the leap: the rest is lost
 
 
 def test_a_source_that_comes_after_the_time_out_is_counted_as_skipped() -> None:

@@ -9,7 +9,7 @@ import pytest
 from numba.core import types
 
 from slackline.core.time import NEVER
-from slackline.ordering import watermark
+from slackline.ordering import records, watermark
 from slackline.ordering.input import Evidence, SensorInput
 from slackline.ordering.watermark import AUTO, SLACK
 
@@ -28,7 +28,9 @@ def test_no_class_of_ours_gets_into_the_signatures_that_numba_keeps(
     input.step(0, 1, 0, NEVER, 1)
     input._reserve(1)
     known = input.ints, input.floats, input.readiness, input.readiness_tree, input._rules
-    watermark.run.py_func(*known, one, one, one + 2, 1, 1, one + 2, one, one, one.copy(), one.copy())
-    for function in (watermark.step, loop):
+    nothing = np.empty(0, dtype=np.int64)
+    filled = one.copy(), one.copy(), one.copy()
+    watermark.run.py_func(*known, one, one, one + 2, 1, 1, one + 2, one, one, nothing, NEVER, *filled)
+    for function in (records.step, loop):
         assert function.signatures
         assert not any(isinstance(kind, types.BaseTuple) for signature in function.signatures for kind in signature)

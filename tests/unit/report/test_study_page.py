@@ -102,6 +102,39 @@ def test_the_verdict_says_plainly_when_a_watermark_is_as_good_or_better():
     )
 
 
+def test_the_verdict_compares_with_the_cheaper_of_watermark_and_timer():
+    rivals = (("fixed", {"bound": 900}, 0.001, 5000.0), ("timer", {"delay": 700}, 0.001, 690.0))
+    assert verdict(made(("auto", {}, 0.001, 3400.0), *rivals)) == (
+        "A fixed timer is better here: with a delay of 700 ms after arrival it has 0.10 % late events and waits 690 ms "
+        "on average; slackline's auto has 0.10 % late events and waits 3.40 s on average."
+    )
+    assert verdict(made(("auto", {}, 0.001, 100.0), *rivals)) == (
+        "Use default auto: a fixed timer needs a delay of 700 ms after arrival for 0.10 % late events and waits 690 ms "
+        "on average; slackline waits 100 ms, 6.90 times less."
+    )
+    assert "a fixed watermark needs" in verdict(made(("auto", {}, 0.001, 100.0), rivals[0]))
+
+
+def test_the_page_shows_the_better_of_watermark_and_timer():
+    page = study_page(
+        made(("auto", {}, 0.002, 29.0), ("fixed", {"bound": 9}, 0.0, 60.0), ("timer", {"delay": 40}, 0.0, 41.0))
+    )
+    for part in ("mean wait, best fixed timer", "fixed timer, by delay", "delay 40 ms</td>"):
+        assert part in page, part
+    assert "mean wait, best fixed watermark" not in page
+
+
+def test_a_published_policy_that_waits_much_longer_than_all_others_is_named_and_left_out_of_the_plot():
+    policies = [("auto", {}, 0.002, 29.0), ("fixed", {"bound": 9}, 0.0, 60.0), ("percentile", {"q": 0.95}, 0.0, 150.0)]
+    usual = made(*policies, ("adwin", {"threshold": 0.001}, 0.0, 179.0))
+    far = made(*policies, ("adwin", {"threshold": 0.001}, 0.0, 181.0))
+    assert "Too far right" not in study_page(usual)
+    page = study_page(far)
+    assert "Too far right to be shown: ADWIN watermark." in page and "threshold 0.001</td>" in page
+    names = [trace.name for trace in _Plot.of(far, Scale.of_study(far), WHOLE).figure().data]
+    assert "histogram percentile, by q" in names and "ADWIN watermark, by threshold" not in names
+
+
 def test_the_verdict_says_that_the_target_is_missed_why_and_what_to_do():
     policies = (("auto", {}, 0.91, 50.0), ("fixed", {"bound": 0}, 0.95, 0.0), ("fixed", {"bound": 7_200_000}, 0.0, 9e5))
     short = verdict(replace(made(*policies), rows=30_000, span=9_000_000))
@@ -172,7 +205,9 @@ def test_the_verdict_names_who_beats_both():
 
 def test_the_verdict_survives_the_absence_of_rivals_and_of_waits():
     alone = verdict(made(("auto", {}, 0.0, 5.0), ("fixed", {"bound": 1}, 0.1, 1.0)))
-    assert alone.startswith("No fixed watermark loses as few events as auto, which has no late events and waits 5.00")
+    assert alone.startswith(
+        "No fixed watermark or timer loses as few events as auto, which has no late events and waits 5.00"
+    )
     assert "nothing to compare" in verdict(made(("auto", {}, 1.0, None)))
 
 

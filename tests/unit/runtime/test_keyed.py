@@ -14,6 +14,7 @@ from slackline import Detector, Engine, Event, Hierarchy, Slack
 from slackline.core.errors import ConfigError, SchemaError, StateError
 from slackline.runtime.keyed import KeyedEngines
 from slackline.runtime.output import Key, OutputRecord
+from slackline.runtime.sharding import sharded
 
 
 def arrivals(n: int = 400, keys: int = 7) -> list[tuple[Key, Event]]:
@@ -307,14 +308,6 @@ def test_wrong_use_is_refused_at_once() -> None:
         single.load(*keyed.save())
     with pytest.raises(SchemaError, match="no column 'van'"):
         keyed.push(pa.table({"ts": [1]}), "van")
-    other = KeyedEngines(Hierarchy([_Other()], clock="at"), keyed=True)
-    other.push([Event("at", ts=1)], ["a"])
-    with pytest.raises(StateError, match="_Other"):
-        keyed.load(*other.save())
-
-
-class _Other(Steps):
-    pass
 
 
 class _Silent(Detector):
@@ -322,3 +315,11 @@ class _Silent(Detector):
 
     def on_event(self, event: Event) -> None:
         pass
+
+
+@pytest.mark.parametrize("attributes", [{"key": "device"}, {"on_timer": lambda self, timer: ()}])
+def test_shards_refuse_detectors_with_timers_or_a_key(attributes: dict[str, Any]) -> None:
+    base = {"listens": ("a",), "on_event": lambda self, event: ()}
+    hierarchy = Hierarchy([type("Watch", (Detector,), {**base, **attributes})()])
+    with pytest.raises(ConfigError, match="'Watch' has timers or a key, which shards do not support"):
+        sharded(hierarchy)

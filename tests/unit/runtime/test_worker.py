@@ -6,17 +6,20 @@ import asyncio
 import json
 import logging
 import math
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.runtime.steps_app import lines_of, records, steps, write_records
+from tests.unit.runtime.steps_app import Steps, lines_of, records, steps, write_records
 
 from slackline.connectors.addresses import open_sink, open_sources
 from slackline.connectors.files import FileSource, FolderSink
 from slackline.core.errors import ConfigError, SlacklineError, StateError
+from slackline.core.event import Event
+from slackline.core.hierarchy import Hierarchy
 from slackline.runtime import worker as worker_module
 from slackline.runtime.checkpoint import Checkpoint
 from slackline.runtime.keyed import KeyedEngines
@@ -170,6 +173,31 @@ def test_at_a_stop_what_waits_is_kept_or_flushed_and_the_next_run_goes_on(tmp_pa
     assert len(outputs) + len(late) == 400
     ids = [(line["key"], line["id"]) for line in outputs]
     assert len(set(ids)) == len(ids)
+
+
+class Large(Steps):
+    listens, publishes = ("step",), ("large",)
+
+    def on_event(self, event: Event) -> Iterable[Event]:
+        yield event.derive("large")
+
+
+def test_a_run_resumes_with_a_changed_hierarchy_and_reports_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    out = tmp_path / "out"
+    file = write_records(tmp_path / "in.jsonl", records()[:200])
+    run_until(200, file, out)
+    before = len(found_in(out)[0])
+    write_records(file, records())
+    monkeypatch.setattr(sys.modules[__name__], "steps", lambda: Hierarchy([Steps(), Large()], clock="at"))
+    with caplog.at_level(logging.WARNING):
+        run_until(400, file, out, "flush")
+    outputs, late, _ = found_in(out)
+    steps_found = [line for line in outputs if line["type"] == "step"]
+    assert len(steps_found) + len([line for line in late if line["type"] == "at"]) == 400
+    assert len(outputs) - len(steps_found) == len(steps_found) - before
+    assert caplog.text.count("state upgraded: detectors kept Steps; new Large") == 1
 
 
 def test_a_followed_file_that_was_replaced_meanwhile_is_read_from_its_start(

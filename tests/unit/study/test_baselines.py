@@ -15,8 +15,10 @@ from slackline.study.policies import (
     lateness,
     max_slack,
     measure,
+    overtaken,
     quantile,
     smallest_bound,
+    timer,
     under_watermark,
 )
 
@@ -98,6 +100,62 @@ def test_the_smallest_bound_is_enough_and_one_less_is_not(ts, late, skipped):
 @given(STREAMS, st.integers(0, 70))
 def test_an_event_is_late_under_every_bound_below_its_lateness(ts, bound):
     assert fixed(np.array(ts), bound).late.tolist() == (lateness(np.array(ts)) > bound).tolist()
+
+
+ARRIVALS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 5)), min_size=1, max_size=60)
+
+
+def columns(rows):
+    """Event times, and arrival times from the gaps between arrivals."""
+    return np.array([t for t, _ in rows]), np.cumsum([gap for _, gap in rows])
+
+
+def simulate_timer(ts, arrival, delay):
+    """When a timer releases each event, moment by moment; None where it is late."""
+    watermark, buffered, at = -math.inf, [], [None] * len(ts)
+    for moment in range(arrival[-1] + 1):
+        for i in [i for i in range(len(ts)) if arrival[i] == moment]:
+            if ts[i] < watermark:
+                continue
+            if ts[i] == watermark:
+                at[i] = moment
+            else:
+                buffered.append(i)
+        expired = [ts[i] for i in buffered if arrival[i] + delay <= moment]
+        watermark = max([watermark, *expired])
+        for i in [i for i in buffered if ts[i] <= watermark]:
+            at[i] = moment
+            buffered.remove(i)
+    for i in buffered:
+        at[i] = arrival[-1]
+    return at
+
+
+@given(ARRIVALS, st.integers(1, 70))
+def test_a_timer_is_exact(rows, delay):
+    ts, arrival = columns(rows)
+    outcome = timer(ts, arrival, delay)
+    expected = simulate_timer(ts.tolist(), arrival.tolist(), delay)
+    assert outcome.late.tolist() == [at is None for at in expected]
+    assert outcome.at[~outcome.late].tolist() == [at for at in expected if at is not None]
+    assert (arrival[outcome.release[~outcome.late]] <= outcome.at[~outcome.late]).all()
+
+
+def test_a_timer_releases_while_nothing_arrives_and_older_events_with_newer_ones():
+    ts, arrival = np.array([10, 30, 20, 15, 40]), np.array([100, 110, 115, 125, 900])
+    outcome = timer(ts, arrival, 12)
+    # 10 at 112; 30 at 122, and 20, which arrived meanwhile, before it; 15 arrives 3 too late; the end releases 40.
+    assert outcome.at[[0, 1, 2, 4]].tolist() == [112, 122, 122, 900]
+    assert outcome.late.tolist() == [False, False, False, True, False]
+    assert overtaken(ts, arrival).tolist() == [-1, -1, 5, 15, -1]
+
+
+@given(ARRIVALS, st.integers(0, 10), st.integers(0, 20))
+def test_the_smallest_timer_is_enough_and_one_less_is_not(rows, late, skipped):
+    ts, arrival = columns(rows)
+    delay = smallest_bound(overtaken(ts, arrival)[skipped:], late)
+    assert timer(ts, arrival, delay).late[skipped:].sum() <= late
+    assert delay == 0 or timer(ts, arrival, delay - 1).late[skipped:].sum() > late
 
 
 @given(STREAMS, st.booleans())

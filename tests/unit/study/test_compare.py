@@ -6,7 +6,7 @@ from tests.recordings import recorded
 
 from slackline.runtime.schema import RecordSchema
 from slackline.study import STEADY, RecordedStream, load_stream, study
-from slackline.study.policies import lateness, smallest_bound
+from slackline.study.policies import lateness, overtaken, smallest_bound
 
 STEADY_FIGURES = {"steady_late_share", "steady_mean_wait"}
 FIGURES = {"late_share", "mean_wait", "p50_wait", "p99_wait", "max_wait"} | STEADY_FIGURES
@@ -44,7 +44,8 @@ def test_the_json_has_exactly_the_promised_keys(result):
     assert set(figures["clairvoyant"]) == {"mean_wait", "p99_wait"} | STEADY_FIGURES
     assert all(set(p) == {"policy", "params"} | FIGURES for p in figures["policies"])
     names = {p["policy"] for p in figures["policies"]}
-    assert names == {"fixed", "max_slack", "slack", "quantile", "ready", "auto"}
+    published = {"percentile", "adwin", "aqkslack"}
+    assert names == {"fixed", "timer", "max_slack", "slack", "quantile", "ready", "auto"} | published
     assert {"policy": "auto", "params": {}} in [
         {"policy": p["policy"], "params": p["params"]} for p in figures["policies"]
     ]
@@ -93,13 +94,23 @@ def test_known_figures_of_d_1(first):
     assert first.clairvoyant.mean_wait == pytest.approx(31.5, abs=0.1)
 
 
-def test_the_fixed_sweep_holds_the_smallest_bounds_that_match_each_auto_whole_and_steady(result, request):
-    behind = lateness(phones(request.node.callspec.params["result"]).ts)
-    bounds = [p.params["bound"] for p in result.policies if p.policy == "fixed"]
-    for auto in (p.waits for p in result.policies if p.policy == "auto"):
-        assert smallest_bound(behind, round(auto.late_share * len(behind))) in bounds
-        steady = behind[STEADY:]
-        assert smallest_bound(steady, round(auto.steady_late_share * len(steady))) in bounds
+def test_hindsight_has_the_smallest_delays_that_match_each_auto_whole_and_steady(result, request):
+    stream = phones(request.node.callspec.params["result"])
+    late_below = {"fixed": lateness(stream.ts), "timer": overtaken(stream.ts, stream.arrival)}
+    for policy, behind in late_below.items():
+        delays = [delay for p in result.policies if p.policy == policy for delay in p.params.values()]
+        for auto in (p.waits for p in result.policies if p.policy == "auto"):
+            assert smallest_bound(behind, round(auto.late_share * len(behind))) in delays
+            steady = behind[STEADY:]
+            assert smallest_bound(steady, round(auto.steady_late_share * len(steady))) in delays
+
+
+def test_the_cheapest_fixed_policy_can_be_asked_for_each_auto(result):
+    for auto in (p for p in result.policies if p.policy == "auto"):
+        watermark, timer = (result.cheapest(policy, steady=True, than=auto) for policy in ("fixed", "timer"))
+        both = result.cheapest("fixed", "timer", steady=True, than=auto)
+        assert both.waits.steady_mean_wait == min(w.waits.steady_mean_wait for w in (watermark, timer))
+        assert both.waits.steady_late_share <= auto.waits.steady_late_share
 
 
 def test_default_auto_waits_an_eighth_of_the_best_fixed_watermark(result):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from slackline.cluster.controller.failover import Failover
 from slackline.cluster.controller.global_placement import GlobalPlacement
 from slackline.cluster.controller.load_shedding import LoadShedding
 from slackline.cluster.controller.metrics import ClusterMetrics
@@ -37,6 +38,7 @@ class PlacementController:
             )  # fmt: skip
         self._neighbour = NeighbourPlacement(name, settings.search_every) if settings.optimise == "neighbours" else None
         self._shedding = LoadShedding(name, settings.heartbeat_interval) if settings.sheds else None
+        self._failover = None if settings.failover_after is None else Failover(name, settings.failover_after)
         #: Further policies; they always run.
         self.policies: list[PlacementPolicy] = [] if self._shedding is None else [self._shedding]
         self._request_move = request_move
@@ -45,12 +47,18 @@ class PlacementController:
         self._requested: dict[str, tuple[PlacementPolicy, Move]] = {}
         self._search: SearchOrder | None = None
         self._is_master = False
+        self._resumes: list[str] = []
 
     def on_heartbeat(self, overview: Callable[[], Mapping[str, Any]], now: float) -> None:
         """Update the metrics, and run the policies."""
-        if not self.policies and self._global is None and self._neighbour is None:
+        has_policy = self.policies or self._global is not None or self._neighbour is not None
+        if not has_policy and self._failover is None:
             return
         seen = overview()
+        if self._failover is not None:
+            self._resumes += self._failover.on_heartbeat(seen, now)
+        if not has_policy:
+            return
         self.metrics.update(seen, now)
         statistics = self.metrics.statistics(now)
         for policy in self.policies:
@@ -101,3 +109,8 @@ class PlacementController:
         """The search to run now, if any; each is returned once."""
         search, self._search = self._search, None
         return search
+
+    def pop_resumes(self) -> list[str]:
+        """The lost nodes to resume now; each is returned once."""
+        resumes, self._resumes = self._resumes, []
+        return resumes

@@ -27,12 +27,14 @@ class Directory:
         self.hierarchy = hierarchy
         self.runs: dict[str, dict[str, int]] = {}
         self.ingress: dict[str, tuple[str, ...]] = {}
-        self._seen: set[str] = set()  # detectors that any node has ever claimed
+        self._placed: set[str] = set()  # detectors that a node runs, or ran when it left the cluster
 
     def update(self, node: str, runs: Mapping[str, int], ingress: Iterable[str]) -> None:
         """A node has announced what it runs."""
+        former = self.runs.get(node, {})
         self.runs[node] = {detector: term for detector, term in runs.items() if detector in self.hierarchy.names}
-        self._seen.update(self.runs[node])
+        self._placed -= {detector for detector in former if self.host(detector) is None}
+        self._placed.update(self.runs[node])
         self.ingress[node] = tuple(kind for kind in ingress if kind in self.hierarchy.sensor_types)
 
     def remove(self, node: str) -> None:
@@ -61,9 +63,9 @@ class Directory:
         hosts = {self.host(name) for name, kinds in self.hierarchy.listens.items() if kind in kinds}
         return {host for host in hosts if host is not None}
 
-    def has_unseen_listener(self, kind: str) -> bool:
-        """Whether a detector listens to a type that no node has claimed yet."""
-        return any(kind in kinds and name not in self._seen for name, kinds in self.hierarchy.listens.items())
+    def has_unplaced_listener(self, kind: str) -> bool:
+        """Whether a detector listens to a type that no node has claimed yet, or that is between two nodes."""
+        return any(kind in kinds and name not in self._placed for name, kinds in self.hierarchy.listens.items())
 
     def missing(self) -> tuple[list[str], list[str]]:
         """The detectors that no node runs, and the sensor types that enter nowhere."""
@@ -98,6 +100,10 @@ class Directory:
                 return f"{node!r} claims the ingress of {both}, which enter at {other!r}; a sensor type has one ingress"
         return None
 
+    def claimed(self, runs: Iterable[str], peers: Iterable[str]) -> tuple[str, str] | None:
+        """One of these detectors that runs on one of these peers, and where; None if none does."""
+        return next(((name, peer) for peer in peers for name in runs if name in self.runs.get(peer, {})), None)
+
 
 def overview_of(
     name: str,
@@ -123,7 +129,11 @@ def overview_of(
         "moving": moving,
         "missing": {"detectors": detectors, "types": kinds},
         "hierarchy": {
-            each: {"listens": list(hierarchy.listens[each]), "publishes": hierarchy.published(each)}
+            each: {
+                "level": hierarchy.levels[each],
+                "listens": list(hierarchy.listens[each]),
+                "publishes": hierarchy.published(each),
+            }
             for each in hierarchy.names
         },
         "master": master_of(nodes),

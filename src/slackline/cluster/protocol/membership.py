@@ -46,6 +46,8 @@ WINDOW = 64
 HELLO_INTERVAL = 0.2
 MAX_NAME = 100
 MAX_PEERS = 1000
+#: The age in a Rejected that stops no node.
+NEVER_OBEYED = -1.0
 
 _BARE_ACK = Ack({})
 
@@ -201,6 +203,17 @@ class ClientRequest(NamedTuple):
 PeerEvent = PeerConnected | PeerLost | PeerMessage | ClientRequest
 
 
+class Objection(NamedTuple):
+    """Why a node is refused. Unless ``is_final`` it may try again, and does not stop."""
+
+    reason: str
+    is_final: bool = True
+
+
+#: Returns why a node is refused, by its name and Hello; None if it is not.
+Objects = Callable[[str, Hello], Objection | None]
+
+
 class Membership:
     """The peers of a node."""
 
@@ -236,16 +249,17 @@ class Membership:
                     return [] if peer.has_left else [PeerLost(peer.name)]
         return []
 
-    def receive(
-        self, link: str, data: bytes, now: float, objection: Callable[[str, Hello], str | None]
-    ) -> list[PeerEvent]:
-        """A message was received over a link. ``objection`` returns why a node is refused, None if it is not."""
+    def receive(self, link: str, data: bytes, now: float, objection: Objects) -> list[PeerEvent]:
+        """A message was received over a link."""
         envelope = messages.decode(data)
         body, sender = envelope.body, envelope.sender
         if isinstance(body, Query | MigrationRequest) and not envelope.number:
             return [ClientRequest(link, body)]
         if isinstance(body, Rejected):
-            if (body.age, self.name) >= (self.age(now), sender):
+            if envelope.to not in (0, self.incarnation):
+                return []  # for a former incarnation
+            is_member = self.ready_since is None or sender in self.peers or sender == self.name
+            if is_member and (body.age, self.name) >= (self.age(now), sender):
                 self.rejected = self.rejected or body.reason
             return []
         if isinstance(body, Hello):
@@ -265,20 +279,22 @@ class Membership:
         self._hello_at.pop(link, None)
         return events + [PeerMessage(sender, each) for each in bodies]
 
-    def _on_hello(
-        self, link: str, envelope: Envelope, hello: Hello, now: float, objection: Callable[[str, Hello], str | None]
-    ) -> list[PeerEvent]:
+    def _on_hello(self, link: str, envelope: Envelope, hello: Hello, now: float, objection: Objects) -> list[PeerEvent]:
         sender = envelope.sender
         if not envelope.incarnation:
             raise ProtocolError("incarnation 0 of a peer; it must be at least 1.")
-        reason = self._objection(sender, hello) or objection(sender, hello)
-        if reason is not None:
-            self._send(link, Rejected(reason, self.age(now)), envelope.incarnation)
+        refused = self._objection(sender, hello) or objection(sender, hello)
+        if refused is not None:
+            age = self.age(now) if refused.is_final else NEVER_OBEYED
+            self._send(link, Rejected(refused.reason, age), envelope.incarnation)
             self._hello_at.pop(link, None)
             self._closing.append(link)
             return []
         peer = self.peers.get(sender)
         if peer is not None and envelope.incarnation < peer.session.peer_incarnation:
+            current = peer.session.peer_incarnation
+            reason = f"{sender!r} runs in incarnation {current} already; incarnation {envelope.incarnation} is fenced"
+            self._send(link, Rejected(reason, math.inf), envelope.incarnation)
             return []
         restarted = peer is None or envelope.incarnation > peer.session.peer_incarnation
         session = Session(self.name, self.incarnation, envelope.incarnation) if restarted else None
@@ -289,9 +305,9 @@ class Membership:
         if session is not None:
             peer.session, peer.has_left = session, False
         peer.identity, peer.address = hello.identity, hello.address
-        self.addresses |= {name: address for name, address in hello.known.items() if name != self.name}
-        if hello.address:
-            self.addresses[sender] = hello.address
+        for name, address in (*hello.known.items(), (sender, hello.address)):
+            if address and name != self.name and (name in self.addresses or len(self.addresses) < MAX_PEERS):
+                self.addresses[name] = address
         peer.received_at, peer.is_lost = now, False
         if link in peer.links:
             peer.links.remove(link)
@@ -304,19 +320,22 @@ class Membership:
         peer.connected_at = now
         return [PeerConnected(sender, hello, restarted)]
 
-    def _objection(self, sender: str, hello: Hello) -> str | None:
+    def _objection(self, sender: str, hello: Hello) -> Objection | None:
         if not sender or len(sender) > MAX_NAME or not sender.isprintable():
-            return f"node name {sender[:MAX_NAME]!r} is not valid; a name has 1 to {MAX_NAME} printable characters"
+            name = f"node name {sender[:MAX_NAME]!r}"
+            return Objection(f"{name} is not valid; a name has 1 to {MAX_NAME} printable characters")
         if len(self.peers) >= MAX_PEERS and sender not in self.peers:
-            return f"the cluster has {MAX_PEERS} nodes already"
+            return Objection(f"the cluster has {MAX_PEERS} nodes already")
+        if len(hello.known) > MAX_PEERS:
+            return Objection(f"{sender!r} knows {len(hello.known):,} nodes; a cluster has {MAX_PEERS:,} at most")
         if sender == self.name:
-            return f"a node called {sender!r} exists already; give each its own --name"
+            return Objection(f"a node called {sender!r} exists already; give each its own --name")
         known = self.peers.get(sender)
         if known is None or known.identity == hello.identity:
             return None
         if known.is_up:
-            return f"another node called {sender!r} exists already; give each its own --name"
-        return (
+            return Objection(f"another node called {sender!r} exists already; give each its own --name")
+        return Objection(
             f"node {sender!r} has restarted without its checkpoint: its state is lost, and the cluster cannot continue "
             f"without it. Start it with its --folder, or restart all nodes with new folders"
         )

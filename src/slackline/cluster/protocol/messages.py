@@ -18,7 +18,7 @@ import msgspec
 from slackline.core.errors import SlacklineError
 from slackline.core.time import FOREVER, NEVER
 
-VERSION = 1
+VERSION = 2
 #: Bytes that an envelope may have.
 MAX_BYTES = 64 * 1024 * 1024
 
@@ -101,12 +101,16 @@ class Heartbeat(_Body, frozen=True):
 
 
 class Subscribe(_Body, frozen=True):
-    """Send a type from offset ``since`` on; 0: from the next one. ``progress_only``: clock and watermark, no events."""
+    """Send a type from offset ``since`` on; 0: from the next one. ``progress_only``: clock and watermark, no events.
+
+    Events up to ``durable`` survive the sender's crash.
+    """
 
     type: str
     since: MaybeOffset
     reliable: bool
     progress_only: bool = False
+    durable: Count = 0
 
 
 class Subscribed(_Body, frozen=True):
@@ -242,6 +246,13 @@ class MigrationDone(_Body, frozen=True):
     term: int
 
 
+class ConfirmMigration(_Body, frozen=True):
+    """The source asks a target whether it has run the detector in this term: MigrationDone or MigrationRejected."""
+
+    detector: str
+    term: int
+
+
 class MigrationRejected(_Body, frozen=True):
     """The detector does not migrate. ``term`` is that of a state that was sent, 0 if none was."""
 
@@ -283,7 +294,7 @@ class MigrationResult(_Body, frozen=True):
 Body = (
     Hello | Rejected | Goodbye | Announce | Heartbeat | Subscribe | Subscribed | Unsubscribe | Data | Ack | Resend
     | Truncated | MigrateTo | StateRequest | InputDelays | DetectorState | StopForwarding | MigrationDone
-    | MigrationRejected | Query | Overview | MigrationRequest | MigrationResult
+    | ConfirmMigration | MigrationRejected | Query | Overview | MigrationRequest | MigrationResult
 )  # fmt: skip
 
 

@@ -29,16 +29,20 @@ requested without its offset.
 directory and need not subscribe again. At the source, a detector that listens to the migrated one becomes a subscriber,
 paused until the migration is done.
 
-**Failures.** Either side ends a migration by a MigrationRejected. If the target is lost or restarts before
-MigrationDone, the source attaches the detector again, with all inputs since. If the source is lost before it has sent
+**Failures.** From the DetectorState on the detector is the target's: the source runs it again only when it is certain
+that the target has not, and never will, in this term. The target says so by a MigrationRejected. While the target is
+lost the source waits, and records the inputs; the session delivers what was sent when they reconnect. If one of the two
+restarts, the session has ended, and the source asks (ConfirmMigration): a target that has ever run the detector in this
+term, by its checkpoint, answers MigrationDone, any other MigrationRejected. If the source is lost before it has sent
 the state, the migration fails; a state that was received stays valid until the source restarts.
 
 **Crashes.** A checkpoint has the running detectors with their terms, and the outgoing migrations with state and inputs.
 It is made before any message leaves that reports a change of these (``checkpoint_required``). Incoming migrations are
 not in it: the source notices the restart of the target.
 
-**Terms.** Each migration raises the detector's term, and so does taking it back. If two nodes run a detector after a
-partition, both publish the same events at the same offsets, and when they connect, the lower term stops.
+**Terms.** Each migration raises the detector's term, and so does taking it back. At most one node ever runs a detector
+in a term, and no node runs it in a lower one after that. A node that is restored from an old backup may claim a lower
+term: it stops the detector.
 """
 
 from __future__ import annotations
@@ -50,6 +54,7 @@ from typing import Any, NamedTuple
 from slackline.cluster.protocol.directory import Directory
 from slackline.cluster.protocol.membership import Membership
 from slackline.cluster.protocol.messages import (
+    ConfirmMigration,
     Data,
     DetectorState,
     Goodbye,
@@ -133,6 +138,13 @@ class OutgoingMigration:
     direct_from: dict[str, int]
     inputs: Inputs = field(default_factory=dict)
     is_done: bool = False
+    #: The incarnation of the target to which the state was sent; 0: this node has restarted since.
+    incarnation: int = 0
+
+    @property
+    def recorded(self) -> int:
+        """The number of recorded events."""
+        return sum(len(each.update.events) for segments in self.inputs.values() for each in segments)
 
 
 def in_order(segments: Iterable[DecodedSegment], offset: int) -> Iterator[DecodedSegment]:
@@ -188,6 +200,8 @@ class Migrations:
         self.membership = membership
         #: The detectors that run here, with their terms.
         self.runs: dict[str, int] = {}
+        #: The highest term in which each detector has ever run here.
+        self.terms: dict[str, int] = {}
         self.incoming: dict[str, IncomingMigration] = {}
         self.outgoing: dict[str, OutgoingMigration] = {}
         #: Requests to answer when the engine has processed everything: target, request.
@@ -209,6 +223,7 @@ class Migrations:
             self.hand_over(target, request)
         self.state_requests = []
         self.discard_done()
+        self._end_forwarding()
         self.request_states(now, timeout)
         results, self.results = self.results, []
         return results
@@ -252,6 +267,17 @@ class Migrations:
         for source, detector in self._forwarders.pop(kind, ()):
             if source in self.membership.peers:
                 self.membership.send(source, StopForwarding(detector, kind, offset))
+
+    def _end_forwarding(self) -> None:
+        """Nothing more needs to be forwarded for detectors that have left this node again."""
+        for kind, forwarders in self._forwarders.items():
+            left = [
+                (source, name) for source, name in forwarders if name not in self.runs and name not in self.outgoing
+            ]
+            self._forwarders[kind] = [each for each in forwarders if each not in left]
+            for source, name in left:
+                if source in self.membership.peers:
+                    self.membership.send(source, StopForwarding(name, kind, 1))
 
     def request_states(self, now: float, timeout: float) -> None:
         """Request the detectors whose inputs have started, or have not for too long."""
@@ -361,7 +387,7 @@ class Migrations:
         for kind, publication in state.publications.items():
             self.pubsub.unsubscribe(kind)
             self.pubsub.open_publication(kind, publication).unsubscribe(self.name)
-        self.runs[state.detector] = term
+        self.runs[state.detector] = self.terms[state.detector] = term
         self.changed = self.checkpoint_required = True
         return outputs
 
@@ -402,9 +428,10 @@ class Migrations:
     def hand_over(self, target: str, body: StateRequest) -> None:
         """Send a detector to a target. The engine has processed all inputs received here, and all is published."""
         name, pubsub, hierarchy = body.detector, self.pubsub, self.engine.hierarchy
-        outgoing = self.outgoing.get(name)
-        if outgoing is not None and outgoing.target == target:  # a request from before the target was lost
-            outgoing.direct_from |= {kind: at for kind, at in body.direct_from.items() if kind in outgoing.direct_from}
+        outgoing, incarnation = self.outgoing.get(name), self.membership.peers[target].session.peer_incarnation
+        is_sent = outgoing is not None and (outgoing.target, outgoing.incarnation) == (target, incarnation)
+        if outgoing is not None and is_sent:  # the target was lost, has given up, and requests it again
+            self._forward_again(outgoing, body)
             return
         if name not in self.runs:
             self.membership.send(target, MigrationRejected(name, 0, self._whereabouts(name)))
@@ -426,7 +453,6 @@ class Migrations:
                 at = publication.next
                 publication.subscribers[self.name] = (at, at - 1, needed[kind].reliable, False)
                 subscription = pubsub.subscribe(kind, needed[kind], at)
-                incarnation = self.membership.peers[target].session.peer_incarnation
                 subscription.publisher, subscription.confirmed = Publisher(target, incarnation), True
                 subscription.direct_from, subscription.paused = at, True  # the detector might be taken back
         delays = {kind: int(stats["types"][kind]["K"]) for kind in kinds}
@@ -435,8 +461,16 @@ class Migrations:
         message = DetectorState(name, self.directory.term(name) + 1, last, state, positions, publications)
         self.membership.send(target, message)
         direct_from = {kind: body.direct_from.get(kind, 0) for kind in kinds}
-        self.outgoing[name] = OutgoingMigration(target, message, direct_from)
+        self.outgoing[name] = OutgoingMigration(target, message, direct_from, incarnation=incarnation)
         self.changed = self.checkpoint_required = True
+
+    def _forward_again(self, outgoing: OutgoingMigration, body: StateRequest) -> None:
+        """The target gets inputs directly from other offsets now, and may have dropped what was forwarded before."""
+        for kind in outgoing.direct_from.keys() & body.direct_from.keys():
+            outgoing.direct_from[kind] = at = body.direct_from[kind]
+            for segment in outgoing.inputs.get(kind, ()):
+                if not at or segment.first < at:
+                    self.membership.send(outgoing.target, Data([segment.encoded()], body.detector))
 
     def _whereabouts(self, name: str) -> str:
         if name in self.outgoing:
@@ -558,21 +592,43 @@ class Migrations:
             self.changed = True
         return superseded
 
-    def on_peer_lost(self, peer: str, restarted: bool = False) -> list[Output]:
-        """A node is lost: migrations from there fail, detectors that migrate there are taken back.
+    def on_confirm(self, source: str, body: ConfirmMigration) -> None:
+        """The source has lost the session in which it sent the state."""
+        if self.terms.get(body.detector, 0) >= body.term:
+            self.membership.send(source, MigrationDone(body.detector, body.term))
+        else:
+            reason = f"{self.name!r} has not received it"
+            self.membership.send(source, MigrationRejected(body.detector, body.term, reason))
 
-        A state that was received stays valid while the source may reconnect, and not if it has ``restarted``.
-        """
+    def on_peer_lost(self, peer: str) -> None:
+        """A node is lost, and may reconnect: migrations from there whose state was not received fail."""
+        for incoming in [each for each in self.incoming.values() if each.source == peer and each.state is None]:
+            self._fail(incoming, f"{peer!r} is lost")
+
+    def on_peer_restarted(self, peer: str) -> None:
+        """A node has restarted, or this one: migrations from there fail; what was sent there is to be confirmed."""
         for incoming in [each for each in self.incoming.values() if each.source == peer]:
-            if incoming.state is None or restarted:
-                self._fail(incoming, f"{peer!r} is lost")
-        outputs: list[Output] = []
+            self._fail(incoming, f"{peer!r} has restarted")
         for name in [name for name, outgoing in self.outgoing.items() if outgoing.target == peer]:
-            if self.outgoing[name].is_done:
+            outgoing = self.outgoing[name]
+            if outgoing.is_done:
                 del self.outgoing[name]
             else:
-                outputs += self.take_back(name)
+                outgoing.incarnation = 0
+                self.membership.send(peer, ConfirmMigration(name, outgoing.state.term))
+
+    def on_peer_left(self, peer: str) -> list[Output]:
+        """A node has left the cluster; what has run there has migrated elsewhere before."""
+        self.on_peer_lost(peer)
+        outputs: list[Output] = []
+        for name in [name for name, outgoing in self.outgoing.items() if outgoing.target == peer]:
+            outputs += self.take_back(name)
         return outputs
+
+    @property
+    def recorded(self) -> int:
+        """The events that are recorded for detectors that might be taken back."""
+        return sum(each.recorded for each in self.outgoing.values())
 
 
 # Requests.

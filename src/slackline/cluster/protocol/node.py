@@ -21,7 +21,7 @@ import msgspec
 import pyarrow as pa
 
 from slackline.cluster.controller.controller import PlacementController
-from slackline.cluster.interface import Actions, NodeSettings, Notice, SearchOrder
+from slackline.cluster.interface import Actions, NodeSettings, Notice, SearchOrder, Takeover
 from slackline.cluster.placement import Solution
 from slackline.cluster.protocol import messages as m
 from slackline.cluster.protocol.directory import Directory, fingerprint, overview_of
@@ -77,6 +77,7 @@ class _SavedNode(msgspec.Struct):
     subscriptions: dict[str, _SavedSubscription]
     closed_at: dict[str, int]
     outgoing: list[_SavedMigration]
+    terms: dict[str, int] = {}
 
 
 class Node:
@@ -115,6 +116,7 @@ class Node:
         engine = Engine(hierarchy, detectors=list(detectors), sensors=list(ingress), **engine_options)
         self._assemble(name, engine, identity, 1, tuple(ingress), application, address, settings or NodeSettings())
         self._migrations.runs = dict.fromkeys(engine.detectors, 1)
+        self._migrations.terms = dict(self._migrations.runs)
         for kind in (*self._ingress, *self._published()):
             self._pubsub.open_publication(kind)
         self._protocol.announce()
@@ -227,6 +229,7 @@ class Node:
         if self._leaves and not self.has_left:
             self.has_left = self._requests.evacuate(now, self.settings.session_timeout, self.has_ended)
         self._send_heartbeats(now)
+        self._protocol.answer_queries()
         for result in self._requests.take_results():
             self._controller.on_move_result(*result, now)
         if self._migrations.changed:
@@ -240,6 +243,11 @@ class Node:
         actions.messages += self._membership.due(now, lambda: self._protocol.hello(now))
         actions.close = self._membership.links_to_close()
         actions.search = self._controller.pop_search()
+        actions.takeovers = [
+            Takeover(name, self._membership.peers[name].session.peer_incarnation)
+            for name in self._controller.pop_resumes()
+            if name in self._membership.peers
+        ]
         actions.call_at = self._call_at(now)
         return actions
 
@@ -250,7 +258,7 @@ class Node:
         idle, busy = not self._arrivals, True
         while busy:
             busy = False
-            if not pubsub.is_full:
+            if not self._is_blocked:
                 self._push_arrivals()
                 segments = pubsub.deliver(now, self._blocking_types() if self._buffer_full else None)
                 busy = bool(segments)
@@ -364,7 +372,12 @@ class Node:
     @property
     def is_full(self) -> bool:
         """Whether subscribers or detectors must catch up before more is pushed."""
-        return self._pubsub.is_full or self._buffer_full or len(self._arrivals) > 1
+        return self._is_blocked or self._buffer_full or len(self._arrivals) > 1
+
+    @property
+    def _is_blocked(self) -> bool:
+        """Whether too many events wait for subscribers, or for the target of a migration that is lost."""
+        return self._pubsub.is_full or self._migrations.recorded > self.settings.retention
 
     @property
     def has_ended(self) -> bool:
@@ -380,6 +393,11 @@ class Node:
     def failed(self) -> str | None:
         """Why the cluster refuses this node; None if it does not."""
         return self._membership.rejected
+
+    @property
+    def incarnation(self) -> int:
+        """How often the node was started."""
+        return self._membership.incarnation
 
     @property
     def runs(self) -> list[str]:
@@ -405,6 +423,8 @@ class Node:
             "stays": list(self.settings.stays),
             "master": self.settings.optimise == "master" and not self._leaves,
             "round_trips": self._membership.round_trips(),
+            "connected": self._membership.connected(),
+            "failover": self.settings.failover_after is not None and not self._leaves,
             "clk": stats["stream_time"],
             "arrivals": stats["arrivals"],
             "duplicates": stats["duplicates"],
@@ -467,6 +487,7 @@ class Node:
             },
             closed_at=dict(pubsub.closed_at),
             outgoing=outgoing,
+            terms=dict(migrations.terms),
         )
         return codec.dump(_KIND, _VERSION, msgspec.msgpack.encode(state), where="node")
 
@@ -503,6 +524,7 @@ class Node:
         self._input_ended = self._end_pushed = saved.has_ended
         self._protocol.awaited = set(saved.peers)
         self._migrations.runs = dict(saved.runs)
+        self._migrations.terms = {**saved.runs, **saved.terms}
         pubsub.closed_at = dict(saved.closed_at)
         for kind, state in saved.publications.items():
             for subscriber in pubsub.open_publication(kind, state).subscribers.values():

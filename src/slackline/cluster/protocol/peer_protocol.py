@@ -14,6 +14,7 @@ from slackline.cluster.protocol.directory import Directory
 from slackline.cluster.protocol.membership import (
     ClientRequest,
     Membership,
+    Objection,
     PeerConnected,
     PeerEvent,
     PeerLost,
@@ -69,9 +70,18 @@ class PeerProtocol:
         self.awaited: set[str] = set()
         #: Outputs of detectors that were taken back.
         self.outputs: list[Output] = []
-        self._restarted: list[str] = []
+        #: Links of clients that wait for an overview.
+        self.queries: dict[str, None] = {}
         self._started_at: float | None = None
         self._is_complete = self._has_warned = False
+
+    def answer_queries(self) -> None:
+        """Send the overview to the clients that have asked since the last call, to each once."""
+        if self.queries:
+            overview = m.Overview(self.overview())
+            for link in self.queries:
+                self.membership.reply(link, overview)
+            self.queries = {}
 
     def take_outputs(self) -> list[Output]:
         """The outputs since the last call."""
@@ -89,7 +99,6 @@ class PeerProtocol:
         """Whether processing may start: after a restart, when all peers have announced what they run, or are lost."""
         if self._has_waited(now):
             self.awaited = set()
-            self._end_former_migrations()
         return not self.awaited and self.membership.rejected is None
 
     def _has_waited(self, now: float) -> bool:
@@ -121,18 +130,29 @@ class PeerProtocol:
             list(info.ingress), info.address, known,
         )  # fmt: skip
 
-    def objection(self, sender: str, hello: m.Hello) -> str | None:
+    def objection(self, sender: str, hello: m.Hello) -> Objection | None:
         """Why a node is refused; None if it is not."""
         info = self.info
         if hello.application != info.application:
-            return f"{sender!r} runs {hello.application!r}, {info.name!r} runs {info.application!r}"
+            return Objection(f"{sender!r} runs {hello.application!r}, {info.name!r} runs {info.application!r}")
         if hello.fingerprint != info.fingerprint:
-            return (
+            return Objection(
                 f"{sender!r} has another version of the application (fingerprint {hello.fingerprint}, on {info.name!r} "
                 f"{info.fingerprint}): install the same code, and give the same options"
             )
         peers = [info.name, *self.membership.connected()]
-        return self.directory.objection(sender, hello.runs, hello.ingress, peers)
+        reason = self.directory.objection(sender, hello.runs, hello.ingress, peers)
+        if reason is not None:
+            return Objection(reason)
+        if sender in self.membership.peers or sender in self.awaited:
+            return None
+        claimed = self.directory.claimed(hello.runs, peers)
+        if not claimed:
+            return None
+        name, node = claimed
+        reason = f"{sender!r}, which is not known here, claims the detector {name!r}; it runs on {node!r}"
+        self.log("warning", f"node refused: {reason}.")
+        return Objection(reason, is_final=False)
 
     def handle(self, events: list[PeerEvent], now: float) -> None:
         """Handle events of the membership. The first ProtocolError is raised after all of them."""
@@ -147,7 +167,7 @@ class PeerProtocol:
                     case ClientRequest(link, m.MigrationRequest() as request):
                         self.requests.submit(request, link, now)
                     case ClientRequest(link, _):
-                        self.membership.reply(link, m.Overview(self.overview()))
+                        self.queries[link] = None
                     case PeerMessage(peer, body):
                         self._on_message(peer, body, now)
             except m.ProtocolError as error:
@@ -168,20 +188,14 @@ class PeerProtocol:
         if hello is not None:
             self._on_announce(peer, hello.runs, hello.ingress)
         if restarted:
-            self._restarted.append(peer)
-            self._end_former_migrations()
-
-    def _end_former_migrations(self) -> None:
-        """End migrations with former incarnations; after an own restart, when all peers have announced themselves."""
-        while self._restarted and not self.awaited:
-            self.outputs += self.migrations.on_peer_lost(self._restarted.pop(), restarted=True)
+            self.migrations.on_peer_restarted(peer)
 
     def _on_lost(self, peer: str) -> None:
         self.log("warning", f"node {peer} is lost")
         for publication in self.pubsub.publications.values():
             publication.on_peer_lost(peer)
         self.requests.on_peer_lost(peer)
-        self.outputs += self.migrations.on_peer_lost(peer)
+        self.migrations.on_peer_lost(peer)
 
     def _on_goodbye(self, peer: str) -> None:
         self.log("info", f"node {peer} left the cluster")
@@ -190,7 +204,7 @@ class PeerProtocol:
         self.directory.remove(peer)
         for publication in self.pubsub.publications.values():
             publication.unsubscribe(peer)
-        self.outputs += self.migrations.on_peer_lost(peer)
+        self.outputs += self.migrations.on_peer_left(peer)
         self.requests.on_peer_lost(peer)
         self._update_expected()
 
@@ -216,7 +230,7 @@ class PeerProtocol:
 
     def _update_expected(self) -> None:
         for kind, publication in self.pubsub.publications.items():
-            unknown = {""} if self.directory.has_unseen_listener(kind) else set()  # it may know us before we know it
+            unknown = {""} if self.directory.has_unplaced_listener(kind) else set()  # it may know us before we know it
             publication.expect(self.directory.listeners(kind) - {self.info.name} | unknown)
 
     # Messages.
@@ -235,7 +249,7 @@ class PeerProtocol:
             case m.Ack(received):
                 for kind, (offset, durable) in received.items():
                     if kind in pubsub.publications:
-                        pubsub.publications[kind].acknowledge(peer, offset, durable)
+                        pubsub.publications[kind].acknowledge(peer, offset, durable, now)
             case m.Subscribe():
                 self._on_subscribe(peer, body)
             case m.Subscribed(kind, offset):
@@ -270,6 +284,8 @@ class PeerProtocol:
                 migrations.on_stop_forwarding(peer, body)
             case m.MigrationDone(detector, term):
                 migrations.on_done(peer, detector, term)
+            case m.ConfirmMigration():
+                migrations.on_confirm(peer, body)
             case m.MigrationRejected():
                 self.outputs += migrations.on_rejected(peer, body)
 
@@ -278,7 +294,7 @@ class PeerProtocol:
         if publication is None:  # it has migrated
             self.membership.send(peer, m.Subscribed(body.type, 0))
             return
-        first = publication.subscribe(peer, body.since, body.reliable, body.progress_only)
+        first = publication.subscribe(peer, body.since, body.reliable, body.progress_only, body.durable)
         self.membership.send(peer, m.Subscribed(body.type, first))
         if 0 < body.since < first:
             self.membership.send(peer, m.Truncated(body.type, first - 1))
@@ -323,13 +339,20 @@ class PeerProtocol:
         return {kind: options for kind, options in needed.items() if kind not in self.pubsub.publications}
 
     def drop_former_subscribers(self, now: float) -> None:
-        """Retain nothing for peers that have reconnected, had time to subscribe again, and have not."""
+        """Retain nothing for connected peers that run no listener and have not renewed their subscription in time."""
+        timeout = self.membership.session_timeout
         for kind, publication in self.pubsub.publications.items():
-            for node in [node for node, subscriber in publication.subscribers.items() if subscriber.is_lost]:
+            for node, subscriber in list(publication.subscribers.items()):
+                if subscriber.renewed_at is None:
+                    subscriber.renewed_at = now
+                if now - subscriber.renewed_at < timeout:
+                    continue
                 peer = self.membership.peers.get(node)
-                settled = peer is not None and peer.is_up and now >= peer.connected_at + self.membership.session_timeout
-                if settled and node not in self.directory.listeners(kind):
+                settled = peer is not None and peer.is_up and now >= peer.connected_at + timeout
+                if settled and node not in self.directory.listeners(kind) and not subscriber.progress_only:
                     publication.unsubscribe(node)
+                else:
+                    subscriber.renewed_at = now
 
     def publish(self) -> None:
         """Send all subscribers what is new for them."""

@@ -4,7 +4,9 @@
 comes from its retained segments. A segment is retained until every subscriber has it; until it survives the crash of
 every subscriber that is reliable. At most ``window`` events are in flight to a subscriber. A slower one loses events,
 or, if it is reliable, has back pressure on the publisher (:attr:`Publication.is_full`). For lost nodes at most
-``retention`` events are retained; then they receive a :class:`~slackline.cluster.protocol.messages.Truncated`.
+``retention`` events are retained; then they receive a :class:`~slackline.cluster.protocol.messages.Truncated`; with
+failover they have back pressure, too. A subscriber renews its subscription by acks, with every heartbeat, also before
+it has any event.
 
 **A subscription** delivers a type in the order of offsets, each event once. Segments may arrive twice, out of order,
 over two paths (from the publisher, and forwarded by the node from which a detector has migrated), or not at all. A
@@ -104,6 +106,8 @@ class Subscriber:
     received: int = 0
     durable: int = 0
     is_lost: bool = False
+    #: When it was last known to need the type; None: not yet.
+    renewed_at: float | None = None
     #: Watermark, max_backdate and clock that were sent last.
     sent_progress: tuple[int, int, int] = (NEVER, 0, NEVER)
     #: Pseudo events to send.
@@ -120,8 +124,12 @@ class Subscriber:
 class Publication:
     """The publisher's side of one type."""
 
-    def __init__(self, kind: str, retention: int, window: int, always_clock: bool) -> None:
+    def __init__(
+        self, kind: str, retention: int, window: int, always_clock: bool, waits_for_lost: bool = False
+    ) -> None:
         self.kind = kind
+        #: Whether lost subscribers have back pressure, too: with failover they come back soon.
+        self.waits_for_lost = waits_for_lost
         self.retention = retention
         self.window = window
         #: Whether every change of the clock is sent: under slack each node measures delays by it.
@@ -158,14 +166,17 @@ class Publication:
         """The progress of the type, without events."""
         return Segment(self.kind, self.next, 0, *self.progress[3:], list(warnings))
 
-    def subscribe(self, node: str, since: int, reliable: bool, progress_only: bool) -> int:
-        """Add a subscriber from an offset on (0: the next one); returns the first offset that it will get."""
+    def subscribe(self, node: str, since: int, reliable: bool, progress_only: bool, durable: int) -> int:
+        """Add a subscriber from an offset on (0: the next one); returns the first offset that it will get.
+
+        Events up to ``durable`` survive its crash.
+        """
         first = since or self.next
         if not progress_only and first < self.next:
             first = max(first, min(self._first_retained(), self.next))
         # A subscriber that gives no offset may turn out to need what is in flight to others.
         has = (first if since or progress_only else min(first, self._first_retained())) - 1
-        self.subscribers[node] = Subscriber(first, reliable, progress_only, has, has)
+        self.subscribers[node] = Subscriber(first, reliable, progress_only, has, min(has, durable) if since else has)
         if self.expected is not None:
             self.expected.discard(node)
         return first
@@ -184,9 +195,10 @@ class Publication:
         elif subscriber is not None:
             del self.subscribers[node]
 
-    def acknowledge(self, node: str, received: int, durable: int) -> None:
+    def acknowledge(self, node: str, received: int, durable: int, now: float) -> None:
         subscriber = self.subscribers.get(node)
         if subscriber is not None:
+            subscriber.renewed_at = now
             subscriber.received = max(subscriber.received, min(received, self.next - 1))
             subscriber.durable = max(subscriber.durable, min(durable, self.next - 1))
 
@@ -255,10 +267,14 @@ class Publication:
         del self.retained[:segments]
 
     def _has_slow_reader(self, readers: list[Subscriber]) -> bool:
-        """Whether a connected, reliable subscriber lacks what is retained: then up to twice as much is."""
-        first = self.retained[0].first
-        slow = any(each.reliable and not each.is_lost and each.released <= first for each in readers)
-        return slow and self._retained_events <= 2 * self.retention
+        """Whether a connected, reliable subscriber lacks the oldest segment, or a node will subscribe from the start.
+
+        Then all is retained: the node is full, and publishes no more than its engine has received already.
+        """
+        last = self.retained[0].first + self.retained[0].count - 1
+        waited_for = [each for each in readers if each.reliable and (self.waits_for_lost or not each.is_lost)]
+        slow = any(each.released < last for each in waited_for)
+        return slow or self.expected is None or bool(self.expected)
 
     @property
     def is_full(self) -> bool:
@@ -448,7 +464,10 @@ class PubSub:
 
     def open_publication(self, kind: str, state: PublicationState | None = None) -> Publication:
         """Publish a type here from now on, from a state if there is one."""
-        publication = Publication(kind, self.settings.retention, self.settings.window, self.slack)
+        settings = self.settings
+        publication = Publication(
+            kind, settings.retention, settings.window, self.slack, settings.failover_after is not None
+        )
         if state is not None:
             publication.restore(state)
         self.publications[kind] = publication
@@ -541,15 +560,15 @@ class PubSub:
             dropped = self.unsubscribe(kind)
             if dropped is not None and dropped.publisher is not None:
                 requests.append((dropped.publisher.node, Unsubscribe(kind)))
-        for kind, options in needed.items():
+        for kind, wanted in needed.items():
             known = self.subscriptions.get(kind)
             if (
                 known is None
-                or (known.progress_only and not options.progress_only)
-                or (options.progress_only and not known.next)
+                or (known.progress_only and not wanted.progress_only)
+                or (wanted.progress_only and not known.next)
             ):
-                known = self.subscribe(kind, options, 1)
-            if known.reliable < options.reliable:
+                known = self.subscribe(kind, wanted, 1)
+            if known.reliable < wanted.reliable:
                 known.reliable, known.publisher = True, None
             publisher, last = publishers.get(kind), known.publisher
             if publisher is None or (last == publisher and now - known.received_at < renewal):
@@ -558,7 +577,8 @@ class PubSub:
             if migrated and not known.confirmed and now - known.requested_at < renewal:
                 continue  # the detector migrates with its subscribers, or the request is answered with 0
             if not (migrated and known.confirmed):
-                requests.append((publisher.node, Subscribe(kind, known.next, known.reliable, known.progress_only)))
+                options = (known.reliable, known.progress_only, self._durable(known))
+                requests.append((publisher.node, Subscribe(kind, known.next, *options)))
                 known.confirmed = False
             known.publisher, known.requested_at, known.received_at = publisher, now, now
             known.migrated_at = now if migrated else known.migrated_at
@@ -597,14 +617,17 @@ class PubSub:
         """By node and type: what was not acknowledged yet; ``repeat``: also what was, as acks may get lost."""
         acks: dict[str, dict[str, tuple[int, int]]] = {}
         for kind, each in self.subscriptions.items():
-            received = each.next - 1
-            ack = (received, received if self.settings.checkpoint_every is None else each.durable)
-            if not each.next or each.progress_only or each.publisher is None:
+            ack = (max(0, each.next - 1), self._durable(each))
+            if each.progress_only or each.publisher is None:
                 continue
             if repeat or ack != each.acknowledged:
                 each.acknowledged = ack
                 acks.setdefault(each.publisher.node, {})[kind] = ack
         return acks
+
+    def _durable(self, subscription: Subscription) -> int:
+        """The offset up to which events need not be sent again after a crash: without checkpoints, all that were."""
+        return max(0, subscription.next - 1) if self.settings.checkpoint_every is None else subscription.durable
 
     def mark_durable(self) -> None:
         """A checkpoint is made: everything that was delivered survives a crash."""

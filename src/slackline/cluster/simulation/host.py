@@ -176,6 +176,10 @@ class SimulatedHost:
         self.at_once = 0
         #: Whether the node has ended: it left, was rejected, or crashed without a restart.
         self.has_stopped = False
+        #: Whether another host has resumed the node from its checkpoint.
+        self.is_fenced = False
+        #: The last incarnation of the node.
+        self.incarnation = self.node.incarnation
         self._input: tuple[Arrivals, ...] | None = None
         # Batches pushed, plus one after the end of input.
         self._pushed = 0
@@ -268,9 +272,23 @@ class SimulatedHost:
             raise ConfigError(f"node {self.name!r} has a checkpoint but no load= function; pass one to add().")
         else:
             self.node = self._load(checkpoint.state)
+        self.incarnation = self.node.incarnation
         self.checkpoint = checkpoint
         self.results.truncate(checkpoint.lengths)
         self._pushed = checkpoint.pushed
+
+    def succeeded_by(self, key: str) -> SimulatedHost:
+        """Another host that resumes the node from the last checkpoint, with its results and input; this one is fenced.
+
+        If the node still runs here, its results are discarded from now on.
+        """
+        successor = SimulatedHost(key, self._make, self._load, self.cpu)
+        successor.results, self.results = self.results, HostResults()
+        successor.checkpoint, successor._input = self.checkpoint, self._input
+        successor.restart(forget=False)
+        self.is_fenced = True
+        self.has_stopped = self.has_stopped or self.node is None
+        return successor
 
     def waits_for(self) -> str:
         """What the node waits for, as text; empty if it has nothing left to do."""

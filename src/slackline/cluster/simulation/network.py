@@ -22,7 +22,7 @@ from random import Random
 from typing import NamedTuple
 
 from slackline.cluster.controller.policy import run_search
-from slackline.cluster.interface import Actions, Notice, SearchOrder
+from slackline.cluster.interface import Actions, Notice, SearchOrder, Takeover
 from slackline.cluster.placement import Problem, Solver
 from slackline.cluster.protocol import Node
 from slackline.cluster.protocol.messages import Data, ProtocolError, decode
@@ -244,7 +244,8 @@ class Network:
     ``seed``    of all random numbers: jitter and loss of links.
     ``solver``  runs the placement searches of nodes, instead of the solver that they name.
 
-    ``hosts``, ``notices``, ``forwarded``, ``migrations`` and ``searches`` can be read at any time.
+    ``hosts``, ``notices``, ``forwarded``, ``migrations`` and ``searches`` can be read at any time. A node that another
+    one has resumed (``NodeSettings.failover_after``) has a host of its own, on the machine of that one: ``n2@n1``.
 
     >>> network = Network(seed=7)
     >>> network.at(2.5, lambda: print("virtual time", network.now))
@@ -266,6 +267,9 @@ class Network:
         self._connections: dict[tuple[str, str], int] = {}
         self._connection_numbers = count(1)
         self._partitions: list[Partition] = []
+        # By node its present host, and by host its machine where that has another name: of nodes that were resumed.
+        self._host_of: dict[str, str] = {}
+        self._machines: dict[str, str] = {}
         # Packets in flight, by class of message.
         self._in_flight: Counter[str] = Counter()
 
@@ -287,7 +291,7 @@ class Network:
         """Link two nodes; ``back`` is the other direction, the same as ``link`` unless given."""
         self._host(one), self._host(another)
         if one == another or (one, another) in self._directions:
-            raise ConfigError(f"cannot connect {one!r} with {another!r}: the same node, or connected already.")
+            raise ConfigError(f"cannot connect {one!r} with {another!r}: they are the same node or already connected.")
         for a, b, way in ((one, another, link), (another, one, back or link)):
             self._directions[a, b] = LinkDirection(way, Random(f"{self._seed}:{a}:{b}"))
         self._scheduler.schedule(self.now, lambda: self._connect(one, another))
@@ -352,14 +356,9 @@ class Network:
             raise ConfigError(f"node {name!r} cannot crash at {at} and restart at {back}; pass a later time.")
 
         def crash() -> None:
-            if host.node is None:
-                return
-            for peer in self._peers(name):
-                if detected:
-                    self._hang_up(name, peer)
-                self._connections.pop((name, peer), None)
-            host.crash()
-            host.has_stopped = host.has_stopped or back is None
+            for resumed in [key for key, machine in self._machines.items() if machine == name]:
+                self._crash(self.hosts[resumed], detected, for_good=True)
+            self._crash(host, detected, for_good=back is None)
 
         def restart() -> None:
             if host.node is None and not host.has_stopped:
@@ -371,6 +370,16 @@ class Network:
         self.at(at, crash)
         if back is not None:
             self.at(back, restart)
+
+    def _crash(self, host: SimulatedHost, detected: bool, for_good: bool) -> None:
+        if host.node is None:
+            return
+        for peer in self._peers(host.name):
+            if detected:
+                self._hang_up(host.name, peer)
+            self._connections.pop((host.name, peer), None)
+        host.crash()
+        host.has_stopped = host.has_stopped or for_good
 
     def migrate(self, detector: str, to: str, by: str, at: float) -> None:
         """Request a migration from the node ``by`` at a time; ignored if that node is down then."""
@@ -499,6 +508,10 @@ class Network:
     def _act(self, host: SimulatedHost, actions: Actions) -> None:
         node, name = host.node, host.name
         assert node is not None
+        if host.is_fenced and actions.checkpoint is not None:  # the store refuses it, so nothing is sent
+            self.notices.append(LoggedNotice(self.now, name, Notice("error", f"{node.name} was resumed elsewhere")))
+            self._crash(host, detected=True, for_good=True)
+            return
         host.record(actions, self.now)
         host.call_at = actions.call_at
         self.notices += [LoggedNotice(self.now, name, notice) for notice in actions.notices]
@@ -508,6 +521,8 @@ class Network:
             self._close(name, peer)
         if actions.search is not None:
             self._search(host, actions.search)
+        for takeover in actions.takeovers:
+            self._resume(host, takeover)
         if node.failed is not None or node.has_left:
             if node.failed is not None:
                 self.notices.append(LoggedNotice(self.now, name, Notice("error", node.failed)))
@@ -530,6 +545,22 @@ class Network:
 
         self._scheduler.schedule(self.now + search.seconds, report)
 
+    def _resume(self, host: SimulatedHost, takeover: Takeover) -> None:
+        """Resume a lost node beside this one, unless another host has done so, or has fenced this one."""
+        former = self.hosts[self._host_of.get(takeover.node, takeover.node)]
+        if host.is_fenced or former.checkpoint.state is None or former.incarnation > takeover.incarnation:
+            return
+        machine = self._machines.get(host.name, host.name)
+        key = f"{takeover.node}@{machine}"
+        while key in self.hosts:
+            key += "'"
+        self.hosts[key] = successor = former.succeeded_by(key)
+        self._host_of[takeover.node], self._machines[key] = key, machine
+        self.notices.append(LoggedNotice(self.now, host.name, Notice("warning", f"resumed node {takeover.node}")))
+        for peer in self._peers(former.name):
+            self.connect(key, peer, self._directions[former.name, peer].link, self._directions[peer, former.name].link)
+        self._scheduler.schedule(self.now, lambda: self._step(successor))
+
     # Connections and packets.
 
     def _peers(self, name: str) -> list[str]:
@@ -537,6 +568,7 @@ class Network:
 
     def _is_separated(self, one: str, another: str, at: float | None = None) -> bool:
         at = self.now if at is None else at
+        one, another = self._machines.get(one, one), self._machines.get(another, another)
         return any(each.is_active(at) and each.separates(one, another) for each in self._partitions)
 
     def _send(self, name: str, peer: str, data: bytes) -> None:

@@ -202,7 +202,7 @@ class GroupSession:
         resume, committed = self._resume(number, producer)
         partition = self._new(number, resume, committed)
         logger.info(
-            "partition %d: taken over at offset %d, resumed from the checkpoint at offset %d",
+            "partition %d: taken over (committed offset %d), resumed from the checkpoint at offset %d",
             number, committed, resume.offset,
         )  # fmt: skip
         return PartitionTask(partition, resume, self._store, self.settings, producer, self._threads)

@@ -71,6 +71,7 @@ BODIES: list[say.Body] = [
     ),
     say.StopForwarding("Hits", "position", 9),
     say.MigrationDone("Hits", 3),
+    say.ConfirmMigration("Hits", 3),
     say.MigrationRejected("Hits", 0, "it runs elsewhere"),
     say.Heartbeat(load=0.75, metrics={"rate": 1000.0, "detectors": {"Hits": [1, None]}}),
     say.Query(),

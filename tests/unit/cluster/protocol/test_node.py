@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from tests.unit.cluster.protocol.joined import Joined, end, node, single, stream, texts, three, tower
 
@@ -188,3 +189,62 @@ def test_a_type_that_enters_rarely_at_a_node_of_its_own_holds_up_nobody(every: i
             net.push("n2", [sl.Event("b", ts=event.ts - 5, source="t", seq=i)])
     assert len(net.found()["High"]) >= 195
     assert not net.nodes["n2"]._engine.late
+
+
+def hello_of(name: str, sender: Any) -> m.Hello:
+    """The Hello of a node of the same cluster, as a stranger could make it."""
+    info = sender._protocol.info
+    return m.Hello(77, 1e9, info.application, info.fingerprint, {}, [], "127.0.0.1:1")
+
+
+def heard(net: Joined, receiver: str, sender: str, body: m.Body) -> list[m.Body]:
+    """What a node answers to a stranger."""
+    target = net.nodes[receiver]
+    target.receive(f"link of {sender}", m.encode(m.Envelope(m.VERSION, sender, 1, 0, 0, 0, body)), net.now)
+    sent = target.run(net.now).messages
+    return [m.decode(data).body for link, data in sent if link == f"link of {sender}"]
+
+
+@pytest.mark.parametrize("at", ["n1", "n2"])
+def test_an_unknown_node_that_claims_a_high_term_takes_nothing(at: str) -> None:
+    net = three()
+    net.push("n1", stream(10))
+    forged = msgspec.structs.replace(hello_of("evil", net.nodes[at]), runs={"High": 1000})
+    (answer,) = heard(net, at, "evil", forged)
+    assert isinstance(answer, m.Rejected) and "claims the detector 'High'; it runs on 'n2'" in answer.reason
+    assert answer.age < 0  # a node that was not met yet tries again
+    assert net.nodes["n2"].runs == ["High"] and net.nodes[at]._directory.host("High") == "n2"
+    net.push("n1", stream(10, 10))
+    end(net)
+    assert net.found() == single(tower(), stream(20))
+
+
+def test_known_addresses_are_bounded() -> None:
+    net = three()
+    node = net.nodes["n1"]
+    many = {f"x{i}": f"127.0.0.1:{i + 1}" for i in range(1001)}
+    hello = hello_of("evil", node)
+    (answer,) = heard(net, "n1", "evil", msgspec.structs.replace(hello, known=many))
+    assert isinstance(answer, m.Rejected) and "knows 1,001 nodes; a cluster has 1,000 at most" in answer.reason
+    for part in range(3):
+        some = {f"x{part} {i}": "127.0.0.1:1" for i in range(600)}
+        heard(net, "n1", f"evil{part}", msgspec.structs.replace(hello, known=some, identity=part))
+    assert len(node.addresses()) == 1000
+
+
+def test_a_node_of_the_cluster_is_not_stopped_by_the_rejection_of_a_stranger() -> None:
+    net = three()
+    heard(net, "n1", "evil", m.Rejected("go away", 1e9))
+    assert net.nodes["n1"].failed is None
+
+
+def test_queries_are_answered_once_per_run() -> None:
+    net = three()
+    node = net.nodes["n1"]
+    seen = []
+    node._protocol.overview = lambda: seen.append(1) or {"nodes": {}}
+    for link in ("t1", "t2"):
+        for _ in range(100):
+            node.receive(link, m.encode(m.Envelope(m.VERSION, "client", 1, 0, 0, 0, m.Query())), net.now)
+    answers = [link for link, data in node.run(net.now).messages if isinstance(m.decode(data).body, m.Overview)]
+    assert (answers, len(seen)) == (["t1", "t2"], 1)

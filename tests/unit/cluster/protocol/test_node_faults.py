@@ -10,7 +10,7 @@ from slackline.cluster.protocol import NodeSettings, ProtocolError
 from slackline.cluster.protocol import messages as m
 
 
-def test_a_target_that_is_lost_half_way_gives_the_detector_back() -> None:
+def test_while_a_target_is_lost_half_way_no_node_runs_the_detector_and_then_one_does() -> None:
     net = three(reliable=True)
     net.push("n1", stream(10))
     net.passes = lambda sender, receiver, data: (
@@ -22,12 +22,57 @@ def test_a_target_that_is_lost_half_way_gives_the_detector_back() -> None:
     net.push("n1", stream(10, 10))  # what arrives meanwhile
     net.passes = lambda sender, receiver, data: "n3" not in (sender, receiver)
     net.settle(6)
-    assert list(net.nodes["n2"]._engine.detectors) == ["High"]
+    assert [name for name in net.nodes if "High" in net.nodes[name].runs] == []
     net.passes = lambda sender, receiver, data: True
     net.settle(2)
-    assert list(net.nodes["n3"]._engine.detectors) == ["Top"]
+    assert [name for name in net.nodes if "High" in net.nodes[name].runs] == ["n2"]  # n3 has given the migration up
     end(net)
     assert net.found() == single(tower(), stream(20))
+
+
+def test_a_target_that_restarts_without_the_detector_gives_it_back() -> None:
+    net = three(reliable=True, settings=KEEPING)
+    net.push("n1", stream(10))
+    net.settle(1)
+    kept = list(net.outputs["n3"])
+    net.passes = lambda sender, receiver, data: (
+        not (receiver == "n3" and isinstance(m.decode(data).body, m.DetectorState))
+    )
+    net.nodes["n1"].migrate("High", "n3", net.now)
+    net.settle()
+    crash(net, "n3", kept)
+    net.push("n1", stream(10, 10))
+    assert net.nodes["n2"].runs == []
+    net.passes = lambda sender, receiver, data: True
+    back(net, "n3")
+    assert net.nodes["n2"].runs == ["High"]
+    end(net)
+    assert net.found() == single(tower(), stream(20))
+
+
+def test_inputs_of_a_detector_between_two_nodes_are_retained() -> None:
+    """n2 has sent High away, and has subscribed to nothing: its Hello after a restart does not claim High."""
+    net = three(reliable=True)
+    net.nodes["n1"]._protocol._on_announce("n2", {}, [])
+    publication = net.nodes["n1"]._pubsub.publications["low"]
+    publication.unsubscribe("n2")
+    assert publication.expected == {""}
+    net.nodes["n1"]._protocol._on_announce("n3", {"Top": 1, "High": 2}, [])
+    assert publication.expected == {"n3"}
+
+
+def test_recorded_inputs_of_a_migration_are_bounded_by_back_pressure() -> None:
+    net = three(reliable=True, settings=NodeSettings(retention=10))
+    net.passes = lambda sender, receiver, data: "n3" not in (sender, receiver)
+    net.nodes["n2"]._migrations.state_requests.append(("n3", m.StateRequest("High", {"low": 0, "b": 0})))
+    net.settle()
+    assert net.nodes["n2"].runs == []
+    net.push("n1", stream(30))
+    assert net.nodes["n2"].is_full and net.nodes["n2"]._migrations.recorded <= 20
+    net.passes = lambda sender, receiver, data: True
+    net.settle(10)
+    end(net)
+    assert net.found() == single(tower(), stream(30))
 
 
 def test_a_detector_that_is_taken_back_with_more_input_than_fits_its_buffer_runs_again() -> None:
@@ -39,9 +84,10 @@ def test_a_detector_that_is_taken_back_with_more_input_than_fits_its_buffer_runs
     net.settle()
     assert net.nodes["n2"].runs == []
     net.push("n1", [event for event in stream(30) if event.type == "a"])  # High waits for b meanwhile
-    net.passes = lambda sender, receiver, data: "n3" not in (sender, receiver)
-    net.settle(6)
-    assert net.nodes["n2"].runs == ["High"]
+    source = net.nodes["n2"]
+    term = source._migrations.outgoing["High"].state.term
+    source._migrations.on_rejected("n3", m.MigrationRejected("High", term, "full"))
+    assert source.runs == ["High"]
     net.check()
 
 

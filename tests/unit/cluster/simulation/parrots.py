@@ -27,6 +27,8 @@ SIZE = len(encode(Envelope(VERSION, "a", 1, 0, 1000, 0, Query())))
 class Parrot:
     """Finds each local arrival, says a numbered Query to every link for it, and hears what comes."""
 
+    incarnation = 1
+
     def __init__(self, name: str, checkpoint_every: int = 0, forwards: str = "") -> None:
         self.name, self.every, self.forwards = name, checkpoint_every, forwards
         self.may_start, self.is_full, self.has_left = True, False, False

@@ -261,7 +261,7 @@ def test_wrong_use_is_refused_with_what_there_is() -> None:
         network.add("a", lambda: Parrot("a"))
     with pytest.raises(sl.ConfigError, match=r"there is no node 'z'; there are \['a', 'b'\]"):
         network.crash("z", at=1.0)
-    with pytest.raises(sl.ConfigError, match="connected already"):
+    with pytest.raises(sl.ConfigError, match="already connected"):
         network.connect("b", "a", Link())
     with pytest.raises(sl.ConfigError, match="has input already"):
         network.feed("a", [])

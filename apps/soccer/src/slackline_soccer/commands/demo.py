@@ -40,6 +40,7 @@ from slackline_soccer import (
     simulate,
 )
 from slackline_soccer.baselines import Baseline, arrival_order, clairvoyant, fixed_watermark
+from slackline_soccer.commands.live import watch
 from slackline_soccer.commands.tables import print_match
 from slackline_soccer.plausibility import plausibility
 from slackline_soccer.report import (
@@ -136,9 +137,16 @@ def demo(
     cores: Annotated[int, typer.Option(help="Cores for Spark.", min=1)] = 2,
     seconds: Annotated[float, typer.Option(help="Length of the match.", min=10)] = SECONDS,
     seed: Annotated[int, typer.Option(help="Another seed is another match.", min=0)] = SEED,
+    live: Annotated[
+        bool, typer.Option("--live", help="Play the match at its own speed, without Spark, with a page to watch it.")
+    ] = False,
+    page: Annotated[int, typer.Option(help="Port of the page of --live; 0: any free port.", min=0, max=65535)] = 0,
 ) -> None:
     """Detect hits, passes and shots in a simulated match, out of order, through Spark; compare with the truth."""
     simulation = simulate(seconds, seed, "congested")
+    if live:
+        watch(simulation, page)
+        return
     match = simulation.match
     with tempfile.TemporaryDirectory(prefix="slackline-demo-") as name, _progress() as bar:
         folder = Path(name)

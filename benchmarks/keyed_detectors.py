@@ -1,0 +1,110 @@
+"""Keyed detectors: what a million keys cost in memory, and per event beside a single key, on one core.
+
+    slackline bench keyed_detectors --json
+
+A keyed detector with ``on_event`` and one small attribute, pushed tables of one event per key, in random order of keys.
+Prints ``keys_1m_bytes_per_key`` (memory allocated per key, less that of a plain object with the same attribute) and
+``keys_1m_slowdown`` (CPU time per event with that many keys over that with one key; all keys are known, best of
+``repeats`` rounds that take turns).
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import tracemalloc
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import slackline as sl
+from _baselines import cpu_seconds
+
+SEED = 26
+KEYS = 1_000_000
+
+
+class Count(sl.Detector):
+    """Counts the events of each device."""
+
+    listens, publishes, key = ("beat",), ("many",), "device"
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def on_event(self, event: sl.Event) -> Any:
+        self.seen += 1
+
+
+class Plain:
+    """An object with the same attribute."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+
+def tables(keys: int, events: int, rounds: int) -> list[pa.Table]:
+    """Tables of events in order, each with all keys in random order."""
+    rng = np.random.default_rng(SEED)
+    made = []
+    for nth in range(rounds):
+        ts = np.arange(nth * events, (nth + 1) * events)
+        made.append(pa.table({"ts": ts, "source": pa.array(["s"] * events), "device": rng.permutation(events) % keys}))
+    return made
+
+
+def bytes_per_key(keys: int) -> float:
+    """Memory per key beside Python's own object."""
+    (table,) = tables(keys, keys, 1)
+    engine = sl.Engine(sl.Hierarchy([Count()]), policy="ordered")
+    engine.push(table.slice(0, 1_000))  # what the first push compiles and caches is not counted
+    tracemalloc.start()
+    engine.push(table.slice(1_000))
+    gc.collect()
+    allocated = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    del engine
+    tracemalloc.start()
+    objects = [Plain() for _ in range(keys)]
+    own = tracemalloc.get_traced_memory()[0] - 8 * len(objects)
+    tracemalloc.stop()
+    return (allocated - own) / keys
+
+
+def slowdown(keys: int, repeats: int) -> float:
+    """Time per event with many keys over that with one."""
+    rounds = {n: tables(n, keys, repeats + 1) for n in (1, keys)}
+    engines = {n: sl.Engine(sl.Hierarchy([Count()]), policy="ordered") for n in rounds}
+    for n, given in rounds.items():
+        engines[n].push(given[0])
+    best = dict.fromkeys(rounds, float("inf"))
+    for nth in range(1, repeats + 1):
+        for n, given in rounds.items():
+            best[n] = min(best[n], cpu_seconds(partial(engines[n].push, given[nth])))
+    return best[keys] / best[1]
+
+
+def figures(keys: int = KEYS, repeats: int = 3) -> dict[str, float]:
+    """The figures, by name."""
+    return {
+        "keys_1m_bytes_per_key": round(bytes_per_key(keys), 1),
+        "keys_1m_slowdown": round(slowdown(keys, repeats), 2),
+    }
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="slackline bench keyed_detectors", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON object only")
+    parser.add_argument("--keys", type=int, default=KEYS, help="number of keys")
+    parser.add_argument("--repeats", type=int, default=3, help="rounds, of which the best counts")
+    given = parser.parse_args(arguments)
+    found = figures(given.keys, given.repeats)
+    print(json.dumps(found) if given.json else "\n".join(f"{name}: {value}" for name, value in found.items()))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,298 @@
+"""A page to watch a running application: hierarchy, rates, waits, late share, slack and, of a cluster, its nodes.
+
+``/`` is the page, ``/events`` the metrics as server-sent events: those of the last :data:`HISTORY` reports, then each
+as it is made. Everything is served from here; nothing is fetched from elsewhere. A browser that does not read is
+disconnected, and never slows down the application.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import msgspec
+from plotly.offline import get_plotlyjs
+
+from slackline.core.errors import ConfigError
+from slackline.core.hierarchy import Hierarchy
+from slackline.core.time import Now
+from slackline.runtime.metrics import DetectorMetrics, Metrics, Rates
+
+LOOPBACK = "127.0.0.1"
+#: Reports that a new browser is sent: ten minutes at one per second.
+HISTORY = 600
+#: Browsers that may be connected at a time.
+BROWSERS = 8
+#: Seconds that a browser has to read what it was sent.
+READ_TIMEOUT = 5.0
+#: Seconds after which something is sent even if there is nothing to report, to notice a browser that is gone.
+KEEP_ALIVE = 10.0
+
+
+class Stage(NamedTuple):
+    """A detector of the hierarchy, as the page draws it."""
+
+    name: str
+    level: int
+    listens: Sequence[str]
+    publishes: Sequence[str]
+
+
+class Panel(NamedTuple):
+    """A part of the page that the application draws: ``script`` defines ``drawPanel(element, data)`` in JavaScript."""
+
+    title: str
+    script: str
+
+
+class Migration(NamedTuple):
+    """A detector that moved from one node to another; ``at`` is in seconds since the page was opened."""
+
+    at: float
+    detector: str
+    origin: str
+    target: str
+
+
+def stages_of(hierarchy: Hierarchy) -> list[Stage]:
+    """The detectors of a hierarchy, from the lowest level up."""
+    found = (
+        Stage(name, hierarchy.levels[name], sorted(hierarchy.listens[name]), hierarchy.published(name))
+        for name in hierarchy.names
+    )
+    return sorted(found, key=lambda stage: stage.level)
+
+
+class LivePage:
+    """Serves the page; call it with metrics as they are made, and :meth:`close` it at the end.
+
+    ``port`` 0 is any free port; :attr:`url` is where the page is.
+    """
+
+    def __init__(
+        self, port: int, title: str, stages: Sequence[Stage], panel: Panel | None = None, now: Now = time.monotonic
+    ) -> None:
+        self._now, self._started = now, now()
+        self._rates = Rates(now)
+        self._names = [stage.name for stage in stages]
+        self._runs: dict[str, str] = {}  # the node of each detector
+        self._migrations: deque[Migration] = deque(maxlen=100)
+        self._channel = _Channel(
+            {"title": title, "stages": [stage._asdict() for stage in stages], "panel": panel and panel.title}
+        )
+        documents = {
+            "/": ("text/html; charset=utf-8", _page()),
+            "/plotly.js": ("text/javascript; charset=utf-8", _plotly()),
+            "/panel.js": ("text/javascript; charset=utf-8", ("" if panel is None else panel.script).encode()),
+        }
+        try:
+            self._server = _Server((LOOPBACK, port), documents, self._channel)
+        except (OSError, OverflowError) as error:
+            raise ConfigError(
+                f"cannot serve the page at {LOOPBACK}:{port}: {error}. Give another --page PORT, or 0 for any."
+            ) from error
+        self.url = f"http://{LOOPBACK}:{self._server.server_port}/"
+        self._thread = threading.Thread(target=self._server.serve_forever, name="slackline-page", daemon=True)
+        self._thread.start()
+
+    def __call__(self, metrics: Metrics) -> None:
+        """Show the metrics of this moment."""
+        self._channel.add("metrics", self._report(metrics))
+
+    def show_panel(self, data: Any) -> None:
+        """Draw the application's panel from ``data``, which JSON can hold; only the latest is kept."""
+        self._channel.replace("panel", data)
+
+    def show_cluster(self, overview: Mapping[str, Any], metrics: Metrics) -> None:
+        """Show what one node knows of its cluster, and the metrics of all its nodes as one."""
+        nodes = overview["nodes"]
+        self._note_migrations({detector: name for name, node in nodes.items() for detector in node["runs"]})
+        shown = {
+            name: {"state": node["state"], "load": node["load"], "runs": node["runs"], "enters": node["enters"]}
+            for name, node in nodes.items()
+        }
+        cluster = {
+            "nodes": shown,
+            "migrating": sorted(overview["moving"]),
+            "migrations": [each._asdict() for each in self._migrations],
+        }
+        self._channel.replace("cluster", cluster)
+        loads = {name: node["load"] for name, node in nodes.items()}
+        self._channel.add("metrics", {**self._report(metrics), "loads": loads})
+
+    def close(self) -> None:
+        """Tell the browsers that the run has ended, and stop serving."""
+        self._channel.end()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _report(self, metrics: Metrics) -> dict[str, Any]:
+        each = [metrics.detectors.get(name, DetectorMetrics()) for name in self._names]
+        event_rate, output_rate, *rates = self._rates.of(
+            metrics.events, metrics.outputs, *(one.delivered for one in each)
+        )
+        detectors = {
+            name: {
+                "rate": rate,
+                "late_share": one.late_share,
+                "buffered": one.buffered,
+                "alpha": one.alpha,
+                "K": metrics.seconds(one.K),
+                "wait": metrics.seconds(one.wait),
+                "watermark_lag": metrics.seconds(one.watermark_lag),
+            }
+            for name, one, rate in zip(self._names, each, rates, strict=True)
+        }
+        own = {"at": self._now() - self._started, "event_rate": event_rate, "output_rate": output_rate}
+        return {**metrics.plain(), **own, "detectors": detectors}
+
+    def _note_migrations(self, runs: dict[str, str]) -> None:
+        at = self._now() - self._started
+        for detector, node in sorted(runs.items()):
+            if self._runs.get(detector, node) != node:
+                self._migrations.append(Migration(at, detector, self._runs[detector], node))
+        self._runs |= runs
+
+
+@cache
+def _page() -> bytes:
+    return files(__package__).joinpath("live.html").read_bytes()
+
+
+@cache
+def _plotly() -> bytes:
+    return get_plotlyjs().encode()
+
+
+class _Channel:
+    """The messages of the page, each encoded once, for any number of browsers."""
+
+    def __init__(self, first: Any) -> None:
+        self._first = _encoded("first", first)
+        self._changed = threading.Condition()
+        self._number = 0
+        self._history: deque[tuple[int, bytes]] = deque(maxlen=HISTORY)
+        self._latest: dict[str, tuple[int, bytes]] = {}
+        self._ended = False
+
+    def add(self, name: str, data: Any) -> None:
+        """A message that is kept for browsers that connect later."""
+        message = _encoded(name, data)
+        with self._changed:
+            self._number += 1
+            self._history.append((self._number, message))
+            self._changed.notify_all()
+
+    def replace(self, name: str, data: Any) -> None:
+        """A message that replaces the one of that name."""
+        message = _encoded(name, data)
+        with self._changed:
+            self._number += 1
+            self._latest[name] = self._number, message
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """There are no more messages."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def messages(self) -> Iterator[bytes]:
+        """All messages for one browser, as they come; those that it was too slow to read are left out."""
+        yield self._first
+        seen = 0
+        while True:
+            new, ended = self._after(seen)
+            yield b"".join(message for _, message in new) or b": nothing new\n\n"
+            seen = new[-1][0] if new else seen
+            if ended:
+                yield _encoded("end", None)
+                return
+
+    def _after(self, seen: int) -> tuple[list[tuple[int, bytes]], bool]:
+        """The messages after the one of that number, and whether they are the last. Waits until there are any."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._number > seen or self._ended, KEEP_ALIVE)
+            return sorted(each for each in (*self._history, *self._latest.values()) if each[0] > seen), self._ended
+
+
+def _encoded(name: str, data: Any) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(data))
+
+
+class _Server(ThreadingHTTPServer):
+    """An HTTP server with a thread for each browser."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, address: tuple[str, int], documents: Mapping[str, tuple[str, bytes]], channel: _Channel) -> None:
+        self.documents = documents
+        self.channel = channel
+        #: Browsers that are connected.
+        self.browsers = 0
+        self._lock = threading.Lock()
+        super().__init__(address, _Handler)
+
+    @contextlib.contextmanager
+    def connected(self) -> Iterator[bool]:
+        """A browser that is connected meanwhile; False if there are too many."""
+        with self._lock:
+            admitted = self.browsers < BROWSERS
+            self.browsers += admitted
+        try:
+            yield admitted
+        finally:
+            with self._lock:
+                self.browsers -= admitted
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that disconnects is not an error."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One request of a browser."""
+
+    timeout = READ_TIMEOUT
+    server: _Server
+
+    def do_GET(self) -> None:
+        # A page of another site that reaches this port under its own name is refused.
+        if self.headers.get("Host", "").rpartition(":")[0] not in (LOOPBACK, "localhost"):
+            self.send_error(HTTPStatus.FORBIDDEN)
+        elif self.path == "/events":
+            self._stream()
+        elif (document := self.server.documents.get(self.path)) is not None:
+            kind, content = document
+            self._begin(kind, {"Content-Length": str(len(content))})
+            self.wfile.write(content)
+        else:
+            self.send_error(HTTPStatus.NOT_FOUND)
+
+    def _stream(self) -> None:
+        with self.server.connected() as admitted:
+            if not admitted:
+                self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, f"{BROWSERS} browsers are connected already")
+                return
+            self._begin("text/event-stream", {"Cache-Control": "no-store"})
+            with contextlib.suppress(OSError):  # it disconnected, or did not read
+                for message in self.server.channel.messages():
+                    self.wfile.write(message)
+
+    def _begin(self, kind: str, headers: Mapping[str, str]) -> None:
+        self.send_response(HTTPStatus.OK)
+        for name, value in {"Content-Type": kind, **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Requests are not logged."""

@@ -1,0 +1,58 @@
+"""``slackline order``: records in, the same records in order out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from slackline.cli import app
+
+RUNNER = CliRunner()
+
+
+def written(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("times", [lambda s: s, lambda s: f"2026-01-01T00:00:{s:02}+00:00"])
+def test_records_of_a_file_are_written_in_order_with_their_own_fields(tmp_path: Path, times) -> None:
+    lines = [{"at": times(s), "who": "a", "n": s} for s in (3, 1, 2, 5, 4, 9, 8)]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + "{broken\n")
+    done = RUNNER.invoke(
+        app, ["order", str(tmp_path / "in.jsonl"), "--ts", "at", "--source", "who", "--to", str(tmp_path / "o.jsonl")]
+    )
+    assert done.exit_code == 0, done.output
+    found = written(tmp_path / "o.jsonl")
+    ordered = [row for row in found if row["kind"] == "event"]
+    assert [row["position"] for row in ordered] == list(range(1, len(ordered) + 1))
+    assert [row["n"] for row in ordered] == sorted(row["n"] for row in ordered)
+    assert all({**row, "at": times(row["n"])} == row for row in ordered)
+    bad = next(row for row in found if row["kind"] == "quarantine")
+    assert bad["reason"] == "not an event" and "{broken" in bad["record"]
+    assert len(found) == len(lines) + 1
+
+
+def test_a_late_record_of_a_csv_file_has_its_lateness_on_standard_output(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("ts,x\n5,a\n9,b\n2,c\n")
+    done = RUNNER.invoke(app, ["order", str(tmp_path / "in.csv"), "--engine", "policy=ordered"])
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {"ts": 2, "x": "c", "kind": "late", "lateness": 6} in found and len(found) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--ts", "time"], "has no field 'time' for --ts; it has ts, kind"),
+        ([], "records have ['kind'] already"),
+        (["--to", "out.csv"], "give a file that ends with .jsonl"),
+        (["--source", "ts"], "cannot have two roles"),
+        (["--engine", "pause=1"], "KEY one of"),
+    ],
+)
+def test_wrong_use_exits_with_2_and_says_what_to_do(tmp_path: Path, options: list[str], message: str) -> None:
+    (tmp_path / "in.csv").write_text("ts,kind\n5,a\n")
+    done = RUNNER.invoke(app, ["order", str(tmp_path / "in.csv"), *options])
+    assert done.exit_code == 2 and message in done.output
