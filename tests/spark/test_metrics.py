@@ -58,7 +58,11 @@ def of_kind(rows: list[Row], kind: str) -> list[Row]:
 
 def worst(stats: list[dict[str, Any]]) -> dict[str, Any]:
     """Metrics from the statistics of several keys."""
-    each = [Metrics(detectors={name: DetectorMetrics.of(one["detectors"][name])}) for one in stats for name in NAMES]
+    each = [
+        Metrics(detectors={name: DetectorMetrics.of(one["detectors"][name], one["stream_time"])})
+        for one in stats
+        for name in NAMES
+    ]
     sums = Metrics.merged(each).detectors.values()
     return {
         "late_share": max(one.late_share for one in sums),

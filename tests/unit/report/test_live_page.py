@@ -86,7 +86,7 @@ def test_the_history_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_engine_reports_wait_and_watermark_lag() -> None:
     engines = KeyedEngines(steps(), keyed=True)
-    found = records()
+    found = records(keys=1)  # so that its events overtake each other, and the last ones wait
     events = [Event("at", ts=each["ts"], source="s", seq=each["seq"], x=each["x"]) for each in found]
     engines.push(events, [each["van"] for each in found])
     metrics = engines.metrics()
