@@ -100,7 +100,9 @@ def test_a_process_whose_transactional_id_is_taken_joins_again_and_doubles_nothi
     found_all(world, sink, rows)
     world.stop(host)
     other.close()
-    assert "another process has taken over partition 0" in caplog.text
+    # On a slow machine the broker may revoke the partition before a transaction fails.
+    lost = "another process has taken over partition 0", "partitions [0] were assigned to another process"
+    assert any(each in caplog.text for each in lost)
     assert "Joining the group again" in caplog.text
 
 

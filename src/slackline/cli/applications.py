@@ -89,8 +89,9 @@ def _unavailable(error: Exception, name: str) -> Any:
 
 
 def _reason(error: Exception, name: str) -> str:
-    if isinstance(error, ImportError) and isinstance(missing := explain(error, f"slackline {name}"), MissingExtraError):
-        return str(missing)
+    missing = explain(error, name) if isinstance(error, ImportError) else error
+    if isinstance(missing, MissingExtraError):  # whatever part of it needs the extra
+        return str(MissingExtraError(f"slackline {name}", missing.extra))
     if isinstance(error, ModuleNotFoundError) and error.name:
         return f"cannot start {name!r}: the package {error.name!r} is not installed"
     return f"cannot start {name!r}: {type(error).__name__}: {error}"
