@@ -160,7 +160,9 @@ def run_until(events: int, file: Path, folder: Path, at_stop: str = "keep") -> N
 
 
 @pytest.mark.parametrize("at_stop", ["keep", "flush"])
-def test_at_a_stop_what_waits_is_kept_or_flushed_and_the_next_run_goes_on(tmp_path: Path, at_stop: str) -> None:
+def test_on_shutdown_buffered_events_are_stored_or_flushed_and_the_next_run_resumes(
+    tmp_path: Path, at_stop: str
+) -> None:
     out = tmp_path / "out"
     file = write_records(tmp_path / "in.jsonl", records()[:200])
     run_until(200, file, out, at_stop)

@@ -41,7 +41,7 @@ def allowed(problem):
 
 
 class Ticks:
-    """A clock that goes on by a step with every reading."""
+    """A clock that advances by a step with every reading."""
 
     def __init__(self, step=0.01):
         self.step = step
