@@ -20,6 +20,7 @@ from slackline.connectors.files import FileSource, FolderSink
 from slackline.core.errors import ConfigError, SlacklineError, StateError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
+from slackline.runtime import reader as reader_module
 from slackline.runtime import worker as worker_module
 from slackline.runtime.checkpoint import Checkpoint
 from slackline.runtime.keyed import KeyedEngines
@@ -117,8 +118,8 @@ def test_a_file_goes_to_a_folder_and_nothing_is_lost(source: str, tmp_path: Path
 def test_crashes_at_any_moment_change_nothing(
     source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_commit: bool, every: float
 ) -> None:
-    for name in ("LEAST", "MOST", "PIECE"):
-        monkeypatch.setattr(worker_module, name, 23)
+    for module, name in ((worker_module, "LEAST"), (worker_module, "MOST"), (reader_module, "PIECE")):
+        monkeypatch.setattr(module, name, 23)
     monkeypatch.setattr(worker_module, "CHECKPOINTS", math.inf)
     run_to([source], FolderSink(tmp_path / "whole"))
     crashes = 0
@@ -391,8 +392,8 @@ class Numbers(Source):
 def test_a_source_of_ones_own_resumes_exactly_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_commit: bool
 ) -> None:
-    for name in ("LEAST", "MOST", "PIECE"):
-        monkeypatch.setattr(worker_module, name, 23)
+    for module, name in ((worker_module, "LEAST"), (worker_module, "MOST"), (reader_module, "PIECE")):
+        monkeypatch.setattr(module, name, 23)
     monkeypatch.setattr(worker_module, "CHECKPOINTS", math.inf)
     run_to([Numbers()], FolderSink(tmp_path / "whole"))
     for after in (1, 2, 3, 2):
