@@ -59,8 +59,8 @@ def test_moving_costs_what_a_handover_delays_until_the_next_search() -> None:
     metrics.record_handover("High", 0.5)
     metrics.record_handover("Top", math.inf)  # no node can have measured that
     problem = metrics.statistics(network.at).problem(every=10.0)
-    assert problem.moving["High"] == pytest.approx(2 * (0.5 + 0.01) ** 2 / 20)
-    assert problem.moving["Top"] == pytest.approx(1 * 0.01**2 / 20)  # while its state is under way
+    assert problem.migration_costs["High"] == pytest.approx(2 * (0.5 + 0.01) ** 2 / 20)
+    assert problem.migration_costs["Top"] == pytest.approx(1 * 0.01**2 / 20)  # while its state is under way
 
 
 def test_the_window_forgets_what_was_before() -> None:
