@@ -2,9 +2,9 @@
 
 The example of [Thesis, 5.1.1 and 6.3; Migration, V-B]. In a penalty area rules are stricter, so positions there are
 looked at in more detail, by detectors that cost more the more players are there: which players touch, mark or follow
-each other. For 25 seconds play is in midfield, and three hosts have little to do. Then there is a corner: 13 players and
-the ball go where a keeper waits for them, into the area that host ``n1`` watches, and within ten seconds that is much
-more than it can do. At 48 s the ball is cleared, and they go back.
+each other. For 25 seconds play is in midfield, and three hosts have little to do. Then there is a corner: 13 players
+and the ball go where a keeper waits for them, into the area that host ``n1`` watches, and within ten seconds that is
+much more than it can do. At 48 s the ball is cleared, and they go back.
 
 Positions come from a generator with a seed: 22 players and the ball, ten times a second each. Detectors report their
 cost: to a simulated processor (:class:`slackline.cluster.simulation.Cpu`), or to a loop that uses as much CPU.

@@ -386,7 +386,7 @@ def test_the_plan_on_spark_says_what_is_promised(here: Path) -> None:
     assert lines["to"] == "kafka://h:1/out, late: out-late, quarantine: out-quarantine"
     assert lines["engines"] == "one per van, on Spark"
     assert lines["guarantee"].startswith("at least once") and "kept" in lines["guarantee"]
-    assert lines["at a stop"] == "buffered events are kept" and "9400" in lines["metrics"]
+    assert lines["at a stop"] == "buffered events are stored in the checkpoint" and "9400" in lines["metrics"]
     (here / "in").mkdir()
     done = run("vans.py", "--from", "in", "--to", "out", "--on", "spark", "--follow", "--dry-run")
     assert done.exit_code == 0 and "exactly once" in done.stdout, done.stderr

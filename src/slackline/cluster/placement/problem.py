@@ -11,8 +11,8 @@ its words, the cost is
 
 so f is the traffic cost of all events, less a φ in which c_t counts twice. Solvers minimise φ. A subscription without
 events costs nothing: there is no event to delay. Sensor types enter at a given node. Each detector needs some CPU, each
-node has a limit, and placements beyond it are not allowed. Migration costs, too: ``migration_costs`` is the cost of each
-detector that does not run where it does ``now``, and solvers minimise the sum (:meth:`Problem.objective`).
+node has a limit, and placements beyond it are not allowed. ``migration_costs`` has the cost of each
+detector that does not run where it does ``now``; solvers minimise the sum (:meth:`Problem.objective`).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Problem:
     ``traffic_weight``  c_t: what one event per second over the network counts.
     ``latency_weight``  c_l: what a second of latency on one subscription counts.
     ``now``             where the detectors run now, if they do, and
-    ``migration_costs``          by detector: what it costs to move it from there.
+    ``migration_costs`` by detector: what it costs to migrate it from there.
 
     >>> subscriptions = (Subscription("a", "Low", 900), Subscription("Low", "High", 4))
     >>> problem = Problem(
@@ -139,13 +139,9 @@ class Problem:
                 f"measured, or leave out the node that was not measured."
             )
 
-    def from_here(self, now: Placement, migration_costs: float | Mapping[str, float]) -> Problem:
+    def from_here(self, now: Placement, cost: float | Mapping[str, float]) -> Problem:
         """The same problem with a present placement and a cost of migration."""
-        costs = (
-            migration_costs
-            if isinstance(migration_costs, Mapping)
-            else dict.fromkeys(self.detectors, float(migration_costs))
-        )
+        costs = cost if isinstance(cost, Mapping) else dict.fromkeys(self.detectors, float(cost))
         return replace(self, now=dict(now), migration_costs=dict(costs))
 
     def cost(self, placement: Placement) -> float:
