@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the broker of th
 
 from tests.kafka.broker import LocalBroker, why_not
 
-from _figures import tell
+from _figures import print_figures
 
 console = Console(stderr=True)
 
@@ -32,5 +32,5 @@ def brokered(options: argparse.Namespace, run: Callable[[str, argparse.Namespace
             figures = run(broker.address, options, Path(folder))
         finally:
             broker.stop()
-    tell(figures, options.json)
+    print_figures(figures, options.json)
     return 0

@@ -1,4 +1,4 @@
-"""What benchmarks share that print a few figures: the options that all have, and how figures are told."""
+"""What benchmarks share that print a few figures: the options that all have, and how figures are printed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def parser(name: str, about: str | None) -> argparse.ArgumentParser:
     return made
 
 
-def tell(figures: Mapping[str, Any], as_json: bool) -> None:
+def print_figures(figures: Mapping[str, Any], as_json: bool) -> None:
     """Print them."""
     if as_json:
         print(json.dumps(figures))

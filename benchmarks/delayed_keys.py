@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 import slackline as sl
-from _figures import parser, tell
+from _figures import parser, print_figures
 from scenarios.delayed_keys import HELD, LAG, PERIOD, delayed_keys
 from slackline.core.batch import Ints, Mask
 from slackline.runtime.keyed import KeyedEngines
@@ -128,7 +128,7 @@ def main(argv: list[str] | None = None) -> int:
     options.add_argument("--keys", type=int, default=100)
     options.add_argument("--readings", type=int, default=600, help="of each key")
     given = options.parse_args(argv)
-    tell(run(given.keys, given.readings), given.json)
+    print_figures(run(given.keys, given.readings), given.json)
     return 0
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import slackline as sl
 from _baselines import cpu_seconds, heap_us
-from _figures import parser, tell
+from _figures import parser, print_figures
 
 COUNTS = (1, 20, 200)
 WARM_UP, EVENTS, ROUNDS = 1500, 3000, 3
@@ -59,7 +59,7 @@ def run(rounds: int = ROUNDS) -> dict[str, float]:
 
 def main(argv: list[str] | None = None) -> int:
     options = parser("detectors", __doc__).parse_args(argv)
-    tell(run(), options.json)
+    print_figures(run(), options.json)
     return 0
 
 

@@ -11,7 +11,7 @@ for vans that are somewhere else all of a sudden.
                   the first record to the commit of the last
 ``ratio``         the one divided by the other; of each the best of five turns
 
-A position has 14 columns, as a sensor that is carried around tells them (where it is, how it moves); the detector looks
+A position has 14 columns, as a sensor that is carried around sends them (where it is, how it moves); the detector looks
 at two. ``narrow_…`` are the same with those two alone: there is less to read, and as much to order.
 
 Then 50 vans are keys, each with an engine of its own, and the figures are microseconds of CPU per position, of all
@@ -68,7 +68,7 @@ from _figures import parser  # noqa: E402
 from _positions import Jumps, hierarchy, jumps  # noqa: E402
 
 TURNS, KEYED_TURNS = 5, 3
-#: What a sensor that is carried around tells, besides where it is.
+#: What a sensor that is carried around sends, besides where it is.
 MOTION = ("z", "speed", "acceleration", "vx", "vy", "vz", "ax", "ay", "az")
 VANS = 50
 PATIENCE = 180.0

@@ -8,7 +8,7 @@ more the more players there are, and need 1.4 of a core together with what else 
 to do. Then it is over. Limit of each host: 0.8.
 
 An answer is **misdetected** if it is wrong, missing, or known more than a second (``deadline_s``) later than in a
-network with ample CPU: a flag or a camera that moves when the scene is over is of no use to anybody, and a second is
+network with ample CPU: a flag or a camera that moves when the scene is over is of no use, and a second is
 far more than anything here takes while no host is behind (``longest_delay_with_s``). Answers are all that any detector
 finds. The figures are those of ``auto``, as users run it. There, order never breaks, and answers just come later and
 later; until the others take the host for dead, and keep nothing for it any more. ``slack`` has the same under the
@@ -175,7 +175,7 @@ def live(seed: int = SEED, quiet: float = 8.0, until: float = 33.0) -> dict[str,
         figures[f"moves_{way}"] = re.findall(
             r"(\S+) n\d: detector '(\w+)' migrated from", log_text.partition("shutting down;")[0]
         )
-        figures[f"net_equal_{way}"] = _told(outputs) == _told(
+        figures[f"net_equal_{way}"] = _outputs_of(outputs) == _outputs_of(
             record.json() for record in RecordBuilder(None).events(found, 0)
         )
     paused = pausing(live=True)
@@ -184,7 +184,7 @@ def live(seed: int = SEED, quiet: float = 8.0, until: float = 33.0) -> dict[str,
     return figures
 
 
-def _told(lines: Iterable[str | bytes]) -> set[tuple[str, int, str]]:
+def _outputs_of(lines: Iterable[str | bytes]) -> set[tuple[str, int, str]]:
     """What is the same wherever and whenever it was found."""
     outputs = map(jsonlib.loads, lines)
     return {(one["id"], one["ts"], jsonlib.dumps(one.get("payload"), sort_keys=True)) for one in outputs}

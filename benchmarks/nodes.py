@@ -157,7 +157,7 @@ def play(folder: Path, seconds: float, places: dict[str, tuple[str, ...]], tls: 
 
 
 def _quiet(nodes: list[Printing]) -> None:
-    """Wait until nobody finds anything any more."""
+    """Wait until no node has new outputs."""
     count = -1
     while count != (count := sum(len(node.found) for node in nodes)):
         time.sleep(2.0)

@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 import slackline as sl
-from _figures import parser, tell
+from _figures import parser, print_figures
 from keys import cpu_seconds
 from slackline.spark import detect, session
 
@@ -124,7 +124,7 @@ def main(argv: list[str] | None = None) -> int:
     asked = parser("observed", __doc__)
     asked.add_argument("--loads", nargs="+", choices=LOADS, default=list(LOADS), help="which to measure")
     options = asked.parse_args(argv)
-    tell(run(options.loads), options.json)
+    print_figures(run(options.loads), options.json)
     return 0
 
 

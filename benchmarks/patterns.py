@@ -22,7 +22,7 @@ import pyarrow as pa
 import keyed_detectors
 import slackline as sl
 from _baselines import cpu_seconds
-from _figures import parser, tell
+from _figures import parser, print_figures
 
 SEED = 26
 EVENTS = 600_000
@@ -140,7 +140,7 @@ def main(argv: list[str] | None = None) -> int:
     options.add_argument("--repeats", type=int, default=3, help="rounds of which the best counts")
     given = options.parse_args(argv)
     keyed = keyed_detectors.figures(given.keys, given.repeats)
-    tell({**figures(given.events, given.repeats), **keyed}, given.json)
+    print_figures({**figures(given.events, given.repeats), **keyed}, given.json)
     return 0
 
 

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 import slackline as sl
 from _baselines import cpu_seconds, csv_script
-from _figures import parser, tell
+from _figures import parser, print_figures
 from _runtime import run_over
 
 ROWS, PUSH, ROUNDS = 100_000, 4_096, 3
@@ -120,7 +120,7 @@ def main(argv: list[str] | None = None) -> int:
     asked = parser("run", __doc__)
     asked.add_argument("--rows", type=int, default=ROWS, help="rows of the file")
     options = asked.parse_args(argv)
-    tell(run(options.rows), options.json)
+    print_figures(run(options.rows), options.json)
     return 0
 
 

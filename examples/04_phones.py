@@ -116,14 +116,14 @@ def report(name: str) -> None:
     found = [event for event in outputs if event.type == "dependency"]
     print(f"  dependencies: {len(found)}")
     for event in found:
-        print(f"    {told(event)}")
+        print(f"    {described(event)}")
     first = sync.streams[0]
     for event in find(with_shadow(events, first), {**limits, "shadow": limits[first]}):
         if event.type == "dependency" and event["cause_after"] == event["effect_after"] == "slow":
-            print(f"  if {first} had a shadow: {told(event)}")
+            print(f"  if {first} had a shadow: {described(event)}")
 
 
-def told(event: sl.Event) -> str:
+def described(event: sl.Event) -> str:
     """A dependency in words."""
     return (
         f"{event['cause']} {event['cause_after']} is followed by {event['effect']} {event['effect_after']} after "

@@ -1,6 +1,6 @@
 """Which devices of a building depend on which? Sixteen devices, each in order but late; the truth is known.
 
-Doors, lights, a lift and an alarm tell their states. They are put in step by a synchroniser; the detectors turn events
+Doors, lights, a lift and an alarm report their states. A synchroniser puts them in order; the detectors turn events
 into occurrences of states, these into transitions, and find which transitions regularly follow which. Then the same is
 done in the order of arrival, as if the time of arrival were the time it happened. Run it with
 `python examples/05_building.py`.
@@ -27,7 +27,7 @@ MAX_LAG = 40 * SECOND
 def in_step(day: Building) -> tuple[list[sl.Event], Synchroniser]:
     """The events in order, as a synchroniser gives them that lives through the arrivals."""
     now = 0
-    # Every device tells its state once a minute, and the gateway adds up to 20 s: who is 90 s behind has failed.
+    # Every device reports its state once a minute, and the gateway adds up to 20 s: a device 90 s behind has failed.
     names = [device.name for device in day.devices]
     sync = Synchroniser(names, max_delay=90 * SECOND, now=lambda: now)
     events: list[sl.Event] = []

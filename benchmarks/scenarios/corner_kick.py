@@ -1,10 +1,10 @@
 """A corner kick: many players run into one penalty area, and the detectors there overload their host.
 
 The example of [Thesis, 5.1.1 and 6.3; Migration, V-B]. In a penalty area rules are stricter, so positions there are
-looked at in more detail, by detectors that cost more the more players are there: who touches whom, who marks whom, who
-means to go where. For 25 seconds play is in midfield, and three hosts have little to do. Then there is a corner: 13
-players and the ball go where a keeper waits for them, into the area that host ``n1`` watches, and within ten seconds
-that is much more than it can do. At 48 s the ball is cleared, and they go back.
+looked at in more detail, by detectors that cost more the more players are there: which players touch, mark or follow
+each other. For 25 seconds play is in midfield, and three hosts have little to do. Then there is a corner: 13 players
+and the ball go where a keeper waits for them, into the area that host ``n1`` watches, and within ten seconds that is
+much more than it can do. At 48 s the ball is cleared, and they go back.
 
 Positions come from a generator with a seed: 22 players and the ball, ten times a second each. Detectors report their
 cost: to a simulated processor (:class:`slackline.cluster.simulation.Cpu`), or to a loop that uses as much CPU.
@@ -90,7 +90,7 @@ def _way(rng: np.random.Generator, player: int, turn: float, times: Floats) -> t
     there, back = 4.0 + turn * (THERE - 4.0), CLEARED + 4.0 + turn * (BACK - CLEARED - 4.0)
     share = np.interp(times, [there - 4.0, there, back - 4.0, back], [0.0, 1.0, 1.0, 0.0])
     x, y = (home[axis] + share * (spot[axis] - home[axis]) for axis in (0, 1))
-    for swing in (0.13, 0.31, 0.71):  # nobody stands still
+    for swing in (0.13, 0.31, 0.71):  # no player stands still
         x = x + 1.2 * np.sin(2 * math.pi * (swing * times + rng.random()))
         y = y + 1.2 * np.sin(2 * math.pi * (swing * times + rng.random()))
     return np.clip(x, 0.0, LENGTH), np.clip(y, 0.0, WIDTH)
@@ -214,7 +214,7 @@ class AreaWatch(Costly):
 
 
 class AreaVerdict(Costly):
-    """A penalty: a foul of somebody who meant it, or a handball, in the last two seconds and not offside."""
+    """A penalty: an intended foul, or a handball, in the last two seconds and not offside."""
 
     def __init__(self, side: str, work: Work) -> None:
         super().__init__(f"Verdict_{side}", work, 100e-6)

@@ -182,7 +182,7 @@ class ClassicMigrations(Migrations):
                 ]
 
     def discard_done(self) -> None:
-        """Send on what the ordering unit has let go."""
+        """Send what the reorder buffer has released."""
         super().discard_done()
         for name, relay in self.relays.items():
             watermark = self.engine.stats()["detectors"][name]["watermark"]

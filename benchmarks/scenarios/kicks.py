@@ -83,10 +83,10 @@ def _play(rng: np.random.Generator, end: int) -> tuple[list[tuple[int, int, int]
         first, second = (int(p) for p in rng.choice(np.arange(1, PLAYERS + 1), 2, replace=False))
         kind = rng.random()
         kick = now + int(rng.integers(2 * _MS, 80 * _MS))
-        if kind < 0.85:  # somebody gets to the ball ...
+        if kind < 0.85:  # a player gets to the ball ...
             away = kick + int(rng.integers(2 * _MS, 100 * _MS))
             visits.append((first, now, away))
-        if kind >= 0.15:  # ... and kicks it, or it bounces off a post with nobody near
+        if kind >= 0.15:  # ... and kicks it, or it bounces off a post with no player near
             kicked.append(kick)
         if kind < 0.30:  # an opponent is close, perhaps too late or too early for the kick
             near = now + int(rng.integers(-80 * _MS, 120 * _MS))

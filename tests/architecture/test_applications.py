@@ -1,7 +1,7 @@
 """Applications stand on public names alone, and what any tracking application shares knows no application.
 
-So soccer is the proof that nobody needs anything private (docs/decisions/0009), and a basketball application could take
-``tracking`` as it is.
+So soccer is the proof that an application needs nothing private (docs/decisions/0009), and a basketball application
+could take ``tracking`` as it is.
 """
 
 import ast

@@ -20,7 +20,7 @@ def foreign(text: str) -> list[str]:
     return found + [match[0] for match in INSTALL.finditer(text) if FOREIGN.search(match["what"])]
 
 
-def test_no_text_tells_anybody_to_install_the_foreign_package() -> None:
+def test_no_text_says_to_install_the_foreign_package() -> None:
     here = Path(__file__).resolve()
     texts = {path: path.read_bytes() for path in tree() if path.resolve() != here}
     found = {

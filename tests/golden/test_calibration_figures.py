@@ -78,7 +78,7 @@ def test_restart_by_restart_one_more_level_is_right() -> None:
     """After run i the types that detectors up to level i listen to are right [Order, III-A]."""
     first, second, third = configurations(three_levels(), slow_B(1))
     # B is measured one step after it came, four behind. It is late, so low has nothing to publish; that K has grown
-    # to 5 is told upwards by pseudo events, each measured one step later.
+    # to 5 is announced upwards by pseudo events, each measured one step later.
     assert delays(first) == {"A": 0, "B": 5, "l": 6, "m": 7}
     # Now l comes: its detector's input waits 5, it is set back by 2, and measured one step later. Middle stumbles.
     assert delays(second) == {"A": 0, "B": 5, "l": 8, "m": 9}

@@ -1,6 +1,6 @@
 """The worked examples of [Order] (and [Thesis, 3.2 to 3.3]), step by step.
 
-The stream of Figure 3(b)/4 as the text tells it: A0 A2 C1 A4 B3 C5 A6 B10 A11 B14 E20 C12, and the detector of Figure
+The stream of Figure 3(b)/4 as in the text: A0 A2 C1 A4 B3 C5 A6 B10 A11 B14 E20 C12, and the detector of Figure
 3(a): D when C comes after A with no B in between.
 """
 
@@ -12,7 +12,7 @@ import slackline as sl
 
 
 class Steps:
-    """Pushes the figure's events one by one and tells what each one sets free."""
+    """Pushes the figure's events one by one and returns what each one releases."""
 
     def __init__(self, clock: tuple[str, ...] = ("A",), **options: object) -> None:
         options = {"policy": sl.Slack(margin=0), "late": "deliver", "max_jump": None, **options}
@@ -92,7 +92,7 @@ def test_with_a_designated_clock_type_E20_does_no_harm() -> None:
     steps = Steps(late="divert")
     steps.push(*FIRST_PART)
     assert steps.engine.stats()["stream_time"] == 11
-    steps.engine.push([sl.Event("E", ts=20)])  # nobody listens to E: set aside, the clock does not care
+    steps.engine.push([sl.Event("E", ts=20)])  # no detector listens to E: quarantined, stream time stays
     steps.push("C12", "A15", "A20")
     assert [late.event.ts for late in steps.engine.late] == [1]  # only C1, at the very start
     assert [q.event.type for q in steps.engine.quarantined] == ["E"]
@@ -111,7 +111,7 @@ def test_K_is_retrofitted_to_4_by_B8_and_C7_before_A11() -> None:
 
 
 def test_with_every_event_setting_the_clock_the_retrofit_comes_too_late_for_C7() -> None:
-    """II-D.2 as the text tells it: the old K of 3 is still in place, A6 has gone when C7 comes, and D7 is missed."""
+    """II-D.2 as in the text: the old K of 3 is still in place, A6 has gone when C7 comes, and D7 is missed."""
     steps = Steps(clock=("A", "B", "C"), late="divert")
     steps.push("A0", "A2", "C1", "A4", "B3", "C5", "A6", "B8", "B10")
     assert "A6" in steps.detector.seen
@@ -149,7 +149,7 @@ def _push_if_known(engine: sl.Engine, name: str) -> None:
 
 def test_the_clock_dilemma_types_of_different_delay_break_the_order() -> None:
     engine = dilemma(clock=("A", "B"))
-    assert engine.detectors["Orders"].seen[-1] == "X55"  # let go by B8.9, before Y5 came
+    assert engine.detectors["Orders"].seen[-1] == "X55"  # released by B8.9, before Y5 came
     assert [(late.event.type, late.event.ts) for late in engine.late if late.event.ts] == [("Y", 50)]
 
 

@@ -99,7 +99,7 @@ def test_figures_7_and_8_event_by_event() -> None:
 
 
 def test_figure_7_events_are_purged_where_plain_slack_lets_them_go() -> None:
-    """As above with K counting from the start (as in [Order]): C1 is late there, and the rest is purged as told."""
+    """As above with K counting from the start (as in [Order]): C1 is late there, and the rest is purged as there."""
     steps = Steps(policy=sl.Slack(margin=0))
     steps.push("A0", "A2", "C1", "A3", "B4")
     assert (steps.slack, steps.purged) == (2, 2)
@@ -162,7 +162,7 @@ class Above(sl.Detector):
 
 @pytest.mark.parametrize(("retraction", "replays"), [("full", 1), ("on_demand", 0)])
 def test_figure_9_an_event_that_changes_nothing_stops_the_cascade_on_demand(retraction: str, replays: int) -> None:
-    """If B4 comes where no A is open, s5' = s5: replay and retraction are aborted, and nobody above is bothered."""
+    """If B4 comes where no A is open, s5' = s5: replay and retraction are aborted, and none above is involved."""
 
     class Forgetful(NearKick):
         def snapshot(self):
@@ -176,7 +176,7 @@ def test_figure_9_an_event_that_changes_nothing_stops_the_cascade_on_demand(retr
     engine = sl.Engine(hierarchy, policy=sl.Auto(margin=0, warmup=1000), max_jump=None, speculation=speculation)
     for name in ("A3", "C3", "B4", "C5", "A6", "C7", "A8", "B8"):
         engine.push([sl.Event(name[0], ts=int(name[1:]), source=name[0])])
-    changes = engine.push([sl.Event("B", ts=5, source="B")])  # nobody is near since B4
+    changes = engine.push([sl.Event("B", ts=5, source="B")])  # no player is near since B4
     assert engine.stats()["detectors"]["D"]["replays"] == 1
     assert engine.stats()["detectors"]["Above"]["replays"] == replays
     ops = [(output.op, output.event.type, output.event.ts) for output in changes]

@@ -71,7 +71,7 @@ def test_figure_3_readiness_tables_and_what_is_inherited() -> None:
     assert (root.point[0], owed) == (6, {"DS2"})  # event 9 of DS2 is all that event 6 waits for
     left = root.left
     assert left.events and left.point[0] == 0
-    assert not left.owed & root.owed  # nobody owes event 0 anything, once it inherits the root's table
+    assert not left.owed & root.owed  # no stream owes event 0 anything, once it inherits the root's table
 
 
 def test_method_1_begins_with_event_9() -> None:
@@ -85,14 +85,14 @@ def test_all_methods_put_figure_2_in_order(method: str) -> None:
     assert [ts for out in steps(method).values() for ts in out] == list(range(13))
 
 
-def test_method_1_holds_7_although_nobody_owes_it_anything() -> None:
+def test_method_1_holds_7_although_no_stream_owes_it_anything() -> None:
     sync = before_event_9("method1")
     sync.push(event(9))
     assert sync.owing() == ()
     assert shape(sync._method.root)[:2] == [(10, 7, None), (7, None, 8)]  # type: ignore[attr-defined]
 
 
-def test_watermark_and_the_balanced_tree_let_events_go_as_soon_as_nobody_owes_them_anything() -> None:
+def test_watermark_and_the_balanced_tree_release_events_as_soon_as_no_stream_owes_them_anything() -> None:
     # The least of the streams' last events, after each arrival: 10 -> 0, 1 -> 1, 2 -> 2, 4 -> 4, 9 -> 7, 11 -> 8.
     expected = {10: [0], 1: [1], 2: [2], 4: [3, 4], 9: [5, 6, 7], 11: [8], -1: [9, 10, 11, 12]}
     for method in ("watermark", "balanced"):

@@ -27,7 +27,7 @@ class Trouble:
     node: int
     at: float
     seconds: float
-    told: bool
+    detected: bool
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,9 @@ class Net:
         for trouble in self.troubles:
             name, end = names[trouble.node], trouble.at + trouble.seconds
             if trouble.kind in ("crash", "death"):
-                network.crash(name, trouble.at, end if trouble.kind == "crash" else None, detected=trouble.told)
+                network.crash(name, trouble.at, end if trouble.kind == "crash" else None, detected=trouble.detected)
             else:
-                network.partition(Partition(trouble.at, end, frozenset({name}), detected=trouble.told))
+                network.partition(Partition(trouble.at, end, frozenset({name}), detected=trouble.detected))
         return network
 
     def _feed(self, number: int) -> list[Arrivals]:

@@ -109,7 +109,7 @@ def engine(**options: Any) -> sl.Engine:
     return sl.Engine(sl.Hierarchy([Each()], clock="a"), **options)
 
 
-def test_what_a_flush_lets_go_is_marked_counted_and_no_more_awaited() -> None:
+def test_what_a_flush_releases_is_marked_counted_and_no_more_awaited() -> None:
     here = engine()
     assert here.push([sl.Event("a", ts=10, source="s"), sl.Event("b", ts=30, source="t")]) == []
     assert here.stats()["detectors"]["Each"]["waits_for"] == {"type": "a", "events": 1, "learning": True}

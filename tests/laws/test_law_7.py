@@ -14,7 +14,7 @@ import slackline as sl
 
 
 class Ensemble:
-    """Engines that share a hierarchy, on an ideal link: all hear every arrival, and news of each other at once."""
+    """Engines that share a hierarchy, on an ideal link: all get every arrival, and each other's progress at once."""
 
     def __init__(self, world: World, options: dict[str, Any], home: list[int], n: int) -> None:
         self.world = world
@@ -25,9 +25,9 @@ class Ensemble:
             self.engines.append(sl.Engine(world.hierarchy(declared=True), detectors=mine, now=Hands(7), **options))
 
     def together(self, call: Callable[[sl.Engine], list[sl.Output]]) -> list[sl.Output]:
-        """Let each engine do something, and tell the others of it until there is no more to tell."""
+        """Let each engine work, and exchange progress until there is none."""
         outputs = [output for engine in self.engines for output in call(engine)]
-        for _ in range(len(self.world.plans) + 1):  # news climbs one level at a time
+        for _ in range(len(self.world.plans) + 1):  # progress climbs one level at a time
             exported = [(engine, engine.host.progress_updates()) for engine in self.engines]
             for engine in self.engines:
                 received = [item for other, updates in exported if other is not engine for item in updates]
@@ -67,7 +67,7 @@ def moves(draw: st.DrawFn, world: World, pieces: list[Any], engines: int) -> lis
 def test_law_7_moving_detectors_changes_nothing(world: World, options: dict[str, Any], data: Any) -> None:
     """Event by event, over an ideal link: the same outputs in the same order, late events and all.
 
-    Not where something is published farther back than announced, or under slack, which goes on without news: there it
+    Not where something is published farther back than announced, or under slack, which works without progress: there it
     comes after the position's watermarks, and may be late. (The next test has slack.)
     """
     assume(not any(plan.unsorted for plan in world.plans) and not isinstance(options["policy"], sl.Slack))
@@ -93,7 +93,7 @@ def test_law_7_moving_detectors_changes_nothing(world: World, options: dict[str,
 
 @given(world=worlds(), options=settings(), data=st.data())
 def test_law_7_holds_for_chunks_while_nothing_is_late(world: World, options: dict[str, Any], data: Any) -> None:
-    """In pushes of any size news comes late, but nothing is found otherwise; with early answers (law 5) neither."""
+    """In pushes of any size progress comes late, and outputs are the same; with speculation (law 5), too."""
     assume(not any(plan.unsorted for plan in world.plans))
     engines = data.draw(st.integers(2, 3))
     home = [data.draw(st.integers(0, engines - 1)) for _ in world.plans]

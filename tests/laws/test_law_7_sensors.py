@@ -20,14 +20,14 @@ from slackline.ordering.sources import total_order
 
 
 class Net:
-    """Engines that tell each other of everything, in order for each type, each as late as it likes."""
+    """Engines that exchange progress, in order for each type, with any delay."""
 
     def __init__(self, world: World, options: dict[str, Any], n: int, seed: int) -> None:
         self.world, self.options, self.rng = world, options, random.Random(seed)
         names, kinds = world.hierarchy().names, world.hierarchy().sensor_types
         self.enters = {kind: self.rng.randrange(n) for kind in kinds}
         self.runs: dict[str, int | None] = {name: self.rng.randrange(n) for name in names}
-        self.log: dict[str, list[sl.ProgressUpdate]] = defaultdict(list)  # by type: all that was told, in order
+        self.log: dict[str, list[sl.ProgressUpdate]] = defaultdict(list)  # by type: all updates, in order
         self.got: list[Counter[str]] = [Counter() for _ in range(n)]  # how much of that each engine has had
         self.outputs: list[sl.Output] = []
         self.engines = [
@@ -62,7 +62,7 @@ class Net:
             self.got[number][item.type] = len(self.log[item.type])
 
     def deliver(self, number: int, kind: str, upto: int) -> list[sl.ProgressUpdate]:
-        """News of a type that an engine has not had, up to some."""
+        """Updates of a type that an engine has not received, up to some."""
         start = self.got[number][kind]
         if upto <= start:
             return []
@@ -70,7 +70,7 @@ class Net:
         return self.log[kind][start:upto]
 
     def somewhat(self) -> None:
-        """Something is told, and something comes, somewhere."""
+        """A progress update is received, or events arrive, at some engine."""
         for number in range(len(self.engines)):
             if self.rng.random() < 0.6:
                 self.collect(number)
@@ -95,7 +95,7 @@ class Net:
         return data, {kind: self.got[source][kind] for kind in self.engines[0].hierarchy.listens[name]}
 
     def arrive(self, name: str, to: int, data: bytes, had: dict[str, int]) -> None:
-        """It goes on elsewhere, where as much has come of what it listens to, and of what it publishes."""
+        """It continues on an engine that has received as much of its inputs and outputs."""
         self.collect(to)
         updates: list[sl.ProgressUpdate] = []
         for kind, number in had.items():

@@ -74,7 +74,7 @@ def drawn(world: World, options: dict[str, Any]) -> dict[str, Any]:
 
 
 @given(world=worlds(), options=settings(), data=st.data())
-def test_who_is_held_up_finds_the_same_later(world: World, options: dict[str, Any], data: Any) -> None:
+def test_a_deferred_detector_finds_the_same_later(world: World, options: dict[str, Any], data: Any) -> None:
     options = drawn(world, options)
     pieces = data.draw(short_cuts(len(world.events)))
     expected = reference(world, pieces, options)
@@ -96,7 +96,7 @@ def test_who_is_held_up_finds_the_same_later(world: World, options: dict[str, An
 
 
 @given(world=worlds(), options=settings(), data=st.data())
-def test_who_is_held_up_while_it_looks_ahead_says_the_same_in_the_end(
+def test_a_deferred_speculating_detector_has_the_same_results_in_the_end(
     world: World, options: dict[str, Any], data: Any
 ) -> None:
     options = drawn(world, options)
@@ -114,7 +114,7 @@ def test_who_is_held_up_while_it_looks_ahead_says_the_same_in_the_end(
 
 
 @given(world=worlds(), options=settings(), data=st.data())
-def test_who_is_held_up_may_move(world: World, options: dict[str, Any], data: Any) -> None:
+def test_a_deferred_detector_may_migrate(world: World, options: dict[str, Any], data: Any) -> None:
     """Detach and attach in the middle of it: what it was behind with goes along."""
     options = drawn(dataclasses.replace(world), options)
     pieces = data.draw(short_cuts(len(world.events)))
@@ -137,7 +137,7 @@ def test_who_is_held_up_may_move(world: World, options: dict[str, Any], data: An
 
 @profile(max_examples=max(3, profile().max_examples // 8))
 @given(data=st.data(), options=settings())
-def test_nodes_may_hold_up_detectors(data: Any, options: dict[str, Any]) -> None:
+def test_nodes_may_defer_detectors(data: Any, options: dict[str, Any]) -> None:
     net = data.draw(spread_worlds(data.draw(st.sampled_from([(), ("loss",)])), spread=False))
     options = {**exact(options), "skew": None}
     plain = play(net.network(options))

@@ -144,7 +144,7 @@ class World:
     plans: tuple[Plan, ...]
     clock: tuple[str, ...]
     events: tuple[sl.Event, ...]
-    #: Wall times of the arrivals, if they are told.
+    #: Wall times of the arrivals, if they are known.
     now: tuple[int | None, ...] | None = None
     clock_aids: tuple[str, ...] = ()
 

@@ -51,7 +51,7 @@ def test_a_node_that_may_hardly_work_finds_the_same_later(recording):
     assert code == 2 and "share=1 is not valid" in err
 
 
-def test_nodes_shows_who_runs_what_and_migrate_moves_it(network, recording):
+def test_nodes_shows_where_detectors_run_and_migrate_moves_one(network, recording):
     first, _ = two(network, recording, "--speed", "1", "--unit", "ms")
     at = first.address()
     wait_for(lambda: highs(network), "outputs")
@@ -130,7 +130,7 @@ def test_a_node_that_is_killed_comes_back_and_nothing_is_lost_or_found_twice(net
     assert highs(network) == list(range(2, ROWS + 1, 2))
 
 
-def test_ctrl_c_stops_a_node_alone_and_it_goes_on_where_it_was(network, recording):
+def test_ctrl_c_stops_a_node_alone_and_it_resumes_where_it_was(network, recording):
     node = network.add("n1", str(recording), "--speed", "8", "--unit", "ms", "--until-end")
     wait_for(lambda: highs(network), "outputs")
     node.process.send_signal(signal.SIGINT)

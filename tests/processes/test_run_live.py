@@ -47,7 +47,7 @@ class Said:
         return any(text in line["message"] for line in self.lines)
 
     def metrics(self) -> str:
-        """What is scraped at the port that the process has told."""
+        """What is scraped at the port that the process has logged."""
         wait_for(lambda: self.has("http://127.0.0.1:"), "the address of the metrics")
         (url,) = (found[0] for line in self.lines if (found := re.search(r"http://127\S+", line["message"])))
         with urllib.request.urlopen(url) as answer:
@@ -91,7 +91,7 @@ def live(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], Said]]:
 
 
 def subscriptions(broker: Broker) -> int:
-    """How often somebody has subscribed to the input."""
+    """How often a client has subscribed to the input."""
     return len(re.findall(r" \d vans$", broker.log(), re.MULTILINE))
 
 
@@ -143,7 +143,7 @@ def test_from_a_broker_to_a_folder_what_waits_is_kept_for_the_next_run(broker: B
 
 
 class _Giver(BaseHTTPRequestHandler):
-    """Gives lines and then nothing for as long as somebody listens."""
+    """Gives lines and then nothing for as long as a client is connected."""
 
     lines: list[str]
     ends: threading.Event
@@ -222,7 +222,7 @@ def test_a_reader_that_has_enough_ends_it(tmp_path: Path) -> None:
     assert "cannot write to standard output: Broken pipe" in process_log and "Traceback" not in process_log
 
 
-def test_a_full_disk_ends_it_and_with_room_it_goes_on(tmp_path: Path) -> None:
+def test_a_full_disk_ends_it_and_with_room_it_resumes(tmp_path: Path) -> None:
     file = write_records(tmp_path / "in.jsonl", records(3_000))
     line = ["run", APP, "--from", str(file), "--key", "van", "--to"]
     little = (20_000, resource.RLIM_INFINITY)

@@ -70,7 +70,7 @@ def test_killed_and_started_again_it_finds_what_an_undisturbed_run_finds(tmp_pat
     assert found_in(tmp_path / "out") == found_in(tmp_path / "whole")
 
 
-def test_a_followed_file_is_stopped_by_a_signal_and_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_followed_file_is_stopped_by_a_signal_and_resumes_where_it_was(tmp_path: Path) -> None:
     found = records(2_000)
     file, out = write_records(tmp_path / "in.jsonl", found[:1_000]), tmp_path / "out"
     line = [APP, "--from", str(file), "--follow", "--key", "van", "--to", str(out)]
@@ -203,7 +203,7 @@ def test_a_node_serves_the_same_figures_and_logs_json(tmp_path: Path) -> None:
         assert "slackline_checkpoint_age_seconds" in text and "slackline_outputs_total" in text
         process.send_signal(signal.SIGTERM)
         time.sleep(0.2)
-        process.send_signal(signal.SIGTERM)  # there is nobody to take its detectors
+        process.send_signal(signal.SIGTERM)  # no other node can take its detectors
         assert process.wait(LIMIT) == 0
         assert process.stderr is not None
         status = [json.loads(each) for each in process.stderr.read().splitlines() if each.startswith("{")]

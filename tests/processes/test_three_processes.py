@@ -38,7 +38,7 @@ def match(tmp_path_factory):
 
 
 def comparable(output):
-    """What must be the same wherever a detector runs; when it was found depends on when the others have told."""
+    """What must be the same wherever a detector runs; when it was found depends on progress."""
     assert output["op"] == "insert" and output["final"]
     return output["id"], output["ts"], json.dumps(output.get("payload"), sort_keys=True)
 

@@ -18,12 +18,12 @@ def sorted_events(day):
 
 def changes(day):
     """Per device (ts, state before, state after), leaving out what was lost in the outage."""
-    told = {}
+    states = {}
     for event in sorted_events(day):
-        told.setdefault(event.source, []).append((event.ts, event["state"]))
+        states.setdefault(event.source, []).append((event.ts, event["state"]))
     return {
         device: [(ts, before, after) for (_, before), (ts, after) in pairwise(mine) if before != after]
-        for device, mine in told.items()
+        for device, mine in states.items()
     }
 
 
@@ -80,7 +80,7 @@ def test_dead_device_delivers_nothing_and_then_comes_back() -> None:
     assert not any(outage.start <= ts < outage.end for ts in times)
     assert min(times) < outage.start and max(times) > outage.end
     seqs = [event.seq for event in day.events if event.source == outage.device]
-    assert sum(later > earlier + 1 for earlier, later in pairwise(seqs)) == 1  # the numbers tell that some are lost
+    assert sum(later > earlier + 1 for earlier, later in pairwise(seqs)) == 1  # the numbers show that some are lost
 
 
 def test_seed_repeats_to_the_bit_and_another_gives_another_day() -> None:

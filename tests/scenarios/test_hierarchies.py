@@ -14,8 +14,8 @@ def test_the_phases_differ_in_their_subscriptions_alone():
     )  # fmt: skip
     assert one.subscriptions != another.subscriptions
     for problem in (one, another):
-        heard = [each.subscriber for each in problem.subscriptions]
-        assert sorted(heard) == sorted(problem.detectors)  # each listens to one: a tree, fed at its root
+        subscribers = [each.subscriber for each in problem.subscriptions]
+        assert sorted(subscribers) == sorted(problem.detectors)  # each listens to one: a tree, fed at its root
     for link, seconds in phases.links.items():
         assert one.latencies[link] == seconds
     assert one.latencies["n1", "n4"] == pytest.approx(0.018 + 0.024 + 0.017)

@@ -15,7 +15,7 @@ SECTIONS = (
 
 
 def made(policy, alpha, mean, *, retraction="auto", busy=0.3, retractions=2, **more):
-    """A run of three seconds with two passes and a hit, told after ``mean`` ms."""
+    """A run of three seconds with two passes and a hit, emitted after ``mean`` ms."""
     plain = alpha == 1.0
     moments = [
         Moment(half / 2, 1.0 if plain else 0.25, 1.0 if plain else 0.5, busy, 0.0, 4, 0 if plain else retractions, 3)
@@ -120,8 +120,8 @@ def test_settings_differ_in_colour_and_in_marker():
 
 
 def test_what_was_taken_back_is_drawn_below_the_axis():
-    told = figures(speculation_page(USUAL))[1]
-    back = [trace["y"] for trace in told if trace["name"] == "retracted"]
+    traces = figures(speculation_page(USUAL))[1]
+    back = [trace["y"] for trace in traces if trace["name"] == "retracted"]
     assert [-4, -4, -4] in back
     assert all(value <= 0 for values in back for value in values)
 

@@ -258,7 +258,7 @@ def test_a_listener_receives_the_same(spark: SparkSession, table: pa.Table, shuf
     assert ours == theirs and ours.events == len(table)
 
 
-def test_a_checkpoint_goes_on_with_and_without_metrics(spark: SparkSession, table: pa.Table, tmp_path: Path) -> None:
+def test_a_checkpoint_is_resumed_with_and_without_metrics(spark: SparkSession, table: pa.Table, tmp_path: Path) -> None:
     seen = []
     for nr, name in enumerate(("slackline", None, "other")):
         part = table.slice(nr * 500, 500)

@@ -57,7 +57,7 @@ class Counts(sl.Detector):
 
 
 class Query:
-    """Micro-batches of a streaming query in this process, each of which takes as long as it is told."""
+    """Micro-batches of a streaming query in this process, each of which takes as long as given."""
 
     def __init__(self, pause: sl.Pause | None) -> None:
         self.clock = Clock()

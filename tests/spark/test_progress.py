@@ -18,7 +18,7 @@ SEEN = {
 
 
 def progress(seen: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-    """As Spark tells of a micro-batch: 1000 records in two seconds, of which it worked for half a second."""
+    """As Spark reports a micro-batch: 1000 records in two seconds, of which it worked for half a second."""
     return {
         "timestamp": "2026-11-17T00:00:10.250Z",
         "batchId": 3,

@@ -145,7 +145,7 @@ def test_a_key_that_was_away_is_late_only_where_it_is_late_itself() -> None:
         assert seen(delivered, "a") == [(10, None), (20, 10), (15, 20)]
 
 
-def test_a_late_event_is_told_once_though_inputs_are_seen_again_after_a_failure() -> None:
+def test_a_late_event_is_reported_once_though_inputs_are_replayed_after_a_failure() -> None:
     table = rows_of(
         ("a", 10, 1, 0), ("b", 90, 1, 0), ("a", 20, 1, 0), ("b", 99, 1, 0), ("a", 15, 1, 0), ("b", 100, 1, 13),
         ("b", 101, 1, 13), ("a", 21, 1, 0), ("b", 102, 1, 0),

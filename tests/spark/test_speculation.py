@@ -138,9 +138,7 @@ def test_the_last_change_of_an_event_decides_in_whatever_order_rows_lie(spark: S
 
 
 @pytest.mark.spark
-def test_alpha_auto_runs_on_spark_and_tells_how_busy_it_was(
-    spark: SparkSession, table: pa.Table, tmp_path: Path
-) -> None:
+def test_alpha_auto_runs_on_spark_and_reports_its_load(spark: SparkSession, table: pa.Table, tmp_path: Path) -> None:
     source = write_files(table, tmp_path / "in", 2)
     speculation = {"Near": sl.Speculation()}
     rows = run(detect(read_stream(spark, source), hierarchy(), arrival="arrival", **COLUMNS, speculation=speculation))

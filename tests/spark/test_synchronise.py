@@ -123,8 +123,8 @@ def test_arrival_decides_what_is_late(spark: SparkSession, tmp_path: Path) -> No
     streams["lift"] = streams["lift"].withColumnRenamed("at", "seen")
     out = synchronise(streams, ts={"door": "at", "lift": "seen"}, arrival="came")
     assert out.columns == OWN
-    told = [(row.position, row.stream, row.ts, row.kind, row.lateness) for row in out.collect()]
-    assert told == [
+    rows = [(row.position, row.stream, row.ts, row.kind, row.lateness) for row in out.collect()]
+    assert rows == [
         (1, "door", 1, "event", None),
         (2, "lift", 3, "event", None),
         (3, "door", 5, "event", None),
@@ -162,7 +162,7 @@ def test_restart_loses_and_repeats_nothing_and_a_batch_done_again_gives_the_same
     assert found([row for rows in once.values() for row in rows]) == in_order(tables(), close=False)
 
 
-def test_dead_stream_holds_up_the_rest_until_max_delay(spark: SparkSession, tmp_path: Path) -> None:
+def test_dead_stream_delays_the_rest_until_max_delay(spark: SparkSession, tmp_path: Path) -> None:
     """The lift stops at 40 and comes back at 200, in the last micro-batch, with one row that is too old."""
     door = list(range(0, 300, 10))
     lift = [0, 20, 40, *[None] * 17, 30, 200, 210, 220, 230, *[None] * 5]
@@ -237,7 +237,7 @@ def test_keys_are_worlds_of_their_own(spark: SparkSession) -> None:
     assert aside == [("d", None, "no key"), ("h", 7, "bad time stamp")]
 
 
-def test_more_waiting_than_allowed_fails_the_query_and_names_who_is_owed(
+def test_more_waiting_than_allowed_fails_the_query_and_names_the_stream_that_owes(
     spark: SparkSession, folders: dict[str, Path]
 ) -> None:
     streams = {name: read_stream(spark, folder) for name, folder in folders.items()}

@@ -42,7 +42,7 @@ class Near(sl.Detector):
 
 
 class Hits(sl.Detector):
-    """Single events in: a kick is a hit of everybody near."""
+    """Single events in: a kick is a hit of all players near."""
 
     listens = ("near", "away", "kick")
     publishes = ("hit",)
@@ -111,7 +111,7 @@ def write_files(table: pa.Table, folder: Path, files: int, shuffle: bool = False
         part = table.slice(nr * size, size)
         if shuffle:
             part = part.take(pa.array(rng.permutation(len(part))))
-        # Names against the order of time, so that nobody can cheat by sorting names.
+        # Names against the order of time, so that sorting names does not help.
         path = folder / f"{files - nr:03d}.parquet"
         pq.write_table(part, path)
         os.utime(path, (1_700_000_000 + nr, 1_700_000_000 + nr))

@@ -88,7 +88,7 @@ def test_shares_are_compared_in_percentage_points() -> None:
     assert shares.difference == pytest.approx(10.0)
 
 
-def test_nobody_ever_had_the_ball() -> None:
+def test_no_player_ever_had_the_ball() -> None:
     match = make_match(seconds=10.0)
     shares = possession_shares(match, [], [], START + 10 * SECOND)
     assert (shares.found, shares.difference) == ({"A": 0.0, "B": 0.0}, 0.0)

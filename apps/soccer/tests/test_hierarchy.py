@@ -52,16 +52,16 @@ def test_there_are_seven_levels_and_blocked_shots_are_on_the_sixth() -> None:
     assert max(levels.values()) == 7
 
 
-def test_story_comes_out_as_it_was_told() -> None:
+def test_events_come_out_as_they_were_scripted() -> None:
     found = run(positions(MATCH, STORY))
-    told = [event for event in found if event.type in ("hit", "pass", "shot", "blocked_shot", "goal")]
-    told.sort(key=lambda event: (event.ts, event.type))
-    assert brief(told, "player") == [
+    published = [event for event in found if event.type in ("hit", "pass", "shot", "blocked_shot", "goal")]
+    published.sort(key=lambda event: (event.ts, event.type))
+    assert brief(published, "player") == [
         *(("hit", "A2"), ("hit", "A3"), ("pass", "A2"), ("shot", "A3")),
         *(("blocked_shot", "A3"), ("hit", "B3"), ("hit", "A4"), ("pass", "B3"), ("hit", "A4"), ("shot", "A4")),
         ("goal", "A4"),
     ]
-    goal = told[-1]
+    goal = published[-1]
     assert (goal["team"], seconds(goal)) == ("A", pytest.approx(4.16, abs=0.02))
 
 
@@ -93,7 +93,7 @@ def test_saving_and_loading_in_the_middle_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("missing", [("A",), ("B",), ("A", "B"), ("ball", "spare")])
-def test_match_goes_on_without_a_team_or_a_ball(missing) -> None:
+def test_match_is_analysed_without_a_team_or_a_ball(missing) -> None:
     ways = {name: way for name, way in STORY.items() if not name.startswith(missing)}
     if ways:
         found = run(positions(MATCH, ways))

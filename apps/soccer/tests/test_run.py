@@ -55,7 +55,7 @@ def test_tables_need_a_match(excerpt):
         run([excerpt[1]])
 
 
-def test_unknown_transmitters_and_missing_numbers_are_counted_and_the_rest_goes_on(excerpt, whole):
+def test_unknown_transmitters_and_missing_numbers_are_counted_and_the_rest_is_processed(excerpt, whole):
     match, table = excerpt
     strange = table.slice(0, 5).set_column(0, "sid", pa.array([9999] * 5))
     lost = table.slice(5, 3).set_column(2, "x", pa.array([np.nan] * 3, pa.float32()))
@@ -64,7 +64,7 @@ def test_unknown_transmitters_and_missing_numbers_are_counted_and_the_rest_goes_
     assert result.positions == 12_508 and found(result) == found(whole)
 
 
-def test_who_keeps_nothing_gets_the_same_summary_and_sees_everything_pass(excerpt, whole):
+def test_a_run_that_stores_nothing_has_the_same_summary_and_passes_everything_on(excerpt, whole):
     match, table = excerpt
     seen = []
     result = run([table], match, keep=("near",), take=seen.extend)

@@ -95,7 +95,7 @@ def with_changed(table: pa.Table, rows: Any) -> pa.Table:
 
 
 @pytest.mark.parametrize("gone", ["ball in play", "a team", "one leg each"])
-def test_whoever_is_missing_the_rest_of_the_match_goes_on(simulation: Any, shuffled: pa.Table, gone: str) -> None:
+def test_whatever_is_missing_the_rest_of_the_match_is_analysed(simulation: Any, shuffled: pa.Table, gone: str) -> None:
     match: Match = simulation.match
     sid, ts = shuffled["sid"].to_numpy(), shuffled["ts"].to_numpy()
     start = match.periods[0].start

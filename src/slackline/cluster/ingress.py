@@ -1,8 +1,6 @@
 """Ingress: the local arrivals of a node, read from sources.
 
-**Order of input.** As in a worker: bounded sources are merged by event time, all others are read side by side, as they
-deliver. Reading runs in the background and pauses while ``ROOM`` rows are waiting, so that a node that is full has back
-pressure on its sources.
+**Order of input, back pressure.** Those of the :mod:`~slackline.runtime.reader`.
 
 **Pace.** With a speed, a row is due when the greatest event time up to it is; the first one at once. Rows are taken in
 steps of ``STEP`` seconds, and where batches end depends on event times alone while the node keeps up.
@@ -24,13 +22,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slackline.core.errors import ConfigError, StateError
+from slackline.core.errors import ConfigError
 from slackline.core.event import Event
 from slackline.core.time import Now
 from slackline.runtime.output import BadRecord
-from slackline.runtime.schema import Arrivals, Decoder, RecordSchema
+from slackline.runtime.reader import Delivery, Reader, greatest_times, joined
+from slackline.runtime.schema import Decoder, RecordSchema
 from slackline.runtime.source import Records, Source
-from slackline.runtime.worker import LOOK, Delivery, Feed, joined, log_schema, merged, pieces, split
+from slackline.runtime.worker import LOOK
 
 #: Seconds between two batches with a speed, and rows of one batch at most.
 STEP = 0.02
@@ -119,133 +118,91 @@ class Ingress:
         self._speed = speed
         self._ts_per_second = ts_per_second
         self._wall = wall
-        self._feeds = [Feed(source, source.name if len(sources) > 1 else None) for source in sources]
+        self._reader = Reader(sources, len(sources) > 1, ROOM)
         if saved is not None:
-            self._resume(saved)
-        self._timed = bool(sources) and len(live) == len(sources)
-        self._caught_up = self._shown = False
+            self._reader.resume(saved, "Give the inputs as they were, or start with another folder.")
         self._quiet_since: float | None = None  # when the last rows were taken, or time has passed
-        self._wake: Callable[[], object] = lambda: None
-        self._tasks: list[asyncio.Task[None]] = []
-        self._room = asyncio.Event()
-        self._room.set()
-        self._arrived: deque[Delivery] = deque()
         self._due: deque[npt.NDArray[np.int64]] = deque()  # the greatest event time up to each row that has arrived
         self._newest = -1
         self._start: tuple[float, int] | None = None  # when the first row was taken, and its event time
         self._next_at = 0.0
-        #: Rows that have arrived and were not taken.
-        self.waiting = 0
         #: Records that were taken, also by earlier runs.
-        self.taken = sum(feed.records + feed.events + feed.bad for feed in self._feeds)
+        self.taken = sum(feed.records + feed.events + feed.bad for feed in self._reader.feeds)
 
     # Reading.
 
     def start(self, wake: Callable[[], object]) -> None:
         """Begin to read; ``wake`` is called when something has arrived, and when a source has ended or failed."""
-        self._wake = wake
-        self._tasks = [asyncio.create_task(self._read(stream)) for stream in self._streams()]
-        for task in self._tasks:
-            task.add_done_callback(lambda _: self._wake())
 
-    def _streams(self) -> list[AsyncIterator[Delivery]]:
-        bounded = [feed for feed in self._feeds if feed.source.bounded]
-        decode = _as_they_are if self._decoder is None else self._decoder.decode
-        if len(bounded) < 2:
-            return [pieces(feed, decode) for feed in self._feeds]
-        return [merged(bounded, decode), *(pieces(feed, decode) for feed in self._feeds if not feed.source.bounded)]
+        def arrived(delivery: Delivery | None) -> None:
+            if delivery is not None and self._speed and len(delivery.rows):
+                self._due.append(greatest_times(delivery.rows, self._newest))
+                self._newest = int(self._due[-1][-1])
+            wake()
 
-    async def _read(self, stream: AsyncIterator[Delivery]) -> None:
-        async for delivery in stream:
-            self._add(delivery)
-            self._wake()
-            if self.waiting >= ROOM:
-                self._caught_up = False
-                self._room.clear()
-            await self._room.wait()
-
-    def _add(self, delivery: Delivery) -> None:
-        self._arrived.append(delivery)
-        self.waiting += len(delivery.rows)
-        times = _times(delivery.rows) if self._speed else np.empty(0, np.int64)
-        due = np.maximum(np.maximum.accumulate(times), self._newest) if len(times) else times
-        self._newest = int(due[-1]) if len(due) else self._newest
-        self._due.append(due)
+        self._reader.start(self._decoder, arrived)
 
     async def close(self) -> None:
         """Stop reading and release the sources."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        for feed in self._feeds:
-            await feed.source.close()
+        await self._reader.close()
 
     # Taking.
 
     @property
+    def waiting(self) -> int:
+        """Rows that have arrived and were not taken."""
+        return self._reader.waiting
+
+    @property
     def has_ended(self) -> bool:
         """Whether all sources have ended and everything was taken. Raises the error of a source that has failed."""
-        if self._arrived or not self._tasks:
-            return False
-        for task in self._tasks:
-            if task.done():
-                task.result()
-        return all(task.done() for task in self._tasks)
+        return self._reader.has_ended
 
     def take(self, now: float) -> InputBatch | None:
         """What has arrived by ``now`` and was not taken; None: nothing."""
-        if not self._arrived:
+        arrived = self._reader.arrived
+        if not arrived:
             return self._passed(now)
         count = MAX_ROWS
         if self._speed:
             count = self._count_due(now)
-            if not count and len(self._arrived[0].rows):
+            if not count and len(arrived[0].rows):
                 return None
         self._quiet_since = now
         return self._take(count)
 
     def drain(self) -> InputBatch | None:
         """What has arrived and cannot be read again; everything else is dropped. The node shuts down."""
-        kept = [one for one in self._arrived if not all(mark.feed.resumes for mark in one.marks)]
-        self._arrived, self._due = deque(kept), deque(np.empty(0, np.int64) for _ in kept)
-        self.waiting = sum(len(one.rows) for one in kept)
-        return self._take(self.waiting) if kept else None
+        self._reader.shut_down()
+        self._due.clear()
+        return self._take(self.waiting) if self._reader.arrived else None
 
     def _take(self, most: int) -> InputBatch:
         """So many rows at most, and the records between them that are no events."""
-        found: list[Delivery] = []
-        rows = 0
-        while self._arrived and (rows < most or not len(self._arrived[0].rows)):
-            delivery, due = self._arrived.popleft(), self._due.popleft()
-            if len(delivery.rows) > most - rows:
-                delivery, rest = split(delivery, most - rows)
-                self._arrived.appendleft(rest)
-                self._due.appendleft(due[most - rows :])
-            found.append(delivery)
-            rows += len(delivery.rows)
-        self.waiting -= rows
-        if self.waiting < ROOM // 2:
-            self._room.set()
-        whole = joined(found)
-        if not self._shown and self._decoder is not None and whole.marks:
-            self._shown = True
-            log_schema(self._decoder, whole.marks[0].feed, all(feed.source.bounded for feed in self._feeds))
-        self.taken += rows + len(whole.bad)
+        whole = joined(self._reader.take(most))
+        self._drop_due(len(whole.rows))
+        self.taken += len(whole.rows) + len(whole.bad)
         repeatable = all(mark.feed.resumes for mark in whole.marks)
         for mark in whole.marks:
             mark.feed.processed(mark)
-        wall = self._arrival_time() if self._timed and self._caught_up else None
+        wall = self._arrival_time() if self._reader.live and self._reader.caught_up else None
         return InputBatch(self._entering(whole.rows), whole.bad, wall, repeatable)
+
+    def _drop_due(self, rows: int) -> None:
+        while self._due and rows:
+            first = self._due.popleft()
+            if rows < len(first):
+                self._due.appendleft(first[rows:])
+            rows -= min(rows, len(first))
 
     def _count_due(self, now: float) -> int:
         """How many rows are due."""
         if now < self._next_at:
             return 0
-        first = next((due for due in self._due if len(due)), None)
-        if first is None:
+        if not self._due:
             return 0
         if self._start is None:
-            self._start = (now, int(first[0]))
+            self._start = (now, int(self._due[0][0]))
         began, origin = self._start
         steps = int((now - began) / STEP + 1e-6)
         self._next_at = began + (steps + 1) * STEP
@@ -264,24 +221,23 @@ class Ingress:
         """Arrival time that has passed without arrivals, where it is evidence."""
         if self._quiet_since is None:
             self._quiet_since = now
-        if not self._timed or now - self._quiet_since < LOOK or self.has_ended:
+        if not self._reader.live or now - self._quiet_since < LOOK or self.has_ended:
             return None
         self._quiet_since = now
-        self._caught_up = True
+        self._reader.catch_up()
         return InputBatch([], [], self._arrival_time(), True)
 
     def next_at(self, now: float) -> float | None:
         """When to take again at the latest; None: when something has arrived."""
-        if self._arrived:
+        if self._reader.arrived:
             return max(now, self._next_at if self._speed else now)
-        return None if not self._timed else now + LOOK if self._quiet_since is None else self._quiet_since + LOOK
+        return None if not self._reader.live else now + LOOK if self._quiet_since is None else self._quiet_since + LOOK
 
     def lag(self, now: float) -> float:
         """By how many seconds the next row is overdue; 0 without a speed."""
-        first = next((due for due in self._due if len(due)), None)
-        if first is None or self._start is None:
+        if not self._due or self._start is None:
             return 0.0
-        return max(0.0, now - self._start[0] - (int(first[0]) - self._start[1]) / self._per_second)
+        return max(0.0, now - self._start[0] - (int(self._due[0][0]) - self._start[1]) / self._per_second)
 
     @property
     def schema(self) -> RecordSchema:
@@ -314,26 +270,4 @@ class Ingress:
 
     def save(self) -> dict[str, Any]:
         """How far each source was taken, as plain data."""
-        return {feed.source.name: feed.save() for feed in self._feeds}
-
-    def _resume(self, sources: Mapping[str, Any]) -> None:
-        missing = sorted(set(sources) - {feed.source.name for feed in self._feeds})
-        if missing:
-            raise StateError(
-                f"the checkpoint has positions of {', '.join(missing)}, which is no input now. Give the inputs as they "
-                f"were, or start with another folder."
-            )
-        for feed in self._feeds:
-            if feed.source.name in sources:
-                feed.resume(sources[feed.source.name])
-
-
-def _as_they_are(records: Records, *_: Any) -> Arrivals:
-    return Arrivals(records, None, [])
-
-
-def _times(rows: list[Event] | pa.Table) -> npt.NDArray[np.int64]:
-    if isinstance(rows, pa.Table):
-        times: npt.NDArray[np.int64] = rows["ts"].cast(pa.int64(), safe=False).fill_null(0).to_numpy()
-        return times
-    return np.fromiter((event.ts for event in rows), np.int64, len(rows))
+        return self._reader.save()

@@ -60,7 +60,7 @@ class _Released(Detector):
 
 
 class RowOrder:
-    """Orders rows of which it knows numbers and times only: ``push`` and ``close`` return what became known.
+    """Orders rows of which it has numbers and times only: ``push`` and ``close`` return what became known.
 
     The numbers count the rows in the order of arrival.
     """
@@ -151,7 +151,7 @@ def order(rows: Any, *, ts: str = "ts", source: str | None = None, seq: str | No
 
 
 class _Rows:
-    """Rows on their way through a :class:`RowOrder`: stored until it knows what becomes of them."""
+    """Rows on their way through a :class:`RowOrder`: stored until they are released or late."""
 
     def __init__(self, order: RowOrder, named: dict[str, str], unit: str | None) -> None:
         self._order = order

@@ -1,4 +1,4 @@
-"""The automaton of a pattern: one position per occurrence of a step, with its ordered ways to go on.
+"""The automaton of a pattern: one position per occurrence of a step, with the ordered options to continue.
 
 It is the position (Glushkov) automaton of the pattern, with repetitions by number unrolled. A partial match stands at
 the position of the event that it took last. The options of a position are ordered by preference: an event is
@@ -23,7 +23,7 @@ MOST_POSITIONS, MOST_OPTIONS, MOST_STEPS = 2000, 62, 62
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A way to go on: to a position, or to the end.
+    """An option to continue: to a position, or to the end.
 
     ``strict`` says whether another event in between rules it out (None: nothing lies between yet), ``absent`` which
     steps do.
@@ -70,7 +70,7 @@ class Automaton:
         most = max(map(len, [whole.first, *options]))
         if most > MOST_OPTIONS:
             raise ConfigError(
-                f"after one of its events the pattern may go on in {most} ways, more than {MOST_OPTIONS}; "
+                f"after one of its events the pattern may continue in {most} ways, more than {MOST_OPTIONS}; "
                 f"use fewer optional steps and alternatives in a row."
             )
         return cls(whole.first, options, builder.steps)

@@ -182,13 +182,13 @@ class Chain(Part):
         yield from self.absent
 
     def __str__(self) -> str:
-        told = []
+        texts = []
         for number, (gap, part) in enumerate(self.items):
             link = ", next " if gap.strict else ", then "
             without = "".join(f", without {step} between" for step in gap.absent)
-            told.append(f"{link if number else ''}{_grouped(part)}{without}")
-        told += [f", then no {step} until the end" for step in self.absent]
-        return "".join(told)
+            texts.append(f"{link if number else ''}{_grouped(part)}{without}")
+        texts += [f", then no {step} until the end" for step in self.absent]
+        return "".join(texts)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)

@@ -129,7 +129,7 @@ class LivePage:
         self._channel.add("metrics", {**self._report(metrics), "loads": loads})
 
     def close(self) -> None:
-        """Tell the browsers that the run has ended, and stop serving."""
+        """Notify the browsers that the run has ended, and stop serving."""
         self._channel.end()
         self._server.shutdown()
         self._server.server_close()

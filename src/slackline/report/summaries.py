@@ -267,7 +267,7 @@ class SyncSummary:
 
     def headline(self) -> str:
         result = self._result
-        late = f"{_count(len(result.late), 'late event')} set aside" if len(result.late) else "no event late"
+        late = _count(len(result.late), "late event") if len(result.late) else "no event late"
         waits = (
             f"mean wait {self.waits.with_unit(result.waits.mean)}, p99 {self.waits.with_unit(result.waits.p99)}"
             if result.waits.events

@@ -234,10 +234,12 @@ class MetricsCollector:
 
 
 class Rates:
-    """How much counts grow per second, over the last interval.
+    """How much counts grow per second: over the last interval, or since the start until one has passed.
 
-    >>> times = iter([0.0, 2.0, 2.5])
+    >>> times = iter([0.0, 0.1, 0.5, 2.0, 2.5])
     >>> rates = Rates(lambda: next(times))
+    >>> rates.of(0, 0), rates.of(50, 5)
+    ((0.0, 0.0), (100.0, 10.0))
     >>> rates.of(100, 10), rates.of(400, 11)
     ((50.0, 5.0), (50.0, 5.0))
     """
@@ -246,19 +248,19 @@ class Rates:
         self._now = now
         self._since = now()
         self._counts = counts
-        self._rates: tuple[float, ...] = ()
+        self._rates: tuple[float, ...] = ()  # of an interval
 
     def of(self, *counts: int) -> tuple[float, ...]:
         """The rates, given the counts of this moment."""
         now = self._now()
         before = self._counts or (0,) * len(counts)
         passed = now - self._since
-        if passed >= INTERVAL or not self._rates:
-            grown = (max(0, new - old) for new, old in zip(counts, before, strict=True))
-            self._rates = tuple(growth / max(passed, 1e-9) for growth in grown)
-            if passed >= INTERVAL:
-                self._counts, self._since = counts, now
-        return self._rates
+        if passed < INTERVAL and self._rates:
+            return self._rates
+        rates = tuple(max(0, new - old) / max(passed, 1e-9) for new, old in zip(counts, before, strict=True))
+        if passed >= INTERVAL:
+            self._counts, self._since, self._rates = counts, now, rates
+        return rates
 
 
 def largest(values: Iterable[float | None]) -> Any:

@@ -163,7 +163,7 @@ class SparkApplication:
                 ("to", f"{options.to} (folder: JSON lines by kind)"),
                 ("guarantee", "files are read completely; the folder is written once, at the end"),
             ]
-        return [*lines, ("at a stop", "buffered events are kept")] if self._streams else lines
+        return [*lines, ("at a stop", "buffered events are stored in the checkpoint")] if self._streams else lines
 
     def run(self, listener: MetricsListener) -> Metrics | None:
         """Run until the files end, the query fails, or SIGINT or SIGTERM; returns the last metrics."""

@@ -62,7 +62,7 @@ FILES = {
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("command", ["study", "sync"])
-def test_a_file_that_holds_no_stream_is_told_with_its_name(tmp_path, command, name):
+def test_a_file_without_a_stream_is_refused_with_its_name(tmp_path, command, name):
     path = tmp_path / name
     path.write_bytes(FILES[name])
     options = ["--ts", "ts", "--arrival", "at", "--source", "who"]

@@ -32,7 +32,7 @@ def test_the_default_reaches_the_optimum_of_the_phases_and_is_better_than_the_so
             assert run["cost"] < min(others)
     order = figures["order"]
     assert list(order) == list(OF_THE_THESIS)
-    assert all(ratio >= 1 for each in order.values() for ratio in each.values())  # nobody is below the optimum
+    assert all(ratio >= 1 for each in order.values() for ratio in each.values())  # no solver is below the optimum
 
 
 def test_the_tables_are_for_people():

@@ -42,7 +42,7 @@ def test_every_run_comes_to_the_answer_of_plain_buffering(runs):
         assert run["inserts"] - run["retractions"] == len(run["_answer"])
 
 
-def test_running_ahead_tells_no_pass_later_and_all_of_them_sooner_on_average(runs):
+def test_speculation_finds_no_pass_later_and_all_of_them_sooner_on_average(runs):
     def waits(alpha):
         return {found.at: found.wait for found in runs[alpha]["_detections"] if found.type == "pass"}
 

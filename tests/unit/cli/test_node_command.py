@@ -29,7 +29,7 @@ SMALL = "match_app:small"
         ([SMALL, "--tls-cert", "x.pem"], "TLS needs three files"),
     ],
 )
-def test_wrong_use_is_told(arguments, message, monkeypatch):
+def test_wrong_use_is_refused(arguments, message, monkeypatch):
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "processes")
     result = CliRunner().invoke(app, ["node", *arguments, "--name", "n1"])
     assert (result.exit_code, result.stdout) == (2, "") and message in result.stderr

@@ -150,7 +150,7 @@ def test_the_page_gets_the_whole_story(network, monkeypatch, tmp_path):
     assert all(sample.load == 0.3 for samples in report.loads.values() for sample in samples)
 
 
-def test_watching_goes_on_and_stands_by_while_a_node_does_it(network):
+def test_watching_continues_and_stands_by_while_a_node_does_it(network):
     notices_with = []
 
     async def watch() -> None:

@@ -276,7 +276,7 @@ KAFKA = "vans.py --group vans --from kafka://h:1/in"
         ("vans.py --from broken.csv --to -", "broken.csv, read once has no field 'ts' for --ts; it has time, x"),
     ],
 )
-def test_wrong_use_is_told(arguments: str, message: str, here: Path) -> None:
+def test_wrong_use_is_refused(arguments: str, message: str, here: Path) -> None:
     (here / "notes.txt").write_text("x")
     (here / "broken.py").write_text("1 / 0\n")
     (here / "broken.csv").write_text("time,x\n1,2\n")
@@ -300,7 +300,7 @@ def test_wrong_use_is_told(arguments: str, message: str, here: Path) -> None:
         ("to = ", "is not TOML"),
     ],
 )
-def test_a_file_of_options_that_means_nothing_is_told(text: str, message: str, here: Path) -> None:
+def test_a_file_of_options_without_meaning_is_refused(text: str, message: str, here: Path) -> None:
     (here / "run.toml").write_text(text)
     done = run("vans.py", "--from", "in.jsonl", "--to", "-", "--config", "run.toml")
     assert (done.exit_code, done.stdout) == (2, "") and message in done.stderr, done.stderr
@@ -308,7 +308,7 @@ def test_a_file_of_options_that_means_nothing_is_told(text: str, message: str, h
     assert done.exit_code == 2 and "cannot read gone.toml" in done.stderr
 
 
-def test_a_detector_that_raises_is_told_with_exit_code_1(here: Path) -> None:
+def test_a_detector_that_raises_is_reported_with_exit_code_1(here: Path) -> None:
     write_records(here / "in.jsonl", [{"ts": n, "x": None} for n in range(100)])
     done = run("vans.py", "--from", "in.jsonl", "--to", "out")
     assert done.exit_code == 1 and "detector 'Steps' raised KeyError" in done.stderr
@@ -372,7 +372,7 @@ TOPICS = "vans.py --on spark --to kafka://h:1/out --from kafka://h:1/in"
         (TOPICS.replace("h:1/in", "h:2/in") + " --group g", "have other brokers; give the same for both"),
     ],
 )
-def test_topics_on_spark_that_cannot_be_are_told(arguments: str, message: str, here: Path) -> None:
+def test_impossible_topics_on_spark_are_refused(arguments: str, message: str, here: Path) -> None:
     done = run(*arguments.split())
     assert (done.exit_code, done.stdout) == (2, "") and message in done.stderr, done.stderr
 
@@ -386,7 +386,7 @@ def test_the_plan_on_spark_says_what_is_promised(here: Path) -> None:
     assert lines["to"] == "kafka://h:1/out, late: out-late, quarantine: out-quarantine"
     assert lines["engines"] == "one per van, on Spark"
     assert lines["guarantee"].startswith("at least once") and "kept" in lines["guarantee"]
-    assert lines["at a stop"] == "buffered events are kept" and "9400" in lines["metrics"]
+    assert lines["at a stop"] == "buffered events are stored in the checkpoint" and "9400" in lines["metrics"]
     (here / "in").mkdir()
     done = run("vans.py", "--from", "in", "--to", "out", "--on", "spark", "--follow", "--dry-run")
     assert done.exit_code == 0 and "exactly once" in done.stdout, done.stderr

@@ -109,7 +109,7 @@ def test_one_row_is_enough(tmp_path):
     assert run("study", str(path), *PHONES[2:]).exit_code == 0
 
 
-def test_arrivals_that_run_backwards_are_told_on_stderr(tmp_path):
+def test_arrivals_that_run_backwards_are_reported_on_stderr(tmp_path):
     path = tmp_path / "back.csv"
     path.write_text("arrival_ms,ts_ms,source\n6,5,a\n4,6,a\n")
     result = run("study", str(path), *PHONES[2:], "--json")
@@ -117,7 +117,7 @@ def test_arrivals_that_run_backwards_are_told_on_stderr(tmp_path):
     json.loads(result.stdout)
 
 
-def test_without_arrival_times_timers_are_left_out_and_that_is_told_on_stderr():
+def test_without_arrival_times_timers_are_left_out_which_is_said_on_stderr():
     result = run(*[a for a in PHONES if a not in ("--arrival", "arrival_ms")], "--json")
     assert result.exit_code == 0 and "no arrival times were given: waits are in stream time" in result.stderr
     assert {"timer", "adwin"}.isdisjoint(p["policy"] for p in json.loads(result.stdout)["policies"])
@@ -127,7 +127,7 @@ def without_unit():
     return [a for a in PHONES if a not in ("--unit", "ms")]
 
 
-def test_without_a_unit_the_times_tell_it_and_stdout_stays_json():
+def test_without_a_unit_the_times_show_it_and_stdout_stays_json():
     result = run(*without_unit(), "--json")
     assert result.exit_code == 0, result.output
     assert "note: event times are taken as ms, which makes 'arrival_ms' 2014-11-10" in result.stderr

@@ -83,7 +83,7 @@ def test_of_many_streams_the_worst_are_shown(tmp_path):
     assert "the worst 20 of 30 streams" in result.stdout
 
 
-def test_a_file_that_cannot_be_read_is_a_warning_and_the_others_go_on(tmp_path):
+def test_a_file_that_cannot_be_read_is_a_warning_and_the_others_are_read(tmp_path):
     bad = write(tmp_path, "bad.csv", "tz\n1\n")
     result = run("sync", *building(tmp_path), "--ts", "ts", "--json")
     assert result.exit_code == 0
@@ -106,7 +106,7 @@ def test_a_column_that_no_file_has_is_wrong_use(tmp_path):
     assert "Did you mean 'tz'?" in result.stderr and "Traceback" not in result.output
 
 
-def test_quarantined_rows_are_told_with_the_first(tmp_path):
+def test_quarantined_rows_are_reported_with_the_first(tmp_path):
     result = run("sync", write(tmp_path, "a.csv", "ts\n1\n-2\n3\n"), "--ts", "ts")
     assert result.exit_code == 0
     assert "1 row without a time or a name left out (by file: a 1)" in result.stderr

@@ -40,7 +40,7 @@ def said_by(name: str) -> bytes:
 
 
 class NotingNode:
-    """Says its name on each link, and otherwise what ``next`` holds; what it hears must be envelopes."""
+    """Says its name on each link, and otherwise what ``next`` holds; what it receives must be envelopes."""
 
     def __init__(self, name: str = "n1") -> None:
         self.name = name

@@ -50,9 +50,9 @@ def test_nodes_learn_of_each_other_and_have_one_connection_each():
             hosted(two, join=[first]) as (second, _),
             hosted(three, join=[first]) as (third, _),
         ):
-            everybody = {"n1": str(first), "n2": str(second), "n3": str(third)}
+            addresses = {"n1": str(first), "n2": str(second), "n3": str(third)}
             for node in nodes:
-                node.known = everybody
+                node.known = addresses
             await until(lambda: all(len(node.peers()) == 2 for node in nodes))
             await asyncio.sleep(3 * links_module.LOOK)
             return [(len(node.links), sum(call[0] == "up" for call in node.calls)) for node in nodes]

@@ -194,14 +194,14 @@ def test_files_are_merged_by_event_time_and_resume_at_any_row(tmp_path, stop, mo
         whole = []
         ingress = of_sources(sources())
         ingress.start(lambda: None)
-        await until(lambda: all(task.done() for task in ingress._tasks))
+        await until(lambda: all(task.done() for task in ingress._reader._tasks))
         while not ingress.has_ended:
             whole += [(event.source, event.ts) for event in rows_of(ingress.take(0.0))]
         assert len(whole) == 600 and len(set(whole)) == 600
 
         first = of_sources(sources())
         first.start(lambda: None)
-        await until(lambda: all(task.done() for task in first._tasks))
+        await until(lambda: all(task.done() for task in first._reader._tasks))
         seen = [(event.source, event.ts) for event in rows_of(first.take(0.0))]
         saved = json.loads(json.dumps(first.save()))
         await first.close()
@@ -209,7 +209,7 @@ def test_files_are_merged_by_event_time_and_resume_at_any_row(tmp_path, stop, mo
 
         then = of_sources(sources(), saved=saved)
         then.start(lambda: None)
-        await until(lambda: all(task.done() for task in then._tasks))
+        await until(lambda: all(task.done() for task in then._reader._tasks))
         while not then.has_ended:
             seen += [(event.source, event.ts) for event in rows_of(then.take(0.0))]
         assert seen == whole

@@ -194,7 +194,7 @@ def test_a_silent_connection_counts_as_lost(server: Server) -> None:
 
 def test_a_server_that_is_not_there_yet_is_waited_for() -> None:
     with Server() as other:
-        port = other.server_port  # nobody listens there when this block has ended
+        port = other.server_port  # no server listens there when this block has ended
     servers: list[Server] = []
 
     async def pause(seconds: float) -> None:
@@ -239,7 +239,7 @@ def test_server_sent_events_resume_after_a_restart(server: Server) -> None:
         again.seek(7)
 
 
-def test_server_sent_events_go_on_after_the_last_id_and_wait_as_told(server: Server) -> None:
+def test_server_sent_events_resume_after_the_last_id_and_wait_as_the_server_says(server: Server) -> None:
     pause = Sleeper()
     source = server.source(
         dropped(SSE, b'retry: 20\nid: a\ndata: {"ts": 1}\n\n'),

@@ -14,7 +14,7 @@ from slackline.core.machine import ANY
 
 
 class Turnstile(sl.StateMachine):
-    """Coins open it, pushes close it; every tenth coin is told."""
+    """Coins open it, pushes close it; every tenth coin is published."""
 
     listens, publishes = ("coin", "push", "reset"), ("opened", "full")
     states = ("locked", "open")
@@ -112,7 +112,7 @@ def test_machines_of_one_class_do_not_share_their_state() -> None:
 
 
 @pytest.mark.parametrize("before", range(5))
-def test_restored_machine_goes_on_where_the_saved_one_was(before: int) -> None:
+def test_restored_machine_continues_where_the_saved_one_was(before: int) -> None:
     events = [coin(1), coin(2), sl.Event("push", ts=3), coin(4), sl.Event("reset", ts=5)]
     whole = drive(Turnstile(), *events)
     first, second = Turnstile(), Turnstile()

@@ -178,7 +178,7 @@ def test_a_source_whose_backlog_is_older_than_the_stream_is_late_by_itself_and_d
     assert len(stream.ts) - sum(result.course[-1]) < 2 * CHUNK
 
 
-def test_a_source_that_brings_its_backlog_from_the_start_on_does_not_hold_up_the_others():
+def test_a_source_with_a_backlog_from_the_start_does_not_delay_the_others():
     at = np.sort(np.random.default_rng(3).integers(0, len(STREAM.ts), len(BACKLOG)))
     stream = STREAM.with_inserted(at, BACKLOG, source=99)
     result = run(stream, stream.arrival)

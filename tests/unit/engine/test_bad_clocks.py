@@ -82,7 +82,7 @@ def test_overflow_release_lets_the_oldest_go(form: str) -> None:
     assert [output.event.ts for output in target.close()] == list(range(21, 31))
 
 
-def test_set_aside_events_that_nobody_collects_count_against_the_limit() -> None:
+def test_quarantined_events_that_are_not_collected_count_against_the_limit() -> None:
     target = engine(max_buffered=10)
     with pytest.raises(BufferLimitError, match=r"call engine.drain\(\)"):
         push(target, "events", [-1] * 11)

@@ -1,4 +1,4 @@
-"""Detectors that misbehave: the event is set aside, the rest goes on."""
+"""Detectors that misbehave: the event is quarantined, the rest is processed."""
 
 from __future__ import annotations
 

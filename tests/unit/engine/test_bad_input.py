@@ -1,4 +1,4 @@
-"""Bad input: each gets a clear error or a quarantine with a reason, and the engine goes on."""
+"""Bad input: each gets a clear error or a quarantine with a reason, and the engine continues."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from slackline.ordering.policy import with_policy
 
 @FORMS
 @pytest.mark.parametrize("bad", [None, math.nan, math.inf, -1, -5.0, 1.5, 2**63])
-def test_a_bad_time_stamp_is_quarantined_with_its_reason_and_the_rest_goes_on(form: str, bad: Any) -> None:
+def test_a_bad_time_stamp_is_quarantined_with_its_reason_and_the_rest_is_processed(form: str, bad: Any) -> None:
     if form == "table" and bad == 2**63:
         bad = 2.0**63
     target = engine()
@@ -260,7 +260,7 @@ def test_an_unhashable_type_is_quarantined() -> None:
 
 
 @FORMS
-def test_an_unsorted_input_holds_up_nobody(form: str) -> None:
+def test_an_unsorted_input_delays_no_other(form: str) -> None:
     class Loose(Copy):
         listens, unsorted = ("in", "slow"), ("slow",)
 

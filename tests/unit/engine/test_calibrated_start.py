@@ -59,7 +59,7 @@ def test_K_starts_at_the_calibrated_delay_before_anything_has_come() -> None:
     assert engine().stats()["types"]["low"]["back"] == 20
 
 
-def test_nothing_is_late_at_the_start_and_the_first_event_goes_on_when_its_delay_has_passed() -> None:
+def test_nothing_is_late_at_the_start_and_the_first_event_is_released_when_its_delay_has_passed() -> None:
     for policy in (sl.Slack(margin=0), sl.Auto(margin=0), sl.Ready(margin=0)):
         started = engine(policy=policy, late="divert")
         started.push(stream(0, 60))
@@ -81,7 +81,7 @@ def test_a_calibrated_type_does_not_wait_for_the_warm_up(policy: sl.Slack | sl.A
     assert cold.detectors["Low"].seen == []
 
 
-def test_K_grows_from_there_at_once_and_a_pseudo_event_tells_it_upwards() -> None:
+def test_K_grows_from_there_at_once_and_a_pseudo_event_announces_it_upwards() -> None:
     started = engine()
     started.push([*stream(0, 10), sl.Event("b", ts=10, source="b"), sl.Event("a", ts=100, source="a")])
     assert K(started)["Low"] == 90

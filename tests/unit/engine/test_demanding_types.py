@@ -27,7 +27,7 @@ class Seen(sl.Detector):
 
 ROWS = [
     (4, 10, 1.0, 1.0),
-    (5, 11, 2.0, 1.0),  # nobody knows 5
+    (5, 11, 2.0, 1.0),  # 5 is unknown
     (8, 12, math.nan, 1.0),
     (8, 13, 4.0, math.inf),
     (8, 14, 5.0, 1.0),
@@ -46,7 +46,7 @@ def pushed(form: str, rows: list[tuple[Any, ...]]) -> sl.Engine:
 
 
 @pytest.mark.parametrize("form", ["events", "table"])
-def test_unknown_sources_and_numbers_that_are_none_are_quarantined_and_the_rest_goes_on(form: str) -> None:
+def test_unknown_sources_and_missing_numbers_are_quarantined_and_the_rest_is_processed(form: str) -> None:
     engine = pushed(form, ROWS)
     assert [output.event["x"] for output in engine.close()] == [1.0, 5.0]
     assert [(item.event.ts, item.reason) for item in engine.quarantined] == [
@@ -58,7 +58,7 @@ def test_unknown_sources_and_numbers_that_are_none_are_quarantined_and_the_rest_
 
 
 @pytest.mark.parametrize("form", ["events", "table"])
-def test_a_source_that_is_set_aside_holds_up_nobody(form: str) -> None:
+def test_a_quarantined_source_delays_no_other(form: str) -> None:
     rows: list[tuple[Any, ...]] = [(5, 1, 0.0, 0.0)]
     rows += [(sid, 10 * n + sid, 1.0, 1.0) for n in range(100) for sid in (4, 8)]
     engine = pushed(form, rows)

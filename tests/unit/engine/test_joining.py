@@ -11,7 +11,7 @@ import slackline as sl
 from slackline.core.errors import ConfigError
 
 
-def test_a_detector_gets_what_it_has_missed_and_nobody_else_does() -> None:
+def test_a_detector_gets_what_it_has_missed_and_no_other_does() -> None:
     here, there = engine(["a"], ["Sees"], policy="ordered"), engine(["b"], ["SeesToo"], policy="ordered")
     here.push(table([a(ts) for ts in (10, 20, 30)]))
     there.host.receive([of("a", here.host.progress_updates())])
@@ -30,12 +30,12 @@ def test_a_detector_gets_what_it_has_missed_and_nobody_else_does() -> None:
     assert there.detectors["Sees"].seen == there.detectors["SeesToo"].seen == expected  # type: ignore[attr-defined]
 
 
-def test_what_waits_here_for_others_does_not_come_to_who_joins() -> None:
+def test_events_buffered_for_others_do_not_go_to_a_joining_detector() -> None:
     here, there = (
         engine(["b"], ["Sees"], policy=sl.Auto(warmup=9)),
         engine(["a"], ["SeesToo"], policy=sl.Auto(warmup=9)),
     )
-    there.push(table([a(ts) for ts in (10, 20, 30)]))  # waits for news of "b"
+    there.push(table([a(ts) for ts in (10, 20, 30)]))  # waits for progress of "b"
     here.host.receive([of("a", there.host.progress_updates())])
     assert len(here.buffered()["Sees"]) == len(there.buffered()["SeesToo"]) == 3
     there.host.attach(here.host.detach("Sees"))

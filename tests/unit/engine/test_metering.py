@@ -6,7 +6,7 @@ import slackline as sl
 
 
 class Clock:
-    """Moves when somebody works."""
+    """Advances with work."""
 
     def __init__(self) -> None:
         self.at = 0.0
@@ -46,7 +46,7 @@ def test_each_detector_has_the_seconds_that_it_worked() -> None:
         assert cpu == {"Low": 1.0, "High": 8.0}
 
 
-def test_without_a_clock_nobody_knows_how_long_a_detector_works() -> None:
+def test_without_a_clock_the_time_of_a_detector_is_unknown() -> None:
     engine = engine_of(None)
     engine.push([sl.Event("a", ts=1)])
     assert engine.stats()["detectors"]["Low"]["cpu"] is None

@@ -37,7 +37,7 @@ def events(start: int, stop: int) -> list[sl.Event]:
     return [sl.Event("a", 10 * i, source=f"s{i % 3}", seq=i) for i in range(start, stop)]
 
 
-def test_a_detector_goes_on_in_another_engine() -> None:
+def test_a_detector_continues_in_another_engine() -> None:
     single = sl.Engine(hierarchy())
     expected = single.push(events(0, 100)) + single.close()
     here, there = sl.Engine(hierarchy()), sl.Engine(hierarchy(), detectors=())
@@ -50,7 +50,7 @@ def test_a_detector_goes_on_in_another_engine() -> None:
     assert found == expected
 
 
-def test_who_takes_over_learns_what_it_did_not_know() -> None:
+def test_the_receiving_engine_learns_the_delays_of_the_sending_one() -> None:
     here, there = sl.Engine(hierarchy()), sl.Engine(hierarchy(), detectors=())
     here.push(events(0, 200))
     there.host.attach(here.host.detach("Low"))
@@ -78,11 +78,11 @@ def test_a_new_detector_joins_a_running_engine() -> None:
     assert list(again.detectors) == list(target.hierarchy.names)
 
 
-def test_news_of_a_detector_elsewhere_lets_its_listeners_go_on() -> None:
+def test_progress_of_a_detector_elsewhere_advances_its_listeners() -> None:
     low, high = (sl.Engine(hierarchy(), detectors=[name], policy=sl.Auto(warmup=0)) for name in ("Low", "High"))
     stream = events(0, 60)
     assert {output.detector for output in low.push(stream)} == {"Low"}
-    assert high.push(stream) == []  # it waits for news of Low
+    assert high.push(stream) == []  # it waits for progress of Low
     found = high.host.receive(low.host.progress_updates())
     assert found and {output.detector for output in found} == {"High"}
     low.close()
@@ -127,7 +127,7 @@ def test_a_detector_cannot_publish_what_comes_from_sensors() -> None:
         sl.Engine(hierarchy()).host.attach(Forger())
 
 
-def test_a_closed_engine_takes_nobody() -> None:
+def test_a_closed_engine_accepts_no_detector() -> None:
     data = sl.Engine(hierarchy()).host.detach("Low")
     target = sl.Engine(hierarchy(), detectors=["High"])
     target.close()
@@ -190,7 +190,7 @@ def test_a_detector_may_join_an_engine_before_anything_has_arrived_there() -> No
     assert again.buffered()["Low"] == waiting
 
 
-def test_a_part_of_a_hierarchy_goes_on_after_a_restart() -> None:
+def test_a_part_of_a_hierarchy_resumes_after_a_restart() -> None:
     low, high = (sl.Engine(hierarchy(), detectors=[name], policy=sl.Auto(warmup=0)) for name in ("Low", "High"))
     for engine in (low, high):
         engine.push(events(0, 40))
@@ -198,4 +198,4 @@ def test_a_part_of_a_hierarchy_goes_on_after_a_restart() -> None:
     assert (list(low.detectors), list(high.detectors)) == (["Low"], ["High"])
     assert (
         len(high.host.receive(low.host.progress_updates())) > 0
-    )  # what was not told before the restart is told after it
+    )  # progress that was not sent before the restart is sent after it

@@ -8,7 +8,7 @@ import slackline as sl
 
 
 class Processor:
-    """Wall time; whoever works moves it."""
+    """Wall time; work advances it."""
 
     def __init__(self) -> None:
         self.at = 0.0
@@ -101,7 +101,7 @@ def test_outputs_say_how_much_later_they_are() -> None:
     assert found[10].delayed == 0 and found[-10].delayed == 0
 
 
-def test_who_is_behind_goes_on_when_there_is_time() -> None:
+def test_a_detector_that_is_behind_catches_up_when_there_is_time() -> None:
     processor = Processor()
     engine = engine_of(processor)
     busy(engine, 50)
@@ -113,7 +113,7 @@ def test_who_is_behind_goes_on_when_there_is_time() -> None:
     assert engine.stats()["overload"]["seconds"] > 0
 
 
-def test_who_is_never_called_in_between_catches_up_all_the_same() -> None:
+def test_a_detector_that_is_not_called_in_between_catches_up_all_the_same() -> None:
     processor = Processor()
     engine = engine_of(processor)
     busy(engine, 50)
@@ -133,7 +133,7 @@ def test_a_flush_and_the_end_let_everybody_go() -> None:
         assert engine.deferred == 0 and identities(found) == identities(unpaused(50))
 
 
-def test_whoever_is_loaded_without_pause_goes_on_at_once() -> None:
+def test_an_engine_loaded_without_pause_processes_deferred_rows_at_once() -> None:
     processor = Processor()
     engine = engine_of(processor)
     found = busy(engine, 50)
@@ -143,7 +143,7 @@ def test_whoever_is_loaded_without_pause_goes_on_at_once() -> None:
     assert identities(found + other.close()) == identities(unpaused(50))
 
 
-def test_alpha_goes_to_one_before_anybody_is_held_up() -> None:
+def test_alpha_goes_to_one_before_any_detector_is_deferred() -> None:
     processor = Processor()
     engine = engine_of(processor, speculation={"Quick": sl.Speculation(alpha="auto")}, policy=sl.Auto(margin=0))
     for ts in range(40):
@@ -158,7 +158,7 @@ def test_alpha_goes_to_one_before_anybody_is_held_up() -> None:
     assert first == 1
 
 
-def test_what_an_urgent_detector_rests_on_is_not_held_up() -> None:
+def test_what_an_urgent_detector_rests_on_is_not_deferred() -> None:
     processor = Processor()
     detectors = [
         Worker("Below", ("a",), 0.004, processor),
@@ -170,7 +170,7 @@ def test_what_an_urgent_detector_rests_on_is_not_held_up() -> None:
     assert engine.stats()["overload"]["deferred"] == ["Other"]
 
 
-def test_of_equals_those_are_held_up_whose_answers_wait_above() -> None:
+def test_of_equals_those_are_deferred_whose_answers_wait_above() -> None:
     processor = Processor()
     detectors = [
         Worker("Waited", ("a",), 0.01, processor),
@@ -186,7 +186,7 @@ def test_of_equals_those_are_held_up_whose_answers_wait_above() -> None:
     assert engine.stats()["overload"]["deferred"] == ["Waited"]
 
 
-def test_more_than_may_be_kept_is_not_held_up() -> None:
+def test_more_than_may_be_kept_is_not_deferred() -> None:
     processor = Processor()
     engine = engine_of(processor, pause=sl.Pause(keep=5))
     most = 0

@@ -41,7 +41,7 @@ def stream(seed: int, n: int = 4_000, sources: int = 4) -> list[sl.Event]:
 
 
 def waits(policy: str, levels: int = 5, back: int = 0) -> tuple[dict[int, float], sl.Engine]:
-    """Mean of detection minus occurrence per level, once everybody is warm."""
+    """Mean of detection minus occurrence per level, after warm-up."""
     engine = sl.Engine(sl.Hierarchy([Relay(n, back) for n in range(1, levels + 1)], clock="position"), policy=policy)
     outputs = [output for output in engine.push(stream(1)) if output.event.ts > 2_000]
     found: dict[int, list[int]] = {level: [] for level in range(1, levels + 1)}
@@ -88,14 +88,14 @@ def test_all_policies_see_the_same_when_nothing_is_late(policy: Any) -> None:
     assert engine.detectors["Sees"].seen == sorted((e.ts, e.source) for e in stream(2))
 
 
-def test_a_source_that_dies_is_skipped_and_the_rest_goes_on_and_it_is_taken_back() -> None:
+def test_a_source_that_fails_is_skipped_and_used_again_when_it_returns() -> None:
     engine = sl.Engine(sl.Hierarchy([Relay(1)], clock="position"), policy="auto")
     events = stream(3, n=8_000)
     silent = [e for e in events if not (e.source == 0 and 5_000 < e.ts < 12_000)]
     middle = next(i for i, e in enumerate(silent) if e.ts > 11_000)
     found = engine.push(silent[:middle])
     assert engine.stats()["types"]["position"]["disabled"] == 1
-    assert found[-1].event.ts > 10_800  # nobody waits for it any more
+    assert found[-1].event.ts > 10_800  # it is not waited for any more
     found = engine.push(silent[middle:])
     position = engine.stats()["types"]["position"]
     assert (position["disabled"], position["times_disabled"]) == (0, 1)
@@ -103,7 +103,7 @@ def test_a_source_that_dies_is_skipped_and_the_rest_goes_on_and_it_is_taken_back
     assert engine.stats()["detectors"]["level1"]["late"] <= 5
 
 
-def test_a_timeout_bounds_the_wait_for_those_who_owe() -> None:
+def test_a_timeout_bounds_the_wait_for_streams_that_owe() -> None:
     def longest(timeout: int | None) -> int:
         engine = sl.Engine(sl.Hierarchy([Relay(1)], clock="position"), policy=sl.Auto(timeout=timeout, warmup=0))
         engine.push([e for e in stream(4) if not (e.source == 0 and 5_000 < e.ts < 5_400)])

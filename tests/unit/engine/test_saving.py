@@ -1,4 +1,4 @@
-"""Saved engines: what can be saved, and what cannot is told."""
+"""Saved engines: what can be saved, and errors for what cannot."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_an_attribute_that_was_deleted_stays_deleted() -> None:
     assert again.push([sl.Event("in", 2)]) == []
 
 
-def test_options_that_are_given_take_effect_after_a_restart_and_are_told() -> None:
+def test_options_that_are_given_take_effect_after_a_restart_and_are_logged() -> None:
     engine = sl.Engine(hierarchy(), policy=sl.Slack(margin=0), late="divert")
     engine.push([sl.Event("in", ts, source="s") for ts in (10, 20, 15, 30)])
     again = sl.Engine.load(engine.save(), hierarchy(), policy=sl.Slack(margin=9.0), late="deliver")

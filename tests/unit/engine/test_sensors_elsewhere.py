@@ -1,4 +1,4 @@
-"""Sensor types that enter at several engines: what is told of them, what is late, how they end; wrong use is said."""
+"""Sensor types that enter at several engines: their progress updates, late events and ends; wrong use is refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_news_of_a_sensor_type_is_a_batch_in_the_order_of_arrival(form: Any) -> 
     assert (item.back, item.clk, item.K) == (0, 30, here.stats()["types"]["a"]["K"])
 
 
-def test_events_and_tables_between_two_calls_are_told_as_one_batch() -> None:
+def test_events_and_tables_between_two_calls_are_one_progress_update() -> None:
     here, stream = engine(["a"], policy="slack"), [a(ts, f"s{ts % 3}") for ts in range(12)]
     for start, form in ((0, table), (3, list), (6, list), (9, table)):
         here.push(form(stream[start : start + 3]))
@@ -34,7 +34,7 @@ def test_events_and_tables_between_two_calls_are_told_as_one_batch() -> None:
     assert item.events["x"].dtype == np.float32
 
 
-def test_nothing_is_told_twice_nor_where_there_is_nothing_new() -> None:
+def test_no_progress_is_sent_twice_nor_where_there_is_nothing_new() -> None:
     here = engine(["a"], ["Low", "High"])
     assert [item.type for item in here.host.progress_updates()] == [
         "a",
@@ -47,7 +47,7 @@ def test_nothing_is_told_twice_nor_where_there_is_nothing_new() -> None:
     assert here.host.progress_updates() == []
 
 
-def test_an_engine_in_which_all_enters_tells_as_before() -> None:
+def test_an_engine_of_all_sensor_types_publishes_the_same_progress() -> None:
     here = sl.Engine(hierarchy(), policy=sl.Auto(warmup=0), detectors=["Low"])
     here.push([a(10), a(20)])
     assert (
@@ -57,7 +57,7 @@ def test_an_engine_in_which_all_enters_tells_as_before() -> None:
     )
 
 
-def test_who_is_told_waits_for_what_was_told_and_measures_nothing() -> None:
+def test_an_engine_that_gets_progress_uses_its_slack_and_measures_nothing() -> None:
     there = engine(["b"], ["Sees"])
     there.push(b(5))
     there.host.end("b")
@@ -68,15 +68,15 @@ def test_who_is_told_waits_for_what_was_told_and_measures_nothing() -> None:
     assert seen == [("a", 0), ("a", 4)]
     assert (stats["stream_time"], stats["types"]["a"]["events"], stats["types"]["a"]["K"]) == (95, 3, 33)
     there.host.receive([sl.ProgressUpdate("a", (), (), 89, 0, 95)])
-    there.host.receive([sl.ProgressUpdate("a", (), (), 60, 0, 99)])  # less than was told before
+    there.host.receive([sl.ProgressUpdate("a", (), (), 60, 0, 99)])  # less than was sent before
     assert seen == [("a", 0), ("a", 4), ("b", 5)] and there.stats()["stream_time"] == 99
     there.host.receive([sl.ProgressUpdate("a", (a(91),), (), 91, 0, 99)])
     assert seen[3:] == [("a", 90), ("a", 91)]
 
 
 @pytest.mark.parametrize("form", [list, table])
-def test_who_has_the_clock_does_not_follow_those_who_heard_of_its_former_life(form: Any) -> None:
-    """After a crash an ingress is behind what others have heard of it; nothing is late for that."""
+def test_an_engine_with_the_clock_does_not_follow_progress_from_before_its_restart(form: Any) -> None:
+    """After a crash an ingress is behind the progress that others have received; nothing is late for that."""
     events = [a(10 * i + (7 * i) % 40, f"s{i % 3}") for i in range(60)]
     here = engine(["a"], ["Low"])
     here.push(form(events[:30]))
@@ -143,7 +143,7 @@ def test_late_events_are_diverted_once_where_they_enter(form: Any) -> None:
     assert here.detectors["Sees"].seen == [("a", 10), ("a", 20), ("a", 20)]  # type: ignore[attr-defined]
 
 
-def test_late_events_that_are_wanted_are_told_and_delivered() -> None:
+def test_late_events_that_are_requested_are_reported_and_delivered() -> None:
     here = engine(["a", "b"], ["Sees"], policy="ordered", late="deliver")
     there = engine([], ["SeesToo"], policy="ordered", late="deliver")
     for events in ([b(1), a(10), a(20), a(15)], [a(30)]):
@@ -253,7 +253,7 @@ def test_a_detector_waits_for_the_end_of_what_it_takes_unsorted_too() -> None:
 
 
 @pytest.mark.parametrize("form", [list, table])
-def test_a_restart_keeps_what_was_told_and_what_was_not(form: Any) -> None:
+def test_a_restart_keeps_which_progress_was_sent(form: Any) -> None:
     def loaded(one: sl.Engine) -> sl.Engine:
         return sl.Engine.load(one.save(), hierarchy())
 
@@ -347,7 +347,7 @@ def test_only_sensor_types_can_enter_and_only_what_enters_can_end() -> None:
         engine(["a"]).host.end(["a", "b"])
 
 
-def test_what_nobody_collects_counts_against_the_limit() -> None:
+def test_what_is_not_collected_counts_against_the_limit() -> None:
     here = engine(["a"], max_buffered=3)
     with pytest.raises(BufferLimitError, match=r"call engine.host.progress_updates\(\)"):
         here.push([a(ts) for ts in range(4)])

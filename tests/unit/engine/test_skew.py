@@ -123,7 +123,7 @@ def test_without_correction_a_source_behind_makes_everybody_wait_and_is_reported
 
 @WALLED
 @pytest.mark.parametrize("skew", ["report", "correct"])
-def test_offsets_are_told_and_those_of_right_sources_are_nothing(skew: str, walled: bool) -> None:
+def test_offsets_are_reported_and_those_of_right_sources_are_nothing(skew: str, walled: bool) -> None:
     assert outcome("right", walled, skew=skew).skewed == {}
     assert outcome("set right", walled, skew=skew).skewed == {}
     skewed = outcome("ahead", walled, skew=skew).skewed
@@ -204,7 +204,7 @@ def test_what_skew_may_be() -> None:
     assert "skewed" not in sl.Engine(hierarchy, policy="ordered").stats()["types"]["in"]
 
 
-def test_a_saved_engine_may_be_told_to_correct() -> None:
+def test_a_saved_engine_may_get_the_option_to_correct() -> None:
     made = stream("behind")
     engine = sl.Engine(sl.Hierarchy([Echo()], clock="in"), skew="report")
     engine.push(made.table(0, 2_000))

@@ -1,4 +1,4 @@
-"""Speculation of one engine: what it tells, how it copes, and that it stays bounded."""
+"""Speculation of one engine: its outputs, its errors, and its bounds."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_answers_come_earlier_and_net_out(policy: str) -> None:
     assert all(first[id] <= at for id, at in waits.items())
 
 
-def test_every_event_is_told_final_once_and_only_what_was_not_told_before_is_inserted_final() -> None:
+def test_every_event_is_final_once_and_inserted_final_only_if_it_was_not_emitted_before() -> None:
     ahead = pushed(engine_of(Big(), speculation=sl.Speculation(alpha=0.5)), stream())
     early: set[str] = set()
     done: set[str] = set()
@@ -219,7 +219,7 @@ def test_alpha_follows_the_load(idle: float, busy: float, expected: float) -> No
     assert engine.stats()["detectors"]["Big"]["alpha"] == expected
 
 
-def test_alpha_goes_on_after_a_restart() -> None:
+def test_alpha_is_resumed_after_a_restart() -> None:
     now = Hands(0.9, 0.1)
     table = stream()
     engine = engine_of(Big(), speculation=sl.Speculation(alpha="auto"), now=now)

@@ -51,7 +51,7 @@ def test_each_detector_has_its_own_target() -> None:
     assert K["a"] < K["b"]
 
 
-def test_who_is_heard_through_others_counts_too() -> None:
+def test_detectors_reached_through_others_count_too() -> None:
     engine = sl.Engine(sl.Hierarchy([One(), Other(), Both()], clock=("a", "b")), late_target={"Both": 0, "One": 0.02})
     engine.push(stream())
     assert all(input.evidence.late_target == 0 for input in engine._topology.sensors.values())
@@ -72,7 +72,7 @@ def test_targets_survive_a_restart() -> None:
 
 @pytest.mark.parametrize("as_table", [False, True])
 def test_what_waits_in_a_sparse_stream_comes_out_when_time_has_passed(as_table: bool) -> None:
-    """Events some ten minutes apart, some of them behind a later one: nobody waits for the next arrival."""
+    """Events some ten minutes apart, some of them behind a later one: none waits for the next arrival."""
     engine = sl.Engine(sl.Hierarchy([One()], clock="a"))
     rng = np.random.default_rng(4)
     ts = np.cumsum(rng.integers(200, 1_000, 300)) * 1_000

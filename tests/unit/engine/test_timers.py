@@ -90,7 +90,7 @@ def test_timers_beyond_the_end_fire_when_the_engine_is_closed() -> None:
     assert run.close() == []
 
 
-def test_a_chain_of_timers_goes_on_at_the_end_but_a_periodic_one_stops() -> None:
+def test_a_chain_of_timers_continues_at_the_end_but_a_periodic_one_stops() -> None:
     run = engine()
     found = run.push([do(1, (10, "warn"), (10, "beat"), warn=[(20, "alarm")], beat=[(15, "beat")]), *ticks(2)])
     assert calls(found + run.close()) == [1, 2, (10, "beat"), (10, "warn"), (20, "alarm")]

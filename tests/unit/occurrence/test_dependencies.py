@@ -98,7 +98,7 @@ def sessions(rng, *, gap, length=300, shape=lambda _: 1.0, number=100):
 )
 @pytest.mark.parametrize("seed", range(2))
 def test_devices_used_in_the_same_sessions_give_no_dependency(seed: int, max_lag: int, gap: int, more: dict) -> None:
-    # Before the first use in a session nobody was there: that is no control for the time after it.
+    # Before the first use in a session nothing happened: that is no control for the time after it.
     rows = sessions(random.Random(seed), gap=gap, **more)
     assert found(rows, window=1_000 * HOUR, max_lag=max_lag) == []
 

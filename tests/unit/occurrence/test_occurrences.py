@@ -37,7 +37,7 @@ def random_day(seed, devices=6, events=300, repeats=True):
     ]
 
 
-def test_state_lasts_until_another_is_told() -> None:
+def test_state_lasts_until_another_is_reported() -> None:
     occurrences = found(reports((0, "lamp", "off"), (8, "lamp", "on"), (20, "lamp", "off")))
     assert brief(occurrences) == [("lamp", "off", 0, 8, "on"), ("lamp", "on", 8, 20, "off")]
     assert [(one.type, one.ts, one["duration"]) for one in occurrences] == [
@@ -46,7 +46,7 @@ def test_state_lasts_until_another_is_told() -> None:
     ]
 
 
-def test_event_that_repeats_the_state_goes_on_with_it() -> None:
+def test_event_that_repeats_the_state_continues_it() -> None:
     assert brief(found(reports((0, "lamp", "on"), (5, "lamp", "on"), (9, "lamp", "off")))) == [
         ("lamp", "on", 0, 9, "off")
     ]
@@ -155,7 +155,7 @@ def test_equal_durations_and_what_is_over_are_not_remembered() -> None:
     assert len(detector.overlaps.retained) <= 5  # ended before the oldest open one began
 
 
-def test_silence_is_noticed_behind_one_who_spoke_earlier_and_again() -> None:
+def test_silence_is_noticed_behind_one_that_sent_earlier_and_again() -> None:
     events = reports((0, "lamp", "on"), (1, "door", "open"), (9, "lamp", "on"), (15, "lift", "up"))
     assert brief(found(events, Occurrences("report", silence=10))) == [("door", "open", 1, 11, None)]
 
@@ -166,7 +166,7 @@ def test_silent_device_is_no_longer_in_its_state() -> None:
     )
     lamp, door = found(events, Occurrences("report", silence=10))
     assert brief([lamp, door]) == [("lamp", "on", 0, 10, None), ("door", "open", 4, 19, None)]
-    assert (lamp.ts, door.ts) == (30, 30)  # noticed with the next event of anybody
+    assert (lamp.ts, door.ts) == (30, 30)  # noticed with the next event of any device
     assert lamp["overlaps"] == [{"device": "door", "state": "open", "shared": 6}]
     assert door["overlaps"] == [{"device": "lamp", "state": "on", "shared": 6}]
 
@@ -180,7 +180,7 @@ def test_word_just_in_time_breaks_the_silence() -> None:
     assert brief([one]) == [("lamp", "on", 0, 10, None)]
 
 
-def test_subclass_may_tell_the_state_by_a_rule() -> None:
+def test_subclass_may_derive_the_state_by_a_rule() -> None:
     class Warm(Occurrences):
         def state_of(self, event):
             return "warm" if event["degrees"] >= 20 else "cold"
@@ -195,7 +195,7 @@ def test_state_may_be_in_another_field_and_of_numpy() -> None:
     assert (one["device"], one["state"], type(one["state"])) == (7, 1, int)
 
 
-def test_equal_numbers_are_one_state_named_as_it_was_told_first() -> None:
+def test_equal_numbers_are_one_state_named_as_it_was_first() -> None:
     (one,) = found(reports((0, "lamp", 1), (5, "lamp", True), (6, "lamp", 1.0), (7, "lamp", 0)))
     assert brief([one]) == [("lamp", 1, 0, 7, 0)] and type(one["state"]) is int
     (one,) = found(reports((0, "lamp", True), (5, "lamp", "True")))  # a text is never equal to a number
@@ -224,7 +224,7 @@ def test_event_without_state_source_or_in_the_past_is_refused() -> None:
     assert brief(found(reports((7, "lamp", "off")), detector)) == [("lamp", "on", 5, 7, "off")]
 
 
-def test_engine_sets_events_that_tell_no_state_aside_and_goes_on() -> None:
+def test_engine_quarantines_events_without_a_state_and_continues() -> None:
     events = reports((0, "lamp", "on"), (1, "lamp", float("nan")), (2, "lamp", "off"))
     engine = sl.Engine(sl.Hierarchy([Occurrences("report")], clock="report"), on_error="quarantine")
     outputs = engine.push(events) + engine.close()

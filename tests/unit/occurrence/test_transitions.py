@@ -24,7 +24,7 @@ def test_transition_is_known_at_the_moment_of_the_change() -> None:
     assert transitions(rows) == [(8, "lamp", "off", "on", 8), (20, "lamp", "on", "off", 12)]
 
 
-def test_what_a_device_tells_first_is_no_transition() -> None:
+def test_the_first_state_of_a_device_is_no_transition() -> None:
     assert transitions([(5, "lamp", "on"), (6, "door", "open")]) == []
 
 

@@ -1,6 +1,6 @@
 """Saved states of clock, inputs and buffers with something wrong in them: each is refused, or does no harm.
 
-As a program: tries the mutations from a given number on and writes a line for each, so that whoever started it can tell
+As a program: tries the mutations from a given number on and writes a line for each, so that its caller sees
 which one it died of.
 """
 

@@ -70,7 +70,7 @@ def test_memory_is_bounded_and_the_beginning_is_kept_for_ever() -> None:
 
 def test_the_last_level_folds_in_itself() -> None:
     wall = ArrivalHistory()
-    # All levels full, as after more moves than anybody will see.
+    # All levels full, as after more moves than any run has.
     wall.ints[COUNT:], wall.ints[LATEST] = SIZE, LEVELS * SIZE
     wall.reserve(1)
     oldest_first = np.arange(LEVELS * SIZE).reshape(LEVELS, SIZE)[::-1]

@@ -23,7 +23,7 @@ def test_the_first_measured_delay_takes_its_place_and_is_not_replaced() -> None:
     assert input.K == 25
 
 
-def test_a_type_that_has_ended_holds_nobody_up_again() -> None:
+def test_a_type_that_has_ended_delays_no_other_again() -> None:
     input = DerivedInput("hit", 0, Evidence(policy=SLACK, margin=0))
     input.set_progress(FOREVER, 100)
     input.assume_delay(30)

@@ -85,7 +85,7 @@ def test_a_slower_aid_is_believed_again_when_the_old_measurements_are_forgotten(
     assert (clock.tick(last + 1, AIDS, 1), clock.clk) == (ADVANCED, last + 6)
 
 
-def test_the_clock_goes_on_by_its_aids_when_its_own_type_is_gone() -> None:
+def test_the_clock_advances_by_its_aids_when_its_own_type_is_gone() -> None:
     clock = Clock(JUMP_OFF, aids=2)
     for t in range(0, 100, 10):
         for role, lag in ((SETS, 0), (AIDS, 3), (AIDS + 1, -2)):

@@ -1,4 +1,4 @@
-"""Whoever waits for the compiler is told, once, and only if it is ours."""
+"""Compilation is logged, once, and only of our own functions."""
 
 import logging
 
@@ -37,5 +37,5 @@ def test_the_first_compilation_is_announced_and_the_next_are_not(announce, caplo
 
 
 def test_functions_of_others_are_none_of_our_business(announce):
-    compile_one("somebody.else")
+    compile_one("another.package")
     assert not announce.logged

@@ -28,7 +28,7 @@ class Sources:
         return int(self.rows[key])
 
 
-def test_nobody_known_gives_no_evidence() -> None:
+def test_without_known_sources_there_is_no_evidence() -> None:
     assert Sources().watermark() == FOREVER
 
 
@@ -73,7 +73,7 @@ def test_a_source_that_owes_too_long_is_disabled_and_taken_back_when_it_returns(
     sources = Sources()
     sources.send(0, *range(0, 1_000, 100))
     sources.send(1, *range(0, 2_000, 100))
-    assert sources.watermark(clk=1_900, timeout=950) == 995  # within the timeout: it holds everybody up
+    assert sources.watermark(clk=1_900, timeout=950) == 995  # within the timeout: it delays all others
     assert sources.watermark(clk=1_900, timeout=750) == 995  # skipped, but not given up yet
     assert sources[0, r.DISABLED] == 0
     assert sources.watermark(clk=1_900, timeout=500) == 1_995  # the timeout and three usual gaps: given up
@@ -160,7 +160,7 @@ def test_the_tree_gives_the_least_of_its_leaves_also_after_growing(arrivals: lis
 
 
 @pytest.mark.parametrize("clk", [NEVER, 0])
-def test_without_a_clock_nobody_is_given_up(clk: int) -> None:
+def test_without_a_clock_no_source_is_given_up(clk: int) -> None:
     sources = Sources()
     sources.send(0, *range(0, 1_000, 100))
     assert sources.watermark(clk=clk, timeout=1) == 995

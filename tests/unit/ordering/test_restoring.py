@@ -53,7 +53,7 @@ def test_no_mutation_of_a_state_crashes_hangs_or_raises_anything_but_a_state_err
     assert refused > 500 and lived > 100
 
 
-def test_a_state_that_is_right_goes_on_as_if_nothing_had_been() -> None:
+def test_a_valid_state_is_resumed_without_a_difference() -> None:
     world, other = saved(), World()
     other.restore(decode(encode(world.state())), world.position)
     assert encode(other.state()) == encode(world.state())

@@ -57,13 +57,13 @@ def test_a_source_is_off_when_it_has_been_for_as_long_as_it_is_off(lag: int, wal
 
 
 @pytest.mark.parametrize("walled", [True, False])
-def test_nobody_is_off_who_only_comes_first_or_last_in_a_round(walled: bool) -> None:
+def test_a_source_that_only_comes_first_or_last_in_a_round_has_no_offset(walled: bool) -> None:
     room = Room()
     rounds(room, dict.fromkeys("abcdefghijkl", 0), 400, walled=walled)
     assert room.off() == {}
 
 
-def test_where_no_majority_agrees_nobody_is_off() -> None:
+def test_where_no_majority_agrees_no_source_has_an_offset() -> None:
     for lags in ({"a": 0, "b": 900}, {"a": 0, "b": 0, "c": 900, "d": 900}, {"a": 0, "b": 900, "c": 1800}):
         room = Room()
         rounds(room, lags, 400)

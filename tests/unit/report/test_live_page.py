@@ -135,7 +135,7 @@ def test_a_port_in_use_is_an_error_that_says_what_to_do() -> None:
         LivePage(port_of(page), "another", STAGES)
 
 
-def test_a_browser_that_never_reads_is_disconnected_and_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_browser_that_never_reads_is_disconnected_and_blocks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live._Handler, "timeout", 0.2)
     with served(panel=Panel("large", "")) as page:
         with socket.create_connection(("127.0.0.1", port_of(page))) as client:

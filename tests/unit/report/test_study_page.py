@@ -165,7 +165,7 @@ def test_the_verdict_does_not_call_a_bound_of_zero_hindsight():
     assert "hindsight" not in text
 
 
-def test_nobody_waits_in_a_stream_in_order():
+def test_no_event_waits_in_a_stream_in_order():
     assert verdict(made(("auto", {}, 0.0, 0.0), ("fixed", {"bound": 0}, 0.0, 0.0))) == (
         "Not waiting at all is best here: a delay of 0 gives no late events; slackline's auto has no late events "
         "and waits 0 ms on average."
@@ -175,7 +175,7 @@ def test_nobody_waits_in_a_stream_in_order():
     assert disorder(USUAL) == "20.0 % of the events arrive out of order."
 
 
-def test_the_verdict_tells_when_only_the_start_made_the_difference():
+def test_the_verdict_says_when_only_the_start_made_the_difference():
     def result(auto, watermark):
         policies = (
             PolicyResult("auto", {}, waits(0.0005, 22.0, (0.0003, auto))),
@@ -194,7 +194,7 @@ def test_the_verdict_tells_when_only_the_start_made_the_difference():
     assert "arrivals" not in verdict(result(1.0, 13.5))
 
 
-def test_the_verdict_names_who_beats_both():
+def test_the_verdict_names_the_policy_that_beats_both():
     result = made(
         ("auto", {}, 0.002, 50.0), ("slack", {"margin": 0.5}, 0.002, 40.0), ("fixed", {"bound": 9}, 0.0, 60.0)
     )

@@ -30,7 +30,7 @@ def text_of(page):
     return html.unescape(re.sub(r"\s+", " ", plain))
 
 
-def test_the_page_tells_order_waits_and_who_was_waited_for():
+def test_the_page_shows_order_waits_and_the_slowest_streams():
     result = synchronise_recording(made())
     text = text_of(sync_page(result, "three.csv"))
     for part in (
@@ -97,7 +97,7 @@ def test_files_that_failed_are_noted():
     assert "lift is left out: it is cut off" in text
 
 
-def test_spans_that_cannot_be_told_apart_are_drawn_as_one():
+def test_spans_that_cannot_be_distinguished_are_drawn_as_one():
     result = synchronise_recording(made(streams=8, rows=400), max_delay=5, max_failures=1)
     apart = disabled_spans(result, 0, 0, 10**6, 0)
     together = disabled_spans(result, 0, 0, 10**6, 10**6)
@@ -115,5 +115,5 @@ def test_waits_without_arrival_times_are_explained():
     assert "those of synchronisation alone" in SyncSummary(synchronise_recording(made(recorded=False))).notes()[0]
 
 
-def test_one_stream_waits_for_nobody():
+def test_one_stream_waits_for_no_other():
     assert SyncSummary(synchronise_recording(made(streams=1))).slowest() == "No stream had to wait for another."

@@ -31,12 +31,12 @@ def test_any_other_address_needs_tls(text):
 
 
 @pytest.mark.parametrize("text", ["0.0.0.0:0", "[::]:0"])
-def test_an_address_that_tells_others_nothing_is_refused(text):
+def test_an_address_to_which_others_cannot_connect_is_refused(text):
     with pytest.raises(ConfigError, match="stands for every address"):
         run(Listener.at(Address.of(text), TLS))
 
 
-def test_a_port_that_is_taken_is_told():
+def test_a_port_in_use_is_refused():
     async def twice():
         first = await Listener.at(Address.of("127.0.0.1:0"), Credentials())
         try:

@@ -120,7 +120,7 @@ def test_a_client_that_sends_a_byte_at_a_time_is_disconnected(monkeypatch: pytes
         server.close()
 
 
-def test_a_port_that_is_taken_is_told() -> None:
+def test_a_port_in_use_is_refused() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

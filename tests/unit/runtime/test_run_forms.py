@@ -26,6 +26,7 @@ import slackline as sl
 from slackline.connectors import FolderSink, formats
 from slackline.connectors.addresses import open_sources
 from slackline.runtime import KeyedEngines, RecordSchema, Worker, forms
+from slackline.runtime import reader as reader_module
 from slackline.runtime import worker as worker_module
 from slackline.runtime.schema import Decoder
 
@@ -68,7 +69,7 @@ def form(columns: bool) -> Iterator[None]:
         patches.enter_context(mock.patch.object(forms, "FEW", 1 if columns else math.inf))
         patches.enter_context(mock.patch.object(formats, "CHUNK", 150))
         patches.enter_context(mock.patch.object(formats, "_FEW", 1 if columns else math.inf))
-        patches.enter_context(mock.patch.object(worker_module, "PIECE", 7))
+        patches.enter_context(mock.patch.object(reader_module, "PIECE", 7))
         patches.enter_context(mock.patch.object(worker_module, "LEAST", 7))
         if not columns:
             patches.enter_context(mock.patch.object(formats, "table_of", lambda records: records))

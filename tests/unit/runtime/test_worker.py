@@ -20,6 +20,7 @@ from slackline.connectors.files import FileSource, FolderSink
 from slackline.core.errors import ConfigError, SlacklineError, StateError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
+from slackline.runtime import reader as reader_module
 from slackline.runtime import worker as worker_module
 from slackline.runtime.checkpoint import Checkpoint
 from slackline.runtime.keyed import KeyedEngines
@@ -117,8 +118,8 @@ def test_a_file_goes_to_a_folder_and_nothing_is_lost(source: str, tmp_path: Path
 def test_crashes_at_any_moment_change_nothing(
     source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_commit: bool, every: float
 ) -> None:
-    for name in ("LEAST", "MOST", "PIECE"):
-        monkeypatch.setattr(worker_module, name, 23)
+    for module, name in ((worker_module, "LEAST"), (worker_module, "MOST"), (reader_module, "PIECE")):
+        monkeypatch.setattr(module, name, 23)
     monkeypatch.setattr(worker_module, "CHECKPOINTS", math.inf)
     run_to([source], FolderSink(tmp_path / "whole"))
     crashes = 0
@@ -160,7 +161,9 @@ def run_until(events: int, file: Path, folder: Path, at_stop: str = "keep") -> N
 
 
 @pytest.mark.parametrize("at_stop", ["keep", "flush"])
-def test_at_a_stop_what_waits_is_kept_or_flushed_and_the_next_run_goes_on(tmp_path: Path, at_stop: str) -> None:
+def test_on_shutdown_buffered_events_are_stored_or_flushed_and_the_next_run_resumes(
+    tmp_path: Path, at_stop: str
+) -> None:
     out = tmp_path / "out"
     file = write_records(tmp_path / "in.jsonl", records()[:200])
     run_until(200, file, out, at_stop)
@@ -389,8 +392,8 @@ class Numbers(Source):
 def test_a_source_of_ones_own_resumes_exactly_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_commit: bool
 ) -> None:
-    for name in ("LEAST", "MOST", "PIECE"):
-        monkeypatch.setattr(worker_module, name, 23)
+    for module, name in ((worker_module, "LEAST"), (worker_module, "MOST"), (reader_module, "PIECE")):
+        monkeypatch.setattr(module, name, 23)
     monkeypatch.setattr(worker_module, "CHECKPOINTS", math.inf)
     run_to([Numbers()], FolderSink(tmp_path / "whole"))
     for after in (1, 2, 3, 2):

@@ -31,12 +31,12 @@ def test_a_detector_that_costs_next_to_nothing_is_not_rationed() -> None:
     assert weighed({"Leaf": 100}, {"Leaf": 1000, "High": 10})["High"] == 1.0
 
 
-def test_whoever_leads_to_others_speculates_as_much_as_they_do() -> None:
+def test_a_detector_that_leads_to_others_speculates_as_much_as_they_do() -> None:
     shares = weighed({"Leaf": 100}, {"Leaf": 1000, "Low": 1000, "High": 10})
     assert shares["Low"] == shares["High"] == 1.0
 
 
-def test_nobody_is_shut_out() -> None:
+def test_no_detector_is_shut_out() -> None:
     assert weighed({"Leaf": 100}, {"Leaf": 1000, "Other": 1000})["Other"] == LEAST_SHARE
 
 

@@ -76,7 +76,7 @@ def test_a_batch_of_old_events_that_arrive_at_once_is_not_doubted(tmp_path):
     assert stream(tmp_path, arrival, ts).warnings == ()
 
 
-def test_one_arrival_time_far_ahead_is_told_with_its_row(tmp_path):
+def test_one_arrival_time_far_ahead_is_reported_with_its_row(tmp_path):
     wrong = USUAL.copy()
     wrong[100] += 365 * 24 * 3_600_000
     warnings = stream(tmp_path, wrong).warnings

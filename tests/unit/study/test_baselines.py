@@ -82,7 +82,7 @@ def test_the_clairvoyant_waits_for_the_last_event_not_after_it(ts):
 
 
 @given(STREAMS, st.integers(0, 70))
-def test_nobody_releases_earlier_than_the_clairvoyant_without_losing_events(ts, bound):
+def test_no_policy_releases_earlier_than_the_clairvoyant_without_losing_events(ts, bound):
     outcome = fixed(np.array(ts), bound)
     if not outcome.late.any():
         # Equal time stamps at the end of the stream are the clairvoyant's to know.

@@ -150,7 +150,7 @@ def test_a_stream_of_one_event_has_figures():
         assert (p.waits.late_share, p.waits.mean_wait, p.waits.max_wait) == (0, 0, 0)
 
 
-def test_progress_is_told_before_each_policy_and_at_the_end():
+def test_progress_is_reported_before_each_policy_and_at_the_end():
     seen = []
     ts = np.array([1, 5, 3])
     study(RecordedStream(ts + 1, ts, np.zeros(3, np.int64)), lambda *step: seen.append(step))

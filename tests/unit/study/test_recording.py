@@ -66,7 +66,7 @@ def test_without_arrival_streams_of_one_file_do_not_hold_each_other_back(tmp_pat
     assert recording.stream.arrival.tolist() == [2, 3, 9]
 
 
-def test_arrivals_that_run_backwards_are_held_and_told_with_the_file(tmp_path):
+def test_arrivals_that_run_backwards_are_corrected_and_reported_with_the_file(tmp_path):
     path = write(tmp_path, "a.csv", "ts,at\n1,7\n2,5\n3,9\n")
     recording = load_recording([path], TIMES)
     assert recording.stream.arrival.tolist() == [7, 7, 9]
@@ -179,7 +179,7 @@ def truncated_gzip(folder):
         (truncated_gzip, "cannot read"),
     ],
 )
-def test_a_file_that_cannot_be_read_fails_and_the_others_go_on(tmp_path, make, why):
+def test_a_file_that_cannot_be_read_fails_and_the_others_are_read(tmp_path, make, why):
     a = write(tmp_path, "a.csv", "ts,at\n1,1\n")
     recording = load_recording([make(tmp_path), a], TIMES)
     assert recording.names == ("a",) and len(recording.stream) == 1
@@ -197,7 +197,7 @@ def test_rows_all_quarantined_are_an_error_with_the_first(tmp_path):
         load_recording([write(tmp_path, "a.csv", "ts,at\n-1,1\n")], TIMES)
 
 
-def test_a_file_whose_rows_name_nobody_fails(tmp_path):
+def test_a_file_whose_rows_name_no_source_fails(tmp_path):
     a = write(tmp_path, "a.csv", "ts,who\n1,x\n")
     b = write(tmp_path, "b.csv", "ts,who\n")
     recording = load_recording([a, b], RecordSchema(ts="ts", source="who", unit="ms"))

@@ -84,7 +84,7 @@ def test_whole_floats_are_taken_as_integers(tmp_path):
     assert load_stream(csv(tmp_path, "arrival,ts,source\n7.0,5.0,b\n"), RecordSchema(**COLUMNS)).ts.tolist() == [5]
 
 
-def test_arrivals_that_run_backwards_are_held_and_told(tmp_path):
+def test_arrivals_that_run_backwards_are_corrected_and_reported(tmp_path):
     stream = load_stream(csv(tmp_path, "arrival,ts,source\n7,1,a\n5,2,a\n9,3,a\n"), RecordSchema(**COLUMNS))
     assert stream.arrival.tolist() == [7, 7, 9]
     assert "backwards at 1 of 3 rows" in stream.warnings[0]
@@ -195,7 +195,7 @@ def test_an_unknown_unit_is_an_error(tmp_path):
 
 @pytest.mark.parametrize("mark", [";", "\t"])
 @pytest.mark.parametrize("name", ["stream.csv", "stream.csv.gz", "stream.tsv", "stream.tsv.gz"])
-def test_the_header_tells_what_separates(tmp_path, mark, name):
+def test_the_header_shows_the_separator(tmp_path, mark, name):
     text = f"arrival{mark}ts{mark}source{mark}note, long\n7{mark}5{mark}b{mark}1,5\n8{mark}3{mark}a{mark}x\n"
     path = tmp_path / name
     path.write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())

@@ -36,14 +36,14 @@ def test_events_wait_for_the_stream_that_is_behind():
     assert (result.out_of_order, result.out_of_order_after, len(result.late)) == (1, 0, 0)
 
 
-def test_held_up_time_is_told_by_stream_and_the_worst_comes_first():
+def test_blocked_time_is_reported_by_stream_and_the_worst_comes_first():
     result = synchronise_recording(recorded((10, 5, "a"), (12, 3, "b"), (20, 7, "b"), (25, 9, "a")))
     assert [stream.name for stream in result.streams] == ["b", "a"]
     assert of(result, "b").blocked.times == (10, 0, 0) and of(result, "b").blocked.events == (1, 0, 0)
     assert of(result, "a").blocked.times == (5, 0, 0)
 
 
-def test_what_the_end_lets_go_is_counted_apart():
+def test_what_the_end_releases_is_counted_apart():
     result = synchronise_recording(recorded((1, 1, "a"), (5, 2, "a"), (9, 1, "b")))
     assert (result.waits.events, result.waits.max) == (2, 8)
     assert (result.at_end.events, result.at_end.mean, result.waited_for_at_end) == (1, 4.0, ("b",))
@@ -65,12 +65,12 @@ def test_several_time_outs_between_two_arrivals_strike_one_by_one():
     assert of(result, "b").failures == 2
 
 
-def test_a_disabled_stream_is_told_with_its_time_until_it_comes_back():
+def test_a_disabled_stream_is_reported_with_its_time_until_it_is_enabled():
     rows = [(0, 0, "a"), (0, 0, "b"), (10, 10, "a"), (12, 12, "a"), (100, 100, "a"), (101, 101, "b"), (102, 102, "a")]
     result = synchronise_recording(recorded(*rows), max_delay=5, max_failures=2)
     assert result.disabled == (Disabled(1, 18, 101),)
     assert of(result, "b").state == "live" and of(result, "b").times_disabled == 1
-    assert result.wait[4] == 0  # nobody waited for b then
+    assert result.wait[4] == 0  # no event waited for b then
 
 
 def test_a_stream_that_falls_silent_is_dead_and_stays_disabled():
@@ -127,7 +127,7 @@ def test_an_impossible_delay_is_refused():
         synchronise_recording(recorded((1, 1, "a")), max_delay=-1)
 
 
-def test_progress_is_told():
+def test_progress_is_reported():
     done = []
     synchronise_recording(recorded((1, 1, "a"), (2, 2, "a")), progress=done.append)
     assert done == [0]

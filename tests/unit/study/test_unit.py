@@ -24,7 +24,7 @@ def load(tmp_path, unit=None, **columns):
 
 
 @pytest.mark.parametrize("unit", PER_SECOND)
-def test_dates_tell_their_unit(tmp_path, unit):
+def test_dates_show_their_unit(tmp_path, unit):
     times = [SECOND * PER_SECOND[unit], (SECOND + 1) * PER_SECOND[unit]]
     stream = load(tmp_path, at=times, ts=times)
     assert stream.unit == unit and stream.ts.tolist() == times
@@ -39,7 +39,7 @@ def test_a_date_is_one_in_one_unit_only(unit):
     assert epoch_unit(first - 1) is None and epoch_unit(beyond) is None
 
 
-def test_numbers_as_text_tell_their_unit_too(tmp_path):
+def test_numbers_as_text_show_their_unit_too(tmp_path):
     assert load(tmp_path, at=["1415624021690"], ts=["1415624021600"]).unit == "ms"
 
 
@@ -51,11 +51,11 @@ def test_numbers_that_are_no_dates_are_taken_as_microseconds_and_that_is_said(tm
     )
 
 
-def test_the_names_of_columns_tell_where_times_do_not(tmp_path):
+def test_the_names_of_columns_decide_where_times_do_not(tmp_path):
     stream = load(tmp_path, at_ms=[1_058_690], ts_ms=[1_000_000])
     assert stream.unit == "ms" and "by the name of 'at_ms'" in stream.notes[0]
     assert load(tmp_path, at_ms=[1_058_690], ts_s=[1_000]).unit == "us"
-    # A date tells more than a name.
+    # A date is better evidence than a name.
     assert load(tmp_path, at_ms=[SECOND], ts_ms=[SECOND]).unit == "s"
 
 
@@ -77,7 +77,7 @@ def test_a_given_unit_that_makes_strange_dates_is_questioned_and_kept(tmp_path):
     )
 
 
-def test_a_given_unit_that_fits_or_cannot_be_told_is_no_matter(tmp_path):
+def test_a_given_unit_that_fits_or_cannot_be_checked_causes_no_warning(tmp_path):
     for times, unit in (([SECOND * 1_000], "ms"), ([1_058_690], "ns")):
         stream = load(tmp_path, unit, at=times, ts=times)
         assert (stream.unit, stream.notes, stream.warnings) == (unit, (), ())
@@ -90,12 +90,12 @@ def test_columns_in_different_units_are_refused_until_a_unit_is_given(tmp_path):
     assert "is s meant?" in load(tmp_path, "ms", **columns).warnings[0]
 
 
-def test_the_middle_of_the_first_rows_tells_so_a_clock_that_was_not_set_does_no_harm(tmp_path):
+def test_the_median_of_the_first_rows_decides_so_a_clock_that_was_not_set_does_no_harm(tmp_path):
     times = [0, 17, *[SECOND * 1_000] * 5]
     assert load(tmp_path, at=[SECOND * 1_000] * 7, ts=times).unit == "ms"
 
 
-def test_bad_times_are_told_as_such_not_as_units(tmp_path):
+def test_bad_times_are_reported_as_such_not_as_units(tmp_path):
     for ts in (["noon", "5"], ["noon", "noon"]):
         with pytest.raises(
             SourceError, match="record 1: field 'ts': 'noon' is neither an integer nor a time in ISO 8601"

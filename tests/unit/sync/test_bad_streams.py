@@ -81,7 +81,7 @@ def test_what_is_no_event_is_refused() -> None:
         Synchroniser(["a"]).push([{"ts": 1}])  # type: ignore[list-item]
 
 
-def test_more_than_max_waiting_is_refused_but_a_stream_that_may_be_owed_is_heard() -> None:
+def test_more_than_max_waiting_is_refused_but_a_stream_that_may_be_owed_is_read() -> None:
     sync = Synchroniser(list("ab"), max_waiting=3)
     sync.push([e("a", ts) for ts in (1, 2, 3)])
     with pytest.raises(
@@ -95,7 +95,7 @@ def test_more_than_max_waiting_is_refused_but_a_stream_that_may_be_owed_is_heard
 
 
 @pytest.mark.parametrize("method", ["method1", "method2"])
-def test_at_the_limit_a_method_lets_go_what_it_holds_longer_than_it_must(method: str) -> None:
+def test_at_the_limit_a_method_releases_events_that_it_holds_longer_than_it_must(method: str) -> None:
     sync = Synchroniser(list("abc"), method=method, max_waiting=3)
     assert sync.push([e("a", 100), e("b", 1), e("c", 200)]) == []
     assert sync.owing() == ()
@@ -105,7 +105,7 @@ def test_at_the_limit_a_method_lets_go_what_it_holds_longer_than_it_must(method:
 
 
 @every_method
-def test_an_event_overtaken_by_what_the_limit_lets_go_is_late(method: str) -> None:
+def test_an_event_overtaken_by_one_that_the_limit_releases_is_late(method: str) -> None:
     sync = Synchroniser(["s0", "s1"], method=method, max_waiting=8)
     arrivals = [("s0", 6), ("s0", 7), ("s0", 9), ("s0", 14), ("s1", 2), ("s0", 16), ("s1", 2), ("s1", 2), ("s1", 1)]
     out = sync.push([e(name, ts) for name, ts in arrivals]) + sync.close()

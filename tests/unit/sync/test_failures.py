@@ -11,7 +11,9 @@ from slackline.sync import Late, Synchroniser
 
 
 @every_method
-def test_an_event_held_longer_than_md_goes_out_at_the_next_step_and_counts_against_who_owed(method: str) -> None:
+def test_an_event_held_longer_than_md_is_released_at_the_next_step_and_counts_against_its_stream(
+    method: str,
+) -> None:
     now = WallTime()
     sync = Synchroniser(list("abc"), method=method, now=now, max_delay=10, max_failures=9)
     sync.push(e("a", 3))
@@ -49,7 +51,7 @@ def test_ms_failures_disable_a_stream_until_it_delivers_something_newer(method: 
         now.time += 2
         sync.step()
     assert sync.stats()["b"].disabled and sync.stats()["b"].times_disabled == 1
-    assert sync.is_disabled("b") and sync.failed == ()  # in the last step nobody failed
+    assert sync.is_disabled("b") and sync.failed == ()  # in the last step no stream failed
     assert sync.stats()["b"].failures == 2  # a30 did not wait for it any more
     assert names(sync.push(e("a", 40))) == ["a40"]
     assert sync.push(e("b", 35)) == []  # older than what was processed: late, and still disabled
@@ -61,7 +63,7 @@ def test_ms_failures_disable_a_stream_until_it_delivers_something_newer(method: 
 
 
 @every_method
-def test_a_stream_that_never_delivers_holds_up_nobody_for_ever(method: str) -> None:
+def test_a_stream_that_never_delivers_delays_no_other_for_ever(method: str) -> None:
     now = WallTime()
     sync = Synchroniser(["a", "b", "dead"], method=method, now=now, max_delay=5, max_failures=3)
     out = []
@@ -95,7 +97,7 @@ def test_a_time_that_jumps_breaks_no_order_and_loses_nothing(jump: float) -> Non
     sync.check_invariants()
 
 
-def test_who_was_waited_for_and_how_long() -> None:
+def test_streams_that_were_waited_for_and_how_long() -> None:
     now = WallTime()
     sync = Synchroniser(["quick", "slow"], now=now)
     sync.push([e("quick", 1), e("quick", 2)])

@@ -63,7 +63,7 @@ def test_tables_of_different_size_compare_on_what_they_share(method: str) -> Non
 
 
 @every_method
-def test_nobody_waits_for_a_stream_that_was_removed_and_what_of_it_waits_goes_out(method: str) -> None:
+def test_no_event_waits_for_a_removed_stream_and_its_own_are_released(method: str) -> None:
     sync = Synchroniser(list("abc"), method=method)
     sync.push([e("a", 3), e("b", 4), e("a", 5)])
     assert names(sync.remove("c")) == ["a3", "b4"]
@@ -84,7 +84,7 @@ def test_a_newcomer_may_have_the_bit_of_a_removed_stream(method: str) -> None:
     sync.check_invariants()
 
 
-def test_a_stream_that_joins_again_goes_on_counting() -> None:
+def test_a_stream_that_joins_again_continues_its_counts() -> None:
     sync = Synchroniser(list("ab"))
     sync.push([e("a", 1), e("b", 1), e("b", 2)])
     sync.remove("b")

@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
+
+from slackline import SlacklineError
+from slackline_soccer import simulate
+from slackline_soccer.commands.demo import Detecting, _Lines, _through_spark
 
 
 @pytest.mark.spark
@@ -29,3 +34,13 @@ def _row(text: str, event: str) -> list[int]:
     """True, found and right in the table of the comparison with the truth."""
     rows = [line for line in text.splitlines() if re.match(rf"│ {event} ", line)]
     return [int(cell) for cell in rows[-1].split("│")[2:5]]
+
+
+@pytest.mark.spark
+def test_a_query_that_fails_is_one_error_without_a_stack_trace(tmp_path: Path) -> None:
+    (tmp_path / "positions").mkdir()
+    (tmp_path / "positions" / "00000.parquet").write_text("no Parquet")
+    starting: Future[Detecting] = Future()
+    starting.set_result(Detecting(simulate(10, 1).match, tmp_path, 1))
+    with pytest.raises(SlacklineError, match="the query failed"):
+        _through_spark(starting, 1, _Lines(sys.stderr))

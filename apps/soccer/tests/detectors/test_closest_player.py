@@ -38,7 +38,7 @@ def test_positions_count_as_they_were_at_the_turn() -> None:
     assert [one["player"] for one in found] == ["A2", "B2"]
 
 
-def test_nobody_is_closest_when_all_are_far_away_or_silent() -> None:
+def test_no_player_is_closest_when_all_are_far_away_or_silent() -> None:
     assert closest({"A2": [(0, -3, 0), (1, -3, 0)]}, turn()) == []
     assert closest({"A2": [(0, -0.3, 0), (0.5, -0.3, 0)]}, turn(at=2.0)) == []
 

@@ -81,7 +81,7 @@ def test_field_may_lie_the_other_way() -> None:
 
 
 @pytest.mark.parametrize("missing", ["B1", "A3"])
-def test_nobody_can_say_when_players_are_missing(missing: str) -> None:
+def test_nothing_is_decided_when_players_are_missing(missing: str) -> None:
     ways = {"A3": standing(33), "B1": standing(50), "B2": standing(30)}
     del ways[missing]
     assert feed(Offside(MATCH), positions(MATCH, ways), [hit(), received()]) == []

@@ -37,7 +37,7 @@ def found(kind, *events):
 # Possession.
 
 
-def test_possession_changes_with_the_player_who_hits_and_ends_with_the_ball_out() -> None:
+def test_possession_changes_with_a_hit_and_ends_with_the_ball_out() -> None:
     events = [hit(1, "A2"), hit(2, "A2"), hit(3, "B2"), out(4, area="penalty_1"), out(5), out(6), hit(7, "A3")]
     changes = found(Possession, *events)
     assert brief(changes, "player", "team", "was_player", "was_team") == [
@@ -154,7 +154,7 @@ def test_goal_is_the_shooters_even_if_it_was_deflected() -> None:
     assert one == event("goal", 2, player="A2", team="A", goal=1, shot_at=shot(1, "A2").ts)
 
 
-def test_goal_without_a_shot_is_of_who_hit_the_ball_last() -> None:
+def test_goal_without_a_shot_is_of_the_last_player_that_hit_the_ball() -> None:
     (own,) = found(Goal, hit(1, "A2"), shot(1, "A2"), hit(8, "B3"), entered(9, "goal_1"))
     assert (own["player"], own["team"], own["shot_at"]) == ("B3", "A", hit(8, "B3").ts)
 

@@ -42,12 +42,12 @@ def test_turn_while_several_are_near_is_the_hit_of_the_closest() -> None:
     assert brief(found, "player") == [("hit", "B3"), ("hit", "A2")]
 
 
-def test_turn_while_nobody_is_near_is_no_hit() -> None:
+def test_turn_while_no_player_is_near_is_no_hit() -> None:
     assert hits(*turned(1, "A2")) == []
     assert hits(near(1, "A2"), gone(2, "A2"), *turned(3, "A2")) == []
 
 
-def test_one_who_leaves_does_not_take_the_others_with_him() -> None:
+def test_a_client_that_disconnects_does_not_disconnect_the_others() -> None:
     assert len(hits(near(1, "A2"), near(1, "B3"), gone(2, "A2"), *turned(3, "B3"))) == 1
 
 

@@ -54,7 +54,7 @@ def test_player_is_near_within_a_metre_until_a_tenth_beyond(kind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_ball_over_somebodys_head_is_not_near(kind) -> None:
+def test_ball_above_the_head_of_a_player_is_not_near(kind) -> None:
     assert all(found["player"] != "B2" for found in finds(kind))
 
 
@@ -111,7 +111,7 @@ def test_one_that_orders_by_itself_runs_unsorted_in_an_engine() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nobody_is_near_before_a_ball_is_in_play_or_near_another_ball(kind) -> None:
+def test_no_player_is_near_before_a_ball_is_in_play_or_near_another_ball(kind) -> None:
     assert finds(kind, events=[]) == []
     assert finds(kind, events=[event("active_ball", 0, ball=2)]) == []
 

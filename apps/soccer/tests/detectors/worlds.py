@@ -144,7 +144,7 @@ def feed(
 def feed_with_restart(
     detectors: Sequence[sl.Detector], table: pa.Table | None = None, events: Iterable[sl.Event] = (), cut: int = 500
 ) -> list[sl.Event]:
-    """The same, but after every cut another of the detectors goes on from the saved state."""
+    """The same, but after every cut another of the detectors continues from the saved state."""
     found: list[sl.Event] = []
     at = 0
     for batch in inputs(detectors[0], table, events):

@@ -42,7 +42,7 @@ def small_match(
 
 
 def walk(match: Match, start: float, stop: float, seed: int, silent: float = 0.1, never: str = "B2") -> Walk:
-    """Positions of everybody but ``never``, at random times and places, with silences; some are outside the field."""
+    """Positions of all but ``never``, at random times and places, with silences; some are outside the field."""
     rng = np.random.default_rng(seed)
     parts = []
     for sensor in match.sensors:

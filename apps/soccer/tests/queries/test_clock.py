@@ -19,7 +19,7 @@ def test_seconds_count_from_the_start_of_the_period():
     assert seconds(match, given) == [(0, 1, 11.25), (0, 2, 12.25), (0, 3, 13.25)]
 
 
-def test_nothing_is_told_of_the_time_before_a_recording_begins():
+def test_nothing_is_published_of_the_time_before_a_recording_begins():
     match = small_match((0.0, 100.0))
     assert seconds(match, steady(match, 5, 50.5, 52.5, speed=1.0)) == [(0, 51, 51.0), (0, 52, 52.0)]
 
@@ -37,7 +37,7 @@ def test_the_clock_stands_still_between_periods():
     assert seconds(match, given) == [(0, 1, 1.0), (0, 2, 2.0), (2, 1, 21.0)]
 
 
-def test_a_period_that_ends_on_a_second_tells_it_when_a_later_position_comes():
+def test_a_period_that_ends_on_a_second_is_published_with_a_later_position():
     match = small_match((0.0, 2.0), (10.0, 30.0))
     given = together(steady(match, 5, 0.0, 2.0, speed=1.0), steady(match, 5, 5.0, 5.1, speed=1.0))
     assert seconds(match, given) == [(0, 1, 1.0), (0, 2, 2.0)]

@@ -25,11 +25,11 @@ from slackline_soccer.tracking.positions import SECOND
 TICK = SECOND // NOTES
 
 
-def place_of(player, heard, start, now):
-    """The mean of where the feet were last heard of in the last second, but not before the period."""
+def place_of(player, readings, start, now):
+    """The mean of where the feet last sent in the last second, but not before the period."""
     feet = []
     for sid in player.feet:
-        places = [place for ts, *place in heard[sid] if max(now - SECOND, start) <= ts < now]
+        places = [place for ts, *place in readings[sid] if max(now - SECOND, start) <= ts < now]
         if places:
             feet.append(places[-1])
     return np.mean(feet, axis=0) if feet else None
@@ -58,16 +58,16 @@ def by_definition(match, given):
         if not inside.any():
             continue
         columns = [given[name][inside] for name in ("ts", "sid", "x", "y")]
-        heard = {sid: [] for sid in match.sids}
+        readings = {sid: [] for sid in match.sids}
         for ts, sid, x, y in zip(*(column.tolist() for column in columns), strict=True):
-            heard[sid].append((ts, x, y))
+            readings[sid].append((ts, x, y))
         first = (int(columns[0][0]) - period.start) // TICK + 1
         last = (min(int(given["ts"][-1]), period.stop) - period.start) // TICK
         noted = {player.name: [] for player in match.players}
         for number in range(first, last + 1):
             now = period.start + number * TICK
             for player in match.players:
-                noted[player.name].append(place_of(player, heard, period.start, now))
+                noted[player.name].append(place_of(player, readings, period.start, now))
             if number % NOTES == 0:
                 seconds.append((now, noted))
                 noted = {player.name: [] for player in match.players}
@@ -94,7 +94,7 @@ def maps_of(event):
 
 
 def assert_as_defined(match, given, since=0):
-    """All that is told; the maps themselves only from a time on."""
+    """All that is published; the maps themselves only from a time on."""
     events = feed(HeatMaps(match), given)
     seconds = by_definition(match, given)
     players = [player.name for player in match.players]
@@ -102,11 +102,11 @@ def assert_as_defined(match, given, since=0):
     for at, event in enumerate(events):
         if event.ts < since:
             continue
-        told = [noted[event["player"]] for _, noted in seconds[: at // len(players) + 1]]
+        known = [noted[event["player"]] for _, noted in seconds[: at // len(players) + 1]]
         maps = maps_of(event)
         assert len(maps) == 20
         for window in WINDOWS:
-            places = [place for second in (told[-window:] if window else told) for place in second]
+            places = [place for second in (known[-window:] if window else known) for place in second]
             for grid in GRIDS:
                 assert maps[grid, window] == pytest.approx(shares(match.field, grid, places))
     return events

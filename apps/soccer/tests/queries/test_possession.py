@@ -69,7 +69,7 @@ def test_the_ball_goes_round():
     assert teams(found, at(5), 0) == {"A": (1.5, 0.5), "B": (1.5, 0.5)}
 
 
-def test_a_second_that_is_noticed_late_is_told_as_if_it_had_been_in_time():
+def test_a_second_that_is_noticed_late_is_published_as_if_in_time():
     match = small_match((0.0, 100.0))
     late = [second(2, noticed=1.75), second(3, noticed=0.75)]
     found = analyse(match, [holds(0.5, "A1"), second(1), *late, holds(3.75, "B1"), second(4)])
@@ -84,19 +84,19 @@ def test_a_second_that_is_noticed_late_is_told_as_if_it_had_been_in_time():
     assert [teams(found, at(n), 0)["A"] for n in (1, 2, 3, 4)] == [(0.5, 1.0), (1.5, 1.0), (2.5, 1.0), (3.3, 3.3 / 3.5)]
 
 
-def test_while_nobody_had_the_ball_nobody_has_a_share():
+def test_while_no_player_had_the_ball_none_has_a_share():
     found = analyse(small_match((0.0, 100.0)), [second(1)])
     assert teams(found, at(1), 60) == {"A": (0.0, None), "B": (0.0, None)}
 
 
-def test_every_second_all_players_and_all_windows_are_told():
+def test_every_second_all_players_and_all_windows_are_published():
     found = analyse(small_match((0.0, 100.0)), [second(1), second(2)])
     assert len(of_type(found, "possession_player")) == 2 * 4
-    told = [(e.ts, e["team"], e["window"]) for e in of_type(found, "possession_team")]
-    assert told == [(at(n), team, window) for n in (1, 2) for window in (*WINDOWS, 0) for team in "AB"]
+    published = [(e.ts, e["team"], e["window"]) for e in of_type(found, "possession_team")]
+    assert published == [(at(n), team, window) for n in (1, 2) for window in (*WINDOWS, 0) for team in "AB"]
 
 
-def test_who_has_the_ball_at_half_time_does_not_have_it_after():
+def test_possession_does_not_outlast_half_time():
     match = small_match((0.0, 10.0), (20.0, 30.0))
     game = [hit(8.0, "A2"), holds(8.0, "A2"), hit(15.0, "B1"), hit(22.0, "B1"), holds(22.0, "B1")]
     found = analyse(match, [*game, second(9), second(10), second(21), second(22), second(23)])

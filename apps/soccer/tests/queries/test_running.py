@@ -20,11 +20,11 @@ from slackline_soccer.queries.running import INTENSITIES, LIMITS, TICK, TICKS, W
 from slackline_soccer.tracking.positions import SECOND
 
 
-def speed_of(player, heard, start, now):
+def speed_of(player, samples, start, now):
     """m/s: the mean over feet of the mean over what each said in the last second, but not before the period."""
     feet = []
     for sid in player.feet:
-        said = [v for ts, v in heard[sid] if max(now - SECOND, start) <= ts < now]
+        said = [v for ts, v in samples[sid] if max(now - SECOND, start) <= ts < now]
         if said:
             feet.append(sum(said) / len(said))
     return sum(feet) / len(feet) / 1e6 if feet else None
@@ -32,13 +32,13 @@ def speed_of(player, heard, start, now):
 
 def by_definition(match, given):
     """(rows of `running` per tick, ended runs, seconds): everything, tick by tick, from the definition."""
-    told, runs, seconds = {}, [], []
+    running_at, runs, seconds = {}, [], []
     for period in sorted(match.periods, key=lambda one: one.start):
         inside = (given["ts"] >= period.start) & (given["ts"] < period.stop)
         if not inside.any():
             continue
         ts, sids, v = (given[name][inside] for name in ("ts", "sid", "v"))
-        heard = {sid: list(zip(ts[sids == sid].tolist(), v[sids == sid].tolist(), strict=True)) for sid in match.sids}
+        samples = {sid: list(zip(ts[sids == sid].tolist(), v[sids == sid].tolist(), strict=True)) for sid in match.sids}
         first = (int(ts[0]) - period.start) // TICK + 1
         last = (min(int(given["ts"][-1]), period.stop) - period.start) // TICK
         over = bool((given["ts"] >= period.stop).any())
@@ -47,7 +47,7 @@ def by_definition(match, given):
         for number in range(first, last + 1):
             now = period.start + number * TICK
             for player in match.players:
-                speed = speed_of(player, heard, period.start, now)
+                speed = speed_of(player, samples, period.start, now)
                 kind = None if speed is None else sum(speed * 3.6 > limit for limit in LIMITS)
                 run = current.get(player.name)
                 if run and run["kind"] != kind:
@@ -63,7 +63,7 @@ def by_definition(match, given):
                 run["top"] = max(run["top"], speed)
                 time, distance = second.get((player.name, kind), (0.0, 0.0))
                 second[player.name, kind] = time + 1 / TICKS, distance + speed / TICKS
-            told[now] = {name: dict(run) for name, run in sorted(current.items())}
+            running_at[now] = {name: dict(run) for name, run in sorted(current.items())}
             if number % TICKS == 0:
                 seconds.append((now, second))
                 second = {}
@@ -71,7 +71,7 @@ def by_definition(match, given):
             runs += [(period.stop, run) for _, run in sorted(current.items())]
             if second:
                 seconds.append((period.stop, second))
-    return told, runs, seconds
+    return running_at, runs, seconds
 
 
 def assert_same_run(found, expected):
@@ -85,10 +85,10 @@ def assert_same_run(found, expected):
 
 def assert_as_defined(match, given):
     events = feed(RunningAnalysis(match), given)
-    told, runs, seconds = by_definition(match, given)
+    running_at, runs, seconds = by_definition(match, given)
     running = of_type(events, "running")
-    assert [event.ts for event in running] == list(told)
-    for event, expected in zip(running, told.values(), strict=True):
+    assert [event.ts for event in running] == list(running_at)
+    for event, expected in zip(running, running_at.values(), strict=True):
         assert list(event["player"]) == list(expected)
         for number, run in enumerate(expected.values()):
             names = ("intensity", "start", "distance", "speed", "top")
@@ -111,9 +111,9 @@ def assert_totals(event, seconds):
         for w, window in enumerate(event["window"]):
             inside = seconds[-window:] if window else seconds
             for kind in range(len(INTENSITIES)):
-                told = [second[player, kind] for second in inside if (player, kind) in second]
-                assert event["time"][p][w][kind] == pytest.approx(sum(time for time, _ in told), abs=1e-6)
-                assert event["distance"][p][w][kind] == pytest.approx(sum(way for _, way in told), abs=1e-3)
+                spans = [second[player, kind] for second in inside if (player, kind) in second]
+                assert event["time"][p][w][kind] == pytest.approx(sum(time for time, _ in spans), abs=1e-6)
+                assert event["distance"][p][w][kind] == pytest.approx(sum(way for _, way in spans), abs=1e-3)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -164,7 +164,7 @@ def test_the_class_follows_from_the_speed(kmh, kind):
     assert {event["intensity"][0] for event in of_type(events, "running")} == {kind}
 
 
-def test_both_legs_count_the_same_however_often_they_are_heard():
+def test_both_legs_count_the_same_however_often_they_send():
     match = small_match((0.0, 100.0))
     given = together(steady(match, 5, 0.0, 2.0, speed=2.0, rate=50.0), steady(match, 6, 0.0, 2.0, speed=6.0, rate=5.0))
     assert of_type(feed(RunningAnalysis(match), given), "running")[-1]["speed"] == [4.0]
@@ -176,7 +176,7 @@ def test_arms_balls_and_referees_do_not_run():
     assert all(event["player"] == () for event in of_type(feed(RunningAnalysis(match), given), "running"))
 
 
-def test_a_run_ends_when_nothing_was_heard_of_the_player_for_a_second():
+def test_a_run_ends_when_the_player_sent_nothing_for_a_second():
     match = small_match((0.0, 100.0))
     given = together(steady(match, 9, 0.0, 2.0, speed=3.0), steady(match, 3, 0.0, 5.0, speed=1.0))
     (run,) = of_type(feed(RunningAnalysis(match), given), "run")
@@ -206,11 +206,11 @@ def test_fewer_results_on_demand_are_some_of_all_results():
     assert of_type(some, "running_total") == [e for e in of_type(every, "running_total") if e.ts % (4 * SECOND) == 0]
 
 
-def test_the_last_totals_of_a_period_are_told_whenever_it_ends():
+def test_the_last_totals_of_a_period_are_published_whenever_it_ends():
     match = small_match((0.0, 4.7), (10.0, 12.0))
     given = walk(match, 0.0, 13.0, seed=3)
-    told = [event.ts / SECOND for event in of_type(feed(RunningAnalysis(match, every=2), given), "running_total")]
-    assert told == [2.0, 4.0, 4.7, 12.0]
+    times = [event.ts / SECOND for event in of_type(feed(RunningAnalysis(match, every=2), given), "running_total")]
+    assert times == [2.0, 4.0, 4.7, 12.0]
 
 
 def test_where_a_batch_ends_and_a_restart_mean_nothing():

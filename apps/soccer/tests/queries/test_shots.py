@@ -88,7 +88,7 @@ def test_a_shot_is_followed_from_the_hit_until_the_ball_leaves_the_field(field):
     assert [first[name] for name in ("speed", "acceleration")] == pytest.approx([20.0, 3.0])
 
 
-def test_a_hundred_positions_a_second_are_told():
+def test_a_hundred_positions_a_second_are_published():
     left = Event("ball_left", ts=HIT_AT + SECOND, ball=BALL, area="field")
     found = follow(match_on(), [hit(), shot(), left], flight(FULL_SIZE))
     assert np.diff([event.ts for event in found]).tolist() == [10 * MILLISECOND] * (len(found) - 1)
@@ -144,7 +144,7 @@ def test_other_balls_and_areas_say_nothing():
     assert len(found) == 50 and {event["ball"] for event in found} == {BALL}
 
 
-def test_without_a_shot_and_outside_the_periods_nothing_is_told():
+def test_without_a_shot_and_outside_the_periods_nothing_is_published():
     match = small_match((0.0, 5.0), ball_rate=2000.0)
     assert follow(match_on(), [hit()], flight(FULL_SIZE)) == []
     assert follow(match, [hit(), shot()], flight(FULL_SIZE)) == []

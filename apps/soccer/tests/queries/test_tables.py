@@ -97,7 +97,7 @@ def test_some_maps_are_a_part_of_all(match, events):
 
 
 @pytest.mark.parametrize("wrong", [{"grids": [(3, 3)]}, {"windows": [7]}])
-def test_maps_that_are_not_told_are_refused(match, events, wrong):
+def test_maps_that_are_unknown_are_refused(match, events, wrong):
     with pytest.raises(SlacklineError, match="heat maps"):
         heatmap_table(events, match.field, **wrong)
 

@@ -13,14 +13,14 @@ WINDOWS = (60, 300, 1200)
 
 
 def test_totals_are_the_sums_of_the_last_seconds():
-    told = np.random.default_rng(1).integers(0, 1000, (1500, 2, 3))
+    added = np.random.default_rng(1).integers(0, 1000, (1500, 2, 3))
     totals = Totals.of((2, 3), "int32", WINDOWS)
     assert totals.windows == (*WINDOWS, WHOLE_GAME)
-    for second in range(len(told)):
-        totals.add(told[second])
+    for second in range(len(added)):
+        totals.add(added[second])
         for window, total in zip(WINDOWS, totals.sums, strict=False):
-            assert np.array_equal(total, told[max(0, second + 1 - window) : second + 1].sum(axis=0))
-        assert np.array_equal(totals.sums[-1], told[: second + 1].sum(axis=0))
+            assert np.array_equal(total, added[max(0, second + 1 - window) : second + 1].sum(axis=0))
+        assert np.array_equal(totals.sums[-1], added[: second + 1].sum(axis=0))
 
 
 def test_the_last_minutes_are_remembered_and_no_more():
@@ -51,13 +51,13 @@ def test_a_copy_shares_the_full_minutes_and_goes_its_own_way():
     assert np.array_equal(twin.sums, before)
 
 
-def test_saved_totals_go_on_where_they_were():
-    told = np.random.default_rng(2).integers(0, 1000, (400, 3))
+def test_saved_totals_continue_where_they_were():
+    added = np.random.default_rng(2).integers(0, 1000, (400, 3))
     totals = Totals.of((3,), "int32", (60, 300))
     for second in range(200):
-        totals.add(told[second])
+        totals.add(added[second])
     restored = decode(encode(totals))
     for second in range(200, 400):
-        totals.add(told[second])
-        restored.add(told[second])
+        totals.add(added[second])
+        restored.add(added[second])
         assert np.array_equal(totals.sums, restored.sums)

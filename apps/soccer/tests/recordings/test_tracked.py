@@ -162,7 +162,7 @@ def test_rows_that_are_not_seen_stay_and_have_no_say_in_the_motion(tmp_path):
     np.testing.assert_allclose(np.delete(ball["v"].to_numpy(), 10), 10e6, rtol=1e-5)
 
 
-def test_rows_that_make_no_position_are_counted_and_the_others_go_on(tmp_path):
+def test_rows_that_make_no_position_are_counted_and_the_others_processed(tmp_path):
     path = write_csv(tracking(), tmp_path / "t.csv")
     lines = path.read_text().splitlines()
     lines[6] = "0.04,drone,1,1,1"

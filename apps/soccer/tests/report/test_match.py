@@ -224,7 +224,7 @@ def test_passes_point_to_where_they_went():
     assert offside.y == (34.0,) and "by 1.2 m" in offside.text[0]
 
 
-def test_directions_are_told_only_while_they_hold():
+def test_directions_are_shown_only_while_they_hold():
     match = make_match()
     shots = [Shot(START, "N09", "North", (0.0, 0.0), 1, "goal")]
     texts = [a.text for a in play_figure(MatchReport("t", match, shots=shots)).layout.annotations]
@@ -265,7 +265,7 @@ def test_possession_is_bands_in_the_colours_of_the_teams():
     assert "N05" in bars[0].text[0] and "out of play" in bars[1].text[0]
 
 
-def test_a_long_match_is_told_in_minutes():
+def test_a_long_match_is_shown_in_minutes():
     match = make_match()
     marks = [Mark(START + s * SECOND, "hit", "N05", "North") for s in (0, 600)]
     figure = timeline_figure(MatchReport("t", match, timeline=Timeline(marks)))

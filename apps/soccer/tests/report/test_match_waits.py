@@ -66,7 +66,7 @@ def test_k_over_time_is_the_largest_of_a_level(report):
     assert max(auto.y) == pytest.approx(max(p.slack for p in points) / MILLISECOND)
 
 
-def test_delays_are_told_per_kind_of_transmitter_with_what_arrives_out_of_order():
+def test_delays_are_shown_per_kind_of_transmitter_with_the_share_out_of_order():
     match = make_match()
     ball, player = match.balls[0], match.players[0].feet[0]
     sid = np.array([ball, ball, player, ball])

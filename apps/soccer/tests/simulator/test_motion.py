@@ -17,7 +17,7 @@ def seconds(played, sid):
     return (played.of(sid, "ts") - played.match.periods[0].start) / SECOND
 
 
-def test_nobody_runs_faster_or_turns_harder_than_a_human():
+def test_no_player_runs_faster_or_turns_harder_than_a_human():
     bodies = np.stack(Play(seed=2).advance(60_000).bodies)
     velocity = bodies[:, :, VX : VY + 1]
     assert np.hypot(*velocity.transpose(2, 0, 1)).max() <= 9.0 + 1e-9

@@ -25,7 +25,7 @@ def test_a_saved_match_is_read_back_as_it_was(directory):
     assert read.equals(simulation.table().select(columns).cast(read.schema))
 
 
-def test_saving_tells_its_progress_and_the_number_of_positions(tmp_path):
+def test_saving_reports_its_progress_and_the_number_of_positions(tmp_path):
     simulation, sizes = simulate(1, seed=5), []
     rows = save(
         tmp_path / "m", simulation.match, simulation.tables(rows=10_000), lambda: simulation.truth,

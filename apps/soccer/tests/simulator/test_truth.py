@@ -1,4 +1,4 @@
-"""The truth agrees with itself and with where everybody is."""
+"""The truth agrees with itself and with the positions of all players."""
 
 from itertools import pairwise
 
@@ -32,7 +32,7 @@ def test_a_foot_is_at_the_ball_at_every_hit(played):
         assert np.hypot(hit["x"] - ball[0], hit["y"] - ball[1]) < 150
 
 
-def test_nobody_else_is_systematically_nearer(played):
+def test_no_other_player_is_systematically_nearer(played):
     nearest = []
     for hit in played.events("hit"):
         ball = played.place(hit["ball"], hit["ts"])

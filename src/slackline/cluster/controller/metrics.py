@@ -110,11 +110,11 @@ class Statistics:
             raise IncompleteMetricsError(f"{'; '.join(self.missing)}.")
         subscriptions = self.subscriptions()
         farthest = max(self.latencies.values(), default=0.0)
-        moving = {}
+        migration_costs = {}
         for name in self.hierarchy:
             ends = sum((each.publisher == name) + (each.subscriber == name) for each in subscriptions)
             stopped = farthest + self.handovers.get(name, 0.0)
-            moving[name] = ends * stopped**2 / (2 * every)
+            migration_costs[name] = ends * stopped**2 / (2 * every)
         return Problem(
             detectors={name: self.cpu.get(name, 0.0) for name in self.hierarchy},
             nodes={name: node.limit for name, node in self.nodes.items()},
@@ -123,7 +123,7 @@ class Statistics:
             ingress={self._sensor(kind): node for kind, node in self.ingress.items()},
             pinned={**self.pinned, **(pinned or {})},
             now=self.runs,
-            moving=moving,
+            migration_costs=migration_costs,
         )
 
 

@@ -105,7 +105,7 @@ class _View:
         after = {**self.problem.now, **{move.detector: move.to for move in moves}}
         before = sum(self._cost(each, self.problem.now) for each in concerned)
         gain = before - sum(self._cost(each, after) for each in concerned)
-        gain -= sum(self.problem.moving.get(move.detector, 0.0) for move in moves)
+        gain -= sum(self.problem.migration_costs.get(move.detector, 0.0) for move in moves)
         if gain > MIN_GAIN * before:
             yield _Change(gain, by, moves)
 

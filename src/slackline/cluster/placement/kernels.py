@@ -69,7 +69,7 @@ def costs_of(problem: Problem) -> CostTables:
                 entry[way] += problem.latency_weight
     for detector, (pinned, now) in enumerate(zip(table.pinned, table.now, strict=True)):
         if now >= 0:
-            alone[detector] += table.moving[detector] * (everywhere != now)
+            alone[detector] += table.migration_costs[detector] * (everywhere != now)
         if pinned >= 0:
             alone[detector, everywhere != pinned] = np.inf
     return with_pairs(table.cpu, table.limits, alone, pairs, table.latencies)

@@ -11,8 +11,8 @@ its words, the cost is
 
 so f is the traffic cost of all events, less a φ in which c_t counts twice. Solvers minimise φ. A subscription without
 events costs nothing: there is no event to delay. Sensor types enter at a given node. Each detector needs some CPU, each
-node has a limit, and placements beyond it are not allowed. Migration costs, too: ``moving`` is the cost of each
-detector that does not run where it does ``now``, and solvers minimise the sum (:meth:`Problem.objective`).
+node has a limit, and placements beyond it are not allowed. ``migration_costs`` has the cost of each
+detector that does not run where it does ``now``; solvers minimise the sum (:meth:`Problem.objective`).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Problem:
     ``traffic_weight``  c_t: what one event per second over the network counts.
     ``latency_weight``  c_l: what a second of latency on one subscription counts.
     ``now``             where the detectors run now, if they do, and
-    ``moving``          by detector: what it costs to move it from there.
+    ``migration_costs`` by detector: what it costs to migrate it from there.
 
     >>> subscriptions = (Subscription("a", "Low", 900), Subscription("Low", "High", 4))
     >>> problem = Problem(
@@ -84,7 +84,7 @@ class Problem:
     traffic_weight: float = 1e-6
     latency_weight: float = 1.0
     now: Placement = field(default_factory=dict)
-    moving: Mapping[str, float] = field(default_factory=dict)
+    migration_costs: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "subscriptions", tuple(Subscription(*each) for each in self.subscriptions))
@@ -115,12 +115,12 @@ class Problem:
             for name, node in placed.items():
                 if node not in self.nodes:
                     raise ConfigError(f"{what} has {name!r} on {node!r}; the nodes are {list(self.nodes)}.")
-        for what, named in (("pinned", self.pinned), ("now", self.now), ("moving", self.moving)):
+        for what, named in (("pinned", self.pinned), ("now", self.now), ("migration_costs", self.migration_costs)):
             strange = sorted(set(named) - set(self.detectors))
             if strange:
                 raise ConfigError(f"{what} names {strange}, which are no detectors; there are {list(self.detectors)}.")
-        for name, cost in self.moving.items():
-            _finite(f"moving {name!r}", cost)
+        for name, cost in self.migration_costs.items():
+            _finite(f"migration_costs {name!r}", cost)
 
     def _check_latencies(self) -> None:
         for (one, another), seconds in self.latencies.items():
@@ -139,10 +139,10 @@ class Problem:
                 f"measured, or leave out the node that was not measured."
             )
 
-    def from_here(self, now: Placement, moving: float | Mapping[str, float]) -> Problem:
+    def from_here(self, now: Placement, cost: float | Mapping[str, float]) -> Problem:
         """The same problem with a present placement and a cost of migration."""
-        costs = moving if isinstance(moving, Mapping) else dict.fromkeys(self.detectors, float(moving))
-        return replace(self, now=dict(now), moving=dict(costs))
+        costs = cost if isinstance(cost, Mapping) else dict.fromkeys(self.detectors, float(cost))
+        return replace(self, now=dict(now), migration_costs=dict(costs))
 
     def cost(self, placement: Placement) -> float:
         """φ."""
@@ -160,7 +160,7 @@ class Problem:
     def objective(self, placement: Placement) -> float:
         """φ, and what it costs to get there: what solvers minimise."""
         moved = (name for name, node in self.now.items() if placement[name] != node)
-        return self.cost(placement) + sum(self.moving.get(name, 0.0) for name in moved)
+        return self.cost(placement) + sum(self.migration_costs.get(name, 0.0) for name in moved)
 
     def mean_latency(self, placement: Placement) -> float:
         """The mean of the subscriptions' latencies, in seconds: none on one node; empty ones do not count."""
@@ -234,7 +234,7 @@ class Problem:
             entered=np.array([node[name] for name in self.ingress.values()], dtype=np.int64),
             pinned=np.array([node[self.pinned[n]] if n in self.pinned else -1 for n in detector], dtype=np.int64),
             now=np.array([node[self.now[n]] if n in self.now else -1 for n in detector], dtype=np.int64),
-            moving=np.array([float(self.moving.get(name, 0.0)) for name in detector]),
+            migration_costs=np.array([float(self.migration_costs.get(name, 0.0)) for name in detector]),
         )
 
 
@@ -256,7 +256,7 @@ class Table:
     entered: Ints
     pinned: Ints
     now: Ints
-    moving: Floats
+    migration_costs: Floats
 
 
 def _finite(what: str, value: float) -> None:

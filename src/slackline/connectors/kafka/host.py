@@ -392,7 +392,7 @@ class KafkaApplication:
 
     def plan(self) -> list[tuple[str, str]]:
         """From where to where, and what is guaranteed: a line each."""
-        at_stop = f"buffered events are {'flushed' if self._flush else 'kept'}"
+        at_stop = f"buffered events are {'flushed' if self._flush else 'stored in the checkpoint'}"
         return [*self.host.settings.plan(), ("at a stop", at_stop)]
 
     def run(self, listener: MetricsListener) -> Metrics:

@@ -11,7 +11,7 @@ from slackline.cluster.controller.policy import Move, PolicyActions, run_search
 from slackline.cluster.interface import SearchOrder
 from slackline.cluster.placement import Improvement, InfeasibleError, Problem, Solution
 
-#: A chain over one sensor type, and somebody who listens to both.
+#: A chain over one sensor type, and a detector that listens to both.
 CHAIN = {
     "Low": {"listens": ["a"], "publishes": ["low"]},
     "High": {"listens": ["low"], "publishes": ["high", "low_too"]},
@@ -20,7 +20,7 @@ CHAIN = {
 
 
 class FakeCluster:
-    """A network as it tells of itself, second by second."""
+    """The metrics of a network, second by second."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Exhaustive:
 
 
 class OptimisedCluster:
-    """A network that tells of itself, and whoever decides where its detectors run: second by second."""
+    """A network and its placement controllers, second by second."""
 
     def __init__(self, fake_cluster: FakeCluster, policy: Any, solver: Any = None) -> None:
         self.fake_cluster, self.policy = fake_cluster, policy

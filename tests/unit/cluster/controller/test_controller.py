@@ -38,7 +38,7 @@ def test_when_the_master_dies_another_takes_over() -> None:
     assert found(network) == single(tower(), stream(400))
 
 
-def test_a_master_that_dies_in_the_midst_of_it_leaves_a_network_that_goes_on() -> None:
+def test_a_master_that_fails_in_the_midst_of_it_leaves_a_cluster_that_works() -> None:
     places = {"n0": [], **BAD}
     network = optimised("master", places=places, willing=("n0", "n2"))
     network.crash("n0", at=4.6)
@@ -59,7 +59,7 @@ def test_a_master_that_restarts_is_elected_again() -> None:
     assert notices_with(network, "node n0 is now the placement master")
 
 
-def test_without_a_master_everything_goes_on_and_nothing_moves() -> None:
+def test_without_a_master_everything_works_and_nothing_migrates() -> None:
     network = optimised(None)
     network.settle()
     assert runs(network) == {"High": "n2", "Low": "n3", "Top": "n3"} and not network.searches
@@ -131,6 +131,6 @@ def test_a_neighbour_decides_by_those_it_is_linked_with() -> None:
     assert runs(network)["High"] == "n1"
 
 
-def test_who_optimises_is_one_of_two() -> None:
+def test_a_placement_policy_is_one_of_two() -> None:
     with pytest.raises(ConfigError, match=r"optimise='greedy' is unknown; choose one of \['master', 'neighbours'\]"):
         NodeSettings(optimise="greedy")

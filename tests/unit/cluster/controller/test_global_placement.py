@@ -192,13 +192,13 @@ def test_what_is_pinned_goes_where_it_must_and_stays_there() -> None:
     assert network.runs()["Low"] == "n3" and network.runs()["High"] == "n2" and not network.notices
 
 
-def test_a_pin_to_nobody_is_wrong() -> None:
+def test_a_pin_to_no_node_is_wrong() -> None:
     network = OptimisedCluster(spread(), GlobalPlacement(pinned={"Low": "n9"}))
     with pytest.raises(ConfigError, match=r"pinned has 'Low' on 'n9'; the nodes are \['n1', 'n2', 'n3'\]"):
         network.run(5)
 
 
-def test_who_is_not_the_master_any_more_forgets_what_it_wanted() -> None:
+def test_a_former_master_drops_its_plan() -> None:
     fake_cluster, master = spread(), GlobalPlacement()
     network = OptimisedCluster(fake_cluster, master)
     network.run(3)
@@ -210,7 +210,7 @@ def test_who_is_not_the_master_any_more_forgets_what_it_wanted() -> None:
     assert not network.moves
 
 
-def test_detectors_that_somebody_else_has_moved_are_looked_at_anew() -> None:
+def test_detectors_that_were_migrated_otherwise_are_looked_at_anew() -> None:
     fake_cluster = spread()
     network = OptimisedCluster(fake_cluster, GlobalPlacement(every=100.0))
     network.run(6)

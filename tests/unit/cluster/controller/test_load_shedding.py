@@ -127,7 +127,7 @@ def test_a_node_sheds_before_it_is_above_its_limit() -> None:
     assert sum(hosts.load(name) for name in hosts.nodes) > 1.5, "it would have fitted anyway"
 
 
-def test_it_sheds_down_to_its_lower_mark_and_nobody_takes_more_than_to_his() -> None:
+def test_it_sheds_down_to_its_lower_mark_and_no_node_accepts_more_than_to_its_own() -> None:
     curves = {"A": steady(0.4), "B": steady(0.3), "C": steady(0.3), "D": steady(0.3)}
     hosts = Hosts(curves, {"A": "n1", "B": "n1", "C": "n1", "D": "n2"}, names(3)).go(8)
     assert hosts.load("n1") <= LOWER_THRESHOLD * LIMIT
@@ -143,11 +143,11 @@ def test_below_the_limit_nothing_moves_even_if_measurements_differ_by_a_tenth() 
 def test_a_node_that_has_fallen_behind_is_seen_to_need_more_than_there_is() -> None:
     curves = {"A": steady(0.7), "B": steady(0.7), "C": steady(0.5)}
     hosts = Hosts(curves, dict.fromkeys(curves, "n1"), names(4)).go(1)  # processes half of what is sent
-    assert sum(len(moves) for moves in hosts.moved.values()) == 1, "only C fits below anybody's lower mark"
+    assert sum(len(moves) for moves in hosts.moved.values()) == 1, "only C fits below a lower mark"
     assert "n1 will need 1.40 of a core" in hosts.notices[0]
 
 
-def test_if_nobody_has_room_nothing_moves_and_that_is_said_once() -> None:
+def test_if_no_node_has_room_nothing_migrates_and_that_is_logged_once() -> None:
     curves = {"A": steady(0.5), "B": steady(0.5), "C": steady(0.6), "D": steady(0.6)}
     hosts = Hosts(curves, {"A": "n1", "B": "n1", "C": "n2", "D": "n3"}, names(3)).go(20)
     assert not hosts.moved and not hosts.refused
@@ -158,7 +158,7 @@ def test_if_nobody_has_room_nothing_moves_and_that_is_said_once() -> None:
     )
 
 
-def test_two_who_have_too_much_do_not_give_it_all_to_the_same_third() -> None:
+def test_two_overloaded_nodes_do_not_offload_to_the_same_third() -> None:
     curves = {f"{node}{n}": steady(0.25) for node in "ab" for n in range(4)}
     curves |= {"c": steady(0.3), "d": steady(0.32), "e": steady(0.35)}
     runs = {name: {"a": "n1", "b": "n2", "c": "n3", "d": "n4", "e": "n5"}[name[0]] for name in curves}
@@ -217,7 +217,7 @@ def test_in_a_rise_and_fall_no_detector_moves_more_than_twice_nor_back(world, no
 
 
 @given(st.lists(st.tuples(st.floats(0.0, 0.2), st.integers(0, 2)), min_size=3, max_size=15), st.integers(0, 3))
-def test_nobody_is_brought_above_his_limit_by_what_he_takes(detectors, nth) -> None:
+def test_no_node_is_brought_above_its_limit_by_what_it_accepts(detectors, nth) -> None:
     curves = {f"D{number}": steady(share) for number, (share, _) in enumerate(detectors)}
     runs = {f"D{number}": names(3)[at] for number, (_, at) in enumerate(detectors)}
     hosts = Hosts(curves, runs, names(3))
@@ -244,7 +244,7 @@ def test_a_promise_that_is_not_kept_is_forgotten(beats: int) -> None:
     assert shedding.has_room("C", hosts.now) == (beats > CALM)
 
 
-def test_a_node_without_room_refuses_what_is_shed_but_not_what_it_is_told_to_take() -> None:
+def test_a_node_without_room_refuses_shed_detectors_but_not_requested_ones() -> None:
     net = three(settings=NodeSettings(sheds=True))
     net.nodes["n3"]._requests.has_room = lambda detector, now: False
     net.nodes["n2"].migrate("High", "n3", net.now, if_room=True)

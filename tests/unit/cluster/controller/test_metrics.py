@@ -57,10 +57,10 @@ def test_moving_costs_what_a_handover_delays_until_the_next_search() -> None:
     network, metrics = fake_cluster(), ClusterMetrics()
     after(metrics, network)
     metrics.record_handover("High", 0.5)
-    metrics.record_handover("Top", math.inf)  # nobody can have measured that
+    metrics.record_handover("Top", math.inf)  # no node can have measured that
     problem = metrics.statistics(network.at).problem(every=10.0)
-    assert problem.moving["High"] == pytest.approx(2 * (0.5 + 0.01) ** 2 / 20)
-    assert problem.moving["Top"] == pytest.approx(1 * 0.01**2 / 20)  # while its state is under way
+    assert problem.migration_costs["High"] == pytest.approx(2 * (0.5 + 0.01) ** 2 / 20)
+    assert problem.migration_costs["Top"] == pytest.approx(1 * 0.01**2 / 20)  # while its state is under way
 
 
 def test_the_window_forgets_what_was_before() -> None:
@@ -118,7 +118,7 @@ def test_a_node_that_says_nothing_any_more_is_stale() -> None:
         (lambda fake_cluster: fake_cluster.enters.clear(), "type 'a' enters at no node"),
     ],
 )
-def test_who_and_what_is_missing_is_said(harm, words: str) -> None:
+def test_missing_nodes_and_detectors_are_named(harm, words: str) -> None:
     network, metrics = fake_cluster(), ClusterMetrics()
     after(metrics, network)
     harm(network)
@@ -180,13 +180,13 @@ def test_the_master_is_the_willing_node_with_the_least_name_that_is_there() -> N
     assert master_of({"n2": nodes["n2"]}) is None
 
 
-def test_nobody_is_the_master_while_one_that_comes_before_has_not_said_whether_it_would_be() -> None:
+def test_no_node_is_the_master_while_one_that_comes_before_has_not_answered() -> None:
     silent, willing = {"state": "up"}, {"state": "self", "master": True, "at": 1.0}
     assert master_of({"n1": silent, "n2": willing}) is None
     assert master_of({"n3": silent, "n2": willing}) == "n2"
 
 
-def test_nodes_tell_each_other_what_a_survey_needs() -> None:
+def test_nodes_exchange_the_metrics_of_a_cluster() -> None:
     net = three(settings=NodeSettings(limit=0.6, stays=("Top",), optimise="master"), now=lambda: 0.0)
     metrics = ClusterMetrics()
     for _ in range(4):

@@ -29,13 +29,13 @@ def test_the_cheapest_that_is_enough_goes_to_the_nearest() -> None:
     ]
 
 
-def test_who_turns_out_to_be_needless_stays() -> None:
+def test_a_detector_that_need_not_migrate_stays() -> None:
     needs = {"A": 0.05, "B": 0.5}
     problem = problem_of(needs, {"A": 1.0, "B": 20_000.0}, 2)  # A first, for it is cheap; but B is needed, and enough
     assert [each.detector for each in choose_offload(problem, 0.4, needs, {"n1": 0.6})] == ["B"]
 
 
-def test_nobody_gets_what_it_is_barred_from_or_has_no_room_for() -> None:
+def test_no_node_gets_what_it_is_barred_from_or_has_no_room_for() -> None:
     needs = {"A": 0.3, "B": 0.3}
     problem = problem_of(needs, {"A": 1.0, "B": 1.0}, 3)
     room = {"n1": 0.5, "n2": 0.2}

@@ -29,7 +29,7 @@ def problems(draw, detectors=5, nodes=3):
         pinned=draw(st.dictionaries(st.sampled_from(names), home, max_size=1)),
         traffic_weight=draw(st.sampled_from((0.0, 1e-6, 1e-4))),
         now=draw(st.one_of(st.just({}), st.fixed_dictionaries({name: home for name in names}))),
-        moving=dict.fromkeys(names, draw(st.sampled_from((0.0, 0.003, 0.1)))),
+        migration_costs=dict.fromkeys(names, draw(st.sampled_from((0.0, 0.003, 0.1)))),
     )
 
 
@@ -41,7 +41,7 @@ def allowed(problem):
 
 
 class Ticks:
-    """A clock that goes on by a step with every reading."""
+    """A clock that advances by a step with every reading."""
 
     def __init__(self, step=0.01):
         self.step = step

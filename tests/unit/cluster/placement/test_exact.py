@@ -35,7 +35,7 @@ def test_no_placement_is_below_the_bound(problem):
     assert all(bound <= problem.objective(placement) + 1e-9 for placement in allowed(problem))
 
 
-def test_the_bound_sees_what_does_not_fit_together_and_who_cannot_be_where_its_sensor_is():
+def test_the_bound_knows_which_detectors_do_not_fit_together_or_cannot_be_where_their_sensor_is():
     spread = Problem({"a": 1, "b": 1, "c": 1}, {"m": 1, "n": 1, "o": 1}, (("a", "b", 1), ("b", "c", 1)), around := {
         ("m", "n"): 0.5, ("n", "o"): 0.25, ("m", "o"): 0.75}, traffic_weight=0.0)  # fmt: skip
     assert lower_bound(costs_of(spread)) == pytest.approx(0.5)

@@ -66,7 +66,7 @@ def test_the_objections_name_the_limit_and_the_pin():
         ({"latencies": {}}, "no latency is known between m and n"),
         ({"pinned": {"a": "x"}}, "pinned has 'a' on 'x'"),
         ({"pinned": {"x": "m"}}, "no detectors"),
-        ({"moving": {"a": -1}}, "moving 'a'"),
+        ({"migration_costs": {"a": -1}}, "migration_costs 'a'"),
         ({"ingress": {"a": "m"}}, "at once"),
         ({"traffic_weight": -1}, "traffic_weight"),
     ],

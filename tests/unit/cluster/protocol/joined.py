@@ -11,7 +11,7 @@ from slackline.cluster.protocol import Node, NodeSettings, Notice
 
 
 class Low(sl.Detector):
-    """Counts what it hears."""
+    """Counts its inputs."""
 
     listens, publishes = ("a",), ("low",)
 

@@ -21,7 +21,7 @@ def test_three_nodes_find_what_one_finds(policy: Any) -> None:
     assert net.found()["Top"]
 
 
-def test_who_is_met_late_by_some_misses_nothing() -> None:
+def test_a_node_that_some_peers_meet_late_misses_nothing() -> None:
     """The ingress knows all, and begins; those who publish and listen do not know each other yet."""
     net = Joined(
         [
@@ -41,7 +41,7 @@ def test_who_is_met_late_by_some_misses_nothing() -> None:
     assert net.found() == single(tower(), stream(40))
 
 
-def test_a_detector_moves_and_nobody_sees_a_difference() -> None:
+def test_a_detector_migrates_and_outputs_do_not_change() -> None:
     net = three()
     net.push("n1", stream(20))
     net.nodes["n1"].migrate("High", "n3", net.now)
@@ -92,7 +92,7 @@ def test_a_cycle_of_moves_ends_where_it_began() -> None:
     assert net.found() == single(tower(), stream(18))
 
 
-def test_of_two_who_ask_at_once_one_is_refused() -> None:
+def test_of_two_requests_at_once_one_is_refused() -> None:
     net = three()
     net.nodes["n1"].migrate("High", "n1", net.now)
     net.nodes["n3"].migrate("High", "n3", net.now)
@@ -140,7 +140,7 @@ def test_two_nodes_of_one_name_do_not_meet() -> None:
     assert other.failed is not None and "another node called 'n2'" in other.failed
 
 
-def test_a_detector_that_two_nodes_claim_is_refused_to_who_comes_later() -> None:
+def test_a_detector_that_two_nodes_claim_is_refused_to_the_later_one() -> None:
     net = three()
     net.nodes["n4"] = node("n4", tower(), detectors=["High"])
     net.join("n4")
@@ -174,8 +174,8 @@ def test_a_late_delivery_mode_is_refused() -> None:
 
 
 @pytest.mark.parametrize("every", [None, 100])
-def test_a_type_that_enters_rarely_at_a_node_of_its_own_holds_up_nobody(every: int | None) -> None:
-    """What it knows too little to tell, the node takes over from where the clock is heard."""
+def test_a_type_that_enters_rarely_at_a_node_of_its_own_delays_no_other(every: int | None) -> None:
+    """Without enough data of its own, the node uses the slack of the node that has the clock."""
     net = Joined(
         [
             node("n1", tower(), policy="auto", ingress=["a"], detectors=["Low"]),
@@ -197,7 +197,7 @@ def hello_of(name: str, sender: Any) -> m.Hello:
     return m.Hello(77, 1e9, info.application, info.fingerprint, {}, [], "127.0.0.1:1")
 
 
-def heard(net: Joined, receiver: str, sender: str, body: m.Body) -> list[m.Body]:
+def answers_to(net: Joined, receiver: str, sender: str, body: m.Body) -> list[m.Body]:
     """What a node answers to a stranger."""
     target = net.nodes[receiver]
     target.receive(f"link of {sender}", m.encode(m.Envelope(m.VERSION, sender, 1, 0, 0, 0, body)), net.now)
@@ -210,7 +210,7 @@ def test_an_unknown_node_that_claims_a_high_term_takes_nothing(at: str) -> None:
     net = three()
     net.push("n1", stream(10))
     forged = msgspec.structs.replace(hello_of("evil", net.nodes[at]), runs={"High": 1000})
-    (answer,) = heard(net, at, "evil", forged)
+    (answer,) = answers_to(net, at, "evil", forged)
     assert isinstance(answer, m.Rejected) and "claims the detector 'High'; it runs on 'n2'" in answer.reason
     assert answer.age < 0  # a node that was not met yet tries again
     assert net.nodes["n2"].runs == ["High"] and net.nodes[at]._directory.host("High") == "n2"
@@ -224,17 +224,17 @@ def test_known_addresses_are_bounded() -> None:
     node = net.nodes["n1"]
     many = {f"x{i}": f"127.0.0.1:{i + 1}" for i in range(1001)}
     hello = hello_of("evil", node)
-    (answer,) = heard(net, "n1", "evil", msgspec.structs.replace(hello, known=many))
+    (answer,) = answers_to(net, "n1", "evil", msgspec.structs.replace(hello, known=many))
     assert isinstance(answer, m.Rejected) and "knows 1,001 nodes; a cluster has 1,000 at most" in answer.reason
     for part in range(3):
         some = {f"x{part} {i}": "127.0.0.1:1" for i in range(600)}
-        heard(net, "n1", f"evil{part}", msgspec.structs.replace(hello, known=some, identity=part))
+        answers_to(net, "n1", f"evil{part}", msgspec.structs.replace(hello, known=some, identity=part))
     assert len(node.addresses()) == 1000
 
 
 def test_a_node_of_the_cluster_is_not_stopped_by_the_rejection_of_a_stranger() -> None:
     net = three()
-    heard(net, "n1", "evil", m.Rejected("go away", 1e9))
+    answers_to(net, "n1", "evil", m.Rejected("go away", 1e9))
     assert net.nodes["n1"].failed is None
 
 

@@ -220,7 +220,7 @@ def test_messages_of_another_incarnation_or_from_the_future_change_nothing() -> 
 
 
 def test_no_message_harms_a_node() -> None:
-    """Mutants of everything that was said in a story with handovers: a ProtocolError at most, and the node goes on."""
+    """Mutants of all messages of a run with handovers: a ProtocolError at most, and the node keeps working."""
     net = three(reliable=True, settings=KEEPING)
     said: dict[str, list[bytes]] = {"n2": [], "n3": []}
     net.passes = lambda sender, receiver, data: (said[receiver].append(data) if receiver in said else None) is None
@@ -261,7 +261,7 @@ def _to_incarnation(data: bytes, incarnation: int) -> bytes:
     return m.encode(m.Envelope(**{**fields, "to": incarnation if envelope.to else 0}))
 
 
-def test_a_node_that_comes_back_without_its_checkpoint_is_told_so() -> None:
+def test_a_node_that_reconnects_without_its_checkpoint_is_rejected() -> None:
     net = three()
     net.push("n1", stream(6))
     crash(net, "n2", [])
@@ -271,8 +271,8 @@ def test_a_node_that_comes_back_without_its_checkpoint_is_told_so() -> None:
     assert net.nodes["n2"].failed is not None and "without its checkpoint" in net.nodes["n2"].failed
 
 
-def test_what_enters_where_the_time_is_told_is_decided_once() -> None:
-    """Whether an event is late depends on when the time was told: a node keeps that before others hear of it."""
+def test_events_of_an_ingress_with_stream_time_are_late_once() -> None:
+    """Whether an event is late depends on stream time: a node stores it before it sends it to others."""
     net = Joined(
         [
             node("n1", tower(reliable=True), ingress=["a"], detectors=["Low"], settings=KEEPING),

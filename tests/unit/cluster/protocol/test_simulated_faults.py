@@ -142,7 +142,7 @@ def test_an_ingress_that_never_comes_back_is_resumed_with_its_input() -> None:
     assert len(found(net, "High")) == len(set(found(net, "High"))) == 1000
 
 
-def test_a_fenced_node_that_still_lives_publishes_nothing() -> None:
+def test_a_fenced_node_that_still_runs_publishes_nothing() -> None:
     """n2 is cut off for so long that it is resumed elsewhere; meanwhile it runs, and when it is back it stops."""
     net = network(THREE, Link(0.005), FAILOVER)
     net.feed("n1", events(2000, 3, 0.01))

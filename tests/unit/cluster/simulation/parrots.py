@@ -25,7 +25,7 @@ SIZE = len(encode(Envelope(VERSION, "a", 1, 0, 1000, 0, Query())))
 
 
 class Parrot:
-    """Finds each local arrival, says a numbered Query to every link for it, and hears what comes."""
+    """Finds each local arrival, says a numbered Query to every link for it, and receives what comes."""
 
     incarnation = 1
 

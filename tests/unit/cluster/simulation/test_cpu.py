@@ -31,7 +31,7 @@ class Worker(Parrot):
 
 
 def at_work(n: int, every: float, seconds: float, speed: float = 1.0, link: Link | None = None) -> tuple[Any, ...]:
-    """A worker who is fed, and a parrot who hears of it."""
+    """A worker that gets input, and a parrot that receives its output."""
     network, cpu = Network(1), Cpu(speed)
     worker, other = Worker("a", cpu, seconds), Parrot("b")
     network.add("a", lambda: worker, cpu=cpu)
@@ -73,13 +73,13 @@ def test_a_crash_takes_the_work_with_it() -> None:
     assert not network.hosts["a"].is_working
 
 
-def test_a_network_is_not_settled_while_somebody_works() -> None:
+def test_a_network_is_not_settled_while_a_node_works() -> None:
     network, *_ = at_work(1, every=1.0, seconds=7.0)
     network.settle()
     assert [found.at for found in network.results("a").outputs] == pytest.approx([8.0])
 
 
-def test_a_node_is_told_which_share_of_time_its_host_works() -> None:
+def test_a_node_receives_the_share_of_time_that_its_host_works() -> None:
     network, worker, other, cpu = at_work(40, every=0.1, seconds=0.025)
     other.beat_every = 0.5
     network.run(until=4.0)

@@ -23,7 +23,7 @@ def test_packets_queue_for_bandwidth_and_then_take_the_latency() -> None:
     assert [at for at, *_ in b.received] == pytest.approx([0.5 + (i + 1) * size / (10 * SIZE) for i in range(4)])
 
 
-def test_bandwidth_that_is_free_again_delays_nobody() -> None:
+def test_bandwidth_that_is_free_again_delays_no_message() -> None:
     network, _, b = pair(Link(bandwidth=10 * SIZE), 3, every=5.0)
     network.run()
     assert [at % 5 for at, *_ in b.received] == pytest.approx([b.received[0][0]] * 3)
@@ -45,7 +45,7 @@ def test_jitter_is_uniform_and_keeps_the_order() -> None:
     assert sum(waits) / 2000 == pytest.approx(0.02, rel=0.03)
 
 
-def test_jitter_alone_lets_nobody_overtake() -> None:
+def test_jitter_alone_lets_no_message_overtake() -> None:
     network, _, b = pair(Link(latency=0.01, jitter=1.0), 500, every=0.01)
     network.run()
     assert [number for *_, number in b.received] == list(range(1, 501))

@@ -159,7 +159,7 @@ def test_without_a_checkpoint_a_node_begins_anew(every: int, forget: bool) -> No
     assert [found.at for found in kept] == pytest.approx([8.2] * 9 + [9])
 
 
-def test_who_does_not_come_back_keeps_nobody_waiting() -> None:
+def test_a_node_that_does_not_return_keeps_no_other_waiting() -> None:
     network, lives = crashing(4)
     assert len(lives) == 1
     assert len(network.results("a").outputs) == 7
@@ -234,7 +234,7 @@ def test_a_network_is_settled_when_all_is_fed_through_and_done() -> None:
     assert network.now == 7.0
 
 
-def test_what_does_not_settle_says_who_waits_for_what() -> None:
+def test_a_network_that_does_not_settle_names_the_nodes_and_what_they_wait_for() -> None:
     network, a, _ = pair(Link(latency=0.1), 3, every=1.0)
     a.may_start = False
     with pytest.raises(UnsettledError, match="a is not ready, with 3 batches of input left"):

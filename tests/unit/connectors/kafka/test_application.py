@@ -39,7 +39,7 @@ def test_the_plan_says_from_where_to_where_and_what_is_guaranteed() -> None:
         "to": f"{AT}out; late events to out-late, quarantined ones to out-quarantine",
         "state": "topic vans-state, a checkpoint every 30 s",
         "guarantee": "exactly once for read_committed consumers, a transaction every 0.01 s",
-        "at a stop": "buffered events are kept",
+        "at a stop": "buffered events are stored in the checkpoint",
     }
     plan = dict(application(delivery="at-least-once", at_stop="flush", duplicates="write").plan())
     assert plan["guarantee"].startswith("at least once") and plan["at a stop"] == "buffered events are flushed"

@@ -20,11 +20,11 @@ class PlayerHitsBall(StateMachine):
     publishes = (HIT,)
     fixed = ("match",)
 
-    states = ("nobody_near", "near", "turned")
+    states = ("none_near", "near", "turned")
     transitions = (
-        Transition("nobody_near", on="near", to="near", then="come"),
+        Transition("none_near", on="near", to="near", then="come"),
         Transition(ANY, on="near", then="come"),
-        Transition(ANY, on="not_near", to="nobody_near", when="is_last", then="go"),
+        Transition(ANY, on="not_near", to="none_near", when="is_last", then="go"),
         Transition(ANY, on="not_near", then="go"),
         Transition("near", on="ball_turned", to="turned", when="is_hit", then="remember"),
         Transition("turned", on="ball_turned", when="is_hit", then="remember"),
