@@ -24,7 +24,7 @@ from slackline.core.batch import Ints, Rows
 from slackline.core.event import Event
 from slackline.core.outcome import ProgressUpdate
 from slackline.core.time import FOREVER, NEVER
-from slackline.engine.intake import Intake
+from slackline.engine.intake import Admitted, Intake
 from slackline.engine.results import Results
 from slackline.engine.topology import Topology
 from slackline.ordering.input import DerivedInput, Input, SensorInput
@@ -128,24 +128,34 @@ class ScalarDriver:
         """Process the next arrival; returns its time stamp, or NEVER if it was not admitted."""
         intake, topology = self.intake, self.topology
         position, before = intake.position, intake.clk
-        taken = intake.admit(event, now)
+        scheduled = self._scheduled
+        # The stream time from which on more than the operators above this arrival is affected.
+        due_at = scheduled[0][0] if scheduled else FOREVER
+        if position in self._warmup_ends:
+            due_at = NEVER
+        elif self._unmeasured:
+            due_at = before + 1
+        taken = intake.admit(event, now, due_at)
         clk = intake.clk
         moved = clk > before
+        if taken is not None and taken.evaluated is not None:
+            self._account(taken, position, clk, moved)
+            return taken.event.ts
         # Whether the watermarks of all inputs change: warm-up ends, or, with a late target, the startup estimate.
         turns = intake.changes_startup or position in self._warmup_ends
         if turns:
             operators: Sequence[Operator] = topology.operators
         elif taken is None:
             return NEVER
-        elif moved and (self._unmeasured or (self._scheduled and self._scheduled[0][0] <= clk)):
-            operators = self._woken(taken[0], clk)
+        elif moved and (self._unmeasured or (scheduled and scheduled[0][0] <= clk)):
+            operators = self._woken(taken.input, clk)
         else:
-            operators = topology.above[taken[0].name]
+            operators = topology.above[taken.input.name]
         for operator in operators:
             if operator.evaluated_at != before:
                 operator.advance(position - 1, before)
         if taken is not None:
-            input, slot, event = taken
+            input, slot, event, _ = taken
             if turns:
                 topology.advance(position - 1, before)
                 if input.tracks:
@@ -165,6 +175,23 @@ class ScalarDriver:
                 sensor.step(-1, 0, position, clk, clk)
         self._evaluate(operators, position, clk, moved)
         return event.ts if taken else NEVER
+
+    def _account(self, taken: Admitted, position: int, clk: int, moved: bool) -> None:
+        """The rest of :meth:`_admit` for an arrival whose only operator has been evaluated."""
+        input, _, event, evaluated = taken
+        _, early, reached, least, K = evaluated  # type: ignore[misc]
+        operator = self.topology.alone_above[input.name]
+        buffer = operator.buffer
+        if early > buffer.watermark:
+            buffer.advance(early)
+        if not input.is_clock:
+            self._unmeasured[input.name] = input
+        enters = self.topology.named is None or self._enters(event, input, reached, position)
+        if enters and not buffer.offer(event, position):
+            self.results.late_for(operator, event, buffer.watermark, position)
+        self._advance(operator, buffer.not_before(least), K, position, clk, moved)
+        if self._has_rows:
+            self._drop_rows()
 
     def _enters(self, event: Event, input: SensorInput, reached: int, position: int) -> bool:
         """Where sensor types enter at several engines: divert an event that is late for its type, else export it."""
@@ -244,26 +271,29 @@ class ScalarDriver:
             buffer = operator.buffer
             if buffer.unsorted and not buffer.sorts(input):
                 self._extras.setdefault(buffer.name, []).append((input.rank, event))
-            elif event.ts > buffer.watermark:
-                buffer.add(event, position)
-            else:
+            elif not buffer.offer(event, position):
                 self.results.late_for(operator, event, buffer.watermark, position)
 
     # Operators.
 
     def _evaluate(self, operators: Iterable[Operator], position: int, clk: int, moved: bool) -> None:
         for operator in operators:
-            buffer = operator.buffer
-            watermark, K = operator.evaluate(position, clk)
-            if K != buffer.K and buffer.set_slack(K):
-                self._warn(operator, K, clk)
-            self._run(operator, watermark, position, clk, moved)
-            operator.publish_progress(clk)
-            if not operator.always_evaluated:
-                self._schedule_evaluation(operator, clk)
+            self._advance(operator, *operator.evaluate(position, clk), position, clk, moved)
         if self._has_rows:
-            self.topology.drop_rows(lazily=True)
-            self._has_rows = self.topology.has_rows
+            self._drop_rows()
+
+    def _drop_rows(self) -> None:
+        self.topology.drop_rows(lazily=True)
+        self._has_rows = self.topology.has_rows
+
+    def _advance(self, operator: Operator, watermark: int, K: int, position: int, clk: int, moved: bool) -> None:
+        """Process an operator that was evaluated."""
+        if K != operator.buffer.K and operator.buffer.set_slack(K):
+            self._warn(operator, K, clk)
+        self._run(operator, watermark, position, clk, moved)
+        operator.publish_progress(clk)
+        if not operator.always_evaluated:
+            self._schedule_evaluation(operator, clk)
 
     def _schedule_evaluation(self, operator: Operator, clk: int) -> None:
         if operator.schedule_evaluation(clk) and operator.evaluate_at < FOREVER:

@@ -56,6 +56,8 @@ class Topology:
         #: By type: the operators that listen to it; and those that depend on it, directly or indirectly.
         self.readers: dict[str, list[Operator]] = {}
         self.above: dict[str, tuple[Operator, ...]] = {}
+        #: By type, where only one operator depends on it, which depends on sensor types in their order alone.
+        self.alone_above: dict[str, Operator] = {}
         self.extend(hierarchy)
 
     def extend(self, hierarchy: Hierarchy) -> None:
@@ -74,7 +76,7 @@ class Topology:
                 evidence = self._evidence(name)
                 sensor = self.sensors[name] = SensorInput(name, rank, evidence, is_clock, self.startup)
                 if name in hierarchy.clock_aids:
-                    sensor.role = AIDS + hierarchy.clock_aids.index(name)
+                    sensor.assign_role(AIDS + hierarchy.clock_aids.index(name))
                 if self.alone:
                     self.named = sorted({*(self.named or ()), name})
                 if self.named is not None:
@@ -87,7 +89,7 @@ class Topology:
         if self.evidence.policy != SLACK:
             sensor.assign_watermark(enters)
         if enters and self.own_time and not set(self.hierarchy.clock) <= set(self.named or ()):
-            sensor.role = SETS
+            sensor.assign_role(SETS)
 
     @property
     def exports_all(self) -> bool:
@@ -170,6 +172,11 @@ class Topology:
         for name in (*self.sensors, *self.derived):
             self._listeners(name, above)
         self.above = above
+        self.alone_above = {
+            name: only[0]
+            for name, only in above.items()
+            if name in self.sensors and len(only) == 1 and only[0].reads_sensors_in_order
+        }
         # Operators that depend on all clock types are evaluated at each advance of stream time; others are scheduled.
         clock_readers = [set(above[name]) for name, sensor in self.entering.items() if sensor.role != NO_CLOCK]
         always = set.intersection(*clock_readers) if clock_readers else set()

@@ -115,6 +115,13 @@ class StartupEstimator:
         _observe(self.ints, ts, before, clk, self.clock_arrivals, now)
         self._update()
 
+    def raise_arrival_watermark(self, reached: int) -> bool:
+        """The watermark that arrival times give has reached this; whether that is further than before."""
+        further = reached > self.arrival_watermark
+        if further:
+            self.arrival_watermark = reached
+        return further
+
     def pass_time(self, now: int) -> bool:
         """Arrival time has advanced to ``now`` without an arrival; says whether that ends the wait after an outage."""
         ended: bool = _pass_time(self.ints, now)
@@ -137,7 +144,7 @@ class StartupEstimator:
         return {"ints": self.ints}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.ints = checked.ints(state, "startup", "ints", (len(_LEAST),), _LEAST, _MOST)
+        self.ints[:] = checked.ints(state, "startup", "ints", (len(_LEAST),), _LEAST, _MOST)  # see Clock.restore
         self._update()
 
 

@@ -64,7 +64,7 @@ def world(seed: int) -> list[Any]:
     K = 0
     for position, ts in enumerate(stamps(rng, 60)):
         input = (one, other)[rng.integers(2)]
-        slot = input.sources.slot(int(rng.integers(3)))
+        slot = input.slot_of(int(rng.integers(3)))
         before = int(clock.ints[CLK])
         fate = clock.tick(ts, input.is_clock, input.rank << 32 | slot)
         if fate == REJECTED:
