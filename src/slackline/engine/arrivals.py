@@ -128,14 +128,19 @@ class BufferLimit:
         self.results = results
         self._room = -1
         self.is_full = False
+        #: Whether events must be counted, or the limit was exceeded when they were.
+        self.is_near = True
 
     def count(self, events: int) -> None:
         """So many events have arrived, or were published."""
         self._room -= events
+        if self._room < 0:
+            self.is_near = True
 
     def invalidate(self) -> None:
         """The number of buffered events is unknown."""
         self._room = -1
+        self.is_near = True
 
     def is_exceeded(self) -> bool:
         """Whether more events are buffered than allowed."""
@@ -152,6 +157,7 @@ class BufferLimit:
         elif self._room < 0 and self.is_exceeded():
             error = BufferLimitError(self.topology.buffered, self.most, self._cause())
         self.is_full = error is not None
+        self.is_near = self.is_full or self._room < 0
         return error
 
     def refuse_unless_clock(self, arrivals: list[Event] | pa.Table) -> None:

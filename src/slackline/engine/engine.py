@@ -199,6 +199,10 @@ class Engine:
             operator.may_defer = self._may_defer
             if self._overload is not None:
                 self._overload.register(operator)
+        # Whether the end of a push has more to do than to return what was collected.
+        self._always_finishes = (
+            self._may_defer or topology.exports_all or bool(speculator.early) or self._options.overflow == "release"
+        )
         self._chunk_size = CHUNK + CHUNK_PER_OPERATOR * len(topology.operators)
         self._progress.export(topology.exported_types())
         self._scalar.invalidate()
@@ -230,9 +234,10 @@ class Engine:
         """
         if self._closed:
             raise ClosedError("push after close(): the stream has ended. Create a new engine for another stream.")
-        arrivals, form = in_numbers(
-            rows_of(arrivals, self.hierarchy), self._form, self._options.unit, self.hierarchy
-        )  # fmt: skip
+        hierarchy, form = self._topology.hierarchy, self._form
+        arrivals = rows_of(arrivals, hierarchy)
+        if form is not NUMBERS or type(arrivals) is not list:
+            arrivals, form = in_numbers(arrivals, form, self._options.unit, hierarchy)
         if self._topology.ended:
             refuse_ended(self._topology, arrivals)
         if self._limit.is_full:
@@ -322,6 +327,8 @@ class Engine:
 
     def _finish(self) -> list[Output]:
         """Return the outputs of a push, or raise its error."""
+        if not (self._results.changed or self._limit.is_near or self._always_finishes):
+            return []
         topology, intake, limit = self._topology, self._intake, self._limit
         if self._may_defer and any(operator.deferred and operator.allowed for operator in topology.operators):
             self._driver.run_deferred()
@@ -333,7 +340,8 @@ class Engine:
             outputs += self._results.pop_outputs()
         if self._speculator.early:
             outputs = self._speculator.run(topology.operators, outputs, intake.clk, intake.position)
-        outputs = self._in_form.outputs(outputs)
+        if outputs:
+            outputs = self._in_form.outputs(outputs)
         failure = self._results.pop_failure()
         error: SlacklineError | None = failure if self._options.on_error == "fail" else None
         full = None if self._closed else limit.check()

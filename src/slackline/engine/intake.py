@@ -189,14 +189,9 @@ def _plain(value: Any) -> Any:
     return value if number is None else number
 
 
-class Admitted(NamedTuple):
-    """An event that was admitted: its input, the number of its source there, and the event in plain values."""
-
-    input: SensorInput
-    slot: int
-    event: Event
-    #: If the arrival was accounted for and its operator evaluated, too: what ``arrive`` of ``records`` says of that.
-    evaluated: tuple[int, int, int, int, int] | None
+#: An event that was admitted: its input, the number of its source there, the event in plain values, and, if it was also
+#: accounted for and its operator evaluated, what ``arrive`` of ``records`` returned.
+Admitted = tuple[SensorInput, int, Event, tuple[int, int, int, int, int] | None]
 
 
 #: In place of an operator's inputs.
@@ -223,10 +218,11 @@ class Intake:
         startup = topology.startup
         self._clock_arrivals = NO_STARTUP if topology.evidence.late_target is None else startup.clock_arrivals
         clock = self._clock_ints = self.clock.ints
+        self._next_startup = startup.ints.copy()
         #: What compiled code needs to admit an event (see ``records``), and its address.
         self._gate_record = array("q", [
             address_of(clock), len(clock), address_of(self.clock.mean_step), self.clock.max_jump,
-            address_of(startup.ints), len(startup.ints), self._clock_arrivals,
+            address_of(startup.ints), address_of(self._next_startup), len(startup.ints), self._clock_arrivals,
         ])  # fmt: skip
         self._gate = self._gate_record.buffer_info()[0]
         #: Whether the clock offset of the last event's source changed with it; clock offsets of sources.
@@ -283,7 +279,7 @@ class Intake:
             )  # fmt: skip
             fate = found[0]
             if fate == EVALUATED:
-                return Admitted(input, slot, event, found)
+                return input, slot, event, found
         if fate & CHANGES:
             self.changes_startup = True
         if fate == DUPLICATE:
@@ -296,7 +292,7 @@ class Intake:
         if fate & ADVANCED:
             self.clk = self._clock_ints.item(CLK)
             self.last_advance = position + 1
-        return Admitted(input, slot, event, found if fate & EVALUATED else None)
+        return input, slot, event, found if fate & EVALUATED else None
 
     def _admit_skewed(
         self, input: SensorInput, slot: int, ts: int, seq: int | None, position: int, now: int

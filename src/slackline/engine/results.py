@@ -44,6 +44,8 @@ class Results:
         self._duplicates: list[Duplicate] = []
         self._failures: list[tuple[str, Failure]] = []
         self._warned_of_dates = False
+        #: Whether anything was collected since the results of a push were last returned.
+        self.changed = False
         #: Number of quarantined events in total, by reason.
         self.reasons: Counter[str] = Counter()
         #: The reason of the flush in progress, if any; number of flushed events, by reason.
@@ -57,6 +59,7 @@ class Results:
         detected_at = event.ts if clk == NEVER else clk
         output = Output("insert", id_of(event), event, True, detected_at, operator.name, self.flushing, delayed)
         self._outputs.append((position, operator.rank, output))
+        self.changed = True
         if event.type in self.progress.exported:
             self.progress.published(event)
 
@@ -64,6 +67,7 @@ class Results:
         """An event is late for a detector: divert it, or deliver it to the detector out of order."""
         operator.buffer.add_late(event, position, self.delivers_late)
         if not self.delivers_late:
+            self.changed = True
             late = Late(event, watermark - event.ts, operator.name, position)
             self._late.append((position, operator.rank, late))
 
@@ -72,12 +76,14 @@ class Results:
     ) -> None:
         """Events are late for their type, at these watermarks of the input."""
         input.count_late(len(positions))
+        self.changed = True
         for event, watermark, position in zip(events, watermarks, positions, strict=True):
             self._late.append((position, -1, Late(event, watermark - event.ts, None, position)))
 
     def quarantine(self, event: Event, reason: str, detail: str, position: int, detector: str | None = None) -> None:
         """An event is invalid, or a detector raised on it."""
         self._quarantined.append((position, Quarantined(event, reason, detail, detector, position)))
+        self.changed = True
         self.reasons[reason] += 1
         if is_date(event.ts) and not self._warned_of_dates:
             self._warned_of_dates = True
@@ -86,6 +92,7 @@ class Results:
     def repeat(self, event: Event, position: int) -> None:
         """An event is a duplicate."""
         if self.keeps_duplicates:
+            self.changed = True
             self._duplicates.append(Duplicate(event, position))
 
     def fail(self, operator: Operator, position: Callable[[int | Fired], int]) -> None:
@@ -102,6 +109,7 @@ class Results:
 
     def pop_outputs(self) -> list[Output]:
         """The outputs since the last call, in the order of positions."""
+        self.changed = False
         if not self._outputs:
             return []
         self._outputs.sort(key=lambda item: item[:2])

@@ -138,9 +138,9 @@ class ScalarDriver:
         taken = intake.admit(event, now, due_at)
         clk = intake.clk
         moved = clk > before
-        if taken is not None and taken.evaluated is not None:
+        if taken is not None and taken[3] is not None:
             self._account(taken, position, clk, moved)
-            return taken.event.ts
+            return taken[2].ts
         # Whether the watermarks of all inputs change: warm-up ends, or, with a late target, the startup estimate.
         turns = intake.changes_startup or position in self._warmup_ends
         if turns:
@@ -148,9 +148,9 @@ class ScalarDriver:
         elif taken is None:
             return NEVER
         elif moved and (self._unmeasured or (scheduled and scheduled[0][0] <= clk)):
-            operators = self._woken(taken.input, clk)
+            operators = self._woken(taken[0], clk)
         else:
-            operators = topology.above[taken.input.name]
+            operators = topology.above[taken[0].name]
         for operator in operators:
             if operator.evaluated_at != before:
                 operator.advance(position - 1, before)
@@ -337,12 +337,11 @@ class ScalarDriver:
 
     def _feed(self, operator: Operator, events: list[Event], least: int, position: int, clk: int) -> None:
         operator.buffer.count_waits(events, clk)
-        if not operator.may_defer:
-            self._work(operator, events, None, least, position, clk, 0)
-        elif operator.defers:
+        if operator.may_defer and operator.defers:
             operator.deferred.put(DeferredRows(events, None, least, clk))
-        else:
-            self._work(operator, events, None, least, position, clk, operator.record_deferral(0, clk))
+            return
+        delayed = operator.record_deferral(0, clk) if operator.may_defer else 0
+        self._work(operator, events, None, least, position, clk, delayed)
 
     def _work(
         self, operator: Operator, rows: Rows, positions: Ints | None, least: int, position: int, clk: int, delayed: int
@@ -350,7 +349,7 @@ class ScalarDriver:
         """Run the detector on rows and pass its events on; ``delayed`` is their delay by deferral."""
         runner = operator.runner
         before = times_before(rows, least) if runner.needs_time else None
-        found = operator.feed(rows, positions, before)
+        found = (runner if operator.wall is None else operator).feed(rows, positions, before)
         if runner.failures:
             self.results.fail(operator, lambda _: position)
         for row, event in found:

@@ -29,9 +29,10 @@ from slackline.ordering.startup import observe_unless_changed
     ROLE, KEY, EVENTS,
 ) = range(16)  # fmt: skip
 FIELDS = 16
-#: The gate: addresses and lengths of the arrays of the clock and the startup estimator, and their parameters.
-CLOCK, N_CLOCK, MEAN_STEP, MAX_JUMP, STARTUP, N_STARTUP, CLOCK_ARRIVALS = range(7)
-GATE_FIELDS = 7
+#: The gate: addresses and lengths of the arrays of the clock and the startup estimator, with room for its next state,
+#: and their parameters.
+CLOCK, N_CLOCK, MEAN_STEP, MAX_JUMP, STARTUP, NEXT_STARTUP, N_STARTUP, CLOCK_ARRIVALS = range(8)
+GATE_FIELDS = 8
 #: No watermark is received from another engine.
 LOCAL = -(2**63)
 #: Values of FOLLOWS: a sensor input; a derived one whose watermark its publisher sets; one that is ``clk - K``.
@@ -103,7 +104,21 @@ def evaluate(inputs, n, with_slack, position, clk, default_slack, since, arrival
 
 @njit(cache=True)
 def arrive(  # type: ignore[no-untyped-def]
-    gate, input, seen, slot, seq, ts, now, position, due_at, inputs, n, with_slack, default_slack, since, arrival_watermark
+    gate,
+    input,
+    seen,
+    slot,
+    seq,
+    ts,
+    now,
+    position,
+    due_at,
+    inputs,
+    n,
+    with_slack,
+    default_slack,
+    since,
+    arrival_watermark,
 ):
     """An arrival: a duplicate, or taken by the clock and, unless it changes, by the startup estimate.
 
@@ -126,7 +141,8 @@ def arrive(  # type: ignore[no-untyped-def]
     clk = clock[CLK]
     if gate[CLOCK_ARRIVALS] != NO_STARTUP:
         startup = carray(pointer(gate[STARTUP]), gate[N_STARTUP], np.int64)
-        if not observe_unless_changed(startup, ts, before, clk, gate[CLOCK_ARRIVALS], now):
+        after = carray(pointer(gate[NEXT_STARTUP]), gate[N_STARTUP], np.int64)
+        if not observe_unless_changed(startup, after, ts, before, clk, gate[CLOCK_ARRIVALS], now):
             return fate + CHANGES, 0, 0, 0, 0
     if inputs == ADMIT_ONLY or clk >= due_at:
         return fate, 0, 0, 0, 0

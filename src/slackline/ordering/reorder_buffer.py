@@ -41,6 +41,7 @@ class Entry(NamedTuple):
 
 
 _new = tuple.__new__  # half the time of Entry(...)
+_push, _pop = heapq.heappush, heapq.heappop
 
 
 def _entry(position: int, nth: int, event: Event) -> Entry:
@@ -97,14 +98,14 @@ class ReorderBuffer:
     def add(self, event: Event, position: int) -> None:
         """Buffer an event until the watermark passes it."""
         self._offered += 1
-        heapq.heappush(self.heap, _entry(position, self._offered, event))
+        _push(self.heap, _entry(position, self._offered, event))
 
     def offer(self, event: Event, position: int) -> bool:
         """Buffer an event unless it is late; whether it was buffered."""
         if event.ts <= self.watermark:
             return False
         self._offered += 1
-        heapq.heappush(self.heap, _entry(position, self._offered, event))
+        _push(self.heap, _entry(position, self._offered, event))
         return True
 
     def add_late(self, event: Event, position: int, deliver: bool) -> None:
@@ -167,10 +168,12 @@ class ReorderBuffer:
     def release(self, watermark: int) -> list[Entry]:
         """Move the watermark; the events that it passes, in order."""
         self.watermark = watermark
-        released = []
         heap = self.heap
+        if not heap or heap[0][0] > watermark:
+            return []
+        released = [_pop(heap)]
         while heap and heap[0][0] <= watermark:
-            released.append(heapq.heappop(heap))
+            released.append(_pop(heap))
         return released
 
     def count_waits(self, events: Sequence[Event], clk: int) -> None:
@@ -193,6 +196,8 @@ class ReorderBuffer:
         """Move the watermark; the events that it passes, in order, from the heap and from shared rows, if there are."""
         rows = self._row_entries(watermark) if has_rows else ()
         released = self.release(watermark)
+        if not released and not rows:
+            return []
         if rows:
             released = sorted([*released, *rows])
         return [entry[-1] for entry in released]

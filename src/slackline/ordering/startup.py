@@ -108,7 +108,7 @@ class StartupEstimator:
 
         False, and nothing is taken, if that would change ``default_slack`` or ``since``.
         """
-        return bool(observe_unless_changed(self.ints, ts, before, clk, self.clock_arrivals, now))
+        return bool(observe_unless_changed(self.ints, self.ints.copy(), ts, before, clk, self.clock_arrivals, now))
 
     def observe(self, ts: int, before: int, clk: int, now: int) -> None:
         """The same, whatever it changes."""
@@ -226,8 +226,9 @@ def _observe(ints, ts, before, clk, clock_arrivals, now):  # type: ignore[no-unt
 
 
 @njit(cache=True)
-def observe_unless_changed(ints, ts, before, clk, clock_arrivals, now):  # type: ignore[no-untyped-def]
-    after = ints.copy()
+def observe_unless_changed(ints, after, ts, before, clk, clock_arrivals, now):  # type: ignore[no-untyped-def]
+    """Take one arrival, and say so, unless it changes what the inputs use; ``after`` is room for the next state."""
+    after[:] = ints
     _observe(after, ts, before, clk, clock_arrivals, now)
     if after[_SINCE] != ints[_SINCE] or _default_slack(after) != _default_slack(ints):
         return False
