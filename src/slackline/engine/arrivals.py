@@ -32,16 +32,21 @@ def exclusive(method: Callable[P, R]) -> Callable[P, R]:
         try:
             idle.pop()  # atomic: of two threads one fails
         except IndexError:
-            raise ConcurrentUseError(
-                f"{method.__name__}() was called while another call of this engine is in progress. Use an engine from "
-                f"one thread at a time and never from its own detectors; use a lock, a queue, or one engine per thread."
-            ) from None
+            raise in_progress(method.__name__) from None
         try:
             return method(*args, **kwargs)
         finally:
             idle.append(None)
 
     return guarded
+
+
+def in_progress(method: str) -> ConcurrentUseError:
+    """The error of a call while another one is in progress."""
+    return ConcurrentUseError(
+        f"{method}() was called while another call of this engine is in progress. Use an engine from one thread at a "
+        f"time and never from its own detectors; use a lock, a queue, or one engine per thread."
+    )
 
 
 def types_of(topology: Topology, arrivals: list[Event] | pa.Table) -> set[str]:

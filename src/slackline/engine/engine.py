@@ -17,7 +17,7 @@ from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import Drained, Late, Output, Quarantined
 from slackline.core.time import FOREVER, NEVER
-from slackline.engine.arrivals import BufferLimit, exclusive, refuse_ended, times_of
+from slackline.engine.arrivals import BufferLimit, exclusive, in_progress, refuse_ended, times_of
 from slackline.engine.chunked import ChunkedDriver
 from slackline.engine.host import HostInterface
 from slackline.engine.intake import Intake
@@ -220,7 +220,6 @@ class Engine:
 
     # Arrivals.
 
-    @exclusive
     def push(self, arrivals: Any, now: Any = None) -> list[Output]:
         """Process the next arrivals, in arrival order, and return the outputs.
 
@@ -232,23 +231,30 @@ class Engine:
         where None and null repeat that of the row before. ``push([], now=…)`` only advances arrival time.
         **All or nothing**: if it raises SchemaError or ConfigError, the engine is unchanged.
         """
-        if self._closed:
-            raise ClosedError("push after close(): the stream has ended. Create a new engine for another stream.")
-        hierarchy, form = self._topology.hierarchy, self._form
-        arrivals = rows_of(arrivals, hierarchy)
-        if form is not NUMBERS or type(arrivals) is not list:
-            arrivals, form = in_numbers(arrivals, form, self._options.unit, hierarchy)
-        if self._topology.ended:
-            refuse_ended(self._topology, arrivals)
-        if self._limit.is_full:
-            self._limit.refuse_unless_clock(arrivals)
-        times = None if now is None else times_of(now, len(arrivals), form)
-        before, self._form = self._form, form
         try:
-            return self._push(arrivals, times) if self._clock is None else self._timed(self._push, arrivals, times)
-        except (ConfigError, SchemaError):  # nothing was admitted
-            self._form = before
-            raise
+            self._idle.pop()  # as `exclusive` does, which takes longer
+        except IndexError:
+            raise in_progress("push") from None
+        try:
+            if self._closed:
+                raise ClosedError("push after close(): the stream has ended. Create a new engine for another stream.")
+            hierarchy, form = self._topology.hierarchy, self._form
+            arrivals = rows_of(arrivals, hierarchy)
+            if form is not NUMBERS or type(arrivals) is not list:
+                arrivals, form = in_numbers(arrivals, form, self._options.unit, hierarchy)
+            if self._topology.ended:
+                refuse_ended(self._topology, arrivals)
+            if self._limit.is_full:
+                self._limit.refuse_unless_clock(arrivals)
+            times = None if now is None else times_of(now, len(arrivals), form)
+            before, self._form = self._form, form
+            try:
+                return self._push(arrivals, times) if self._clock is None else self._timed(self._push, arrivals, times)
+            except (ConfigError, SchemaError):  # nothing was admitted
+                self._form = before
+                raise
+        finally:
+            self._idle.append(None)
 
     def _timed(self, work: Callable[..., list[Output]], *given: Any) -> list[Output]:
         """Call ``work`` and measure its time, if there is a wall clock; the load controls speculation and deferral."""

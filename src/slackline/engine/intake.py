@@ -25,9 +25,9 @@ from slackline.core.types import EventType
 from slackline.engine.topology import Topology
 from slackline.ordering import checked
 from slackline.ordering.arrival_time import ArrivalHistory, ArrivalWatermark
+from slackline.ordering.borrowed import address_of
 from slackline.ordering.clock import ADVANCED, CLK, REJECTED, Clock
 from slackline.ordering.input import SensorInput
-from slackline.ordering.borrowed import address_of
 from slackline.ordering.records import ADMIT_ONLY, CHANGES, DUPLICATE, EVALUATED, NO_STARTUP, arrive
 from slackline.ordering.skew import Skews
 from slackline.ordering.watermark import rises
@@ -43,8 +43,6 @@ CONVERT_DATES = (
 )
 _NO_ROWS: Ints = np.empty(0, dtype=np.int64)
 _PLAIN_SOURCES = frozenset({str, int, type(None)})
-#: An event type that is not declared.
-UNDECLARED = EventType("undeclared")
 
 
 class Check(NamedTuple):
@@ -191,7 +189,7 @@ def _plain(value: Any) -> Any:
 
 #: An event that was admitted: its input, the number of its source there, the event in plain values, and, if it was also
 #: accounted for and its operator evaluated, what ``arrive`` of ``records`` returned.
-Admitted = tuple[SensorInput, int, Event, tuple[int, int, int, int, int] | None]
+Admitted = tuple[SensorInput, int, Event, tuple[int, int, int, int, int, int] | None]
 
 
 #: In place of an operator's inputs.
@@ -217,7 +215,7 @@ class Intake:
         self.changes_startup = False
         startup = topology.startup
         self._clock_arrivals = NO_STARTUP if topology.evidence.late_target is None else startup.clock_arrivals
-        clock = self._clock_ints = self.clock.ints
+        clock = self.clock.ints
         self._next_startup = startup.ints.copy()
         #: What compiled code needs to admit an event (see ``records``), and its address.
         self._gate_record = array("q", [
@@ -231,7 +229,7 @@ class Intake:
 
     def kind(self, name: str) -> EventType:
         """The declaration of a type."""
-        return self.topology.hierarchy.types.get(name, UNDECLARED)
+        return self.topology.kind(name)
 
     def admit(self, event: Event, now: int = NEVER, due_at: int = NEVER) -> Admitted | None:
         """Admit one event with arrival time ``now``; None if it is refused.
@@ -243,20 +241,21 @@ class Intake:
         self.position = position + 1
         self.changes_startup = self.anew = False
         name: Any = event.type
-        input = topology.entering.get(name) if isinstance(name, str) else None
-        if input is None:
+        entry = topology.entries.get(name) if isinstance(name, str) else None
+        if entry is None:
             self.results.quarantine(as_refused(event), *self.unknown(name), position)
             return None
-        given, kind = event, topology.hierarchy.types.get(name)
+        input, kind, alone = entry
+        given = event
         ts, seq, source = event.ts, event.seq, event.source
         if (
-            (kind is not None and kind.demanding)
+            kind.demanding
             or type(source) not in _PLAIN_SOURCES
             or type(ts) is not int
             or not 0 <= ts <= MAX_TS
             or not (seq is None or (type(seq) is int and 0 <= seq <= MAX_TS))
         ):
-            taken = admitted(event, kind or UNDECLARED)
+            taken = admitted(event, kind)
             if isinstance(taken, Refusal):
                 self.results.quarantine(as_refused(event), *taken, position)
                 return None
@@ -266,18 +265,18 @@ class Intake:
             fate, stamp = self._admit_skewed(input, slot, ts, seq, position, now)
             if stamp != ts:
                 event = Event.of(name, stamp, source, seq, {**event.payload, GIVEN: ts})
-            found = None
+            clk, found = self.clock.ints.item(CLK), None
         else:
             seen = input.sources.seen
             if seq is not None and slot >= len(seen):
                 seen = input.sources.seen_with(slot)
-            alone, startup = topology.alone_above.get(name), topology.startup
+            startup = topology.startup
             found = arrive(
                 self._gate, input.record, seen, slot, NO_SEQ if seq is None else seq, ts, now, position, due_at,
                 *(_ADMIT_ONLY if alone is None else alone.buffer.group),
                 startup.default_slack, startup.since, startup.arrival_watermark,
             )  # fmt: skip
-            fate = found[0]
+            fate, clk = found[0], found[1]
             if fate == EVALUATED:
                 return input, slot, event, found
         if fate & CHANGES:
@@ -290,7 +289,7 @@ class Intake:
             self.results.quarantine(as_refused(given), CLOCK_JUMP, jump(ts, self.clk), position)
             return None
         if fate & ADVANCED:
-            self.clk = self._clock_ints.item(CLK)
+            self.clk = clk
             self.last_advance = position + 1
         return input, slot, event, found if fate & EVALUATED else None
 

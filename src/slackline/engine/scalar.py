@@ -24,7 +24,7 @@ from slackline.core.batch import Ints, Rows
 from slackline.core.event import Event
 from slackline.core.outcome import ProgressUpdate
 from slackline.core.time import FOREVER, NEVER
-from slackline.engine.intake import Admitted, Intake
+from slackline.engine.intake import Intake
 from slackline.engine.results import Results
 from slackline.engine.topology import Topology
 from slackline.ordering.input import DerivedInput, Input, SensorInput
@@ -138,9 +138,22 @@ class ScalarDriver:
         taken = intake.admit(event, now, due_at)
         clk = intake.clk
         moved = clk > before
-        if taken is not None and taken[3] is not None:
-            self._account(taken, position, clk, moved)
-            return taken[2].ts
+        if taken is not None and (evaluated := taken[3]) is not None:  # the only operator above has been evaluated
+            input, _, event, _ = taken
+            early, reached, least, K = evaluated[2:]
+            operator = topology.above[input.name][0]
+            buffer = operator.buffer
+            if early > buffer.watermark:
+                buffer.advance(early)
+            if not input.is_clock:
+                self._unmeasured[input.name] = input
+            enters = topology.named is None or self._enters(event, input, reached, position)
+            if enters and not buffer.offer(event, position):
+                self.results.late_for(operator, event, buffer.watermark, position)
+            self._advance(operator, buffer.not_before(least), K, position, clk, moved)
+            if self._has_rows:
+                self._drop_rows()
+            return event.ts
         # Whether the watermarks of all inputs change: warm-up ends, or, with a late target, the startup estimate.
         turns = intake.changes_startup or position in self._warmup_ends
         if turns:
@@ -175,23 +188,6 @@ class ScalarDriver:
                 sensor.step(-1, 0, position, clk, clk)
         self._evaluate(operators, position, clk, moved)
         return event.ts if taken else NEVER
-
-    def _account(self, taken: Admitted, position: int, clk: int, moved: bool) -> None:
-        """The rest of :meth:`_admit` for an arrival whose only operator has been evaluated."""
-        input, _, event, evaluated = taken
-        _, early, reached, least, K = evaluated  # type: ignore[misc]
-        operator = self.topology.alone_above[input.name]
-        buffer = operator.buffer
-        if early > buffer.watermark:
-            buffer.advance(early)
-        if not input.is_clock:
-            self._unmeasured[input.name] = input
-        enters = self.topology.named is None or self._enters(event, input, reached, position)
-        if enters and not buffer.offer(event, position):
-            self.results.late_for(operator, event, buffer.watermark, position)
-        self._advance(operator, buffer.not_before(least), K, position, clk, moved)
-        if self._has_rows:
-            self._drop_rows()
 
     def _enters(self, event: Event, input: SensorInput, reached: int, position: int) -> bool:
         """Where sensor types enter at several engines: divert an event that is late for its type, else export it."""

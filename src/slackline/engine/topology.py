@@ -16,13 +16,16 @@ from slackline.core.calibration import Calibration
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import ProgressUpdate
 from slackline.core.time import FOREVER, Now
-from slackline.core.types import type_names
+from slackline.core.types import EventType, type_names
 from slackline.ordering.clock import AIDS, NO_CLOCK, SETS
 from slackline.ordering.input import DerivedInput, Evidence, Input, SensorInput
 from slackline.ordering.startup import STARTING, StartupEstimator
 from slackline.ordering.watermark import LATE_TARGET, ORDERED, SLACK
 from slackline.running.operator import Operator
 from slackline.running.runner import Runner
+
+#: An event type that is not declared.
+UNDECLARED = EventType("undeclared")
 
 
 class Topology:
@@ -56,8 +59,9 @@ class Topology:
         #: By type: the operators that listen to it; and those that depend on it, directly or indirectly.
         self.readers: dict[str, list[Operator]] = {}
         self.above: dict[str, tuple[Operator, ...]] = {}
-        #: By type, where only one operator depends on it, which depends on sensor types in their order alone.
-        self.alone_above: dict[str, Operator] = {}
+        #: By entering type: its input, its declaration and, where only one operator depends on it, which depends on
+        #: sensor types in their order alone, that operator.
+        self.entries: dict[str, tuple[SensorInput, EventType, Operator | None]] = {}
         self.extend(hierarchy)
 
     def extend(self, hierarchy: Hierarchy) -> None:
@@ -172,16 +176,22 @@ class Topology:
         for name in (*self.sensors, *self.derived):
             self._listeners(name, above)
         self.above = above
-        self.alone_above = {
-            name: only[0]
-            for name, only in above.items()
-            if name in self.sensors and len(only) == 1 and only[0].reads_sensors_in_order
+        self.entries = {
+            name: (input, self.kind(name), self._alone_above(name)) for name, input in self.entering.items()
         }
         # Operators that depend on all clock types are evaluated at each advance of stream time; others are scheduled.
         clock_readers = [set(above[name]) for name, sensor in self.entering.items() if sensor.role != NO_CLOCK]
         always = set.intersection(*clock_readers) if clock_readers else set()
         for operator in self.operators:
             operator.always_evaluated = operator in always
+
+    def kind(self, name: str) -> EventType:
+        """The declaration of a type."""
+        return self.hierarchy.types.get(name, UNDECLARED)
+
+    def _alone_above(self, name: str) -> Operator | None:
+        above = self.above[name]
+        return above[0] if len(above) == 1 and above[0].reads_sensors_in_order else None
 
     def _listeners(self, name: str, above: dict[str, tuple[Operator, ...]]) -> tuple[Operator, ...]:
         if name not in above:

@@ -1,7 +1,7 @@
 """Inputs as compiled code evaluates them for single events.
 
-:func:`arrive` admits an arrival. Where it affects one operator only, and nothing else is due, the same call accounts for
-it in the input of its type and gives the watermark of the operator. Else :func:`step` does the first, and
+:func:`arrive` admits an arrival. Where it affects one operator only, and nothing else is due, the same call accounts
+for it in the input of its type and gives the watermark of the operator. Else :func:`step` does the first, and
 :func:`evaluate` the second for each operator, by bringing all its inputs to the same stream time. They take numbers,
 since passing an array costs as much as the work. The *record* of an input holds its watermark and the addresses of its
 arrays (see ``borrowed``), the *gate* those of the clock and the startup estimator. The input owns the arrays and the
@@ -23,7 +23,7 @@ from slackline.ordering.startup import observe_unless_changed
 
 #: The record of an input: its watermark, and the stream time of that; for a sensor input the watermark received from
 #: another engine, or LOCAL, and whether the watermark never moves back; for a derived input whether it follows stream
-#: time. Then the number of sources, addresses, the role and the key of the type for the clock, and the number of events.
+#: time. Then the number of sources, addresses, the role and the key of the type for the clock, the number of events.
 (
     WATERMARK, EVALUATED_AT, REMOTE, OWNS, FOLLOWS, CAPACITY, INTS, N_INTS, FLOATS, N_FLOATS, SOURCES, TREE, RULES,
     ROLE, KEY, EVENTS,
@@ -122,13 +122,13 @@ def arrive(  # type: ignore[no-untyped-def]
 ):
     """An arrival: a duplicate, or taken by the clock and, unless it changes, by the startup estimate.
 
-    Then, unless stream time reaches ``due_at``, it is accounted for in its input, and an operator that has
-    these ``inputs`` and depends on no other operator is evaluated before and after it. Returns the outcome, and where
-    it was evaluated the watermark of the operator before the arrival, that of the input before it, and the watermark
-    and the largest K of the operator after it.
+    Then, unless stream time reaches ``due_at``, it is accounted for in its input, and an operator that has these
+    ``inputs`` and depends on no other operator is evaluated before and after it. Returns the outcome, stream time, and
+    where it was evaluated the watermark of the operator before the arrival, that of the input before it, and the
+    watermark and the largest K of the operator after it.
     """
     if seq >= 0 and is_duplicate(seen, slot, seq):
-        return DUPLICATE, 0, 0, 0, 0
+        return DUPLICATE, NEVER, 0, 0, 0, 0
     gate = carray(pointer(gate), GATE_FIELDS, np.int64)
     record = carray(pointer(input), FIELDS, np.int64)
     clock = carray(pointer(gate[CLOCK]), gate[N_CLOCK], np.int64)
@@ -136,17 +136,17 @@ def arrive(  # type: ignore[no-untyped-def]
     before = clock[CLK]
     fate = tick_clock(clock, mean_step, ts, record[ROLE], record[KEY] | slot, gate[MAX_JUMP])
     if fate == REJECTED:
-        return fate, 0, 0, 0, 0
+        return fate, before, 0, 0, 0, 0
     record[EVENTS] += 1
     clk = clock[CLK]
     if gate[CLOCK_ARRIVALS] != NO_STARTUP:
         startup = carray(pointer(gate[STARTUP]), gate[N_STARTUP], np.int64)
         after = carray(pointer(gate[NEXT_STARTUP]), gate[N_STARTUP], np.int64)
         if not observe_unless_changed(startup, after, ts, before, clk, gate[CLOCK_ARRIVALS], now):
-            return fate + CHANGES, 0, 0, 0, 0
+            return fate + CHANGES, clk, 0, 0, 0, 0
     if inputs == ADMIT_ONLY or clk >= due_at:
-        return fate, 0, 0, 0, 0
+        return fate, clk, 0, 0, 0, 0
     early, _ = evaluate(inputs, n, with_slack, position - 1, before, default_slack, since, arrival_watermark)
     reached = step(input, slot, ts, position, before, clk, default_slack, since, arrival_watermark)
     least, slack = evaluate(inputs, n, with_slack, position, clk, default_slack, since, arrival_watermark)
-    return fate + EVALUATED, early, reached, least, slack
+    return fate + EVALUATED, clk, early, reached, least, slack
