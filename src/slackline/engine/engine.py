@@ -192,11 +192,11 @@ class Engine:
     def _operators_changed(self) -> None:
         """Operators were added or removed: update everything that refers to them."""
         topology, speculator = self._topology, self._speculator
-        speculator.hierarchy = topology.hierarchy
+        speculator.extend(topology.hierarchy)
         self._may_defer = self._overload is not None or any(operator.deferred for operator in topology.operators)
         for operator in topology.operators:
             speculator.register(operator)
-            operator.may_defer = self._may_defer
+            operator.enable_deferral(self._may_defer)
             if self._overload is not None:
                 self._overload.register(operator)
         # Whether the end of a push has more to do than to return what was collected.

@@ -374,6 +374,10 @@ class Intake:
         if len(moved):
             self.clk, self.last_advance = int(clk[-1]), first + int(moved[-1]) + 1
 
+    def skip(self, rows: int) -> None:
+        """So many rows that another engine has admitted take positions here, without moving stream time."""
+        self.position += rows
+
     def receive_rows(self, ts: Ints, roles: Ints, keys: Ints) -> Ints:
         """Admit rows that another engine has admitted; returns stream time after each.
 

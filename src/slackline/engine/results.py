@@ -8,7 +8,8 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from slackline.core.errors import DetectorError
@@ -49,7 +50,7 @@ class Results:
         #: Number of quarantined events in total, by reason.
         self.reasons: Counter[str] = Counter()
         #: The reason of the flush in progress, if any; number of flushed events, by reason.
-        self.flushing: str | None = None
+        self._flushing: str | None = None
         self.flushed: Counter[str] = Counter()
 
     # Collecting.
@@ -57,7 +58,7 @@ class Results:
     def insert(self, operator: Operator, event: Event, position: int, clk: int, delayed: int) -> None:
         """A detector has published a final event; deferral delayed it by ``delayed``."""
         detected_at = event.ts if clk == NEVER else clk
-        output = Output("insert", id_of(event), event, True, detected_at, operator.name, self.flushing, delayed)
+        output = Output("insert", id_of(event), event, True, detected_at, operator.name, self._flushing, delayed)
         self._outputs.append((position, operator.rank, output))
         self.changed = True
         if event.type in self.progress.exported:
@@ -104,6 +105,19 @@ class Results:
             detail = f"{operator.name} raised {type(failure.cause).__name__}: {failure.cause}"
             self.quarantine(failure.event, RAISED, detail, position(failure.row), operator.name)
             self._failures.append((operator.name, failure))
+
+    @contextmanager
+    def flushing(self, reason: str) -> Iterator[None]:
+        """What is inserted meanwhile is so because of a flush."""
+        self._flushing = reason
+        try:
+            yield
+        finally:
+            self._flushing = None
+
+    def count_flushed(self, reason: str, events: int) -> None:
+        """So many events were flushed."""
+        self.flushed[reason] += events
 
     # Returning.
 

@@ -396,16 +396,15 @@ class ScalarDriver:
         self.topology.rows_to_heaps()
         self._sync()
         intake, results = self.intake, self.results
-        results.flushing = reason
         try:
             for operator in self.topology.operators:
                 buffer = operator.buffer
                 latest, delivered = max([entry.ts for entry in buffer.heap], default=NEVER), buffer.delivered
-                self._run(operator, max(buffer.next_watermark(), latest), intake.position, intake.clk, True)
+                with results.flushing(reason):
+                    self._run(operator, max(buffer.next_watermark(), latest), intake.position, intake.clk, True)
                 operator.publish_progress(intake.clk)
-                results.flushed[reason] += buffer.delivered - delivered
+                results.count_flushed(reason, buffer.delivered - delivered)
         finally:
-            results.flushing = None
             self._is_synced = False
 
     def release_oldest(self, keep: int) -> None:

@@ -71,10 +71,10 @@ class Topology:
         for rank, name in enumerate(names):
             input: Input | None = self.sensors.get(name) or self.derived.get(name)
             if input is not None:
-                input.rank = rank
+                input.set_rank(rank)
             elif name in hierarchy.publisher:
                 self.derived[name] = DerivedInput(name, rank, self.evidence)
-                self.derived[name].back = hierarchy.max_backdate[hierarchy.publisher[name]]
+                self.derived[name].assume_back(hierarchy.max_backdate[hierarchy.publisher[name]])
             else:
                 is_clock = name in hierarchy.clock
                 evidence = self._evidence(name)
@@ -131,7 +131,7 @@ class Topology:
         for name, known in calibration.types.items() if calibration else ():
             self.input(name).start_from(known.delay)
             if name in self.derived:
-                self.derived[name].back = max(self.derived[name].back, known.back)
+                self.derived[name].assume_back(known.back)
         for operator in self.operators:
             operator.buffer.set_slack(operator.buffer.largest_slack())  # no warning: readers start from it too
 
@@ -163,7 +163,7 @@ class Topology:
     def _connect(self) -> None:
         place = {name: rank for rank, name in enumerate(self.hierarchy.names)}
         for operator in self.operators:
-            operator.rank = place[operator.name]
+            operator.set_rank(place[operator.name])
             operator.buffer.inputs.sort(key=lambda input: input.rank)
         self.operators.sort()
         publisher = {input.name: operator for operator in self.operators for input in operator.publishes}
@@ -183,7 +183,7 @@ class Topology:
         clock_readers = [set(above[name]) for name, sensor in self.entering.items() if sensor.role != NO_CLOCK]
         always = set.intersection(*clock_readers) if clock_readers else set()
         for operator in self.operators:
-            operator.always_evaluated = operator in always
+            operator.evaluate_always(operator in always)
 
     def kind(self, name: str) -> EventType:
         """The declaration of a type."""

@@ -134,6 +134,10 @@ class Input(ABC):
         """The slack that follows from the recent delays of this type."""
         return int(self.ints[delays.K])
 
+    def set_rank(self, rank: int) -> None:
+        """Set the rank among all types: types were added."""
+        self.rank = rank
+
     def start_from(self, delay: int) -> None:
         """Start with a known delay instead of a warm-up: the initial K."""
         delays.start_from(self.ints, delay)
@@ -538,6 +542,10 @@ class DerivedInput(Input):
     @property
     def uses_slack(self) -> bool:
         return self.evidence.policy == SLACK
+
+    def assume_back(self, back: int) -> None:
+        """Events may be back-dated by so much, although none was here."""
+        self.back = max(self.back, back)
 
     def published(self, event: Event, trigger_ts: int) -> None:
         """Record a published event, and by how much it was back-dated."""

@@ -59,7 +59,7 @@ def world(seed: int) -> list[Any]:
     one = SensorInput("a", 0, e, is_clock=True)
     other = SensorInput("b", 1, e, is_clock=bool(rng.integers(2)))
     derived = DerivedInput("d", 2, e)
-    derived.back = int(rng.choice([0, 5, MAX_TS]))
+    derived.assume_back(int(rng.choice([0, 5, MAX_TS])))
     found: list[Any] = []
     K = 0
     for position, ts in enumerate(stamps(rng, 60)):
