@@ -4,15 +4,16 @@
 
 prints, in events per second, ``argsort_rate`` (a stable NumPy argsort of all time stamps), ``slack_rate`` and
 ``auto_rate`` (the engine, chunks of 10,000 rows, one columnar detector), ``interleaved_slack_rate`` and
-``interleaved_auto_rate`` (the same with two types, every second source of the other, in runs of about two rows),
+``interleaved_auto_rate`` (the same with two types, every second source of the other, in runs of about two rows, and a
+detector with ``merged = True``), ``runs_slack_rate`` and ``runs_auto_rate`` (the same, a batch for each run),
 ``single_event_rate`` (pushes of one event, one detector), ``heap_rate`` (a reorder buffer in plain Python,
 :func:`_baselines.heap_us`); ``slack_ratio``, ``auto_ratio`` and those of interleaved types to the argsort,
 ``single_event_ratio`` to the heap; ``peak_mb_2m`` and ``peak_mb_20m`` (peak memory of a fresh process that streams so
 many events through `auto`) and ``memory_ratio``. Rates are by CPU time, the best of ``repeats`` rounds; the rounds of
 all kinds take turns, so that a busy machine disturbs all alike. Compilation is not measured.
 
-A batch is a run of one type, so interleaved types make short batches, and a detector of several high-rate types is
-slower.
+A batch is a run of one type unless the detector asks for merged types: interleaved types make short batches then, each
+with a call of the detector.
 """
 
 from __future__ import annotations
@@ -58,10 +59,16 @@ class Batches(sl.Detector):
         return iter(())
 
 
-class Interleaved(Batches):
-    """The same for two types."""
+class Runs(Batches):
+    """The same for two types, in runs of one type."""
 
     listens = ("position", "other")
+
+
+class Interleaved(Runs):
+    """The same, both types in one batch."""
+
+    merged = True
 
 
 class Singles(sl.Detector):
@@ -118,7 +125,7 @@ def _one_core() -> Iterator[None]:
 def _measure(options: argparse.Namespace) -> dict[str, float]:
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("simulating", total=7 * options.repeats + (0 if options.no_memory else 11))
+        task = bar.add_task("simulating", total=9 * options.repeats + (0 if options.no_memory else 11))
 
         def step(name: str, done: int = 0) -> None:
             bar.update(task, description=name, advance=done)
@@ -150,6 +157,8 @@ def _rates(seconds: float, repeats: int, single: int, step: Callable[..., None])
         "auto_rate": (len(ts), lambda: _pushed(Batches(), "auto", chunks)),
         "interleaved_slack_rate": (len(ts), lambda: _pushed(Interleaved(), "slack", interleaved)),
         "interleaved_auto_rate": (len(ts), lambda: _pushed(Interleaved(), "auto", interleaved)),
+        "runs_slack_rate": (len(ts), lambda: _pushed(Runs(), "slack", interleaved)),
+        "runs_auto_rate": (len(ts), lambda: _pushed(Runs(), "auto", interleaved)),
         "single_event_rate": (len(singles), lambda: _pushed(Singles(), "auto", singles)),
         "heap_rate": (1_000_000, heap_us),
     }
@@ -157,6 +166,7 @@ def _rates(seconds: float, repeats: int, single: int, step: Callable[..., None])
     for policy in ("slack", "auto"):
         _pushed(Batches(), policy, chunks[:5])
         _pushed(Interleaved(), policy, interleaved[:5])
+        _pushed(Runs(), policy, interleaved[:5])
         _pushed(Singles(), policy, singles[:2_000])
     best = dict.fromkeys(kinds, float("inf"))
     for _ in range(repeats):
@@ -165,7 +175,9 @@ def _rates(seconds: float, repeats: int, single: int, step: Callable[..., None])
             best[name] = min(best[name], run())
             step(name.removesuffix("_rate"), 1)
     rates = {name: round(events / best[name], 1) for name, (events, _) in kinds.items()}
-    against = dict.fromkeys(("slack", "auto", "interleaved_slack", "interleaved_auto"), "argsort")
+    against = dict.fromkeys(
+        ("slack", "auto", "interleaved_slack", "interleaved_auto", "runs_slack", "runs_auto"), "argsort"
+    )
     against["single_event"] = "heap"
     return rates | {f"{ours}_ratio": rates[f"{ours}_rate"] / rates[f"{other}_rate"] for ours, other in against.items()}
 

@@ -159,7 +159,7 @@ def admit_received(intake: Intake, rows: Sequence[Batch], clk: int) -> tuple[dic
         batches[name] = ArrivalBatch(sensors[name], at, batch.ts, batch.sources[0], batch.seq, columns, batch.fields)
         n += len(batch)
     if n == 0 or intake.topology.evidence.policy != SLACK:
-        intake.position += n
+        intake.skip(n)
         return batches, np.full(max(1, n), intake.follow(clk))
     ts, roles, keys = (np.empty(n, dtype=np.int64) for _ in range(3))
     for each in batches.values():

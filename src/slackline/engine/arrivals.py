@@ -32,16 +32,21 @@ def exclusive(method: Callable[P, R]) -> Callable[P, R]:
         try:
             idle.pop()  # atomic: of two threads one fails
         except IndexError:
-            raise ConcurrentUseError(
-                f"{method.__name__}() was called while another call of this engine is in progress. Use an engine from "
-                f"one thread at a time and never from its own detectors; use a lock, a queue, or one engine per thread."
-            ) from None
+            raise in_progress(method.__name__) from None
         try:
             return method(*args, **kwargs)
         finally:
             idle.append(None)
 
     return guarded
+
+
+def in_progress(method: str) -> ConcurrentUseError:
+    """The error of a call while another one is in progress."""
+    return ConcurrentUseError(
+        f"{method}() was called while another call of this engine is in progress. Use an engine from one thread at a "
+        f"time and never from its own detectors; use a lock, a queue, or one engine per thread."
+    )
 
 
 def types_of(topology: Topology, arrivals: list[Event] | pa.Table) -> set[str]:
@@ -128,14 +133,19 @@ class BufferLimit:
         self.results = results
         self._room = -1
         self.is_full = False
+        #: Whether events must be counted, or the limit was exceeded when they were.
+        self.is_near = True
 
     def count(self, events: int) -> None:
         """So many events have arrived, or were published."""
         self._room -= events
+        if self._room < 0:
+            self.is_near = True
 
     def invalidate(self) -> None:
         """The number of buffered events is unknown."""
         self._room = -1
+        self.is_near = True
 
     def is_exceeded(self) -> bool:
         """Whether more events are buffered than allowed."""
@@ -152,6 +162,7 @@ class BufferLimit:
         elif self._room < 0 and self.is_exceeded():
             error = BufferLimitError(self.topology.buffered, self.most, self._cause())
         self.is_full = error is not None
+        self.is_near = self.is_full or self._room < 0
         return error
 
     def refuse_unless_clock(self, arrivals: list[Event] | pa.Table) -> None:

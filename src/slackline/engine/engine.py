@@ -17,7 +17,7 @@ from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import Drained, Late, Output, Quarantined
 from slackline.core.time import FOREVER, NEVER
-from slackline.engine.arrivals import BufferLimit, exclusive, refuse_ended, times_of
+from slackline.engine.arrivals import BufferLimit, exclusive, in_progress, refuse_ended, times_of
 from slackline.engine.chunked import ChunkedDriver
 from slackline.engine.host import HostInterface
 from slackline.engine.intake import Intake
@@ -192,13 +192,17 @@ class Engine:
     def _operators_changed(self) -> None:
         """Operators were added or removed: update everything that refers to them."""
         topology, speculator = self._topology, self._speculator
-        speculator.hierarchy = topology.hierarchy
+        speculator.extend(topology.hierarchy)
         self._may_defer = self._overload is not None or any(operator.deferred for operator in topology.operators)
         for operator in topology.operators:
             speculator.register(operator)
-            operator.may_defer = self._may_defer
+            operator.enable_deferral(self._may_defer)
             if self._overload is not None:
                 self._overload.register(operator)
+        # Whether the end of a push has more to do than to return what was collected.
+        self._always_finishes = (
+            self._may_defer or topology.exports_all or bool(speculator.early) or self._options.overflow == "release"
+        )
         self._chunk_size = CHUNK + CHUNK_PER_OPERATOR * len(topology.operators)
         self._progress.export(topology.exported_types())
         self._scalar.invalidate()
@@ -216,7 +220,6 @@ class Engine:
 
     # Arrivals.
 
-    @exclusive
     def push(self, arrivals: Any, now: Any = None) -> list[Output]:
         """Process the next arrivals, in arrival order, and return the outputs.
 
@@ -228,22 +231,30 @@ class Engine:
         where None and null repeat that of the row before. ``push([], now=…)`` only advances arrival time.
         **All or nothing**: if it raises SchemaError or ConfigError, the engine is unchanged.
         """
-        if self._closed:
-            raise ClosedError("push after close(): the stream has ended. Create a new engine for another stream.")
-        arrivals, form = in_numbers(
-            rows_of(arrivals, self.hierarchy), self._form, self._options.unit, self.hierarchy
-        )  # fmt: skip
-        if self._topology.ended:
-            refuse_ended(self._topology, arrivals)
-        if self._limit.is_full:
-            self._limit.refuse_unless_clock(arrivals)
-        times = None if now is None else times_of(now, len(arrivals), form)
-        before, self._form = self._form, form
         try:
-            return self._push(arrivals, times) if self._clock is None else self._timed(self._push, arrivals, times)
-        except (ConfigError, SchemaError):  # nothing was admitted
-            self._form = before
-            raise
+            self._idle.pop()  # as `exclusive` does, which takes longer
+        except IndexError:
+            raise in_progress("push") from None
+        try:
+            if self._closed:
+                raise ClosedError("push after close(): the stream has ended. Create a new engine for another stream.")
+            hierarchy, form = self._topology.hierarchy, self._form
+            arrivals = rows_of(arrivals, hierarchy)
+            if form is not NUMBERS or type(arrivals) is not list:
+                arrivals, form = in_numbers(arrivals, form, self._options.unit, hierarchy)
+            if self._topology.ended:
+                refuse_ended(self._topology, arrivals)
+            if self._limit.is_full:
+                self._limit.refuse_unless_clock(arrivals)
+            times = None if now is None else times_of(now, len(arrivals), form)
+            before, self._form = self._form, form
+            try:
+                return self._push(arrivals, times) if self._clock is None else self._timed(self._push, arrivals, times)
+            except (ConfigError, SchemaError):  # nothing was admitted
+                self._form = before
+                raise
+        finally:
+            self._idle.append(None)
 
     def _timed(self, work: Callable[..., list[Output]], *given: Any) -> list[Output]:
         """Call ``work`` and measure its time, if there is a wall clock; the load controls speculation and deferral."""
@@ -322,6 +333,8 @@ class Engine:
 
     def _finish(self) -> list[Output]:
         """Return the outputs of a push, or raise its error."""
+        if not (self._results.changed or self._limit.is_near or self._always_finishes):
+            return []
         topology, intake, limit = self._topology, self._intake, self._limit
         if self._may_defer and any(operator.deferred and operator.allowed for operator in topology.operators):
             self._driver.run_deferred()
@@ -333,7 +346,8 @@ class Engine:
             outputs += self._results.pop_outputs()
         if self._speculator.early:
             outputs = self._speculator.run(topology.operators, outputs, intake.clk, intake.position)
-        outputs = self._in_form.outputs(outputs)
+        if outputs:
+            outputs = self._in_form.outputs(outputs)
         failure = self._results.pop_failure()
         error: SlacklineError | None = failure if self._options.on_error == "fail" else None
         full = None if self._closed else limit.check()

@@ -11,6 +11,7 @@ Reading arrivals changes nothing. They are admitted only after all were read, so
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,9 +25,10 @@ from slackline.core.types import EventType
 from slackline.engine.topology import Topology
 from slackline.ordering import checked
 from slackline.ordering.arrival_time import ArrivalHistory, ArrivalWatermark
+from slackline.ordering.borrowed import address_of
 from slackline.ordering.clock import ADVANCED, CLK, REJECTED, Clock
 from slackline.ordering.input import SensorInput
-from slackline.ordering.records import CHANGES, DUPLICATE, NO_STARTUP, admit
+from slackline.ordering.records import ADMIT_ONLY, CHANGES, DUPLICATE, EVALUATED, NO_STARTUP, arrive
 from slackline.ordering.skew import Skews
 from slackline.ordering.watermark import rises
 
@@ -41,8 +43,6 @@ CONVERT_DATES = (
 )
 _NO_ROWS: Ints = np.empty(0, dtype=np.int64)
 _PLAIN_SOURCES = frozenset({str, int, type(None)})
-#: An event type that is not declared.
-UNDECLARED = EventType("undeclared")
 
 
 class Check(NamedTuple):
@@ -187,6 +187,15 @@ def _plain(value: Any) -> Any:
     return value if number is None else number
 
 
+#: An event that was admitted: its input, the number of its source there, the event in plain values, and, if it was also
+#: accounted for and its operator evaluated, what ``arrive`` of ``records`` returned.
+Admitted = tuple[SensorInput, int, Event, tuple[int, int, int, int, int, int] | None]
+
+
+#: In place of an operator's inputs.
+_ADMIT_ONLY = ADMIT_ONLY, 0, 0
+
+
 class Intake:
     """Admits arrivals: assigns positions, validates, detects duplicates, and advances stream time."""
 
@@ -204,69 +213,85 @@ class Intake:
         self.arrival_watermark: ArrivalWatermark | None = None
         #: Whether the last event changes the startup estimate; the estimate is used only where there is a late target.
         self.changes_startup = False
-        self._clock_arrivals = NO_STARTUP if topology.evidence.late_target is None else topology.startup.clock_arrivals
+        startup = topology.startup
+        self._clock_arrivals = NO_STARTUP if topology.evidence.late_target is None else startup.clock_arrivals
+        clock = self.clock.ints
+        self._next_startup = startup.ints.copy()
+        #: What compiled code needs to admit an event (see ``records``), and its address.
+        self._gate_record = array("q", [
+            address_of(clock), len(clock), address_of(self.clock.mean_step), self.clock.max_jump,
+            address_of(startup.ints), address_of(self._next_startup), len(startup.ints), self._clock_arrivals,
+        ])  # fmt: skip
+        self._gate = self._gate_record.buffer_info()[0]
         #: Whether the clock offset of the last event's source changed with it; clock offsets of sources.
         self.anew = False
         self.skews = None if skew is None else Skews(list(topology.sensors), skew == "correct")
 
     def kind(self, name: str) -> EventType:
         """The declaration of a type."""
-        return self.topology.hierarchy.types.get(name, UNDECLARED)
+        return self.topology.kind(name)
 
-    def admit(self, event: Event, now: int = NEVER) -> tuple[SensorInput, int, Event] | None:
-        """Admit one event with arrival time ``now``: its input, the number of its source there, and the plain event."""
-        position = self.position
+    def admit(self, event: Event, now: int = NEVER, due_at: int = NEVER) -> Admitted | None:
+        """Admit one event with arrival time ``now``; None if it is refused.
+
+        If it affects one operator only, and stream time does not reach ``due_at``, the event is accounted for and the
+        operator evaluated, too.
+        """
+        position, topology = self.position, self.topology
         self.position = position + 1
-        self.changes_startup = False
-        given = event
+        self.changes_startup = self.anew = False
         name: Any = event.type
-        input = self.topology.entering.get(name) if isinstance(name, str) else None
-        if input is None:
+        entry = topology.entries.get(name) if isinstance(name, str) else None
+        if entry is None:
             self.results.quarantine(as_refused(event), *self.unknown(name), position)
             return None
-        kind = self.topology.hierarchy.types.get(name)
+        input, kind, alone = entry
+        given = event
         ts, seq, source = event.ts, event.seq, event.source
         if (
-            (kind is not None and kind.demanding)
+            kind.demanding
             or type(source) not in _PLAIN_SOURCES
             or type(ts) is not int
             or not 0 <= ts <= MAX_TS
             or not (seq is None or (type(seq) is int and 0 <= seq <= MAX_TS))
         ):
-            taken = admitted(event, kind or UNDECLARED)
+            taken = admitted(event, kind)
             if isinstance(taken, Refusal):
                 self.results.quarantine(as_refused(event), *taken, position)
                 return None
             event, ts, seq, source = taken, taken.ts, taken.seq, taken.source
-        sources = input.sources
-        slot = sources.slot(source)
-        stamp, self.anew = ts, False
-        if self.skews is None:
-            clock, startup = self.clock, self.topology.startup
-            fate = admit(
-                sources.seen if seq is None else sources.seen_with(slot), slot, NO_SEQ if seq is None else seq,
-                clock.ints, clock.mean_step, ts, input.role, input.key | slot, clock.max_jump, startup.ints,
-                self._clock_arrivals, now,
-            )  # fmt: skip
-        else:
+        slot = input.slot_of(source)
+        if self.skews is not None:
             fate, stamp = self._admit_skewed(input, slot, ts, seq, position, now)
-        if fate >= CHANGES:
+            if stamp != ts:
+                event = Event.of(name, stamp, source, seq, {**event.payload, GIVEN: ts})
+            clk, found = self.clock.ints.item(CLK), None
+        else:
+            seen = input.sources.seen
+            if seq is not None and slot >= len(seen):
+                seen = input.sources.seen_with(slot)
+            startup = topology.startup
+            found = arrive(
+                self._gate, input.record, seen, slot, NO_SEQ if seq is None else seq, ts, now, position, due_at,
+                *(_ADMIT_ONLY if alone is None else alone.buffer.group),
+                startup.default_slack, startup.since, startup.arrival_watermark,
+            )  # fmt: skip
+            fate, clk = found[0], found[1]
+            if fate == EVALUATED:
+                return input, slot, event, found
+        if fate & CHANGES:
             self.changes_startup = True
-            fate -= CHANGES
         if fate == DUPLICATE:
-            sources.count_duplicates(1)
+            input.sources.count_duplicates(1)
             self.results.repeat(event, position)
             return None
         if fate == REJECTED:
             self.results.quarantine(as_refused(given), CLOCK_JUMP, jump(ts, self.clk), position)
             return None
-        input.count(1)
-        if fate == ADVANCED:
-            self.clk = self.clock.ints.item(CLK)
+        if fate & ADVANCED:
+            self.clk = clk
             self.last_advance = position + 1
-        if stamp != ts:
-            event = Event.of(event.type, stamp, source, seq, {**event.payload, GIVEN: ts})
-        return input, slot, event
+        return input, slot, event, found if fate & EVALUATED else None
 
     def _admit_skewed(
         self, input: SensorInput, slot: int, ts: int, seq: int | None, position: int, now: int
@@ -277,7 +302,10 @@ class Intake:
             return DUPLICATE, ts
         latest = now if self.arrival_history is None else max(now, self.arrival_history.now)
         fate, stamp, self.anew = self.skews.tick(self.clock, input, slot, ts, position, latest)
-        if fate == REJECTED or self._clock_arrivals == NO_STARTUP:
+        if fate == REJECTED:
+            return fate, ts
+        input.count(1)
+        if self._clock_arrivals == NO_STARTUP:
             return fate, stamp
         taken = self.topology.startup.observe_unless_changed(stamp, self.clk, int(self.clock.ints[CLK]), now)
         return fate if taken else fate + CHANGES, stamp
@@ -319,11 +347,7 @@ class Intake:
         return reached
 
     def _reached(self, reached: int) -> bool:
-        startup = self.topology.startup
-        further = reached > startup.arrival_watermark
-        if further:
-            startup.arrival_watermark = reached
-        return further
+        return self.topology.startup.raise_arrival_watermark(reached)
 
     def admit_rows(
         self, ts: Ints, roles: Ints, keys: Ints, rows: Ints, now: Ints | None
@@ -349,6 +373,10 @@ class Intake:
         moved = rises(clk, self.clk)
         if len(moved):
             self.clk, self.last_advance = int(clk[-1]), first + int(moved[-1]) + 1
+
+    def skip(self, rows: int) -> None:
+        """So many rows that another engine has admitted take positions here, without moving stream time."""
+        self.position += rows
 
     def receive_rows(self, ts: Ints, roles: Ints, keys: Ints) -> Ints:
         """Admit rows that another engine has admitted; returns stream time after each.

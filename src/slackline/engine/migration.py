@@ -102,7 +102,7 @@ def unpack(
     for input, known in adopted:
         _adopt(input, known)
     for input in operator.publishes:
-        input.back = max(input.back, backs[input.name])
+        input.assume_back(backs[input.name])
     for input, delay in known_delays:
         input.assume_delay(delay)
     operator.buffer.renumber(max(0, intake.position - 1))
@@ -113,7 +113,7 @@ def unpack(
     updates = [ProgressUpdate(kind, tuple(e), tuple(w), watermark, back[kind], clk) for kind, (e, w) in unsent.items()]
     if topology.named is None and not events:
         return updates, clk, None
-    operator.evaluated_at = intake.clk  # its watermark must not advance before the missed events are processed
+    operator.hold_until_after(intake.clk)  # its watermark must not advance before the missed events are processed
     return updates, clk, AttachedOperator(operator, events)
 
 

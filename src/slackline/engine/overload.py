@@ -247,7 +247,7 @@ class OverloadController:
             self._stopped = seconds[3] if len(seconds) > 3 else None
         else:
             self.busy = 0.0
-        self.speculator.is_suspended = state["speculation_suspended"] is True
+        self.speculator.restore_suspended(state["speculation_suspended"] is True)
         allowed = checked.mapping(checked.entry(state, what, "allowed"), what)
         for operator in self.topology.operators:
             if operator.name in allowed:

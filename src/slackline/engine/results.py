@@ -8,7 +8,8 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from slackline.core.errors import DetectorError
@@ -44,10 +45,12 @@ class Results:
         self._duplicates: list[Duplicate] = []
         self._failures: list[tuple[str, Failure]] = []
         self._warned_of_dates = False
+        #: Whether anything was collected since the results of a push were last returned.
+        self.changed = False
         #: Number of quarantined events in total, by reason.
         self.reasons: Counter[str] = Counter()
         #: The reason of the flush in progress, if any; number of flushed events, by reason.
-        self.flushing: str | None = None
+        self._flushing: str | None = None
         self.flushed: Counter[str] = Counter()
 
     # Collecting.
@@ -55,8 +58,9 @@ class Results:
     def insert(self, operator: Operator, event: Event, position: int, clk: int, delayed: int) -> None:
         """A detector has published a final event; deferral delayed it by ``delayed``."""
         detected_at = event.ts if clk == NEVER else clk
-        output = Output("insert", id_of(event), event, True, detected_at, operator.name, self.flushing, delayed)
+        output = Output("insert", id_of(event), event, True, detected_at, operator.name, self._flushing, delayed)
         self._outputs.append((position, operator.rank, output))
+        self.changed = True
         if event.type in self.progress.exported:
             self.progress.published(event)
 
@@ -64,6 +68,7 @@ class Results:
         """An event is late for a detector: divert it, or deliver it to the detector out of order."""
         operator.buffer.add_late(event, position, self.delivers_late)
         if not self.delivers_late:
+            self.changed = True
             late = Late(event, watermark - event.ts, operator.name, position)
             self._late.append((position, operator.rank, late))
 
@@ -72,12 +77,14 @@ class Results:
     ) -> None:
         """Events are late for their type, at these watermarks of the input."""
         input.count_late(len(positions))
+        self.changed = True
         for event, watermark, position in zip(events, watermarks, positions, strict=True):
             self._late.append((position, -1, Late(event, watermark - event.ts, None, position)))
 
     def quarantine(self, event: Event, reason: str, detail: str, position: int, detector: str | None = None) -> None:
         """An event is invalid, or a detector raised on it."""
         self._quarantined.append((position, Quarantined(event, reason, detail, detector, position)))
+        self.changed = True
         self.reasons[reason] += 1
         if is_date(event.ts) and not self._warned_of_dates:
             self._warned_of_dates = True
@@ -86,6 +93,7 @@ class Results:
     def repeat(self, event: Event, position: int) -> None:
         """An event is a duplicate."""
         if self.keeps_duplicates:
+            self.changed = True
             self._duplicates.append(Duplicate(event, position))
 
     def fail(self, operator: Operator, position: Callable[[int | Fired], int]) -> None:
@@ -98,10 +106,24 @@ class Results:
             self.quarantine(failure.event, RAISED, detail, position(failure.row), operator.name)
             self._failures.append((operator.name, failure))
 
+    @contextmanager
+    def flushing(self, reason: str) -> Iterator[None]:
+        """What is inserted meanwhile is so because of a flush."""
+        self._flushing = reason
+        try:
+            yield
+        finally:
+            self._flushing = None
+
+    def count_flushed(self, reason: str, events: int) -> None:
+        """So many events were flushed."""
+        self.flushed[reason] += events
+
     # Returning.
 
     def pop_outputs(self) -> list[Output]:
         """The outputs since the last call, in the order of positions."""
+        self.changed = False
         if not self._outputs:
             return []
         self._outputs.sort(key=lambda item: item[:2])

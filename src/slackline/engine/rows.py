@@ -144,7 +144,8 @@ def form_of(saved: Any) -> TimeForm | None:
         raise ValueError(f"{saved!r} is no form of event times")
     if zone is not None:
         pa.scalar(0, pa.timestamp(unit, str(zone))).as_py()
-    return TimeForm(kind, unit, zone)
+    form = TimeForm(kind, unit, zone)
+    return NUMBERS if form.is_number else form
 
 
 def is_frame(rows: Any) -> bool:
@@ -172,9 +173,12 @@ def table_of(frame: Any) -> pa.Table:
         raise SchemaError(f"a {type(frame).__name__} cannot be read as a table: {error}.") from error
 
 
+_ONLY_EVENTS = frozenset({Event})
+
+
 def rows_of(arrivals: Any, hierarchy: Hierarchy) -> list[Event] | pa.Table:
     """The argument of a push as a list of events or a table; event times are as they were."""
-    if type(arrivals) is list and set(map(type, arrivals)) <= {Event}:
+    if type(arrivals) is list and _ONLY_EVENTS.issuperset(map(type, arrivals)):
         return arrivals
     if isinstance(arrivals, Event):
         return [arrivals]

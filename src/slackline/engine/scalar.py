@@ -128,16 +128,39 @@ class ScalarDriver:
         """Process the next arrival; returns its time stamp, or NEVER if it was not admitted."""
         intake, topology = self.intake, self.topology
         position, before = intake.position, intake.clk
-        taken = intake.admit(event, now)
+        scheduled = self._scheduled
+        # The stream time from which on more than the operators above this arrival is affected.
+        due_at = scheduled[0][0] if scheduled else FOREVER
+        if position in self._warmup_ends:
+            due_at = NEVER
+        elif self._unmeasured:
+            due_at = before + 1
+        taken = intake.admit(event, now, due_at)
         clk = intake.clk
         moved = clk > before
+        if taken is not None and (evaluated := taken[3]) is not None:  # the only operator above has been evaluated
+            input, _, event, _ = taken
+            early, reached, least, K = evaluated[2:]
+            operator = topology.above[input.name][0]
+            buffer = operator.buffer
+            if early > buffer.watermark:
+                buffer.advance(early)
+            if not input.is_clock:
+                self._unmeasured[input.name] = input
+            enters = topology.named is None or self._enters(event, input, reached, position)
+            if enters and not buffer.offer(event, position):
+                self.results.late_for(operator, event, buffer.watermark, position)
+            self._advance(operator, buffer.not_before(least), K, position, clk, moved)
+            if self._has_rows:
+                self._drop_rows()
+            return event.ts
         # Whether the watermarks of all inputs change: warm-up ends, or, with a late target, the startup estimate.
         turns = intake.changes_startup or position in self._warmup_ends
         if turns:
             operators: Sequence[Operator] = topology.operators
         elif taken is None:
             return NEVER
-        elif moved and (self._unmeasured or (self._scheduled and self._scheduled[0][0] <= clk)):
+        elif moved and (self._unmeasured or (scheduled and scheduled[0][0] <= clk)):
             operators = self._woken(taken[0], clk)
         else:
             operators = topology.above[taken[0].name]
@@ -145,7 +168,7 @@ class ScalarDriver:
             if operator.evaluated_at != before:
                 operator.advance(position - 1, before)
         if taken is not None:
-            input, slot, event = taken
+            input, slot, event, _ = taken
             if turns:
                 topology.advance(position - 1, before)
                 if input.tracks:
@@ -244,26 +267,29 @@ class ScalarDriver:
             buffer = operator.buffer
             if buffer.unsorted and not buffer.sorts(input):
                 self._extras.setdefault(buffer.name, []).append((input.rank, event))
-            elif event.ts > buffer.watermark:
-                buffer.add(event, position)
-            else:
+            elif not buffer.offer(event, position):
                 self.results.late_for(operator, event, buffer.watermark, position)
 
     # Operators.
 
     def _evaluate(self, operators: Iterable[Operator], position: int, clk: int, moved: bool) -> None:
         for operator in operators:
-            buffer = operator.buffer
-            watermark, K = operator.evaluate(position, clk)
-            if K != buffer.K and buffer.set_slack(K):
-                self._warn(operator, K, clk)
-            self._run(operator, watermark, position, clk, moved)
-            operator.publish_progress(clk)
-            if not operator.always_evaluated:
-                self._schedule_evaluation(operator, clk)
+            self._advance(operator, *operator.evaluate(position, clk), position, clk, moved)
         if self._has_rows:
-            self.topology.drop_rows(lazily=True)
-            self._has_rows = self.topology.has_rows
+            self._drop_rows()
+
+    def _drop_rows(self) -> None:
+        self.topology.drop_rows(lazily=True)
+        self._has_rows = self.topology.has_rows
+
+    def _advance(self, operator: Operator, watermark: int, K: int, position: int, clk: int, moved: bool) -> None:
+        """Process an operator that was evaluated."""
+        if K != operator.buffer.K and operator.buffer.set_slack(K):
+            self._warn(operator, K, clk)
+        self._run(operator, watermark, position, clk, moved)
+        operator.publish_progress(clk)
+        if not operator.always_evaluated:
+            self._schedule_evaluation(operator, clk)
 
     def _schedule_evaluation(self, operator: Operator, clk: int) -> None:
         if operator.schedule_evaluation(clk) and operator.evaluate_at < FOREVER:
@@ -307,12 +333,11 @@ class ScalarDriver:
 
     def _feed(self, operator: Operator, events: list[Event], least: int, position: int, clk: int) -> None:
         operator.buffer.count_waits(events, clk)
-        if not operator.may_defer:
-            self._work(operator, events, None, least, position, clk, 0)
-        elif operator.defers:
+        if operator.may_defer and operator.defers:
             operator.deferred.put(DeferredRows(events, None, least, clk))
-        else:
-            self._work(operator, events, None, least, position, clk, operator.record_deferral(0, clk))
+            return
+        delayed = operator.record_deferral(0, clk) if operator.may_defer else 0
+        self._work(operator, events, None, least, position, clk, delayed)
 
     def _work(
         self, operator: Operator, rows: Rows, positions: Ints | None, least: int, position: int, clk: int, delayed: int
@@ -320,7 +345,7 @@ class ScalarDriver:
         """Run the detector on rows and pass its events on; ``delayed`` is their delay by deferral."""
         runner = operator.runner
         before = times_before(rows, least) if runner.needs_time else None
-        found = operator.feed(rows, positions, before)
+        found = (runner if operator.wall is None else operator).feed(rows, positions, before)
         if runner.failures:
             self.results.fail(operator, lambda _: position)
         for row, event in found:
@@ -371,16 +396,15 @@ class ScalarDriver:
         self.topology.rows_to_heaps()
         self._sync()
         intake, results = self.intake, self.results
-        results.flushing = reason
         try:
             for operator in self.topology.operators:
                 buffer = operator.buffer
                 latest, delivered = max([entry.ts for entry in buffer.heap], default=NEVER), buffer.delivered
-                self._run(operator, max(buffer.next_watermark(), latest), intake.position, intake.clk, True)
+                with results.flushing(reason):
+                    self._run(operator, max(buffer.next_watermark(), latest), intake.position, intake.clk, True)
                 operator.publish_progress(intake.clk)
-                results.flushed[reason] += buffer.delivered - delivered
+                results.count_flushed(reason, buffer.delivered - delivered)
         finally:
-            results.flushing = None
             self._is_synced = False
 
     def release_oldest(self, keep: int) -> None:

@@ -18,7 +18,8 @@ from slackline.core.event import NO_SEQ, Event, Source
 from slackline.core.types import EventType
 from slackline.engine import arrow
 from slackline.engine.admission import ArrivalBatch, Refused, TypeRows
-from slackline.engine.intake import CHECKS, UNDECLARED, Intake, Refusal, as_refused, declared_value
+from slackline.engine.intake import CHECKS, Intake, Refusal, as_refused, declared_value
+from slackline.engine.topology import UNDECLARED
 from slackline.ordering.input import SensorInput
 
 

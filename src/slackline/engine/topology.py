@@ -16,13 +16,16 @@ from slackline.core.calibration import Calibration
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import ProgressUpdate
 from slackline.core.time import FOREVER, Now
-from slackline.core.types import type_names
+from slackline.core.types import EventType, type_names
 from slackline.ordering.clock import AIDS, NO_CLOCK, SETS
 from slackline.ordering.input import DerivedInput, Evidence, Input, SensorInput
 from slackline.ordering.startup import STARTING, StartupEstimator
 from slackline.ordering.watermark import LATE_TARGET, ORDERED, SLACK
 from slackline.running.operator import Operator
 from slackline.running.runner import Runner
+
+#: An event type that is not declared.
+UNDECLARED = EventType("undeclared")
 
 
 class Topology:
@@ -56,6 +59,9 @@ class Topology:
         #: By type: the operators that listen to it; and those that depend on it, directly or indirectly.
         self.readers: dict[str, list[Operator]] = {}
         self.above: dict[str, tuple[Operator, ...]] = {}
+        #: By entering type: its input, its declaration and, where only one operator depends on it, which depends on
+        #: sensor types in their order alone, that operator.
+        self.entries: dict[str, tuple[SensorInput, EventType, Operator | None]] = {}
         self.extend(hierarchy)
 
     def extend(self, hierarchy: Hierarchy) -> None:
@@ -65,16 +71,16 @@ class Topology:
         for rank, name in enumerate(names):
             input: Input | None = self.sensors.get(name) or self.derived.get(name)
             if input is not None:
-                input.rank = rank
+                input.set_rank(rank)
             elif name in hierarchy.publisher:
                 self.derived[name] = DerivedInput(name, rank, self.evidence)
-                self.derived[name].back = hierarchy.max_backdate[hierarchy.publisher[name]]
+                self.derived[name].assume_back(hierarchy.max_backdate[hierarchy.publisher[name]])
             else:
                 is_clock = name in hierarchy.clock
                 evidence = self._evidence(name)
                 sensor = self.sensors[name] = SensorInput(name, rank, evidence, is_clock, self.startup)
                 if name in hierarchy.clock_aids:
-                    sensor.role = AIDS + hierarchy.clock_aids.index(name)
+                    sensor.assign_role(AIDS + hierarchy.clock_aids.index(name))
                 if self.alone:
                     self.named = sorted({*(self.named or ()), name})
                 if self.named is not None:
@@ -87,7 +93,7 @@ class Topology:
         if self.evidence.policy != SLACK:
             sensor.assign_watermark(enters)
         if enters and self.own_time and not set(self.hierarchy.clock) <= set(self.named or ()):
-            sensor.role = SETS
+            sensor.assign_role(SETS)
 
     @property
     def exports_all(self) -> bool:
@@ -125,7 +131,7 @@ class Topology:
         for name, known in calibration.types.items() if calibration else ():
             self.input(name).start_from(known.delay)
             if name in self.derived:
-                self.derived[name].back = max(self.derived[name].back, known.back)
+                self.derived[name].assume_back(known.back)
         for operator in self.operators:
             operator.buffer.set_slack(operator.buffer.largest_slack())  # no warning: readers start from it too
 
@@ -157,7 +163,7 @@ class Topology:
     def _connect(self) -> None:
         place = {name: rank for rank, name in enumerate(self.hierarchy.names)}
         for operator in self.operators:
-            operator.rank = place[operator.name]
+            operator.set_rank(place[operator.name])
             operator.buffer.inputs.sort(key=lambda input: input.rank)
         self.operators.sort()
         publisher = {input.name: operator for operator in self.operators for input in operator.publishes}
@@ -170,11 +176,22 @@ class Topology:
         for name in (*self.sensors, *self.derived):
             self._listeners(name, above)
         self.above = above
+        self.entries = {
+            name: (input, self.kind(name), self._alone_above(name)) for name, input in self.entering.items()
+        }
         # Operators that depend on all clock types are evaluated at each advance of stream time; others are scheduled.
         clock_readers = [set(above[name]) for name, sensor in self.entering.items() if sensor.role != NO_CLOCK]
         always = set.intersection(*clock_readers) if clock_readers else set()
         for operator in self.operators:
-            operator.always_evaluated = operator in always
+            operator.evaluate_always(operator in always)
+
+    def kind(self, name: str) -> EventType:
+        """The declaration of a type."""
+        return self.hierarchy.types.get(name, UNDECLARED)
+
+    def _alone_above(self, name: str) -> Operator | None:
+        above = self.above[name]
+        return above[0] if len(above) == 1 and above[0].reads_sensors_in_order else None
 
     def _listeners(self, name: str, above: dict[str, tuple[Operator, ...]]) -> tuple[Operator, ...]:
         if name not in above:

@@ -131,7 +131,8 @@ class Clock:
         stamps = ints[[CLK, SET, *range(_OWN + FIRST, len(ints), _PER_AID), *range(_OWN + NEWEST, len(ints), _PER_AID)]]
         if ((stamps > NEVER) & (stamps < 0)).any():
             raise checked.wrong("clock.ints", "holds a time stamp below 0")
-        self.ints, self.mean_step = ints, checked.floats(state, "clock", "mean_step", 1)
+        # In place, as compiled code holds the addresses of these arrays.
+        self.ints[:], self.mean_step[:] = ints, checked.floats(state, "clock", "mean_step", 1)
 
 
 @njit(cache=True)

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from slackline.core.batch import Batch, Column, Floats, Ints, Rows, object_column
-from slackline.core.event import NO_SEQ, Event
+from slackline.core.event import NO_SEQ, Event, Source
 from slackline.core.outcome import ProgressUpdate
 from slackline.core.time import FOREVER, NEVER
 from slackline.ordering import checked, delays, readiness, records, target_slack, watermark
@@ -86,7 +86,7 @@ _EMPTY_RECORD[records.REMOTE] = records.LOCAL
 class Input(ABC):
     """One event type: its delays, its K, and its watermark, up to which no more events are expected."""
 
-    __slots__ = ("_record", "_room", "events", "evidence", "floats", "ints", "name", "rank", "record")
+    __slots__ = ("_record", "_room", "evidence", "floats", "ints", "name", "rank", "record")
 
     def __init__(self, name: str, rank: int, evidence: Evidence) -> None:
         self.name = name
@@ -97,7 +97,6 @@ class Input(ABC):
         #: What compiled code evaluates (see ``records``), and its address.
         self._record = array("q", _EMPTY_RECORD)
         self.record: int = self._record.buffer_info()[0]
-        self.events = 0
         self._bind()
 
     def __reduce__(self) -> Any:
@@ -135,6 +134,10 @@ class Input(ABC):
         """The slack that follows from the recent delays of this type."""
         return int(self.ints[delays.K])
 
+    def set_rank(self, rank: int) -> None:
+        """Set the rank among all types: types were added."""
+        self.rank = rank
+
     def start_from(self, delay: int) -> None:
         """Start with a known delay instead of a warm-up: the initial K."""
         delays.start_from(self.ints, delay)
@@ -150,7 +153,12 @@ class Input(ABC):
 
     def count(self, events: int) -> None:
         """So many events of this type have arrived, or were published."""
-        self.events += events
+        self._record[records.EVENTS] += events
+
+    @property
+    def events(self) -> int:
+        """How many events of this type have arrived, or were published."""
+        return self._record[records.EVENTS]
 
     def _reserve(self, arrivals: int) -> None:
         """Make room for the measurements of so many arrivals: the compiled code cannot."""
@@ -195,7 +203,7 @@ class Input(ABC):
         self._bind()
         self._room = 0
         self._set_watermark(checked.number(state, what, "watermark", -(2**63), FOREVER), NEVER)
-        self.events = checked.number(state, what, "events")
+        self._record[records.EVENTS] = checked.number(state, what, "events")
 
     def _restore_delays(self, state: dict[str, Any], what: str) -> None:
         self.ints, self.floats = delays.restored(state, what)
@@ -219,9 +227,9 @@ class SensorInput(Input):
         super().__init__(name, rank, evidence)
         self._record[records.RULES] = address_of(self._rules)
         self.is_clock = is_clock
-        self.role = SETS if is_clock else NO_CLOCK  # how its events move stream time
         #: With a source's slot it identifies the source to the clock; the same in every engine.
-        self.key = (zlib.crc32(name.encode()) & 0x3FFF_FFFF) << 32
+        self.key = self._record[records.KEY] = (zlib.crc32(name.encode()) & 0x3FFF_FFFF) << 32
+        self.assign_role(SETS if is_clock else NO_CLOCK)
         self.sources = Sources()
         self.shared_rows = SharedRows()
         #: Shared by all types of an engine: the slack in force until the delays of this type are known.
@@ -258,6 +266,10 @@ class SensorInput(Input):
     @property
     def uses_slack(self) -> bool:
         return self.remote_watermark is None
+
+    def assign_role(self, role: int) -> None:
+        """Set how events of this type move stream time (see ``clock``)."""
+        self.role = self._record[records.ROLE] = role
 
     def receive_watermark(self, input_watermark: int, K: int) -> None:
         """Take the watermark of the engine that the type enters, FOREVER at the end; in force from the next step on."""
@@ -341,18 +353,23 @@ class SensorInput(Input):
                 shared.events, shared.columns = object_column(list(self.rows(0, len(shared)))), {}
         shared.add(ts, slots, seq, positions, columns, self.sources.ranks_of, fields, events)
 
+    def slot_of(self, source: Source) -> int:
+        """The slot of the source of an arrival, with room for what the arrival adds to the state of this type."""
+        slot = self.sources.slots.get(source)
+        if slot is None or slot >= self._readiness_rows:
+            slot = self.sources.slot(source)
+            self._add_readiness_rows()
+        if self._room < 1:
+            self._reserve(1)
+        else:
+            self._room -= 1
+        return slot
+
     def step(self, slot: int, ts: int, position: int, before: int, clk: int) -> int:
-        """One position: an arrival (``slot >= 0``), a move of stream time from ``before`` to ``clk``, or both.
+        """One position: an arrival (of :meth:`slot_of`), a move of stream time from ``before`` to ``clk``, or both.
 
         Returns the watermark before the arrival.
         """
-        if slot >= 0 and self._record[records.REMOTE] == records.LOCAL:
-            if slot >= self._readiness_rows:
-                self._add_readiness_rows()
-            if self._room < 1:
-                self._reserve(1)
-            else:
-                self._room -= 1
         startup = self.startup
         previous: int = records.step(
             self.record, slot, ts, position, before, clk, startup.default_slack, startup.since,
@@ -526,6 +543,10 @@ class DerivedInput(Input):
     def uses_slack(self) -> bool:
         return self.evidence.policy == SLACK
 
+    def assume_back(self, back: int) -> None:
+        """Events may be back-dated by so much, although none was here."""
+        self.back = max(self.back, back)
+
     def published(self, event: Event, trigger_ts: int) -> None:
         """Record a published event, and by how much it was back-dated."""
         self.count(1)
@@ -558,9 +579,10 @@ class DerivedInput(Input):
         """The publisher has processed everything up to its watermark (NEVER before it started, FOREVER at its end)."""
         if self.ended != (watermark == FOREVER):
             self._set_ended(watermark == FOREVER)
+        record = self._record
         if NEVER < watermark < FOREVER:
-            watermark = clk - self.K if self.uses_slack else watermark - self.back
-        self._set_watermark(watermark, clk)
+            watermark = clk - self.K if record[records.FOLLOWS] == records.BY_SLACK else watermark - self.back
+        record[records.WATERMARK], record[records.EVALUATED_AT] = watermark, clk
 
     def receive(self, item: ProgressUpdate, clk: int) -> None:
         """Take a progress update of the publisher, which runs in another engine."""

@@ -1,9 +1,11 @@
-"""Inputs as compiled code evaluates them for single events: an arrival takes three compiled calls, however many inputs.
+"""Inputs as compiled code evaluates them for single events.
 
-:func:`admit` at the intake, :func:`step` for the input of its type, and :func:`evaluate` for each operator that it
-affects, which brings all inputs of the operator to the same stream time. They take numbers, since passing an array
-costs as much as the work. The *record* of an input holds its watermark and the addresses of its arrays (see
-``borrowed``). The input owns the arrays and the record, and updates the addresses when it replaces an array.
+:func:`arrive` admits an arrival. Where it affects one operator only, and nothing else is due, the same call accounts
+for it in the input of its type and gives the watermark of the operator. Else :func:`step` does the first, and
+:func:`evaluate` the second for each operator, by bringing all its inputs to the same stream time. They take numbers,
+since passing an array costs as much as the work. The *record* of an input holds its watermark and the addresses of its
+arrays (see ``borrowed``), the *gate* those of the clock and the startup estimator. The input owns the arrays and the
+record, and updates the addresses when it replaces an array.
 """
 
 from __future__ import annotations
@@ -21,32 +23,28 @@ from slackline.ordering.startup import observe_unless_changed
 
 #: The record of an input: its watermark, and the stream time of that; for a sensor input the watermark received from
 #: another engine, or LOCAL, and whether the watermark never moves back; for a derived input whether it follows stream
-#: time. Then the number of sources, and addresses.
+#: time. Then the number of sources, addresses, the role and the key of the type for the clock, the number of events.
 (
     WATERMARK, EVALUATED_AT, REMOTE, OWNS, FOLLOWS, CAPACITY, INTS, N_INTS, FLOATS, N_FLOATS, SOURCES, TREE, RULES,
-) = range(13)  # fmt: skip
-FIELDS = 13
+    ROLE, KEY, EVENTS,
+) = range(16)  # fmt: skip
+FIELDS = 16
+#: The gate: addresses and lengths of the arrays of the clock and the startup estimator, with room for its next state,
+#: and their parameters.
+CLOCK, N_CLOCK, MEAN_STEP, MAX_JUMP, STARTUP, NEXT_STARTUP, N_STARTUP, CLOCK_ARRIVALS = range(8)
+GATE_FIELDS = 8
 #: No watermark is received from another engine.
 LOCAL = -(2**63)
 #: Values of FOLLOWS: a sensor input; a derived one whose watermark its publisher sets; one that is ``clk - K``.
 SENSOR, PUBLISHED, BY_SLACK = 0, 1, 2
 
-#: Outcomes of an arrival besides those of the clock. CHANGES is added to them: the startup estimate changes.
-DUPLICATE, CHANGES = 3, 4
+#: Outcomes of an arrival besides those of the clock. Added to them: the startup estimate changes; the arrival was
+#: accounted for and its operator evaluated.
+DUPLICATE, CHANGES, EVALUATED = 3, 4, 8  # STOOD, ADVANCED, REJECTED = 0, 1, 2
+#: In place of the address of an operator's inputs: :func:`arrive` only admits.
+ADMIT_ONLY = 0
 #: In place of the startup estimator's number of clock arrivals: there is no target, so that it is not used.
 NO_STARTUP = -1
-
-
-@njit(cache=True)
-def admit(seen, slot, seq, clock, mean_step, ts, role, key, max_jump, startup, clock_arrivals, now):  # type: ignore[no-untyped-def]
-    """An arrival at the intake: a duplicate, or taken by the clock and, unless it changes, by the startup estimate."""
-    if seq >= 0 and is_duplicate(seen, slot, seq):
-        return DUPLICATE
-    before = clock[CLK]
-    fate = tick_clock(clock, mean_step, ts, role, key, max_jump)
-    if fate == REJECTED or clock_arrivals == NO_STARTUP:
-        return fate
-    return fate if observe_unless_changed(startup, ts, before, clock[CLK], clock_arrivals, now) else fate + CHANGES
 
 
 @njit(cache=True)
@@ -102,3 +100,53 @@ def evaluate(inputs, n, with_slack, position, clk, default_slack, since, arrival
         if i < with_slack:
             slack = max(slack, ints[delays.K])
     return least, slack
+
+
+@njit(cache=True)
+def arrive(  # type: ignore[no-untyped-def]
+    gate,
+    input,
+    seen,
+    slot,
+    seq,
+    ts,
+    now,
+    position,
+    due_at,
+    inputs,
+    n,
+    with_slack,
+    default_slack,
+    since,
+    arrival_watermark,
+):
+    """An arrival: a duplicate, or taken by the clock and, unless it changes, by the startup estimate.
+
+    Then, unless stream time reaches ``due_at``, it is accounted for in its input, and an operator that has these
+    ``inputs`` and depends on no other operator is evaluated before and after it. Returns the outcome, stream time, and
+    where it was evaluated the watermark of the operator before the arrival, that of the input before it, and the
+    watermark and the largest K of the operator after it.
+    """
+    if seq >= 0 and is_duplicate(seen, slot, seq):
+        return DUPLICATE, NEVER, 0, 0, 0, 0
+    gate = carray(pointer(gate), GATE_FIELDS, np.int64)
+    record = carray(pointer(input), FIELDS, np.int64)
+    clock = carray(pointer(gate[CLOCK]), gate[N_CLOCK], np.int64)
+    mean_step = carray(pointer(gate[MEAN_STEP]), 1, np.float64)
+    before = clock[CLK]
+    fate = tick_clock(clock, mean_step, ts, record[ROLE], record[KEY] | slot, gate[MAX_JUMP])
+    if fate == REJECTED:
+        return fate, before, 0, 0, 0, 0
+    record[EVENTS] += 1
+    clk = clock[CLK]
+    if gate[CLOCK_ARRIVALS] != NO_STARTUP:
+        startup = carray(pointer(gate[STARTUP]), gate[N_STARTUP], np.int64)
+        after = carray(pointer(gate[NEXT_STARTUP]), gate[N_STARTUP], np.int64)
+        if not observe_unless_changed(startup, after, ts, before, clk, gate[CLOCK_ARRIVALS], now):
+            return fate + CHANGES, clk, 0, 0, 0, 0
+    if inputs == ADMIT_ONLY or clk >= due_at:
+        return fate, clk, 0, 0, 0, 0
+    early, _ = evaluate(inputs, n, with_slack, position - 1, before, default_slack, since, arrival_watermark)
+    reached = step(input, slot, ts, position, before, clk, default_slack, since, arrival_watermark)
+    least, slack = evaluate(inputs, n, with_slack, position, clk, default_slack, since, arrival_watermark)
+    return fate + EVALUATED, clk, early, reached, least, slack

@@ -41,6 +41,7 @@ class Entry(NamedTuple):
 
 
 _new = tuple.__new__  # half the time of Entry(...)
+_push, _pop = heapq.heappush, heapq.heappop
 
 
 def _entry(position: int, nth: int, event: Event) -> Entry:
@@ -53,8 +54,8 @@ class ReorderBuffer:
     """The inputs, the watermark and the buffered events of one detector."""
 
     __slots__ = (
-        "K", "_group", "_offered", "_records", "_row_inputs", "_startup", "delivered", "heap", "inputs", "late",
-        "name", "overdue", "slack_inputs", "unsorted", "wait_max", "wait_sum", "watermark", "watermark_inputs",
+        "K", "_offered", "_records", "_row_inputs", "_startup", "delivered", "group", "heap", "inputs", "late", "name",
+        "overdue", "slack_inputs", "unsorted", "wait_max", "wait_sum", "watermark", "watermark_inputs",
     )  # fmt: skip
 
     def __init__(
@@ -71,7 +72,8 @@ class ReorderBuffer:
         #: Their records, those of ``slack_inputs`` first.
         rest = [input for input in self.watermark_inputs if not input.uses_slack]
         self._records = array("q", [input.record for input in (*self.slack_inputs, *rest)])
-        self._group = self._records.buffer_info()[0], len(self._records), len(self.slack_inputs)
+        #: What compiled code evaluates: the address of these, their number, and that of ``slack_inputs``.
+        self.group = self._records.buffer_info()[0], len(self._records), len(self.slack_inputs)
         #: The inputs whose shared rows are ordered here.
         self._row_inputs = [input for input in inputs if isinstance(input, SensorInput) and self.sorts(input)]
         self.watermark = NEVER
@@ -96,7 +98,15 @@ class ReorderBuffer:
     def add(self, event: Event, position: int) -> None:
         """Buffer an event until the watermark passes it."""
         self._offered += 1
-        heapq.heappush(self.heap, _entry(position, self._offered, event))
+        _push(self.heap, _entry(position, self._offered, event))
+
+    def offer(self, event: Event, position: int) -> bool:
+        """Buffer an event unless it is late; whether it was buffered."""
+        if event.ts <= self.watermark:
+            return False
+        self._offered += 1
+        _push(self.heap, _entry(position, self._offered, event))
+        return True
 
     def add_late(self, event: Event, position: int, deliver: bool) -> None:
         """Count a late event; ``deliver``: it is released out of order when stream time moves next."""
@@ -126,9 +136,10 @@ class ReorderBuffer:
 
         Once all ordered inputs have ended, those that bypass ordering count.
         """
-        return self._not_before(min([input.watermark for input in self.watermark_inputs]))
+        return self.not_before(min([input.watermark for input in self.watermark_inputs]))
 
-    def _not_before(self, least: int) -> int:
+    def not_before(self, least: int) -> int:
+        """The watermark, where the inputs give this: it never moves back."""
         if least == FOREVER and self.unsorted:
             least = min([input.watermark for input in self.inputs])
         return least if least > self.watermark else self.watermark
@@ -137,13 +148,17 @@ class ReorderBuffer:
         """Evaluate the inputs at stream time ``clk``: :meth:`next_watermark` and :meth:`largest_slack`."""
         startup = self._startup
         least, slack = evaluate(
-            *self._group, position, clk, startup.default_slack, startup.since, startup.arrival_watermark
+            *self.group, position, clk, startup.default_slack, startup.since, startup.arrival_watermark
         )
-        return self._not_before(least), slack
+        return self.not_before(least), slack
 
     def largest_slack(self) -> int:
         """The largest K of the inputs."""
         return max([input.K for input in self.slack_inputs], default=0)
+
+    def advance(self, watermark: int) -> None:
+        """Move the watermark to one that passes no buffered event."""
+        self.watermark = watermark
 
     def set_slack(self, K: int) -> bool:
         """Record the largest K of the inputs; whether it has grown."""
@@ -153,10 +168,12 @@ class ReorderBuffer:
     def release(self, watermark: int) -> list[Entry]:
         """Move the watermark; the events that it passes, in order."""
         self.watermark = watermark
-        released = []
         heap = self.heap
+        if not heap or heap[0][0] > watermark:
+            return []
+        released = [_pop(heap)]
         while heap and heap[0][0] <= watermark:
-            released.append(heapq.heappop(heap))
+            released.append(_pop(heap))
         return released
 
     def count_waits(self, events: Sequence[Event], clk: int) -> None:
@@ -179,9 +196,11 @@ class ReorderBuffer:
         """Move the watermark; the events that it passes, in order, from the heap and from shared rows, if there are."""
         rows = self._row_entries(watermark) if has_rows else ()
         released = self.release(watermark)
+        if not released and not rows:
+            return []
         if rows:
             released = sorted([*released, *rows])
-        return [entry[-1] for entry in released] if released else []
+        return [entry[-1] for entry in released]
 
     def oldest(self) -> int:
         """The event time of the oldest buffered event; FOREVER if there is none."""

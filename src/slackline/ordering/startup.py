@@ -108,12 +108,19 @@ class StartupEstimator:
 
         False, and nothing is taken, if that would change ``default_slack`` or ``since``.
         """
-        return bool(observe_unless_changed(self.ints, ts, before, clk, self.clock_arrivals, now))
+        return bool(observe_unless_changed(self.ints, self.ints.copy(), ts, before, clk, self.clock_arrivals, now))
 
     def observe(self, ts: int, before: int, clk: int, now: int) -> None:
         """The same, whatever it changes."""
         _observe(self.ints, ts, before, clk, self.clock_arrivals, now)
         self._update()
+
+    def raise_arrival_watermark(self, reached: int) -> bool:
+        """The watermark that arrival times give has reached this; whether that is further than before."""
+        further = reached > self.arrival_watermark
+        if further:
+            self.arrival_watermark = reached
+        return further
 
     def pass_time(self, now: int) -> bool:
         """Arrival time has advanced to ``now`` without an arrival; says whether that ends the wait after an outage."""
@@ -137,7 +144,7 @@ class StartupEstimator:
         return {"ints": self.ints}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.ints = checked.ints(state, "startup", "ints", (len(_LEAST),), _LEAST, _MOST)
+        self.ints[:] = checked.ints(state, "startup", "ints", (len(_LEAST),), _LEAST, _MOST)  # see Clock.restore
         self._update()
 
 
@@ -219,8 +226,9 @@ def _observe(ints, ts, before, clk, clock_arrivals, now):  # type: ignore[no-unt
 
 
 @njit(cache=True)
-def observe_unless_changed(ints, ts, before, clk, clock_arrivals, now):  # type: ignore[no-untyped-def]
-    after = ints.copy()
+def observe_unless_changed(ints, after, ts, before, clk, clock_arrivals, now):  # type: ignore[no-untyped-def]
+    """Take one arrival, and say so, unless it changes what the inputs use; ``after`` is room for the next state."""
+    after[:] = ints
     _observe(after, ts, before, clk, clock_arrivals, now)
     if after[_SINCE] != ints[_SINCE] or _default_slack(after) != _default_slack(ints):
         return False

@@ -125,10 +125,14 @@ def empty_state() -> tuple[Ints, Floats]:
 
 
 def with_room(ints: Ints, floats: Floats, arrivals: int) -> tuple[Floats, int]:
-    """The floats with room for the buckets that so many arrivals may add, and for how many arrivals they have room."""
+    """The floats with room for the buckets that so many arrivals may add, and for how many arrivals they have room.
+
+    The room grows with what was measured, so that it is asked for ever less often.
+    """
     used, buckets = int(ints[USED]), (len(floats) - HISTOGRAM) // 2
-    if used + arrivals > buckets < BUCKETS:
-        buckets = min(used + max(arrivals, used // 2, 2), BUCKETS)
+    spare = max(arrivals, int(ints[delays.MEASURED]) // 64)
+    if used + spare > buckets < BUCKETS:
+        buckets = min(used + max(spare, used // 2, 2), BUCKETS)
         floats = np.concatenate((floats[: HISTOGRAM + 2 * used], np.zeros(2 * (buckets - used))))
     return floats, FOREVER if buckets == BUCKETS else buckets - used
 

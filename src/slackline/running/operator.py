@@ -79,6 +79,18 @@ class Operator:
         """Whether due rows are deferred."""
         return self.may_defer and (self.allowed < UNLIMITED or len(self.deferred) > 0)
 
+    def set_rank(self, rank: int) -> None:
+        """Set the place in the order of the whole hierarchy."""
+        self.rank = rank
+
+    def evaluate_always(self, always: bool) -> None:
+        """Whether each advance of stream time evaluates the watermark, so that it need not be scheduled."""
+        self.always_evaluated = always
+
+    def enable_deferral(self, may_defer: bool) -> None:
+        """Whether detectors of this engine may be deferred."""
+        self.may_defer = may_defer
+
     def allow(self, rows: int) -> None:
         """Set how many rows the detector may process before the next decision; UNLIMITED: nothing is deferred."""
         self.allowed = rows
@@ -108,14 +120,24 @@ class Operator:
         self.below = list({id(p): p for c in watermark_inputs if (p := publisher.get(c.name)) is not None}.values())
         self.local_inputs = [c for c in watermark_inputs if isinstance(c, SensorInput) or c.name not in publisher]
 
+    @property
+    def reads_sensors_in_order(self) -> bool:
+        """Whether all inputs are sensor types, and ordered."""
+        return not self.buffer.unsorted and all(isinstance(input, SensorInput) for input in self.buffer.inputs)
+
     def invalidate(self) -> None:
         """The watermark has changed at the present stream time: evaluate it at the next use."""
         self.evaluated_at = NEVER
 
+    def hold_until_after(self, clk: int) -> None:
+        """Do not evaluate the watermark at this stream time by itself."""
+        self.evaluated_at = clk
+
     def advance(self, position: int, clk: int) -> None:
         """Evaluate the watermark at stream time ``clk``, where nothing else happened and no buffered event is due."""
         if self.evaluated_at != clk:
-            self.buffer.watermark, _ = self.evaluate(position, clk)
+            watermark, _ = self.evaluate(position, clk)
+            self.buffer.advance(watermark)
             self.publish_progress(clk)
 
     def evaluate(self, position: int, clk: int) -> tuple[int, int]:
@@ -156,7 +178,7 @@ class Operator:
         """Pass the watermark on to the inputs of the types published here."""
         self.evaluated_at = clk
         if self.publishes:
-            watermark = self.watermark
+            watermark = self.watermark if self.may_defer else self.buffer.watermark
             for input in self.publishes:
                 input.set_progress(watermark, clk)
 

@@ -53,6 +53,10 @@ class Speculator:
         self.controller = Controller()
         self.load = Load()
 
+    def extend(self, hierarchy: Hierarchy) -> None:
+        """The hierarchy was extended."""
+        self.hierarchy = hierarchy
+
     def register(self, operator: Operator) -> None:
         """The operator may speculate from now on."""
         if isinstance(operator.runner, SpeculativeRunner):
@@ -72,6 +76,10 @@ class Speculator:
     def resume(self) -> None:
         """The overload is over."""
         self.is_suspended = False
+
+    def restore_suspended(self, is_suspended: bool) -> None:
+        """Whether it was suspended when it was saved."""
+        self.is_suspended = is_suspended
 
     def unregister(self, name: str) -> None:
         """The detector does not run here any more."""

@@ -59,12 +59,12 @@ def world(seed: int) -> list[Any]:
     one = SensorInput("a", 0, e, is_clock=True)
     other = SensorInput("b", 1, e, is_clock=bool(rng.integers(2)))
     derived = DerivedInput("d", 2, e)
-    derived.back = int(rng.choice([0, 5, MAX_TS]))
+    derived.assume_back(int(rng.choice([0, 5, MAX_TS])))
     found: list[Any] = []
     K = 0
     for position, ts in enumerate(stamps(rng, 60)):
         input = (one, other)[rng.integers(2)]
-        slot = input.sources.slot(int(rng.integers(3)))
+        slot = input.slot_of(int(rng.integers(3)))
         before = int(clock.ints[CLK])
         fate = clock.tick(ts, input.is_clock, input.rank << 32 | slot)
         if fate == REJECTED:

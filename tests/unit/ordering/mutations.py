@@ -48,7 +48,7 @@ class World:
 
     def _arrive(self, ts: int, source: str, seq: int) -> None:
         sensor, derived, buffer = self.sensor, self.derived, self.buffer
-        slot = sensor.sources.slot(source)
+        slot = sensor.slot_of(source)
         sensor.sources.is_duplicate(slot, seq)
         before = int(self.clock.ints[CLK])
         self.clock.tick(ts, True, slot)
@@ -56,9 +56,7 @@ class World:
         sensor.step(slot, ts, self.position, before, clk)
         derived.tick(before, clk)
         for event in (Event("a", ts, source, None if seq < 0 else seq, x=1.5), Event("d", ts, "u", seq)):
-            if event.ts > buffer.watermark:
-                buffer.add(event, self.position)
-            else:
+            if not buffer.offer(event, self.position):
                 buffer.overdue = [*buffer.overdue[-3:], buffer.entry(event, self.position)]
         derived.note(clk - buffer.largest_slack() - derived.back, clk)
         derived.set_progress(sensor.watermark, clk)

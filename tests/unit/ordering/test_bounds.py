@@ -64,7 +64,7 @@ def test_a_chunk_gives_what_its_positions_give_also_at_the_end_of_time(
     input_watermarks, slacks = whole.run(np.arange(len(ts)), slots, ts, 0, NEVER, clk)
     one_by_one = []
     for p in range(len(ts)):
-        steps.step(int(slots[p]), int(ts[p]), p, int(before[p]), int(clk[p]))
+        steps.step(steps.slot_of(int(slots[p])), int(ts[p]), p, int(before[p]), int(clk[p]))
         one_by_one.append((int(steps.watermark), steps.K))
     if policy != "ordered":
         assert one_by_one == list(zip(input_watermarks.tolist(), slacks.tolist(), strict=True))

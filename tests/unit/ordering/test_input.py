@@ -46,7 +46,7 @@ def test_ranks_are_the_order_of_sources_whenever_they_are_asked_for(steps: list[
 def test_what_was_learnt_of_sources_stays_when_more_of_them_come() -> None:
     target = sensor_input()
     for ts in range(0, 1_000, 100):
-        target.step(target.sources.slot("first"), ts, ts // 100, ts - 100, ts)
+        target.step(target.slot_of("first"), ts, ts // 100, ts - 100, ts)
     known, least = target.readiness[0].tolist(), int(target.readiness_tree[1])
     for i in range(100):
         target.sources.slot(f"s{i}")

@@ -48,7 +48,7 @@ def test_one_call_gives_the_watermark_and_slack_that_each_input_gives_by_itself(
             sensor, derived = each[kind], each[2]
             assert isinstance(sensor, SensorInput) and isinstance(derived, DerivedInput)
             sensor.advance(position - 1, before)
-            sensor.step(sensor.sources.slot(source), ts, position, before, clk)
+            sensor.step(sensor.slot_of(source), ts, position, before, clk)
             if position % 100 == 99:
                 sensor.restore(sensor.state(), position + 1)
             if position % 7 == 0:

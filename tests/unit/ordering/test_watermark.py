@@ -25,7 +25,7 @@ def test_no_class_of_ours_gets_into_the_signatures_that_numba_keeps(
     input = SensorInput("a", 0, Evidence(policy, late_target=target), is_clock=True)
     one = np.zeros(1, dtype=np.int64)
     input.sources.slots_of(one, ["s"])
-    input.step(0, 1, 0, NEVER, 1)
+    input.step(input.slot_of("s"), 1, 0, NEVER, 1)
     input._reserve(1)
     known = input.ints, input.floats, input.readiness, input.readiness_tree, input._rules
     nothing = np.empty(0, dtype=np.int64)
