@@ -15,7 +15,7 @@ from msgspec import inspect as types
 from slackline.core.errors import ConfigError
 from slackline.engine import Engine
 from slackline.ordering.policy import OPTIONS
-from slackline.runtime.options import RunOptions
+from slackline.runtime.options import RunOptions, by_option
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -91,7 +91,7 @@ def _plain(kind: types.Type) -> Any:
 
 def given_options(command_line: dict[str, Any]) -> dict[str, Any]:
     """What was given on the command line, by the names of the options; options of the engine as a dict."""
-    given = {FIELDS[name].encode_name: value for name, value in command_line.items() if value not in (None, [])}
+    given = by_option(command_line)
     if "engine" in given:
         given["engine"] = engine_options(given["engine"])
     return given
