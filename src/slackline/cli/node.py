@@ -18,7 +18,7 @@ from slackline.cluster.protocol import NodeSettings
 from slackline.core.errors import ConfigError
 
 #: Options of the engine that are set by other options of the node.
-_NOT_GIVEN = ("late", "pause")
+NOT_GIVEN = ("late", "pause")
 
 #: Options of records, Kafka and logs that are as those of ``slackline run``.
 _SHARED = ("ts", "type", "source", "seq", "follow", "format", "avro_schema", "start", "kafka_config", "metrics", "log")
@@ -162,9 +162,9 @@ def node(
             shared_folder=None if shared_folder is None else str(shared_folder),
             failover_after=failover_after,
             checkpoint_every=checkpoint_every,
-            speed=_speed(speed),
+            speed=speed_of(speed),
             unit=unit,
-            engine=engine_options(engine or [], _NOT_GIVEN),
+            engine=engine_options(engine or [], NOT_GIVEN),
             optimise=optimise,
             limit=limit,
             shed=shed,
@@ -172,7 +172,7 @@ def node(
             pause=pause,
             until_end=until_end,
             tls=tls,
-            records=_plain(shared),
+            records=plain(shared),
         )
     )
     plan.compile()
@@ -185,7 +185,7 @@ def node(
             metrics.close()
 
 
-def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
+def plain(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options as they can be stored."""
     return {name: str(value) if isinstance(value, Path) else value for name, value in options.items()}
 
@@ -198,9 +198,9 @@ def _names(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _speed(text: str) -> float:
+def speed_of(text: str) -> float:
     """
-    >>> _speed("max"), _speed("2.5")
+    >>> speed_of("max"), speed_of("2.5")
     (0.0, 2.5)
     """
     try:

@@ -22,7 +22,9 @@ C = TypeVar("C", bound=Callable[..., Any])
 #: The fields of RunOptions, by name.
 FIELDS = {each.name: each for each in types.type_info(RunOptions).fields}  # type: ignore[attr-defined]
 
-At = Annotated[str, typer.Option(help="HOST:PORT of any node of the cluster.")]
+At = Annotated[
+    str, typer.Option(help="HOST:PORT of any node of the cluster, or the checkpoint folder of a cluster on Spark.")
+]
 TlsCert = Annotated[
     Path | None,
     typer.Option(

@@ -17,15 +17,39 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from slackline.cluster.links import HANDSHAKE_TIMEOUT, Credentials
 from slackline.core.errors import ConfigError
 from slackline.runtime.address import Address
 
+#: In the checkpoint folder: the description of the cluster by its driver, and a request that it stops.
+DESCRIPTION, STOP = "cluster.json", "stop"
+
 T = TypeVar("T")
 
 logger = logging.getLogger("slackline.cluster")
+
+
+def description_of(folder: Path) -> dict[str, Any]:
+    """What the driver of the cluster in this checkpoint folder has written; empty: nothing."""
+    try:
+        found = json.loads((folder / DESCRIPTION).read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def node_at(text: str) -> Address:
+    """The address of a node: ``HOST:PORT``, or the checkpoint folder of a cluster, one of whose nodes it is."""
+    folder = Path(text)
+    if not folder.is_dir():
+        return Address.of(text)
+    addresses = description_of(folder).get("addresses")
+    if not addresses:
+        raise ConfigError(f"{text} is a folder without a cluster that runs; give its checkpoint folder, or HOST:PORT.")
+    return Address.of(next(iter(addresses.values())))
 
 
 @dataclass

@@ -22,14 +22,13 @@ import msgspec
 
 from slackline.cluster.links import HANDSHAKE_TIMEOUT
 from slackline.cluster.process import NodeOptions, NodePlan, NodeProcess
+from slackline.cluster.registry import description_of
 from slackline.connectors.files import FolderInUseError
 from slackline.core.errors import ConfigError, HierarchyError, SchemaError, SlacklineError, StateError
 from slackline.core.extras import MissingExtraError
 from slackline.runtime.address import Address
 from slackline.runtime.sink import FencedError
 
-#: In the checkpoint folder: what the driver writes, and its executors must see.
-DESCRIPTION = "cluster.json"
 #: Characters of a log record that are sent to the driver.
 MAX_LOG = 2_000
 #: Errors that another attempt would meet again.
@@ -113,11 +112,7 @@ async def _run(task: NodeTask, host: str) -> Outcome:
 
 def _check_shared(task: NodeTask) -> None:
     folder = Path(str(task.node.shared_folder))
-    try:
-        seen = json.loads((folder / DESCRIPTION).read_text())["marker"]
-    except (OSError, ValueError, KeyError):
-        seen = None
-    if seen != task.marker:
+    if description_of(folder).get("marker") != task.marker:
         raise ConfigError(
             f"the checkpoint folder {folder} is not shared: it is not the one that the driver has written to. Give a "
             f"folder that the driver and all executors can write to, by the same path."

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import secrets
 import threading
 import time
@@ -25,8 +26,8 @@ from slackline.cluster import client
 from slackline.cluster.controller.global_placement import GlobalPlacement, PlacementPlan
 from slackline.cluster.links import Credentials
 from slackline.cluster.process import NodeOptions, NodePlan, folder_of
-from slackline.cluster.registry import Registry
-from slackline.cluster.task import DESCRIPTION, NodeTask, Outcome
+from slackline.cluster.registry import DESCRIPTION, STOP, Registry, description_of
+from slackline.cluster.task import NodeTask, Outcome
 from slackline.cluster.tcp import LEAVING
 from slackline.connectors.addresses import scheme_of
 from slackline.connectors.files import FolderInUseError, FolderLease
@@ -44,8 +45,6 @@ EXECUTORS = 10.0
 SHORT, MAX_FAILURES = 5.0, 4
 #: Seconds before the next attempt of a node, at first and at most.
 FIRST, CAP = 0.25, 10.0
-#: In the checkpoint folder: the request to stop.
-STOP = "stop"
 #: Options of a node that the cluster sets.
 _OWN = ("app", "name", "inputs", "listen", "join", "run", "ingress", "folder", "shared_folder", "tls", "stays")
 
@@ -200,7 +199,9 @@ class SparkCluster:
         if any(thread.is_alive() for thread in self._threads) and not _is_stopped(self._context):
             for name in self._nodes:
                 self._context.cancelJobGroup(self._group_of(name))
-        (self._folder / STOP).unlink(missing_ok=True)
+        if not self._lease.is_fenced:
+            (self._folder / STOP).unlink(missing_ok=True)
+        self._describe()
         self._lease.release()
 
     def __enter__(self) -> SparkCluster:
@@ -221,6 +222,7 @@ class SparkCluster:
     # Start, and end.
 
     def _start(self, timeout: float) -> None:
+        self._credentials.check(Address(self._host, 0))
         check_slots(self._context, len(self._nodes))
         self._acquire()
         self._is_open = True
@@ -233,23 +235,32 @@ class SparkCluster:
         for thread in self._threads:
             thread.start()
 
-        def runs() -> bool:
-            return all(seat.attempts for seat in self._registry.seats.values()) and all(
-                seat.is_up or name in self._ended for name, seat in self._registry.seats.items()
-            )
-
         until = time.monotonic() + timeout
-        while not runs():
+        while not self._is_connected():
             self._check()
             if time.monotonic() > until:
-                here = self._registry.addresses()
+                missing = ", ".join(sorted(self._nodes.keys() - self._registry.addresses().keys()))
                 raise SlacklineError(
-                    f"{len(here)} of {len(self._nodes)} nodes run after {timeout:g} s: no slot was free for "
-                    f"{', '.join(sorted(self._nodes.keys() - here.keys()))}. Start fewer nodes, add executors, or give "
-                    f"a longer start_timeout."
+                    f"the cluster is not complete after {timeout:g} s: "
+                    + (f"no slot of Spark has run {missing}." if missing else "its nodes do not reach each other.")
+                    + " Start fewer nodes, add executors, or give a longer start_timeout."
                 )
             self._stops.wait(0.02)
         self._check()
+
+    def _is_connected(self) -> bool:
+        """Whether all nodes run and see each other, as far as they have not ended already."""
+        seats = {name: seat for name, seat in self._registry.seats.items() if name not in self._ended}
+        if not all(seat.is_up for seat in seats.values()):
+            return False
+        try:
+            seen = [
+                self._registry.call(client.overview(Address.of(seat.address), self._credentials))["nodes"]
+                for seat in seats.values()
+            ]
+        except SlacklineError:
+            return False  # it has ended, or has just begun
+        return all(seats.keys() <= nodes.keys() for nodes in seen)
 
     def _acquire(self) -> None:
         try:
@@ -272,6 +283,8 @@ class SparkCluster:
 
     def _describe(self) -> None:
         """Write what executors and commands need to know of this cluster."""
+        if self._lease.is_fenced:
+            return  # it is the description of the successor's
         text = json.dumps(
             {
                 "marker": self._marker,
@@ -302,6 +315,7 @@ class SparkCluster:
                 outcome = msgspec.json.decode(found, type=Outcome)
             except Exception as error:
                 if self._stops.is_set():
+                    self._end(name)
                     return
                 if _is_stopped(context):
                     self._fail(
@@ -309,7 +323,7 @@ class SparkCluster:
                         f"the cluster in a new session to resume."
                     )
                     return
-                outcome = Outcome(how="failed", error=spark_message(str(error)))
+                outcome = Outcome(how="failed", error=_lost(str(error)))
             if outcome.how == "ended" or self._stops.is_set():
                 self._end(name)
                 return
@@ -412,6 +426,16 @@ def _slots(context: SparkContext) -> tuple[int, int] | None:
         raise
 
 
+def _lost(text: str) -> str:
+    """Why Spark has given up a task.
+
+    >>> _lost("Job aborted: Lost task 0.0: org.apache.spark.SparkException: Python worker exited (crashed). Consider")
+    'Python worker exited (crashed)'
+    """
+    reasons = re.findall(r"SparkException: (?!Job aborted)(.+?)\.(?:\s|$)", text)
+    return reasons[0] if reasons else spark_message(text)
+
+
 def _is_stopped(context: SparkContext) -> bool:
     try:
         return context.defaultParallelism < 0
@@ -429,15 +453,6 @@ def _host_of(spark: SparkSession) -> str:
     except AttributeError as error:
         raise ConfigError("the Spark session is stopped; start a new one.") from error
     return "127.0.0.1" if host == "localhost" else host
-
-
-def description_of(folder: Path) -> dict[str, Any]:
-    """What the driver of the cluster in this checkpoint folder has written; empty: nothing."""
-    try:
-        found = json.loads((folder / DESCRIPTION).read_text())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _absolute(app: str) -> str:
