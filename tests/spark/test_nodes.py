@@ -51,9 +51,7 @@ def wait_for(condition: Callable[[], Any], what: str) -> None:
 def started(spark: SparkSession, tmp_path: Path, nodes: Any = 2, **options: Any) -> SparkCluster:
     (tmp_path / "a.jsonl").touch()
     options = {"records": {"follow": True}, "unit": "us", "failover_after": 60.0, "checkpoint_every": 0.1, **options}
-    return cluster(
-        spark, APP, nodes=nodes, source=str(tmp_path / "a.jsonl"), checkpoint=tmp_path / "state", **options
-    )
+    return cluster(spark, APP, nodes=nodes, source=str(tmp_path / "a.jsonl"), checkpoint=tmp_path / "state", **options)
 
 
 def test_killed_workers_a_migration_and_a_restart_of_the_driver_leave_the_outputs_of_one_engine(
@@ -124,13 +122,15 @@ def test_what_cannot_run_is_refused_before_a_slot_is_taken(
         started(spark, tmp_path, **{"nodes": 2, **options})
 
 
-def test_an_application_that_executors_cannot_load_fails_with_their_host(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_application_that_executors_cannot_load_fails_with_their_host(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(HERE))
     app = tmp_path / "here.py"
-    text = "import os, slackline as sl\nclass D(sl.Detector):\n listens, publishes = ('a',), ()\n"
-    app.write_text(f"{text}if os.getpid() != {os.getpid()}:\n import not_installed\nhierarchy = sl.Hierarchy([D()])\n")
+    app.write_text(f"import os\nif os.getpid() != {os.getpid()}:\n import not_installed\nfrom match_app import small\n")
     (tmp_path / "a.jsonl").touch()
     with pytest.raises(SlacklineError, match=r"node n1 on .*No module named 'not_installed'"):
-        cluster(spark, str(app), nodes=1, source=str(tmp_path / "a.jsonl"), checkpoint=tmp_path / "state")
+        cluster(spark, f"{app}:small", nodes=1, source=str(tmp_path / "a.jsonl"), checkpoint=tmp_path / "state")
 
 
 def test_an_executor_without_a_package_says_which_one() -> None:
@@ -186,7 +186,7 @@ def script(tmp_path: Path) -> Iterator[Path]:
 def test_a_session_that_is_stopped_underneath_is_named(script: Path, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").touch()
     given = [sys.executable, str(script), APP, str(tmp_path / "a.jsonl"), str(tmp_path / "state")]
-    found = subprocess.run(given, capture_output=True, text=True, timeout=LIMIT)
+    found = subprocess.run(given, capture_output=True, text=True, timeout=3 * LIMIT)  # it starts a JVM
     first, second = found.stdout.splitlines()
     assert "the Spark session was stopped while the cluster ran" in first
     assert "the Spark session is stopped; start a new one" in second

@@ -3,7 +3,8 @@
 A task connects, proves by a token that it is one of this cluster, and gets the addresses of the other nodes. It keeps
 the connection, a line of JSON per message, until it ends. So each side sees when the other one has ended. **The last
 task that connects for a node is the node**: an earlier one, of an executor that Spark has given up, is disconnected and
-stops, and its successor may take its folder over, which fences it.
+stops. The last one takes the folder over from whatever process still has it, which fences that one: the earlier task,
+or another node that has resumed this one meanwhile.
 """
 
 from __future__ import annotations
@@ -70,17 +71,13 @@ class Seat:
 class Registry:
     """Runs in a thread of its own, with an event loop on which :meth:`call` runs requests of the driver, too.
 
-    ``take_over``  whether the first task of a node may take its folder from a task of a former driver.
-    ``changed``    called when the address of a node has changed.
+    ``changed``  called when the address of a node has changed.
     """
 
-    def __init__(
-        self, names: Iterable[str], credentials: Credentials, take_over: bool, changed: Callable[[], object]
-    ) -> None:
+    def __init__(self, names: Iterable[str], credentials: Credentials, changed: Callable[[], object]) -> None:
         self.token = secrets.token_hex(16)
         self.seats = {name: Seat() for name in names}
         self._credentials = credentials
-        self._take_over = take_over
         self._changed = changed
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="slackline-registry", daemon=True)
@@ -151,13 +148,12 @@ class Registry:
                 return
             await self._joining.acquire()  # one after the other, so that each knows those before it
             joins = True
-            take_over = seat.writer is not None or (self._take_over and not seat.attempts)
             if seat.writer is not None:
                 seat.writer.close()
             seat.writer, seat.address, seat.host = writer, "", str(hello.get("host"))
             seat.pid, seat.attempts = int(hello["pid"]), seat.attempts + 1
             join = [address for other, address in self.addresses().items() if other != name]
-            _send(writer, join=join, take_over=take_over)
+            _send(writer, join=join)
             while (message := await _message(reader)) is not None:
                 if seat.writer is writer:
                     self._take(name, seat, message)

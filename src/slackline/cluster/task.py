@@ -51,7 +51,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     ``ended``     the node has nothing more to do, or has left.
     ``stopped``   the registry has ended the connection, or asked for it.
-    ``replaced``  another process runs the node.
+    ``replaced``  another process has taken the node over.
     ``failed``    another attempt may succeed; ``error`` says why.
     ``refused``   another attempt would fail, too.
     """
@@ -95,9 +95,7 @@ async def _run(task: NodeTask, host: str) -> Outcome:
             return Outcome(how="stopped", error="the driver does not answer", host=host)
         here = Address(writer.get_extra_info("sockname")[0], 0)
         plan = replace(plan, listen=here, join=[Address.of(text) for text in answer["join"]])
-        process = NodeProcess(
-            plan, listening=lambda address: link.send(address=str(address)), take_over=bool(answer["take_over"])
-        )
+        process = NodeProcess(plan, listening=lambda address: link.send(address=str(address)), take_over=True)
         link.forward_log(plan.name)
         watching = asyncio.create_task(_watch(reader, process))
         try:

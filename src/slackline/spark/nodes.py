@@ -140,7 +140,7 @@ class SparkCluster:
         self._lease = FolderLease(folder)
         self._marker = secrets.token_hex(16)
         self._group = f"slackline {folder.name} {self._marker[:8]}"
-        self._registry = Registry(self._nodes, self._credentials, take_over, self._describe)
+        self._registry = Registry(self._nodes, self._credentials, self._describe)
         self._registry_at = ""
         self._ended: set[str] = set()
         self._threads: list[threading.Thread] = []
