@@ -76,6 +76,12 @@ def start(
             "session with a core per node.",
         ),
     ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            help="Where records go besides the folder, at least once: kafka://HOST:PORT/TOPIC, http://…, mqtt://…."
+        ),
+    ] = None,
     take_over: Annotated[
         bool, typer.Option("--take-over", help="Stop another driver of a cluster in this folder; refused otherwise.")
     ] = False,
@@ -115,7 +121,7 @@ def start(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with spark.cluster(
-            session, app, nodes=placed, source=inputs, checkpoint=checkpoint,
+            session, app, nodes=placed, source=inputs, sink=to, checkpoint=checkpoint,
             ingress=None if ingress is None else named(ingress, "--ingress"),
             tls=[path for path in (tls_cert, tls_key, tls_ca) if path is not None], take_over=take_over,
             failover_after=failover_after, checkpoint_every=checkpoint_every, speed=speed_of(speed), unit=unit,

@@ -85,6 +85,12 @@ def node(
         float,
         typer.Option(help="Seconds after which a lost node is resumed by another, with --shared-folder.", min=0.0),
     ] = 5.0,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            help="Where records go besides the folder, at least once: kafka://HOST:PORT/TOPIC, http://…, mqtt://…."
+        ),
+    ] = None,
     checkpoint_every: Annotated[
         float, typer.Option(help="Seconds between checkpoints, with --folder.", min=0.01)
     ] = 1.0,
@@ -159,6 +165,7 @@ def node(
             run=_names(run),
             ingress=_names(ingress),
             folder=None if folder is None else str(folder),
+            to=to,
             shared_folder=None if shared_folder is None else str(shared_folder),
             failover_after=failover_after,
             checkpoint_every=checkpoint_every,

@@ -25,8 +25,8 @@ from slackline.cluster.links import Credentials, Listener
 from slackline.cluster.protocol import Node, NodeSettings
 from slackline.cluster.tcp import CHECKPOINT_KIND, TcpHost
 from slackline.compile import run_everything, run_solver
-from slackline.connectors.addresses import scheme_of, sources_of
-from slackline.connectors.files import FolderInUseError, FolderSink
+from slackline.connectors.addresses import scheme_of, sink_of, sources_of
+from slackline.connectors.files import CopyingSink, FolderInUseError, FolderSink
 from slackline.connectors.stdio import StdoutSink
 from slackline.core.errors import ConfigError, SlacklineError, StateError
 from slackline.core.hierarchy import Hierarchy
@@ -52,6 +52,7 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of a node as plain data, named as those of ``slackline node``.
 
     ``run``, ``ingress``  names; None: all without ``join``, none with it.
+    ``to``                where records go besides the folder: a URL.
     ``records``           options of records and Kafka, by the fields of :class:`~slackline.runtime.options.RunOptions`.
     ``tls``               files of the certificate, its key and the authority; empty: none.
     """
@@ -64,6 +65,7 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     run: list[str] | None = None
     ingress: list[str] | None = None
     folder: str | None = None
+    to: str | None = None
     shared_folder: str | None = None
     failover_after: float = 5.0
     checkpoint_every: float = 1.0
@@ -123,7 +125,10 @@ class NodePlan:
             "unit": options.unit,
             "options": options.records,
             "speed": options.speed,
+            "to": options.to,
         }
+        if options.to is not None and (folder is None or not scheme_of(options.to)):
+            raise ConfigError(f"--to {options.to}: records go to a URL besides a folder; give kafka://… and a folder.")
         hierarchy, tables, read = _opened(described, folder)
         alone = not options.join
         ingress = _chosen("ingress", options.ingress, hierarchy.sensor_types, alone and bool(given))
@@ -189,6 +194,15 @@ def folder_of(shared: Path, name: str) -> Path:
     return shared / name
 
 
+def _folder_sink(folder: Path, described: Mapping[str, Any]) -> FolderSink:
+    """The folder of a node, and the sink besides, if there is one."""
+    to = described.get("to")
+    if to is None:
+        return FolderSink(folder, kind=CHECKPOINT_KIND)
+    options = {"app": described["app"], "sources": ["-"], "to": to, **described["options"]}
+    return CopyingSink(folder, sink_of(run_options(by_option(options), None)), kind=CHECKPOINT_KIND)
+
+
 class NodeProcess:
     """The nodes of this process: its own, and lost ones that it has resumed.
 
@@ -212,7 +226,7 @@ class NodeProcess:
         self._stops_at_once = False
         self._hosts: list[TcpHost] = []
         self._resumed: set[asyncio.Task[None]] = set()
-        self._sink: Sink = StdoutSink() if plan.folder is None else FolderSink(plan.folder, kind=CHECKPOINT_KIND)
+        self._sink: Sink = StdoutSink() if plan.folder is None else _folder_sink(plan.folder, plan.described)
 
     async def run(self) -> None:
         """Until all nodes have ended."""
@@ -275,7 +289,8 @@ class NodeProcess:
         shared, own = self._plan.shared_folder, self._sink
         assert shared is not None and isinstance(own, FolderSink)
         try:
-            sink = FolderSink(folder_of(shared, takeover.node), kind=CHECKPOINT_KIND)
+            folder = folder_of(shared, takeover.node)
+            sink = FolderSink(folder, kind=CHECKPOINT_KIND)
             with (shared / "failover.lock").open("a") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 last = sink.last_checkpoint()
@@ -284,6 +299,7 @@ class NodeProcess:
                     logger.warning("node %s is not resumed here: it has no checkpoint, or runs again", takeover.node)
                     return
                 plan = self._plan_of(takeover.node, header["inputs"], join)
+                sink = _folder_sink(folder, header["inputs"])
                 saved = sink.take_over()
         except (SlacklineError, OSError) as error:
             logger.warning("node %s cannot be resumed here: %s", takeover.node, error)

@@ -462,6 +462,36 @@ class FolderSink(Sink):
         self._lease.release()
 
 
+class CopyingSink(FolderSink):
+    """A folder as :class:`FolderSink`, whose records another sink gets, too: at least once, since after a crash those
+    behind the last checkpoint are written again, with the same ids."""
+
+    def __init__(self, path: str | Path, to: Sink, *, kind: str = "run") -> None:
+        super().__init__(path, kind=kind)
+        self._to = to
+
+    def describe(self) -> str:
+        return f"{super().describe()}, and {self._to.describe()}"
+
+    def open(self) -> Checkpoint | None:
+        checkpoint = super().open()
+        self._to.open()
+        return checkpoint
+
+    def take_over(self) -> Checkpoint | None:
+        checkpoint = super().take_over()
+        self._to.open()
+        return checkpoint
+
+    async def write(self, records: Sequence[OutputRecord]) -> None:
+        await super().write(records)
+        await self._to.write(records)
+
+    async def close(self) -> None:
+        await self._to.close()
+        await super().close()
+
+
 class FileSink(Sink):
     """A file of JSON lines, records of all kinds in one, each with its ``kind``. An existing file is overwritten."""
 

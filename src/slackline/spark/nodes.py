@@ -46,7 +46,7 @@ SHORT, MAX_FAILURES = 5.0, 4
 #: Seconds before the next attempt of a node, at first and at most.
 FIRST, CAP = 0.25, 10.0
 #: Options of a node that the cluster sets.
-_OWN = ("app", "name", "inputs", "listen", "join", "run", "ingress", "folder", "shared_folder", "tls", "stays")
+_OWN = ("app", "name", "inputs", "listen", "join", "run", "ingress", "folder", "shared_folder", "to", "tls", "stays")
 
 logger = logging.getLogger("slackline.cluster")
 
@@ -60,6 +60,7 @@ def cluster(
     nodes: int | Names,
     source: str | Sequence[str],
     checkpoint: str | Path,
+    sink: str | None = None,
     ingress: Names | None = None,
     stays: Sequence[str] = (),
     tls: Sequence[str | Path] = (),
@@ -77,6 +78,8 @@ def cluster(
     ``source``      addresses of the input, as for ``slackline run --from``. Every executor can open them.
     ``checkpoint``  folder that the driver and all executors share: results and checkpoints by node. The same call
                     resumes from there.
+    ``sink``        URL of a topic or server that gets the records, too: at least once, with ids by which to drop
+                    repeats.
     ``ingress``     sensor types by node that enter there. Default: all, at the first node.
     ``stays``       detectors that are not to be migrated by placement.
     ``tls``         files of a certificate, its key, and the authority, on the driver and on executors; required unless
@@ -106,7 +109,7 @@ def cluster(
     described = [
         NodeOptions(
             app=app, name=name, inputs=sources, run=list(detectors), ingress=list(entering.get(name, ())),
-            shared_folder=str(folder), tls=[str(Path(each).resolve()) for each in tls],
+            shared_folder=str(folder), to=sink, tls=[str(Path(each).resolve()) for each in tls],
             stays=[each for each in stays if each in detectors], **options,
         )
         for name, detectors in placed.items()
