@@ -24,6 +24,8 @@ from slackline.core.errors import ConfigError, SlacklineError
 from slackline.spark import cluster
 from slackline.spark.nodes import SparkCluster, task_of
 
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
 APP = f"{HERE / 'match_app.py'}:small"
 LIMIT = 120.0
 PART = 200
