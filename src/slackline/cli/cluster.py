@@ -128,7 +128,7 @@ def start(
             engine=engine_options(engine or [], NOT_GIVEN), optimise=optimise, until_end=until_end,
             records=plain(shared),
         ) as running:  # fmt: skip
-            logger.info("running; ask the node at %s, or give --at %s", running.address, checkpoint)
+            logger.info("the cluster runs; `slackline cluster status --at %s` shows it", checkpoint)
             running.wait()
     except KeyboardInterrupt:
         logger.info("stopped; the same command resumes")
