@@ -14,17 +14,20 @@ import fastavro
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from tests.kafka import app
 from tests.kafka.app import hierarchy
 from tests.kafka.broker import CONNECTOR, LocalBroker, why_not
-from tests.kafka.world import World, by_key, readings, undisturbed
+from tests.kafka.world import World, arrivals, by_key, readings, undisturbed, wait_for
 from tests.spark.test_run_stream import run_until
 
+from slackline import Engine
 from slackline.connectors.kafka import arrow_record
 from slackline.core.errors import ConfigError, SchemaError
 from slackline.runtime.options import run_options
-from slackline.spark import detect
+from slackline.spark import cluster, detect
 from slackline.spark.application import SparkApplication
 from slackline.spark.kafka import ARRIVED, _decoded, found_records, read_topic
+from slackline.spark.nodes import SparkCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka]
 
@@ -95,6 +98,36 @@ def test_what_detect_finds_in_a_topic_is_what_engines_find(
     assert by_key(records_in(records)) == undisturbed(rows)
     assert len({dict(record.headers())["id"] for record in records}) == len(records)
     assert "no key" in [json.loads(record.value()).get("reason") for record in world.records(aside)]
+    world.close()
+
+
+def test_nodes_on_executors_read_a_topic_and_write_another_as_one_engine_does(
+    spark: SparkSession, broker: LocalBroker, tmp_path: Path
+) -> None:
+    world = World(broker.address, "nodes", tmp_path)
+    source, sink = world.topic("in"), world.topic("out")
+    rows = sorted(readings(600), key=lambda row: row["ts"])
+    engine = Engine(hierarchy)
+    expected = [(found.event.type, found.event.ts) for found in engine.push(arrivals(rows)[0]) + engine.close()]
+    world.send(source, rows[:300])
+
+    def found(count: int) -> set[tuple[str, int]]:
+        records = [json.loads(record.value()) for record in world.records(sink)]
+        assert len({record["id"] for record in records}) == len(records)
+        return {(record["type"], record["ts"]) for record in records if record["ts"] < rows[count - 10]["ts"]}
+
+    def started() -> SparkCluster:
+        return cluster(
+            spark, f"{Path(app.__file__)}:hierarchy", nodes=2, source=world.at(source), sink=world.at(sink),
+            checkpoint=tmp_path / "state", unit="us", records={"start": "earliest"},
+        )  # fmt: skip
+
+    for count in (300, 600):  # the second cluster resumes behind the first half
+        with started():
+            world.send(source, rows[300:count])
+            wanted = {each for each in expected if each[1] < rows[count - 10]["ts"]}
+            wait_for(lambda count=count, wanted=wanted: found(count) >= wanted, f"the outputs of {count} readings")
+        assert found(count) == wanted
     world.close()
 
 

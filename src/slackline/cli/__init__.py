@@ -19,6 +19,7 @@ except ImportError as error:
 from slackline.cli.applications import Commands
 from slackline.cli.bench import bench
 from slackline.cli.calibrate import calibrate
+from slackline.cli.cluster import cluster
 from slackline.cli.console import reports_errors
 from slackline.cli.node import node
 from slackline.cli.nodes import certificates, migrate, nodes
@@ -58,6 +59,7 @@ def main(
 
 for _command in (run, order, study, sync, calibrate, node, nodes, migrate, place, certificates):
     app.command()(_command)
+app.add_typer(cluster, name="cluster")
 app.add_typer(state, name="state")
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})(bench)
 

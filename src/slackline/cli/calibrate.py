@@ -12,12 +12,12 @@ import typer
 
 from slackline.calibration import Calibration, estimate, sensor_delays
 from slackline.calibration import calibrate as run_calibration
-from slackline.cli.applications import load_application
 from slackline.cli.console import progress, reports_errors, say, stdout, table, wrote
 from slackline.cli.options import takes
 from slackline.connectors.files import FileSource
 from slackline.core.errors import ConfigError, SlacklineError
 from slackline.core.hierarchy import Hierarchy
+from slackline.runtime.application import load_application
 from slackline.runtime.forms import quickest
 from slackline.runtime.keyed import places_by_key, rows_at
 from slackline.runtime.schema import Decoder, RecordSchema

@@ -19,6 +19,7 @@ from slackline.cli.logs import log_to_stderr
 from slackline.cli.options import At, TlsCa, TlsCert, TlsKey
 from slackline.cluster import client
 from slackline.cluster.links import Credentials
+from slackline.cluster.registry import node_at
 from slackline.core.extras import explain
 from slackline.core.time import PER_SECOND
 from slackline.runtime.address import Address
@@ -51,7 +52,7 @@ def nodes(
 ) -> None:
     """Show the nodes of a cluster as seen by one of them: detectors, rates, K, load, losses. Takes two seconds."""
     credentials = Credentials.of(tls_cert, tls_key, tls_ca)
-    address = Address.of(at)
+    address = node_at(at)
     if page is not None:
         log_to_stderr("slackline")
         with contextlib.suppress(KeyboardInterrupt):
@@ -177,7 +178,7 @@ def migrate(
 ) -> None:
     """Migrate a detector to another node. Its outputs do not change: none is lost, repeated or reordered."""
     credentials = Credentials.of(tls_cert, tls_key, tls_ca)
-    metrics = asyncio.run(client.migrate(Address.of(at), credentials, detector, node, timeout))
+    metrics = asyncio.run(client.migrate(node_at(at), credentials, detector, node, timeout))
     if as_json:
         typer.echo(json.dumps(metrics, indent=2))
         return

@@ -15,14 +15,16 @@ from msgspec import inspect as types
 from slackline.core.errors import ConfigError
 from slackline.engine import Engine
 from slackline.ordering.policy import OPTIONS
-from slackline.runtime.options import RunOptions
+from slackline.runtime.options import RunOptions, by_option
 
 C = TypeVar("C", bound=Callable[..., Any])
 
 #: The fields of RunOptions, by name.
 FIELDS = {each.name: each for each in types.type_info(RunOptions).fields}  # type: ignore[attr-defined]
 
-At = Annotated[str, typer.Option(help="HOST:PORT of any node of the cluster.")]
+At = Annotated[
+    str, typer.Option(help="HOST:PORT of any node of the cluster, or the checkpoint folder of a cluster on Spark.")
+]
 TlsCert = Annotated[
     Path | None,
     typer.Option(
@@ -91,7 +93,7 @@ def _plain(kind: types.Type) -> Any:
 
 def given_options(command_line: dict[str, Any]) -> dict[str, Any]:
     """What was given on the command line, by the names of the options; options of the engine as a dict."""
-    given = {FIELDS[name].encode_name: value for name, value in command_line.items() if value not in (None, [])}
+    given = by_option(command_line)
     if "engine" in given:
         given["engine"] = engine_options(given["engine"])
     return given

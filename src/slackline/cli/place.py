@@ -18,8 +18,8 @@ from slackline.cluster.controller.global_placement import GlobalPlacement, Place
 from slackline.cluster.links import Credentials
 from slackline.cluster.placement import DEFAULT, SOLVERS, Problem, solver_of
 from slackline.cluster.placement.problem import changes
+from slackline.cluster.registry import node_at
 from slackline.core.errors import ConfigError, SlacklineError
-from slackline.runtime.address import Address
 
 
 @reports_errors
@@ -81,7 +81,7 @@ def place(
         every=every, seconds=seconds, seed=seed, solver=solver, together=together, pinned=_pins(pin or [])
     )
     shown = _Printer(solver, dry_run, as_json, watch)
-    placing = RemotePlacement(Address.of(at), credentials, policy, log=_log, on_plan=shown.show)
+    placing = RemotePlacement(node_at(at), credentials, policy, log=_log, on_plan=shown.show)
     try:
         asyncio.run(placing.watch() if watch else _once(placing, dry_run))
     except KeyboardInterrupt:

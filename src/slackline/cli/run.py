@@ -15,14 +15,14 @@ from typing import Annotated, Any, Protocol
 import pyarrow as pa
 import typer
 
-from slackline.cli.applications import load_application
 from slackline.cli.console import FAILED, reports_errors
 from slackline.cli.logs import Status, log_to_stderr, served_metrics, served_page
 from slackline.cli.options import FIELDS, given_options, help_of, known_options, takes
 from slackline.cluster.protocol.directory import fingerprint
-from slackline.connectors.addresses import open_sink, open_sources, scheme_of
+from slackline.connectors.addresses import is_kafka, sink_of, sources_of
 from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
+from slackline.runtime.application import load_application
 from slackline.runtime.forms import events_of
 from slackline.runtime.keyed import KeyedEngines
 from slackline.runtime.metrics import Metrics, MetricsListener
@@ -64,16 +64,16 @@ def run(
     hierarchy, _ = load_application(options.app, None)
     if options.on == "spark":
         _run_elsewhere(_on_spark(options, hierarchy), options, hierarchy, dry_run)
-    elif all(map(_is_kafka, (*options.sources, options.to))):
+    elif all(map(is_kafka, (*options.sources, options.to))):
         _run_elsewhere(_between_topics(options, hierarchy), options, hierarchy, dry_run)
     else:
         _in_process(options, hierarchy, dry_run)
 
 
 def _in_process(options: RunOptions, hierarchy: Hierarchy, dry_run: bool) -> None:
-    if options.delivery or (options.group and not any(map(_is_kafka, (*options.sources, options.to)))):
+    if options.delivery or (options.group and not any(map(is_kafka, (*options.sources, options.to)))):
         raise ConfigError("--group and --delivery are for kafka:// addresses on both sides.")
-    sources, sink = sources_of(options), _sink(options)
+    sources, sink = sources_of(options), sink_of(options)
     at_stop = options.at_stop or ("keep" if sink.commits else "flush")
     if at_stop == "keep" and not sink.commits:
         raise ConfigError(f"--at-stop keep needs a folder for checkpoints, and --to {options.to} is none.")
@@ -134,30 +134,6 @@ def _check_processed(metrics: Metrics | None) -> None:
         why = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)
         logger.error("%s of %s records were not processed: %s", f"{metrics.unprocessed:,}", f"{records:,}", why)
         raise typer.Exit(FAILED)
-
-
-def sources_of(options: RunOptions) -> list[Source]:
-    """The sources that the options name."""
-    topics = [url for url in options.sources if _is_kafka(url)]
-    others = [url for url in options.sources if not _is_kafka(url)]
-    found: list[Source] = list(open_sources(others, options.follow)) if others else []
-    if topics:
-        from slackline.connectors.kafka import KafkaSource
-
-        found += [KafkaSource.of(url, options) for url in topics]
-    return found
-
-
-def _sink(options: RunOptions) -> Sink:
-    if _is_kafka(options.to):
-        from slackline.connectors.kafka import KafkaSink
-
-        return KafkaSink.of(options.to, options)
-    return open_sink(options.to, duplicates=options.duplicates == "write", fresh=options.fresh)
-
-
-def _is_kafka(url: str) -> bool:
-    return scheme_of(url) == "kafka"
 
 
 class Application(Protocol):

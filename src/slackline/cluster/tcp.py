@@ -129,9 +129,10 @@ class TcpHost:
                 await self._ingress.close()
             await self._links.close()
 
-    def stop(self) -> None:
-        """Shut down: the detectors migrate first, within ``LEAVING`` seconds. Called again: stop at once."""
-        if self._leave_until is None:
+    def stop(self, *, at_once: bool = False) -> None:
+        """Shut down: the detectors migrate first, within ``LEAVING`` seconds. ``at_once``, or called again: they stay
+        in the checkpoint."""
+        if self._leave_until is None and not at_once:
             logger.info("shutting down; migrating its detectors first")
             self._leave()
         else:
@@ -149,14 +150,14 @@ class TcpHost:
         node = self.node
         if node.failed is not None:
             raise SlacklineError(node.failed)
-        if self._leave_until is None:
+        if self._leave_until is None and not self._stops:
             if self._until_end and node.is_ready and node.has_ended and not node.is_idle:
                 logger.info("shutting down; all input has ended")
                 self._leave()
             return False
         if node.has_left or self._stops:
             return True
-        if self._now() > self._leave_until:
+        if self._leave_until is not None and self._now() > self._leave_until:
             logger.warning("stopping with its detectors in the checkpoint: no node took them within %g s", LEAVING)
             return True
         return False

@@ -13,6 +13,7 @@ from slackline.connectors.files import FileSink, FileSource, FolderSink
 from slackline.connectors.formats import ENDINGS
 from slackline.connectors.stdio import StdinSource, StdoutSink
 from slackline.core.errors import ConfigError
+from slackline.runtime.options import RunOptions
 from slackline.runtime.sink import Sink
 from slackline.runtime.source import Source
 
@@ -44,6 +45,32 @@ def open_sources(urls: Sequence[str], follow: bool = False) -> list[Source]:
         source if names[source.name] == 1 else _source(address, follow, name=address)
         for source, address in zip(sources, addresses, strict=True)
     ]
+
+
+def is_kafka(url: str) -> bool:
+    """Whether the address is of a topic of Kafka."""
+    return scheme_of(url) == "kafka"
+
+
+def sources_of(options: RunOptions) -> list[Source]:
+    """The sources that the options of a run name, topics of Kafka among them."""
+    topics = [url for url in options.sources if is_kafka(url)]
+    others = [url for url in options.sources if not is_kafka(url)]
+    found: list[Source] = list(open_sources(others, options.follow)) if others else []
+    if topics:
+        from slackline.connectors.kafka import KafkaSource
+
+        found += [KafkaSource.of(url, options) for url in topics]
+    return found
+
+
+def sink_of(options: RunOptions) -> Sink:
+    """The sink that the options of a run name."""
+    if is_kafka(options.to):
+        from slackline.connectors.kafka import KafkaSink
+
+        return KafkaSink.of(options.to, options)
+    return open_sink(options.to, duplicates=options.duplicates == "write", fresh=options.fresh)
 
 
 def _source(url: str, follow: bool, name: str | None = None) -> Source:

@@ -290,6 +290,73 @@ async def in_thread(work: Callable[[], _T]) -> _T:
         raise
 
 
+class FolderInUseError(ConfigError):
+    """Another process uses a folder."""
+
+
+class FolderLease:
+    """The right of one process to write to a folder: a lock, which ends with the process.
+
+    :meth:`take_over` takes it from a process that may still run: it opens the next **epoch** of the folder, with a lock
+    of its own. The former process sees by :attr:`is_fenced` that it may not write any more.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.epoch = 0
+        self._lock: IO[str] | None = None
+
+    def acquire(self) -> None:
+        """Make the folder if need be, and lock it. A FolderInUseError if another process has it."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.epoch = self.last_epoch()
+            self._acquire()
+        except BlockingIOError:
+            raise FolderInUseError(
+                f"another process uses the folder {self.path}. Give each process its own folder, or stop that process."
+            ) from None
+        except OSError as error:
+            raise ConfigError(f"cannot write to the folder {self.path}: {error}.") from error
+
+    def take_over(self) -> None:
+        """Lock the next epoch of the folder."""
+        try:
+            self.epoch = self.last_epoch() + 1
+            os.close(os.open(self.path / f"epoch.{self.epoch}", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+            self._acquire()
+        except (BlockingIOError, FileExistsError):
+            raise FolderInUseError(f"another process has taken over the folder {self.path}.") from None
+        except OSError as error:
+            raise ConfigError(f"cannot take over the folder {self.path}: {error}.") from error
+
+    def _acquire(self) -> None:
+        lock = (self.path / self.name("lock", self.epoch)).open("a")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            lock.close()
+            raise
+        self._lock = lock
+
+    def last_epoch(self) -> int:
+        numbers = [each.suffix[1:] for each in self.path.glob("epoch.*")]
+        return max((int(number) for number in numbers if number.isdigit()), default=0)
+
+    def name(self, name: str, epoch: int) -> str:
+        """The name of a file in an epoch."""
+        return f"{name}.{epoch}" if epoch else name
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether another process has taken over the folder."""
+        return (self.path / f"epoch.{self.epoch + 1}").exists()
+
+    def release(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+
+
 class FolderSink(Sink):
     """A folder with a file of JSON lines for each kind of record, and the checkpoint.
 
@@ -310,67 +377,33 @@ class FolderSink(Sink):
         self._names = {of: name for of, name in FILES.items() if duplicates or of != "duplicate"}
         self._fresh = fresh
         self._kind = kind
-        self._epoch = 0
+        self._lease = FolderLease(self.path)
         self._store = FolderCheckpointStore(self.path, kind)
         self._files: dict[str, BinaryIO] = {}
         self._lengths: dict[str, int] = {}  # at the last checkpoint
-        self._lock: IO[str] | None = None
 
     def describe(self) -> str:
         return f"folder {self.path} ({', '.join(self._names.values())}, checkpoint)"
 
     def open(self) -> Checkpoint | None:
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            self._epoch = self._last_epoch()
-            self._lock = self._locked()
-        except BlockingIOError:
-            raise ConfigError(
-                f"another process uses the folder {self.path}. Give each process its own folder, or stop that process."
-            ) from None
-        except OSError as error:
-            raise ConfigError(f"cannot write to the folder {self.path}: {error}.") from error
+        self._lease.acquire()
         if self._fresh:
-            stores = [self._store_of(epoch).path.name for epoch in range(self._epoch + 1)]
+            stores = [self._store_of(epoch).path.name for epoch in range(self._lease.epoch + 1)]
             for name in (*stores, *FILES.values()):  # first the checkpoint: the files belong to it
                 (self.path / name).unlink(missing_ok=True)
         return self._load()
 
     def take_over(self) -> Checkpoint | None:
         """As :meth:`open`, of the folder of another process, which is fenced."""
-        try:
-            self._epoch = self._last_epoch() + 1
-            os.close(os.open(self.path / f"epoch.{self._epoch}", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-            self._lock = self._locked()
-        except (BlockingIOError, FileExistsError):
-            raise ConfigError(f"another process has taken over the folder {self.path}.") from None
-        except OSError as error:
-            raise ConfigError(f"cannot take over the folder {self.path}: {error}.") from error
+        self._lease.take_over()
         return self._load(copied=True)
 
-    def _last_epoch(self) -> int:
-        numbers = [each.suffix[1:] for each in self.path.glob("epoch.*")]
-        return max((int(number) for number in numbers if number.isdigit()), default=0)
-
-    def _name(self, name: str, epoch: int) -> str:
-        return f"{name}.{epoch}" if epoch else name
-
-    def _locked(self) -> IO[str]:
-        """The lock of the present epoch; a BlockingIOError if another process has it."""
-        lock = (self.path / self._name("lock", self._epoch)).open("a")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BaseException:
-            lock.close()
-            raise
-        return lock
-
     def _store_of(self, epoch: int) -> FolderCheckpointStore:
-        return FolderCheckpointStore(self.path, self._kind, self._name("checkpoint", epoch))
+        return FolderCheckpointStore(self.path, self._kind, self._lease.name("checkpoint", epoch))
 
     def _load(self, copied: bool = False) -> Checkpoint | None:
         """The newest checkpoint, with the results up to it."""
-        self._store = self._store_of(self._epoch)
+        self._store = self._store_of(self._lease.epoch)
         checkpoint = self.last_checkpoint()
         if checkpoint is not None:
             self._lengths = dict(checkpoint.header.get("sink", {}).get("files", {}))
@@ -383,13 +416,13 @@ class FolderSink(Sink):
 
     def last_checkpoint(self) -> Checkpoint | None:
         """The newest checkpoint, of any epoch; None if there is none. The folder need not be open."""
-        found = (self._store_of(epoch).load() for epoch in range(self._last_epoch(), -1, -1))
+        found = (self._store_of(epoch).load() for epoch in range(self._lease.last_epoch(), -1, -1))
         return next((each for each in found if each is not None), None)
 
     @property
     def is_fenced(self) -> bool:
         """Whether another process has taken over the folder."""
-        return (self.path / f"epoch.{self._epoch + 1}").exists()
+        return self._lease.is_fenced
 
     @staticmethod
     def _truncated(path: Path, length: int) -> BinaryIO:
@@ -424,9 +457,39 @@ class FolderSink(Sink):
             raise FencedError(f"another process has taken over the folder {self.path}; this one stops.")
 
     async def close(self) -> None:
-        for file in (*self._files.values(), self._lock):
-            if file is not None:
-                file.close()
+        for file in self._files.values():
+            file.close()
+        self._lease.release()
+
+
+class CopyingSink(FolderSink):
+    """A folder as :class:`FolderSink`, whose records another sink gets, too: at least once, since after a crash those
+    behind the last checkpoint are written again, with the same ids."""
+
+    def __init__(self, path: str | Path, to: Sink, *, kind: str = "run") -> None:
+        super().__init__(path, kind=kind)
+        self._to = to
+
+    def describe(self) -> str:
+        return f"{super().describe()}, and {self._to.describe()}"
+
+    def open(self) -> Checkpoint | None:
+        checkpoint = super().open()
+        self._to.open()
+        return checkpoint
+
+    def take_over(self) -> Checkpoint | None:
+        checkpoint = super().take_over()
+        self._to.open()
+        return checkpoint
+
+    async def write(self, records: Sequence[OutputRecord]) -> None:
+        await super().write(records)
+        await self._to.write(records)
+
+    async def close(self) -> None:
+        await self._to.close()
+        await super().close()
 
 
 class FileSink(Sink):

@@ -171,6 +171,12 @@ def option_names() -> dict[str, msgspec.structs.FieldInfo]:
     return {each.encode_name: each for each in msgspec.structs.fields(RunOptions)}
 
 
+def by_option(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given by the names of fields, by those of the options; without what was not given."""
+    names = {each.name: each.encode_name for each in msgspec.structs.fields(RunOptions)}
+    return {names[field]: value for field, value in given.items() if value not in (None, [])}
+
+
 def run_options(given: Mapping[str, Any], config: Path | None, engine: Any = ()) -> RunOptions:
     """The options out of a TOML file and the command line, which overrides the file.
 

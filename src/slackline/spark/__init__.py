@@ -3,7 +3,9 @@
 >>> from slackline.spark import current, detect, session, synchronise, typed
 """
 
-from slackline.core.extras import explain
+from typing import TYPE_CHECKING
+
+from slackline.core.extras import explain, lazy
 
 try:  # stateful processors in Python need packages that pyspark does not require
     import google.protobuf
@@ -21,7 +23,23 @@ from slackline.spark.pipeline import detect
 from slackline.spark.session import check_failure, configure, session
 from slackline.spark.synchronise import synchronise
 
-__all__ = ["PayloadError", "check_failure", "configure", "current", "detect", "final", "latest"]
+if TYPE_CHECKING:
+    from slackline.spark.nodes import SparkCluster, cluster
+
+__all__ = [
+    "PayloadError",
+    "SparkCluster",
+    "check_failure",
+    "cluster",
+    "configure",
+    "current",
+    "detect",
+    "final",
+    "latest",
+]
 __all__ += ["metrics_of_progress", "order", "session", "synchronise", "typed"]
+
+# Not needed in the workers of queries.
+__getattr__ = lazy(__name__, dict.fromkeys(("SparkCluster", "cluster"), "slackline.spark.nodes"))
 
 del google, grpc_status, pandas, pyspark

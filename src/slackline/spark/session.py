@@ -141,15 +141,15 @@ def check_failure(query: StreamingQuery) -> None:
             "states. Give `shards` as it was, or start with a new checkpoint."
         ) from error
     raise QueryFailedError(
-        f"the query failed: {_message(text)} Committed micro-batches are complete; when the cause is removed, the same "
-        f"query resumes."
+        f"the query failed: {spark_message(text)} Committed micro-batches are complete; when the cause is removed, the "
+        f"same query resumes."
     ) from error
 
 
-def _message(text: str) -> str:
+def spark_message(text: str) -> str:
     """The exception of a worker, or the first line of the JVM's message.
 
-    >>> _message("[PYTHON] Traceback (most recent call last):\\n  File x, line 3\\nValueError: odd\\n\\tat java.x")
+    >>> spark_message("[PYTHON] Traceback (most recent call last):\\n  File x, line 3\\nValueError: odd\\n\\tat java.x")
     'ValueError: odd'
     """
     _, traced, rest = text.rpartition("Traceback (most recent call last):")

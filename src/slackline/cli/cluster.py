@@ -1,0 +1,190 @@
+"""``slackline cluster``: start, watch and stop a cluster whose nodes are tasks on Spark; commands for any cluster."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from slackline.cli.console import FAILED, reports_errors
+from slackline.cli.logs import log_to_stderr
+from slackline.cli.node import NOT_GIVEN, plain, speed_of
+from slackline.cli.nodes import migrate, nodes
+from slackline.cli.options import TlsCa, TlsCert, TlsKey, engine_options, help_of, takes
+from slackline.cli.place import place
+from slackline.cluster.registry import STOP, description_of
+from slackline.connectors.files import FolderInUseError, FolderLease
+from slackline.core.errors import ConfigError, SlacklineError
+
+#: Seconds between two looks whether the driver has stopped.
+LOOK = 0.2
+#: Options of records and Kafka.
+_SHARED = ("ts", "type", "source", "seq", "follow", "format", "avro_schema", "start", "kafka_config", "log")
+
+cluster = typer.Typer(
+    no_args_is_help=True, help="A cluster: start it on Spark, show, migrate and place detectors, stop it."
+)
+cluster.command("status")(nodes)
+cluster.command("migrate")(migrate)
+cluster.command("place")(place)
+
+logger = logging.getLogger("slackline.cluster")
+
+
+@cluster.command()
+@takes(*_SHARED)
+@reports_errors
+def start(
+    app: Annotated[str, typer.Argument(metavar="APP", help="module:name of a Hierarchy, or a file.")],
+    inputs: Annotated[
+        list[str],
+        typer.Argument(metavar="INPUT", help="Input, as for `slackline node`; every executor must be able to open it."),
+    ],
+    checkpoint: Annotated[
+        Path,
+        typer.Option(
+            help="Folder that the driver and all executors share: results and checkpoints, by node. The same command "
+            "resumes from there.",
+            file_okay=False,
+        ),
+    ],
+    nodes: Annotated[int | None, typer.Option(help="Number of nodes; each takes one slot of Spark.", min=1)] = None,
+    node: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=DETECTOR,…", help="A node and its detectors, instead of --nodes. Several times."),
+    ] = None,
+    ingress: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=TYPE,…", help="Sensor types that enter at a node; default: all at the first. Several times."
+        ),
+    ] = None,
+    on: Annotated[
+        Literal["spark"], typer.Option(help="Where nodes run; processes are started by `slackline node`.")
+    ] = "spark",
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="Setting of the Spark session, e.g. spark.master=spark://HOST:7077. Several times. Default: a local "
+            "session with a core per node.",
+        ),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            help="Where records go besides the folder, at least once: kafka://HOST:PORT/TOPIC, http://…, mqtt://…."
+        ),
+    ] = None,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Stop another driver of a cluster in this folder; refused otherwise.")
+    ] = False,
+    failover_after: Annotated[
+        float, typer.Option(help="Seconds after which a lost node is resumed by another.", min=0.0)
+    ] = 5.0,
+    checkpoint_every: Annotated[float, typer.Option(help="Seconds between checkpoints.", min=0.01)] = 1.0,
+    speed: Annotated[str, typer.Option(help="Replay speed of a recording, as for `slackline node`.")] = "max",
+    unit: Annotated[Literal["s", "ms", "us", "ns", "ps"] | None, typer.Option(help=help_of("unit"))] = None,
+    engine: Annotated[
+        list[str] | None, typer.Option(help="Option of the engine: KEY=VALUE. Several times.", show_default=False)
+    ] = None,
+    optimise: Annotated[
+        Literal["master", "neighbours"] | None, typer.Option(help="Optimise the placement, as for `slackline node`.")
+    ] = None,
+    until_end: Annotated[bool, typer.Option("--until-end", help="Stop when all input has ended.")] = False,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_ca: TlsCa = None,
+    **shared: Any,
+) -> None:
+    """Run a hierarchy on executors of Spark, a task per node, until Ctrl-C or `slackline cluster stop`.
+
+    Spark starts a node again whose executor dies; nothing is lost or emitted twice. Show what runs where with
+    `slackline cluster status --at FOLDER`.
+    """
+    if (nodes is None) == (not node):
+        raise ConfigError("give either --nodes NUMBER, or --node NAME=DETECTOR,… for each node.")
+    placed = nodes if nodes is not None else named(node or [], "--node")
+    settings = dict(_setting(text) for text in conf or ())
+    sys.path.insert(0, os.getcwd())  # applications here are found by executors on this machine, too
+    from slackline import spark
+
+    log = shared.pop("log")
+    log_to_stderr("slackline", log or "text")
+    session = spark.session(placed if isinstance(placed, int) else len(placed), **settings)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with spark.cluster(
+            session, app, nodes=placed, source=inputs, sink=to, checkpoint=checkpoint,
+            ingress=None if ingress is None else named(ingress, "--ingress"),
+            tls=[path for path in (tls_cert, tls_key, tls_ca) if path is not None], take_over=take_over,
+            failover_after=failover_after, checkpoint_every=checkpoint_every, speed=speed_of(speed), unit=unit,
+            engine=engine_options(engine or [], NOT_GIVEN), optimise=optimise, until_end=until_end,
+            records=plain(shared),
+        ) as running:  # fmt: skip
+            logger.info("the cluster runs; `slackline cluster status --at %s` shows it", checkpoint)
+            running.wait()
+    except KeyboardInterrupt:
+        logger.info("stopped; the same command resumes")
+    finally:
+        session.stop()
+
+
+@cluster.command()
+@reports_errors
+def stop(
+    folder: Annotated[Path, typer.Argument(help="The checkpoint folder of the cluster.", file_okay=False)],
+    timeout: Annotated[float, typer.Option(help="Seconds to wait until it has stopped.", min=0.1)] = 30.0,
+) -> None:
+    """Stop a cluster on Spark. Its state stays in its checkpoint folder, from which `cluster start` resumes."""
+    if not description_of(folder):
+        raise ConfigError(f"{folder} is not the checkpoint folder of a cluster.")
+    if _is_free(folder):
+        typer.echo("The cluster does not run.", err=True)
+        raise typer.Exit(FAILED)
+    try:
+        (folder / STOP).touch()
+    except OSError as error:
+        raise SlacklineError(f"cannot write to {folder}: {error}.") from error
+    until = time.monotonic() + timeout
+    while not _is_free(folder):
+        if time.monotonic() > until:
+            raise SlacklineError(f"the driver of the cluster in {folder} has not stopped within {timeout:g} s.")
+        time.sleep(LOOK)
+
+
+def _is_free(folder: Path) -> bool:
+    lease = FolderLease(folder)
+    try:
+        lease.acquire()
+    except FolderInUseError:
+        return False
+    lease.release()
+    return True
+
+
+def named(texts: list[str], option: str) -> dict[str, list[str]]:
+    """
+    >>> named(["n1=Low,High", "n2="], "--node")
+    {'n1': ['Low', 'High'], 'n2': []}
+    """
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        name, equals, rest = text.partition("=")
+        if not name or not equals or name in found:
+            raise ConfigError(f"{option} {text} is not valid; write NAME=A,B, each NAME once.")
+        found[name] = [each.strip() for each in rest.split(",") if each.strip()]
+    return found
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise ConfigError(f"--conf {text} is not valid; write KEY=VALUE.")
+    return key, value
