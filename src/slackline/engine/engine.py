@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -166,8 +167,7 @@ class Engine:
         self._form: TimeForm | None = None  # until the first event time
         self._idle: list[None] = [None]
         self._closed = False
-        evidence = options.policy.evidence(options.target)
-        self._topology = Topology(hierarchy, evidence, options.targets, named, self._clock, alone)
+        self._topology = Topology(hierarchy, options.evidence, options.targets, named, self._clock, alone)
         self._progress = ProgressExport(self._topology)
         self._results = Results(self._progress, options.duplicates == "keep", options.late == "deliver")
         self._intake = Intake(self._topology, self._results, options.jump, options.lags)
@@ -482,6 +482,10 @@ class Engine:
         ``options`` replace saved ones; ``policy`` must be of the same kind. ``stats()["changed"]`` lists the
         differences. ``now`` is as for a new engine: functions are not saved.
         """
+        return cls._from(data, hierarchy, now, options)
+
+    @classmethod
+    def _from(cls, data: bytes, hierarchy: Hierarchy, now: WallTime, options: dict[str, Any] | Options) -> Engine:
         state = codec.load(STATE_KIND, STATE_VERSION, data)
         try:
             return cls._loaded(state, hierarchy, now, options)
@@ -492,9 +496,16 @@ class Engine:
             ) from error
 
     @classmethod
-    def _loaded(cls, state: dict[str, Any], hierarchy: Hierarchy, now: WallTime, given: dict[str, Any]) -> Engine:
-        saved = Options.of(state["options"])
-        options = saved.changed(given)
+    def _loaded(
+        cls, state: dict[str, Any], hierarchy: Hierarchy, now: WallTime, given: dict[str, Any] | Options
+    ) -> Engine:
+        if isinstance(given, Options) and given.plain() == state["options"]:
+            options = given if given.calibration is None else replace(given, calibration=None)
+            changed: dict[str, list[Any]] = {}
+        else:
+            saved = Options.of(state["options"])
+            options = saved.changed(given.named() if isinstance(given, Options) else given)
+            changed = saved.differences(options)
         upgrade = Upgrade.of(state, hierarchy)
         if upgrade is not None:
             state = fitting(state, hierarchy)
@@ -521,6 +532,15 @@ class Engine:
         engine._operators_changed()
         if not engine._closed:
             engine._limit.check()
-        engine._changed = saved.differences(options)
+        engine._changed = changed
         engine._upgrade = upgrade
         return engine
+
+
+def engine_of(hierarchy: Hierarchy, options: Options, data: bytes | None = None, *, now: WallTime = None) -> Engine:
+    """A new engine, or one from a checkpoint, with options that were made once. For hosts of many engines."""
+    if data is not None:
+        return Engine._from(data, hierarchy, now, options)
+    engine = Engine.__new__(Engine)
+    engine._start(hierarchy, options, now, None, None)
+    return engine

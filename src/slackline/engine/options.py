@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import timedelta
+from functools import cached_property
 from typing import Any, Literal
 
 from slackline.core.calibration import Calibration
@@ -13,6 +14,7 @@ from slackline.core.errors import ConfigError, StateError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import PER_SECOND, Now, duration
 from slackline.ordering.clock import JUMP_AUTO, JUMP_OFF
+from slackline.ordering.input import Evidence
 from slackline.ordering.policy import OPTIONS, Auto, Ordered, Policy, Slack, policy_of, with_policy
 from slackline.ordering.watermark import LATE_TARGET
 from slackline.running.deferral import Pause
@@ -24,9 +26,9 @@ WallTime = Now | Literal["host"] | None
 Length = int | str | timedelta
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Options:
-    """The options of :class:`~slackline.Engine`."""
+    """The options of :class:`~slackline.Engine`. One object serves any number of engines."""
 
     policy: Policy = Auto()  # noqa: RUF009 (frozen)
     late: str = "divert"
@@ -115,6 +117,11 @@ class Options:
             return min([LATE_TARGET, *(float(target) for target in self.targets.values())])
         return LATE_TARGET if self.late_target is None else float(self.late_target)
 
+    @cached_property
+    def evidence(self) -> Evidence:
+        """The evidence for input watermarks that the policy uses."""
+        return self.policy.evidence(self.target)
+
     @property
     def targets(self) -> Mapping[str, float]:
         """The late targets by detector, if given so; others have the default."""
@@ -177,13 +184,15 @@ class Options:
             )
         return replace(self, **{name: value for name, value in given.items() if name != "calibration"})
 
+    def named(self) -> dict[str, Any]:
+        """The options by name."""
+        return {option.name: getattr(self, option.name) for option in fields(self)}
+
     # As they are saved and shown.
 
     def plain(self) -> dict[str, Any]:
         """The options as plain values; those of the policy among them, by their own names."""
-        objects = ("policy", "calibration")
-        others = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in objects}
-        values = self.policy.flat() | others
+        values = dict(self._flat)
         given = self.speculation
         if isinstance(given, Mapping):
             values["speculation"] = {"by_detector": {name: asdict(one) for name, one in given.items()}}
@@ -193,12 +202,18 @@ class Options:
             values["pause"] = asdict(self.pause)
         return values
 
+    @cached_property
+    def _flat(self) -> dict[str, Any]:
+        objects = ("policy", "calibration")
+        others = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in objects}
+        return self.policy.flat() | others
+
     def in_force(self, detectors: Iterable[str]) -> dict[str, Any]:
         """The options as plain values with their defaults resolved: None only where nothing applies.
 
         ``timeout`` stays None where K takes its place, and ``warmup`` where it ends as soon as delays are known.
         """
-        target, evidence = self.target, self.policy.evidence(self.target)
+        target, evidence = self.target, self.evidence
         waits_for_slack = target is None and not isinstance(self.policy, Ordered)
         by_detector = {name: self.targets.get(name, LATE_TARGET) for name in detectors} if self.targets else None
         return {

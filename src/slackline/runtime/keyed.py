@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from hashlib import blake2b
 from typing import Any, Protocol
 
@@ -45,7 +45,8 @@ from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import NO_KEY, Output, Quarantined
 from slackline.engine import Engine
 from slackline.engine.arrow import split
-from slackline.engine.options import DEFAULTS, Options, check_known
+from slackline.engine.engine import engine_of
+from slackline.engine.options import Options, check_known
 from slackline.engine.rows import in_numbers, rows_of
 from slackline.ordering.delay_pool import DelayPool, PooledEstimator
 from slackline.running.deferral import UNLIMITED, Pause
@@ -64,7 +65,7 @@ REFRESHED = 256
 STATE_KIND, STATE_VERSION = "keyed engine", 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EngineFactory:
     """How to make the engine of a key: the hierarchy and the engine's options, the same for all keys.
 
@@ -96,18 +97,22 @@ class EngineFactory:
     @property
     def late_target(self) -> float | None:
         """The target of the share of late events."""
-        return Options(**self.options).target
+        return self._prepared.target
 
-    def engine(self, saved: bytes | None = None) -> Engine:
-        """A new engine, or a saved one with the options of now."""
+    @cached_property
+    def _prepared(self) -> Options:
+        """The options of the engines, made once."""
         # What is late for the shard need not be late for its key: the detectors decide.
         options = {**self.options, "late": "deliver"} if self.sharded else dict(self.options)
+        options["calibration"] = calibration_of(options.get("calibration"))
         pause = options.get("pause")
         if isinstance(pause, Pause) and not self.spill:
             options["pause"] = replace(pause, keep=min(pause.keep, pause.memory or 1), memory=UNLIMITED)
-        if saved is None:
-            return Engine(self.hierarchy, now="host", **options)
-        return Engine.load(bytes(saved), self.hierarchy, now="host", **(DEFAULTS | options))
+        return Options(**options)
+
+    def engine(self, saved: bytes | None = None) -> Engine:
+        """A new engine, or a saved one with the options of now."""
+        return engine_of(self.hierarchy, self._prepared, saved, now="host")
 
 
 class KeyedDetectorError(SlacklineError):
