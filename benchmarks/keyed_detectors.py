@@ -6,6 +6,12 @@ A keyed detector with ``on_event`` and one small attribute, pushed tables of one
 Prints ``keys_1m_bytes_per_key`` (memory allocated per key, less that of a plain object with the same attribute) and
 ``keys_1m_slowdown`` (CPU time per event with that many keys over that with one key; all keys are known, best of
 ``repeats`` rounds that take turns).
+
+    slackline bench keyed_detectors --spark --json
+
+The same detector in :func:`slackline.spark.detect`, two cores: micro-batches of ``SPARK_ROWS`` rows in one engine, with
+``SPARK_KEYS`` keys of four rows each, and with one key. Prints ``spark_many_s`` and ``spark_one_s``, the CPU time that
+all processes spend on a micro-batch (median of those after the first two), and ``spark_keys_ratio``.
 """
 
 from __future__ import annotations
@@ -13,18 +19,22 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import tempfile
 import tracemalloc
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 import slackline as sl
 from _baselines import cpu_seconds
 
 SEED = 26
 KEYS = 1_000_000
+SPARK_KEYS, SPARK_ROWS, SPARK_BATCHES = 100_000, 400_000, 5
 
 
 class Count(sl.Detector):
@@ -87,6 +97,52 @@ def slowdown(keys: int, repeats: int) -> float:
     return best[keys] / best[1]
 
 
+def on_spark(keys: int = SPARK_KEYS, rows: int = SPARK_ROWS, batches: int = SPARK_BATCHES) -> dict[str, float]:
+    """CPU time of a micro-batch with many keys and with one."""
+    from keys import _cost, _stream
+
+    from slackline.spark import detect, session
+
+    class Counter(sl.Detector):
+        """Counts the events of each device. Made here, it is shipped by value."""
+
+        listens, publishes, key = ("beat",), ("many",), "device"
+
+        def __init__(self) -> None:
+            self.seen = 0
+
+        def on_event(self, event: sl.Event) -> Any:
+            self.seen += 1
+
+    cpu: dict[str, float] = {}
+    with tempfile.TemporaryDirectory(prefix="slackline-bench-") as folder:
+        for name, count in (("many", keys), ("one", 1)):
+            (Path(folder) / name).mkdir()
+            for nth in range(batches):
+                pq.write_table(_shuffled(count, rows, nth), Path(folder) / name / f"{nth:03d}.parquet")
+        spark = session(2, **{"spark.driver.memory": "2g"})
+        try:
+            for name in ("one", "many"):
+                frame = _stream(spark, Path(folder) / name)
+                found = detect(
+                    frame, sl.Hierarchy([Counter()]), key="all", ts="ts", arrival="arrival", source="source"
+                )
+                cpu[name] = (_cost(found, Path(folder) / f"checkpoint-{name}", 1)[1] or 0.0) / 1_000
+        finally:
+            spark.stop()
+    return {"spark_many_s": cpu["many"], "spark_one_s": cpu["one"], "spark_keys_ratio": cpu["many"] / cpu["one"]}
+
+
+def _shuffled(keys: int, rows: int, nth: int) -> pa.Table:
+    """A micro-batch in arrival order, up to 50 event times late: each key in turn, in random order."""
+    rng = np.random.default_rng((SEED, nth))
+    at = np.arange(nth * rows, (nth + 1) * rows)
+    ts = at[np.argsort(at * 10 + rng.integers(0, 500, rows), kind="stable")]
+    devices = np.concatenate([rng.permutation(keys) for _ in range(rows // keys)])
+    columns = {"all": np.zeros(rows, np.int64), "arrival": at, "ts": ts * 10, "device": devices}
+    return pa.table({**columns, "source": pa.array([f"s{number}" for number in range(4)]).take(pa.array(ts % 4))})
+
+
 def figures(keys: int = KEYS, repeats: int = 3) -> dict[str, float]:
     """The figures, by name."""
     return {
@@ -99,9 +155,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="slackline bench keyed_detectors", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object only")
     parser.add_argument("--keys", type=int, default=KEYS, help="number of keys")
+    parser.add_argument("--spark", action="store_true", help="measure detect() on Spark instead")
     parser.add_argument("--repeats", type=int, default=3, help="rounds, of which the best counts")
     given = parser.parse_args(arguments)
-    found = figures(given.keys, given.repeats)
+    found = on_spark() if given.spark else figures(given.keys, given.repeats)
     print(json.dumps(found) if given.json else "\n".join(f"{name}: {value}" for name, value in found.items()))
     return 0
 

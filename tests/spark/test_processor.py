@@ -1,6 +1,7 @@
 """The stateful processor, without Spark around it."""
 
 import json
+import random
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,7 +18,7 @@ from slackline.runtime.output import FIELDS
 from slackline.runtime.sharding import KEY
 from slackline.spark import processor
 from slackline.spark.packets import ENGINE, GROUP, PACKET, packer
-from slackline.spark.processor import KeyedPlan, KeyedProcessor
+from slackline.spark.processor import PAGE_BYTES, GroupStates, KeyedPlan, KeyedProcessor
 
 
 class Store:
@@ -41,6 +42,7 @@ class Store:
         return self.value
 
     def update(self, value: Any) -> None:
+        self.puts += 1
         self.value = value
 
     def getValue(self, key: tuple[int]) -> Any:
@@ -107,6 +109,36 @@ def test_each_page_of_states_is_read_and_written_once_per_batch() -> None:
     assert {(e["key"], e["id"], e["ts"]) for e in events} == {
         (row[0], row[3], row[5]) for row in embedded(table, close=False) if row[1] == "event"
     }
+
+
+def test_states_share_pages_of_bounded_size_and_each_is_found_again() -> None:
+    store, wanted = Store(), {}
+    rng = random.Random(3)
+    for batch in range(6):
+        states = GroupStates(store)  # type: ignore[arg-type]
+        names = [f"k{rng.randrange(400)}" for _ in range(150)] + list(range(5)) + [None]
+        for name in names:
+            assert states.get(name) == wanted.get(name)
+            wanted[name] = states[name] = rng.randbytes(rng.choice((10, 2_000, 2 * PAGE_BYTES if batch > 3 else 5)))
+        gone = rng.choice(names)
+        states.pop(gone, None)
+        wanted.pop(gone)
+        states.flush()
+    pages = [codec.decode(page) for (page,) in store.values.values()]
+    assert all(page and (len(page) == 1 or sum(map(len, page.values())) <= PAGE_BYTES) for page in pages)
+    states = GroupStates(store)  # type: ignore[arg-type]
+    assert {name: states.get(name) for name in wanted} == wanted and len(wanted) == sum(map(len, pages))
+
+
+def test_many_small_states_are_read_and_written_in_few_calls() -> None:
+    store = Store()
+    for _ in range(2):
+        states = GroupStates(store)  # type: ignore[arg-type]
+        for name in range(100):
+            states.get(name)
+            states[name] = bytes(100)
+        states.flush()
+    assert (store.gets, store.puts, len(store.values)) == (2, 3, 1), "the directory is written once"
 
 
 def test_engines_stay_alive_between_tasks_and_give_what_loaded_ones_give(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ from typing import Any
 import msgspec
 
 from slackline.core.errors import StateError, UnsupportedStateError
-from slackline.core.state_tree import FindClass, TreeReader, TreeWriter, pack
+from slackline.core.state_tree import PLAIN, PLAIN_KEYS, FindClass, TreeReader, TreeWriter, pack
 
 __all__ = ["FindClass", "class_finder", "decode", "dump", "encode", "load"]
 
@@ -68,6 +68,11 @@ _LENGTH_AT = _OUTER.size - 8
 _unpack = msgspec.msgpack.Decoder(ext_hook=lambda code, data: (code, data)).decode
 
 
+def _is_plain(value: dict[Any, Any]) -> bool:
+    """Whether keys and values of a dict are written and read as they are."""
+    return PLAIN_KEYS.issuperset(map(type, value)) and PLAIN.issuperset(map(type, value.values()))
+
+
 def encode(value: Any, where: str = "state", find_class: FindClass | None = None) -> bytes:
     """The value as bytes; ``where`` names it in errors, and is the root of the paths in them.
 
@@ -75,6 +80,8 @@ def encode(value: Any, where: str = "state", find_class: FindClass | None = None
     """
     try:
         try:
+            if type(value) is dict and _is_plain(value):  # states of small detectors: what TreeWriter would make of it
+                return pack([[], value])
             return pack(TreeWriter(where, find_class).root(value))
         except (OverflowError, UnicodeEncodeError):  # an int beyond 64 bits, a str that is not valid Unicode
             return pack(TreeWriter(where, find_class, strict=True).root(value))
@@ -92,7 +99,10 @@ def decode(data: Buffer, find_class: FindClass | None = None, where: str = "stat
     """
     declare = "" if find_class is None else f"declare it in state_types of detector {where!r}, or "
     try:
-        return TreeReader(where, find_class or _imported_class, declare).root(_unpack(data))
+        body = _unpack(data)
+        if type(body) is list and len(body) == 2 and body[0] == [] and type(body[1]) is dict and _is_plain(body[1]):
+            return body[1]
+        return TreeReader(where, find_class or _imported_class, declare).root(body)
     except StateError:
         raise
     except Exception as error:

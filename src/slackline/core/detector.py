@@ -109,11 +109,11 @@ class Detector:
 
     def restore(self, state: Any) -> None:
         """Restore a state that ``snapshot`` returned."""
-        fixed = self._fixed()
-        kept = {name: value for name, value in vars(self).items() if name in fixed}
-        vars(self).clear()
-        vars(self).update(kept)
-        vars(self).update(state)
+        fixed, attributes = self._fixed(), vars(self)
+        kept = {name: value for name, value in attributes.items() if name in fixed}
+        attributes.clear()
+        attributes |= kept
+        attributes |= state
 
     def upgrade(self, state: Any, version: int) -> Any:
         """A state that an older ``version`` of this class saved, as this one restores it. Called before ``restore``."""

@@ -127,11 +127,12 @@ class Timers:
 
     def state(self, key: Source) -> list[tuple[str, int, int, int]]:
         """The timers of one key as plain values."""
-        return [(each.tag, each.at, each.due, each.turn) for each in sorted(self.of(key).values())]
+        tags = self._by_key.get(key)
+        return [(each.tag, each.at, each.due, each.turn) for each in sorted(tags.values())] if tags else []
 
     def restore(self, key: Source, state: Iterable[tuple[str, int, int, int]]) -> None:
         """Replace the timers of one key by what :meth:`state` returned."""
-        for tag in list(self.of(key)):
+        for tag in list(self._by_key.get(key, ())):
             self._remove(key, tag)
         for tag, at, due, turn in state:
             self.set(key, Timer(at, tag), due, turn)
