@@ -100,7 +100,6 @@ def slowdown(keys: int, repeats: int) -> float:
 def on_spark(keys: int = SPARK_KEYS, rows: int = SPARK_ROWS, batches: int = SPARK_BATCHES) -> dict[str, float]:
     """CPU time of a micro-batch with many keys and with one."""
     from keys import _cost, _stream
-
     from slackline.spark import detect, session
 
     class Counter(sl.Detector):
@@ -124,9 +123,7 @@ def on_spark(keys: int = SPARK_KEYS, rows: int = SPARK_ROWS, batches: int = SPAR
         try:
             for name in ("one", "many"):
                 frame = _stream(spark, Path(folder) / name)
-                found = detect(
-                    frame, sl.Hierarchy([Counter()]), key="all", ts="ts", arrival="arrival", source="source"
-                )
+                found = detect(frame, sl.Hierarchy([Counter()]), key="all", ts="ts", arrival="arrival", source="source")
                 cpu[name] = (_cost(found, Path(folder) / f"checkpoint-{name}", 1)[1] or 0.0) / 1_000
         finally:
             spark.stop()
