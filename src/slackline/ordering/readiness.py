@@ -74,11 +74,6 @@ MOST[[OPEN_MIN, BACK, *range(BLOCK_MIN, BLOCK_MAX)]] = FOREVER
 MOST[[OPEN_N, HEAD, DISABLED]] = BLOCK - 1, BLOCKS - 1, 1
 
 
-def empty_sources(capacity: int) -> tuple[Ints, Ints]:
-    """Sources without events, and the tree over their watermarks; capacity is a power of two."""
-    return np.tile(UNKNOWN, (capacity, 1)), np.full(2 * capacity, FOREVER, dtype=np.int64)
-
-
 def capacity_for(wanted: int) -> int:
     """The smallest capacity (a power of two) for so many sources."""
     capacity = 1

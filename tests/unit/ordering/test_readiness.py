@@ -15,7 +15,7 @@ class Sources:
     """A few sources of one type, by number."""
 
     def __init__(self, n: int = 4) -> None:
-        self.rows, self.tree = r.empty_sources(n)
+        self.rows, self.tree = np.tile(r.UNKNOWN, (n, 1)), np.full(2 * n, FOREVER, dtype=np.int64)
 
     def send(self, source: int, *ts: int, overdue: int = NEVER) -> None:
         for t in ts:
