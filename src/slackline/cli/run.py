@@ -30,6 +30,7 @@ from slackline.runtime.options import RunOptions, run_options
 from slackline.runtime.schema import Decoder
 from slackline.runtime.sink import Sink
 from slackline.runtime.source import Source
+from slackline.runtime.trace import Trace
 from slackline.runtime.worker import Worker
 
 #: Seconds between checkpoints in a folder, unless given.
@@ -80,9 +81,10 @@ def _in_process(options: RunOptions, hierarchy: Hierarchy, dry_run: bool) -> Non
     if options.checkpoint_every is not None and not sink.commits:
         raise ConfigError("--checkpoint-every is for a folder with checkpoints, and for Kafka.")
     every = options.checkpoint_every or CHECKPOINT_EVERY
+    trace = None if options.trace is None or dry_run else Trace(options.trace, app=options.app)
     engines = KeyedEngines(
         hierarchy, options.engine_options, keyed=options.key is not None, shards=options.shards,
-        idle_timeout=options.idle_timeout, state_ttl=options.state_ttl,
+        idle_timeout=options.idle_timeout, state_ttl=options.state_ttl, trace=trace,
     )  # fmt: skip
     if dry_run:
         plan = [("from", source.describe()) for source in sources]
@@ -162,6 +164,8 @@ def _between_topics(options: RunOptions, hierarchy: Hierarchy) -> Application:
 
 
 def _run_elsewhere(application: Application, options: RunOptions, hierarchy: Hierarchy, dry_run: bool) -> None:
+    if options.trace is not None:
+        raise ConfigError("--trace is for runs in this process; it records neither Spark nor topics to topics.")
     if dry_run:
         typer.echo(plan_text(options, hierarchy, application.plan()))
         return
@@ -218,6 +222,8 @@ def plan_text(options: RunOptions, hierarchy: Hierarchy, lines: Sequence[tuple[s
         parts.append(("metrics", f"http://127.0.0.1:{options.metrics}/metrics"))
     if options.page is not None:
         parts.append(("page", f"http://127.0.0.1:{options.page}/"))
+    if options.trace is not None:
+        parts.append(("trace", f"{options.trace}, for slackline explain"))
     return "\n".join(f"{what:<13} {text}" for what, text in parts)
 
 
