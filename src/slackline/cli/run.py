@@ -63,9 +63,12 @@ def run(
     """
     options = run_options(given_options({"app": app, **given}), config, known_options())
     hierarchy, _ = load_application(options.app, None)
+    between_topics = all(map(is_kafka, (*options.sources, options.to)))
+    if options.trace is not None and (options.on == "spark" or between_topics):
+        raise ConfigError("--trace is for runs in this process; it records neither Spark nor topic to topic.")
     if options.on == "spark":
         _run_elsewhere(_on_spark(options, hierarchy), options, hierarchy, dry_run)
-    elif all(map(is_kafka, (*options.sources, options.to))):
+    elif between_topics:
         _run_elsewhere(_between_topics(options, hierarchy), options, hierarchy, dry_run)
     else:
         _in_process(options, hierarchy, dry_run)
@@ -164,8 +167,6 @@ def _between_topics(options: RunOptions, hierarchy: Hierarchy) -> Application:
 
 
 def _run_elsewhere(application: Application, options: RunOptions, hierarchy: Hierarchy, dry_run: bool) -> None:
-    if options.trace is not None:
-        raise ConfigError("--trace is for runs in this process; it records neither Spark nor topics to topics.")
     if dry_run:
         typer.echo(plan_text(options, hierarchy, application.plan()))
         return

@@ -191,8 +191,11 @@ class Engine:
     def _runner(self, name: str, detector: Detector) -> Runner:
         guarded, speculation = self._options.on_error == "quarantine", self._options.speculation_of(name)
         if speculation is None:
-            return Runner(detector, name, guarded)
-        return SpeculativeRunner(detector, name, guarded, speculation)
+            runner = Runner(detector, name, guarded)
+        else:
+            runner = SpeculativeRunner(detector, name, guarded, speculation)
+        runner.use_unit(self._options.unit)
+        return runner
 
     def _operators_changed(self) -> None:
         """Operators were added or removed: update everything that refers to them."""

@@ -155,7 +155,9 @@ class ObservedEngine(Engine):
 
     def _runner(self, name: str, detector: Detector) -> Runner:
         self._fed[name] = []
-        return _ObservedRunner(detector, name, self._options.on_error == "quarantine", self._report)
+        runner = _ObservedRunner(detector, name, self._options.on_error == "quarantine", self._report)
+        runner.use_unit(self._options.unit)
+        return runner
 
     # Observing.
 
@@ -337,6 +339,7 @@ class ObservedEngine(Engine):
 
     def _gives(self, name: str, events: Sequence[Event], event: Event) -> bool:
         runner = Runner(self.hierarchy.fresh(name), name, False)
+        runner.use_unit(self._options.unit)
         found = runner.feed(events, before=times_before(events)) if events else []
         published = [each for _, each in found + runner.advance(FOREVER)]
         return not runner.failures and any(
