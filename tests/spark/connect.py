@@ -66,7 +66,7 @@ def main(folder: Path) -> dict[str, Any]:
     (folder / "in").mkdir()
     (folder / "in/1.json").write_text("".join(f'{{"k":"a","ts":{n ^ 1},"n":{n}}}\n' for n in range(200)))
     (folder / "bad").mkdir()
-    (folder / "bad/1.json").write_text('{"k":"a","ts":1,"n":-1}\n')
+    (folder / "bad/1.json").write_text('{"k":"a","ts":1,"n":-1}\n{"k":"a","ts":2,"n":2}\n')
 
     def stream(name: str) -> DataFrame:
         return spark.readStream.schema(schema).json(str(folder / name))
@@ -78,7 +78,7 @@ def main(folder: Path) -> dict[str, Any]:
     progress = query.lastProgress
     assert progress is not None
     run(order(stream("in"), **COLUMNS), folder / "order")
-    bad = run(detect(stream("bad"), Hierarchy([Pong()]), **COLUMNS), folder / "failed")
+    bad = run(detect(stream("bad"), Hierarchy([Pong()]), policy="ordered", **COLUMNS), folder / "failed")
     rows = spark.createDataFrame([("a", 2, 2), ("a", 1, 1), ("b", 1, 3)], schema)
     batch = detect(rows, Hierarchy([Pong()]), metrics=None, **COLUMNS).where("kind = 'event'")
     streams = {name: rows.where(f"k = '{name}' AND n <> 2").drop("k") for name in "ab"}
