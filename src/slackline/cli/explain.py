@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from slackline.cli.applications import load_application
 from slackline.cli.console import reports_errors, write_page
 from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
 from slackline.explain import explain as explain_trace
 from slackline.report import answer_text, explain_page, summary_text
+from slackline.runtime.application import load_application
 
 
 @reports_errors
