@@ -29,7 +29,7 @@ RANKS: tuple[tuple[str, ...], ...] = (
     ("runtime",),
     ("testing",),
     ("connectors", "calibration"),
-    ("cluster", "study"),
+    ("cluster", "study", "explain"),
     ("spark",),
     ("report",),
     ("cli",),

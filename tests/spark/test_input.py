@@ -177,3 +177,37 @@ class Echo(sl.Detector):
 
     def on_event(self, event: sl.Event) -> Any:
         yield event.derive("echo", **event.payload)
+
+
+CARRIED = {
+    "true": True, "1Y": 1, "1S": 1, "1": 1, "1L": 1, "1.5F": 1.5, "1.5D": 1.5, "1.50BD": "1.50",
+    "cast('12345678901234567890123456789012345678' AS decimal(38, 0))": "12345678901234567890123456789012345678",
+    "'x'": "x", "cast('x' AS char(3))": "x  ", "cast('x' AS varchar(3))": "x", "X'00ff'": "AP8=",
+    "DATE'2026-01-01'": "2026-01-01", "TIMESTAMP'2026-01-01 00:00:00.000007'": "2026-01-01T00:00:00.000007+00:00",
+    "TIMESTAMP_NTZ'2026-01-01 00:00:00.000007'": "2026-01-01T00:00:00.000007",
+    "INTERVAL '1 02:03:04.000005' DAY TO SECOND": "93784.000005s", "TIME'01:02:03.000004'": "3723.000004s",
+    "array(1, null)": [1, None], "map('a', 1)": [["a", 1]], "map(1, 2)": [[1, 2]],
+    "struct(1 AS a, 'b' AS b)": {"a": 1, "b": "b"}, "array(struct(X'00' AS raw))": [{"raw": "AA=="}],
+}  # fmt: skip
+REFUSED = [
+    "INTERVAL '1-2' YEAR TO MONTH", "make_interval(1)", "parse_json('{}')", "array(parse_json('{}'))",
+    "struct(make_interval(1) AS i)",
+]  # fmt: skip
+
+
+def test_each_type_of_column_is_carried_or_refused_before_the_query_starts(spark: SparkSession) -> None:
+    class Keep(sl.Detector):
+        listens, publishes = ("row",), ("kept",)
+
+        def on_event(self, event: sl.Event) -> Any:
+            yield event.derive("kept", **event.payload)
+
+    columns = [f"{value} AS v{n}" for n, value in enumerate(CARRIED)]
+    df = spark.range(1).selectExpr("id AS ts", "'k' AS key", "cast(null AS void) AS nothing", *columns)
+    [row] = detect(df, sl.Hierarchy([Keep()]), key="key", ts="ts", metrics=None).where("kind = 'event'").collect()
+    found = json.loads(row.payload)
+    assert {value: found[f"v{n}"] for n, value in enumerate(CARRIED)} == CARRIED
+    for value in REFUSED:
+        df = spark.range(1).selectExpr("id AS ts", "'k' AS key", f"{value} AS v")
+        with pytest.raises(sl.SchemaError, match=r"column `v` is of type .*, which detect\(\) cannot carry; cast it"):
+            detect(df, sl.Hierarchy([Keep()]), key="key", ts="ts")

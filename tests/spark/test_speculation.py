@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,15 @@ def table() -> pa.Table:
     return pa.concat_tables([table, pa.table(end, schema=table.schema)])
 
 
+def upsert(database: Path, batch: DataFrame) -> None:
+    """The recipe of the guide: the changes of a micro-batch in one transaction, by the ids of the records."""
+    rows = latest(batch).collect()
+    with closing(sqlite3.connect(database)) as db, db:
+        db.executemany("DELETE FROM found WHERE key = ? AND id = ?", [(row.key, row.id) for row in rows])
+        valid = [(row.key, row.id, row.type, row.ts, row.payload) for row in rows if row.op != "retract"]
+        db.executemany("INSERT INTO found VALUES (?, ?, ?, ?, ?)", valid)
+
+
 @pytest.fixture(scope="module")
 def written(spark: SparkSession, table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> tuple[DataFrame, Any]:
     """All rows of a query that was stopped before its second micro-batch counted as done, and started again; and the
@@ -41,17 +52,15 @@ def written(spark: SparkSession, table: pa.Table, tmp_path_factory: pytest.TempP
     oldest_first = sorted(write_files(table, folder / "all", FILES, shuffle=True).iterdir(), reverse=True)
     source, sink, checkpoint = folder / "in", folder / "out", folder / "checkpoint"
     source.mkdir()
-    kept: dict[tuple[str, str], Any] = {}
     batches: list[int] = []
+    database = folder / "found.db"
+    with closing(sqlite3.connect(database)) as db:
+        db.execute("CREATE TABLE found (key, id, type, ts, payload, PRIMARY KEY (key, id))")
 
     def write(batch: DataFrame, number: int) -> None:
         batch.persist()
         batch.write.mode("append").parquet(str(sink))
-        for row in latest(batch).collect():
-            if row.op == "retract":
-                kept.pop((row.key, row.id), None)
-            else:
-                kept[row.key, row.id] = (row.type, row.ts, row.payload)
+        upsert(database, batch)
         batch.unpersist()
         batches.append(number)
 
@@ -64,6 +73,8 @@ def written(spark: SparkSession, table: pa.Table, tmp_path_factory: pytest.TempP
         for done in (*checkpoint.glob("commits/1"), *checkpoint.glob("commits/.1.crc")):
             done.unlink()  # as if the driver had died between the sink and the commit
     assert batches == [0, 1, 1, 2]
+    with closing(sqlite3.connect(database)) as db:
+        kept = {(key, id): tuple(rest) for key, id, *rest in db.execute("SELECT * FROM found")}
     return spark.read.parquet(str(sink)).cache(), kept
 
 

@@ -21,6 +21,7 @@ from slackline.cli.bench import bench
 from slackline.cli.calibrate import calibrate
 from slackline.cli.cluster import cluster
 from slackline.cli.console import reports_errors
+from slackline.cli.explain import explain as explain_command
 from slackline.cli.node import node
 from slackline.cli.nodes import certificates, migrate, nodes
 from slackline.cli.order import order
@@ -59,6 +60,7 @@ def main(
 
 for _command in (run, order, study, sync, calibrate, node, nodes, migrate, place, certificates):
     app.command()(_command)
+app.command("explain")(explain_command)
 app.add_typer(cluster, name="cluster")
 app.add_typer(state, name="state")
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})(bench)

@@ -30,6 +30,7 @@ from slackline.runtime.options import RunOptions, run_options
 from slackline.runtime.schema import Decoder
 from slackline.runtime.sink import Sink
 from slackline.runtime.source import Source
+from slackline.runtime.trace import Trace
 from slackline.runtime.worker import Worker
 
 #: Seconds between checkpoints in a folder, unless given.
@@ -62,9 +63,12 @@ def run(
     """
     options = run_options(given_options({"app": app, **given}), config, known_options())
     hierarchy, _ = load_application(options.app, None)
+    between_topics = all(map(is_kafka, (*options.sources, options.to)))
+    if options.trace is not None and (options.on == "spark" or between_topics):
+        raise ConfigError("--trace is for runs in this process; it records neither Spark nor topic to topic.")
     if options.on == "spark":
         _run_elsewhere(_on_spark(options, hierarchy), options, hierarchy, dry_run)
-    elif all(map(is_kafka, (*options.sources, options.to))):
+    elif between_topics:
         _run_elsewhere(_between_topics(options, hierarchy), options, hierarchy, dry_run)
     else:
         _in_process(options, hierarchy, dry_run)
@@ -80,9 +84,10 @@ def _in_process(options: RunOptions, hierarchy: Hierarchy, dry_run: bool) -> Non
     if options.checkpoint_every is not None and not sink.commits:
         raise ConfigError("--checkpoint-every is for a folder with checkpoints, and for Kafka.")
     every = options.checkpoint_every or CHECKPOINT_EVERY
+    trace = None if options.trace is None or dry_run else Trace(options.trace, app=options.app)
     engines = KeyedEngines(
         hierarchy, options.engine_options, keyed=options.key is not None, shards=options.shards,
-        idle_timeout=options.idle_timeout, state_ttl=options.state_ttl,
+        idle_timeout=options.idle_timeout, state_ttl=options.state_ttl, trace=trace,
     )  # fmt: skip
     if dry_run:
         plan = [("from", source.describe()) for source in sources]
@@ -218,6 +223,8 @@ def plan_text(options: RunOptions, hierarchy: Hierarchy, lines: Sequence[tuple[s
         parts.append(("metrics", f"http://127.0.0.1:{options.metrics}/metrics"))
     if options.page is not None:
         parts.append(("page", f"http://127.0.0.1:{options.page}/"))
+    if options.trace is not None:
+        parts.append(("trace", f"{options.trace}, for slackline explain"))
     return "\n".join(f"{what:<13} {text}" for what, text in parts)
 
 

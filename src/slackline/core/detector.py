@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from slackline.core.event import Event
@@ -55,7 +56,8 @@ class Detector:
 
     ``key`` names a payload field (or ``"source"``): each value of it has an instance with its own state and timers, a
     copy of the given one, made when its first event comes. ``ttl``: an instance is dropped after so much event time
-    without events of its key, unless it has timers. Events whose key is missing or not valid are quarantined.
+    without events of its key, unless it has timers: in the unit of the time stamps, or as ``"10 min"`` or a
+    ``timedelta`` (which requires ``Engine(unit=…)``). Events whose key is missing or not valid are quarantined.
     ``version`` is raised when the attributes of the state change; ``upgrade`` then converts saved states.
 
     >>> class Twice(Detector):
@@ -76,7 +78,7 @@ class Detector:
     urgency: float = 0
     merged: bool = False
     key: str | None = None
-    ttl: int | None = None
+    ttl: int | str | timedelta | None = None
     version: int = 1
 
     #: The name in outputs, statistics and errors; the class name unless set.
@@ -118,6 +120,9 @@ class Detector:
     def upgrade(self, state: Any, version: int) -> Any:
         """A state that an older ``version`` of this class saved, as this one restores it. Called before ``restore``."""
         return state
+
+    def use_unit(self, unit: str | None) -> None:
+        """Called with the engine's unit of event times before the first event, to convert lengths of time."""
 
     def _fixed(self) -> frozenset[str]:
         return CONNECTIONS.union(self.fixed)

@@ -12,7 +12,7 @@ from typing import Any
 
 from slackline.core.detector import Detector
 from slackline.core.errors import HierarchyError
-from slackline.core.time import MAX_TS
+from slackline.core.time import MAX_TS, seconds_in
 from slackline.core.types import EventType, type_names
 
 log = logging.getLogger("slackline")
@@ -193,9 +193,11 @@ class Hierarchy:
         key, ttl = detector.key, detector.ttl
         if key is not None and (type(key) is not str or not key):
             raise HierarchyError(f"{name}.key is the name of a payload field, e.g. 'device', or 'source'; got {key!r}.")
-        if ttl is not None and (type(ttl) is not int or not 0 < ttl <= MAX_TS):
+        length = ttl if type(ttl) is int else seconds_in(ttl)
+        if ttl is not None and (length is None or not 0 < length <= MAX_TS):
             raise HierarchyError(
-                f"{name}.ttl is a length of time in the unit of the time stamps, a whole number above 0; got {ttl!r}."
+                f"{name}.ttl is a length of time above 0: a whole number in the unit of the time stamps, a timedelta, "
+                f"or text such as '10 min'; got {ttl!r}."
             )
         if ttl is not None and key is None:
             raise HierarchyError(f"{name}.ttl drops the state of a key, but {name!r} has no key; set `key`.")

@@ -2,8 +2,8 @@
 
 Strict JSON with sorted keys. What JSON lacks follows the convention of Protocol Buffers, which ``from_json`` reads
 back into typed columns: NaN and the infinities are the strings ``"NaN"``, ``"Infinity"`` and ``"-Infinity"``, bytes
-are base64, times are ISO 8601. NumPy scalars and arrays are numbers and lists, tuples are lists. Anything else is an
-error that names the field.
+are base64, times are ISO 8601, lengths of time are seconds (``"1.5s"``). NumPy scalars and arrays are numbers and
+lists, tuples are lists. Anything else is an error that names the field.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class PayloadError(SlacklineError):
         self.kind = f"{type(value).__module__}.{type(value).__qualname__}"
         super().__init__(
             f"field {where} is a {self.kind}, which has no JSON form{': ' + why if why else ''}. Publish "
-            f"None, bool, int, float, str, bytes, dates and times, Decimal, NumPy scalars and arrays, or lists, tuples "
-            f"and dicts of these."
+            f"None, bool, int, float, str, bytes, dates, times, lengths of time, Decimal, NumPy scalars and arrays, or "
+            f"lists, tuples and dicts of these."
         )
 
 
@@ -62,12 +62,14 @@ def _plain(value: Any, where: str) -> Any:
             return value
         case float():
             return value if math.isfinite(value) else _word(value)
-        case np.generic() if not isinstance(value, np.void):
-            return _plain(_scalar(value), where)
         case np.ndarray():
             return _plain(value.tolist(), where)
         case bytes() | bytearray() | memoryview():
             return base64.b64encode(value).decode("ascii")
+        case datetime.timedelta() | np.timedelta64():
+            return _duration(value)
+        case np.generic() if not isinstance(value, np.void):
+            return _plain(_scalar(value), where)
         case datetime.datetime() | datetime.date() | datetime.time():
             return value.isoformat()
         case decimal.Decimal():
@@ -83,6 +85,23 @@ def _scalar(value: np.generic) -> Any:
     """The Python value of a NumPy scalar; times of nanoseconds have none and become text."""
     plain = value.item()
     return str(value) if isinstance(value, np.datetime64) and isinstance(plain, int) else plain
+
+
+def _duration(value: datetime.timedelta | np.timedelta64) -> str | None:
+    """A length of time in seconds.
+
+    >>> _duration(datetime.timedelta(days=1, microseconds=-5)), _duration(np.timedelta64(1_500_000_001, "ns"))
+    ('86399.999995s', '1.500000001s')
+    """
+    if isinstance(value, np.timedelta64):
+        if np.isnat(value):
+            return None
+        nanoseconds = int(value.astype("timedelta64[ns]").astype(np.int64))
+    else:
+        nanoseconds = (value // datetime.timedelta(microseconds=1)) * 1_000
+    seconds, rest = divmod(abs(nanoseconds), 1_000_000_000)
+    fraction = f".{rest:09}".rstrip("0") if rest else ""
+    return f"{'-' if nanoseconds < 0 else ''}{seconds}{fraction}s"
 
 
 def _word(value: float) -> str:

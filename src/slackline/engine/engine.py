@@ -25,6 +25,7 @@ from slackline.engine.intake import Intake
 from slackline.engine.options import Length, Options, WallTime
 from slackline.engine.overload import OverloadController
 from slackline.engine.progress import ProgressExport
+from slackline.engine.recorder import Recorded, Recorder
 from slackline.engine.results import Results
 from slackline.engine.rows import NUMBERS, TimeForm, form_of, in_numbers, rows_of
 from slackline.engine.scalar import ScalarDriver
@@ -44,6 +45,8 @@ STATE_VERSION = 10
 #: A list of at least so many events, and so many more per operator, is processed as a chunk; a shorter one event by
 #: event. Measured by `slackline bench events`: there both drivers cost the same.
 CHUNK, CHUNK_PER_OPERATOR = 16, 4
+#: Calls that a trace can record.
+CALLS = ("push", "flush", "close", "pool")
 
 
 class Engine:
@@ -167,6 +170,8 @@ class Engine:
         self._form: TimeForm | None = None  # until the first event time
         self._idle: list[None] = [None]
         self._closed = False
+        #: Records what the engine is given, for ``slackline explain``: a :class:`slackline.runtime.Trace`, or None.
+        self.trace: Recorder | None = None
         self._topology = Topology(hierarchy, options.evidence, options.targets, named, self._clock, alone)
         self._progress = ProgressExport(self._topology)
         self._results = Results(self._progress, options.duplicates == "keep", options.late == "deliver")
@@ -186,8 +191,11 @@ class Engine:
     def _runner(self, name: str, detector: Detector) -> Runner:
         guarded, speculation = self._options.on_error == "quarantine", self._options.speculation_of(name)
         if speculation is None:
-            return Runner(detector, name, guarded)
-        return SpeculativeRunner(detector, name, guarded, speculation)
+            runner = Runner(detector, name, guarded)
+        else:
+            runner = SpeculativeRunner(detector, name, guarded, speculation)
+        runner.use_unit(self._options.unit)
+        return runner
 
     def _operators_changed(self) -> None:
         """Operators were added or removed: update everything that refers to them."""
@@ -247,6 +255,8 @@ class Engine:
             if self._limit.is_full:
                 self._limit.refuse_unless_clock(arrivals)
             times = None if now is None else times_of(now, len(arrivals), form)
+            if self.trace is not None:
+                self._record("push", arrivals, times, form)
             before, self._form = self._form, form
             try:
                 return self._push(arrivals, times) if self._clock is None else self._timed(self._push, arrivals, times)
@@ -298,6 +308,7 @@ class Engine:
         """
         if self._closed:
             return []
+        self._record("close")
         self._closed = True
         if self._overload is not None:
             self._overload.resume_all(for_good=True)
@@ -326,6 +337,7 @@ class Engine:
         """
         if self._closed:
             raise ClosedError("flush after close(): the stream has ended, and nothing is buffered.")
+        self._record("flush", given=text("reason", reason))
         if self._overload is not None:
             self._overload.resume_all()
         self._scalar.release_all(text("reason", reason))
@@ -444,6 +456,19 @@ class Engine:
     def _advance_watermarks(self) -> None:
         self._topology.advance(self._intake.position - 1, self._intake.clk)
 
+    def _record(
+        self, op: str, rows: Any = (), times: Ints | None = None, form: TimeForm | None = None, given: Any = None
+    ) -> None:
+        """Record a call, if the engine is traced."""
+        if self.trace is not None:
+            if op not in CALLS or (self._topology.named is not None and not self._topology.alone):
+                raise ConfigError(
+                    f"{op} cannot be traced: a trace is of one engine that runs a whole hierarchy. Set engine.trace "
+                    f"to None for engines that exchange progress or detectors."
+                )
+            shown = None if form is None or form.is_number else form
+            self.trace.record(Recorded(op, self._intake.position, self._saved, rows, times, shown, given))
+
     def check_invariants(self) -> None:
         """Assert what must hold between two pushes; for tests."""
         self._topology.check_invariants()
@@ -456,6 +481,9 @@ class Engine:
 
         The engine is unchanged and can be used further.
         """
+        return self._saved()
+
+    def _saved(self) -> bytes:
         self._advance_watermarks()
         state = {
             "options": self._options.plain(),

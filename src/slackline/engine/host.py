@@ -58,6 +58,7 @@ class HostInterface:
     def use_pool(self, pool: DelayPool) -> None:
         """Use what a pool of several keys knows of delays, from the next arrival on."""
         engine = self._engine
+        engine._record("pool", given=pool)
         if pool.has(ARRIVAL_LAGS):
             engine._intake.use_arrival_times()
         changed = pool.lend(self.pooled_estimators())
@@ -80,6 +81,7 @@ class HostInterface:
 
         The updates of a type must be received exactly once and in the order in which they were produced.
         """
+        self._engine._record("receive")
         return self._engine._timed(self._receive, checked_updates(self._engine._topology, updates))
 
     def _receive(self, received: ReceivedProgress) -> list[Output]:
@@ -101,6 +103,7 @@ class HostInterface:
         given, known = [types] if isinstance(types, str) else list(types), self._engine._topology.entering
         if unknown := [kind for kind in given if kind not in known]:
             raise ConfigError(f"end(): {unknown} are not sensor types of this engine; it has {sorted(known)}.")
+        self._engine._record("end")
         return self._engine._timed(self.end_types, given)
 
     def end_types(self, types: Iterable[str]) -> list[Output]:
@@ -113,6 +116,7 @@ class HostInterface:
     def detach(self, name: str) -> bytes:
         """Stop running a detector here; returns its complete state for :meth:`attach` at another engine."""
         engine = self._engine
+        engine._record("detach")
         engine._advance_watermarks()
         data = migration.packed(engine, name)
         engine._topology.remove(name)
@@ -137,6 +141,7 @@ class HostInterface:
         engine = self._engine
         if engine._closed:
             raise ClosedError("attach after close(): the stream has ended. Attach it to an engine that is open.")
+        engine._record("attach")
         engine._advance_watermarks()
         if isinstance(detector, Detector):
             migration.extend(engine, detector)

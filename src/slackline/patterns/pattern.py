@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from slackline.core.batch import Batch
@@ -11,6 +12,7 @@ from slackline.core.detector import Detector
 from slackline.core.errors import ConfigError, StateError
 from slackline.core.event import Event
 from slackline.core.merged_batch import MergedBatch
+from slackline.core.time import duration, seconds_in
 from slackline.core.timer import Timer
 from slackline.core.types import EventType, type_name
 from slackline.patterns.automaton import Automaton
@@ -31,7 +33,8 @@ class Pattern(Detector):
     """A detector that publishes an event for each match of a pattern.
 
     ``publishes`` is the type of the events it publishes, ``steps`` the pattern (:class:`Step`). A match takes at most
-    ``within`` units of event time, from its first event to its last, both inclusive. With ``key``, a field of all
+    ``within`` units of event time (or ``"2 min"``, a ``timedelta``; the engine needs its ``unit`` then), from its first
+    event to its last, both inclusive. With ``key``, a field of all
     events (or ``"source"``), events of different keys do not meet. ``output`` gives the payload: names, and
     expressions over the steps; by default it is the key. ``after_match`` says what a match discards:
     ``"past_last"`` (default) all partial matches of its key that began at or before its last event, ``"to_next"``
@@ -55,7 +58,7 @@ class Pattern(Detector):
         publishes: str | EventType,
         steps: Part,
         *,
-        within: int | None = None,
+        within: int | str | timedelta | None = None,
         key: str | None = None,
         output: Mapping[str, Any] | None = None,
         after_match: str | tuple[str, Step | str] = "past_last",
@@ -67,16 +70,16 @@ class Pattern(Detector):
         if not isinstance(steps, Part):
             raise ConfigError(f"a pattern is made of steps, e.g. Step('a') >> Step('b'); got {steps!r}.")
         self.name = name or type_name(publishes)
-        if within is not None:
-            whole_number("within", within, 0, LONGEST)
+        #: The length as it was given, and as a number once the unit of event times is known.
+        self._length, self._within = within, None if within is None else _number(within)
         given = steps_of(steps)
-        self._part, self._within, self._key = steps, within, key
+        self._part, self._key = steps, key
         self._skip = _skip(after_match, given)
         self._output = {
             text("the name of an output", field): as_expression(value) for field, value in (output or {}).items()
         }
         self._automaton = Automaton.of(steps)
-        check_pattern(steps, self._automaton, given, within, self._output)
+        check_pattern(steps, self._automaton, given, self._within, self._output)
         if self._skip[1] is not None and self._skip[1] not in self._automaton.steps:
             raise ConfigError(
                 f"after_match names {self._skip[1]!r}, which is negated and has no event in any match; name another."
@@ -97,6 +100,12 @@ class Pattern(Detector):
         self._timer: int | None = None
         self._state: Any = None
         self._machine: Matcher | None = None
+
+    def use_unit(self, unit: str | None) -> None:
+        """Convert ``within``, and check the conditions against it."""
+        if seconds_in(self._length) is not None:
+            self._within, self._machine = duration("within", self._length, unit), None
+            check_pattern(self._part, self._automaton, steps_of(self._part), self._within, self._output)
 
     def on_batch(self, batch: Batch) -> Iterator[tuple[int, Event | Timer]]:
         """Advance all partial matches by a batch of events."""
@@ -171,7 +180,7 @@ class Pattern(Detector):
     def __str__(self) -> str:
         said = str(self._part)
         if self._within is not None:
-            said += f", within {self._within}"
+            said += f", within {self._length}"
         if self._key is not None:
             said += f", per {self._key}"
         said += f"; publishes {type_name(self.publishes[0])}"
@@ -210,3 +219,12 @@ def _skip(after_match: Any, steps: Mapping[str, Step]) -> tuple[str, str | None]
             f"its steps: {', '.join(steps)}."
         )
     return strategy, name
+
+
+def _number(within: int | str | timedelta) -> int:
+    """A length of time as a number; the longest until its unit is known."""
+    if (seconds := seconds_in(within)) is None:
+        return whole_number("within", within, 0, LONGEST)
+    if seconds < 0:
+        raise ConfigError(f"within={within!r} is not valid; it must be a length of time of at least 0.")
+    return LONGEST

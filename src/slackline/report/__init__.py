@@ -7,6 +7,7 @@ they are imported on first use.
 from typing import TYPE_CHECKING
 
 from slackline.core.extras import lazy
+from slackline.report.explain import answer_text, explain_page, summary_text
 from slackline.report.summaries import (
     POLICIES,
     Scale,
@@ -50,7 +51,9 @@ __all__ = [
     "Panel",
     "Scale",
     "SyncSummary",
+    "answer_text",
     "disorder",
+    "explain_page",
     "facts",
     "faded",
     "figure_card",
@@ -62,6 +65,7 @@ __all__ = [
     "share_text",
     "stages_of",
     "study_page",
+    "summary_text",
     "sync_page",
     "table_card",
     "verdict",

@@ -95,7 +95,7 @@ class Instances:
         self._guarded = guarded or detector.takes_batches
         self._check, self._encode, self._decode = check, encode, decode
         self._field = detector.key
-        self._ttl = detector.ttl
+        self._ttl = detector.ttl if isinstance(detector.ttl, int) else None
         self.timers = Timers()
         self._by_key: dict[Source, Detector] = {} if self._field is not None else {None: detector}
         self._last: dict[Source, int] = {}  # time of the last event, where there is a TTL
@@ -108,6 +108,10 @@ class Instances:
         self._captured: Buckets = ({},) if self._field is None else tuple({} for _ in range(BUCKETS))
         self._changed: set[Source] | None = None  # keys since the last capture; None before the first
         self._fresh = _copier(detector) if self._field is not None else lambda: detector
+
+    def set_ttl(self, ttl: int) -> None:
+        """Set the time to live where the detector gives it in a unit of its own; before the first event."""
+        self._ttl = ttl
 
     def __len__(self) -> int:
         return len(self._by_key)

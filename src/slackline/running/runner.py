@@ -17,7 +17,7 @@ from slackline.core.detector import Detector
 from slackline.core.errors import NotAnEventError, StateError
 from slackline.core.event import Event, Source
 from slackline.core.merged_batch import MergedBatch
-from slackline.core.time import NEVER, time_stamp
+from slackline.core.time import NEVER, duration, time_stamp
 from slackline.core.timer import Timer
 from slackline.core.types import shared_set, type_names
 from slackline.ordering import checked
@@ -57,6 +57,7 @@ class Runner:
         #: Whether batches of several types are fed as one merged batch.
         self.merges_batches = detector.merged and self.takes_batches
         self.guarded = guarded or self.takes_batches
+        self.unit: str | None = None
         self.published = 0
         self.failed = 0
         self.failures: list[Failure] = []  # of what was fed last, until pop_failures
@@ -71,6 +72,14 @@ class Runner:
             self.instances = Instances(detector, name, guarded, self._checked, self._encoded, self._decoded)
         #: Whether the detector has timers or a TTL, so that :meth:`feed` and :meth:`advance` must be told event time.
         self.needs_time = detector.takes_timers or detector.ttl is not None
+
+    def use_unit(self, unit: str | None) -> None:
+        """Convert lengths of time that have a unit of their own to that of event times; before the first event."""
+        self.unit = unit
+        self.detector.use_unit(unit)
+        ttl = self.detector.ttl
+        if self.instances is not None and ttl is not None:
+            self.instances.set_ttl(duration(f"{self.name}.ttl", ttl, unit, 1))
 
     def feed(self, rows: Rows, positions: Ints | None = None, before: Ints | None = None) -> Found:
         """Run the detector on a batch of one type, or on events of any types; the published events with their rows.

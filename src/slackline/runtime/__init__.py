@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from slackline.runtime.schema import RecordSchema
     from slackline.runtime.sink import Sink, SinkError
     from slackline.runtime.source import Records, Source, SourceError
+    from slackline.runtime.trace import Trace
     from slackline.runtime.worker import Worker
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "Source",
     "SourceError",
     "SourceStats",
+    "Trace",
     "Worker",
 ]
 
@@ -49,6 +51,7 @@ _MODULES = {
     "schema": ("RecordSchema",),
     "sink": ("Sink", "SinkError"),
     "source": ("Records", "Source", "SourceError"),
+    "trace": ("Trace",),
     "worker": ("Worker",),
 }
 __getattr__ = lazy(__name__, {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names})

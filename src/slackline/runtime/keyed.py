@@ -56,6 +56,7 @@ from slackline.runtime.output import OutputRecord, RecordBuilder
 from slackline.runtime.schema import Decoder, RecordSchema
 from slackline.runtime.sharding import KEY, KeyedDetector, joined_events, joined_sources, separated, shard_of, sharded
 from slackline.runtime.timeouts import Activity, Timeouts
+from slackline.runtime.trace import Trace
 
 #: Bytes that cached engines may take, about, and what one takes, for itself and for each detector.
 CACHE_BYTES, ENGINE_BYTES, DETECTOR_BYTES = 512 << 20, 8 << 10, 3 << 10
@@ -221,6 +222,7 @@ class KeyedEngines:
     ``cache``          how many engines are cached; as many as fit in 512 MiB unless given.
     ``states``         where the other states are; in memory unless given.
     ``live``           engines that earlier :class:`KeyedEngines` of this process kept, and by what they are shared.
+    ``trace``          records what the engines are given, for ``slackline explain``; not with shards.
 
     >>> from slackline import Detector
     >>> class Echo(Detector):
@@ -246,11 +248,15 @@ class KeyedEngines:
         cache: int | None = None,
         states: KeyedStates | None = None,
         live: tuple[LiveEngines, Any] | None = None,
+        trace: Trace | None = None,
     ) -> None:
         if shards is not None and not keyed:
             raise ConfigError("shards hash keys, and there are none; give keys, or leave out shards.")
+        if shards is not None and trace is not None:
+            raise ConfigError("trace and shards exclude each other: trace without shards, one engine per key.")
         if isinstance(hierarchy, Hierarchy):
             hierarchy = EngineFactory.of(hierarchy, options, shards)
+        self._trace = trace
         self.factory = hierarchy
         self.keyed = keyed
         self.shards = shards
@@ -547,6 +553,8 @@ class KeyedEngines:
         entry = self._cache.get(name)
         if entry is None:
             entry = self._load(name, self._states.get(name), incarnation)
+            if self._trace is not None and entry.engine is not None:
+                entry.engine.trace = self._trace.of(name)
             self._cache[name] = entry
             self._known[name] = None
             while len(self._cache) > self._capacity:

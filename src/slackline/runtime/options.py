@@ -117,6 +117,13 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forb
         Annotated[int, Meta(ge=0, le=65535)] | None,
         Meta(description="Serve a page to watch the run at http://127.0.0.1:PORT/; 0: any free port."),
     ] = None
+    trace: Annotated[
+        Text | None,
+        Meta(
+            description="Record what the engines are given in this file, for `slackline explain`: the last 100,000 "
+            "arrivals or more, in it and in FILE.1."
+        ),
+    ] = None
     log: Annotated[Literal["text", "json"], Meta(description="Format of the log on stderr.")] = "text"
     group: Annotated[
         Text | None, Meta(description="Kafka: consumer group, the same for all processes of the application.")

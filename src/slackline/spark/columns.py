@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from pyspark.errors import AnalysisException
+from collections.abc import Collection
+
+from pyspark.errors import AnalysisException, PySparkTypeError, PySparkValueError
 from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_type
 
-from slackline.core.errors import SchemaError
+from slackline.core.check import whole_number
+from slackline.core.errors import ConfigError, SchemaError
+from slackline.core.hierarchy import Hierarchy
 from slackline.runtime.schema import OWN, RecordSchema
 from slackline.runtime.sharding import KEY
 from slackline.spark.packets import ARRIVAL, BLOCK, ENGINE, MTIME, PATH
+
+#: The column of partitions where the detectors are keyed, and how many there are.
+PARTITION, PARTITIONS = "__slackline_partition", 32
 
 _TIMES = (T.IntegralType, T.TimestampType, T.TimestampNTZType)
 #: The types that a column may have in its role, and how an error describes them.
@@ -23,6 +31,29 @@ _ROLES: dict[str, tuple[tuple[type[T.DataType], ...], str]] = {
     "source": ((T.StringType, T.IntegralType), "text or whole numbers"),
     "seq": ((T.IntegralType,), "whole numbers"),
 }
+
+
+def partitioned(df: DataFrame, hierarchy: Hierarchy, source: str | None, partitions: int | None) -> DataFrame:
+    """The DataFrame with a column that hashes the key of keyed detectors into so many partitions."""
+    partitions = PARTITIONS if partitions is None else whole_number("shards", partitions, 1)
+    keys = {name: hierarchy.fresh(name).key for name in hierarchy.names}
+    if len(set(keys.values())) != 1 or None in keys.values():
+        shown = ", ".join(f"{name}: {field or 'none'}" for name, field in keys.items())
+        raise ConfigError(
+            f"without key= all detectors must be keyed by the same column, by which rows are partitioned; their keys "
+            f"are {shown}. Pass key=, the column of independent streams, or give each detector the key."
+        )
+    field = next(iter(keys.values()))
+    name = source if field == "source" else field
+    if name is None or name not in df.columns:
+        known = "source= names no column" if name is None else f"the DataFrame has {df.columns}"
+        raise SchemaError(f"the detectors are keyed by {field!r}, and {known}. Name the column, or add it first.")
+    if field != "source" and name == source:
+        raise SchemaError(
+            f'column {name!r} is the source of events, not their payload; set key = "source" in the detectors.'
+        )
+    key = role_columns(df, RecordSchema(key=name), ("key",))["key"]
+    return df.withColumn(PARTITION, shard_column(key, partitions))
 
 
 def prepare(df: DataFrame, schema: RecordSchema, shards: int | None = None) -> DataFrame:
@@ -47,6 +78,30 @@ def prepare(df: DataFrame, schema: RecordSchema, shards: int | None = None) -> D
     return df.select(*place(df, with_path=ARRIVAL not in first), *chosen, *payload)
 
 
+def check_types(df: DataFrame) -> None:
+    """Refuse columns of types that do not travel to Python workers as values, before the query starts."""
+    for field in df.schema:
+        carried = not _has_variant(field.dataType)
+        try:
+            to_arrow_type(field.dataType, timezone="UTC")
+        except (PySparkTypeError, PySparkValueError):
+            carried = False
+        if not carried:
+            raise SchemaError(
+                f"column {quoted(field.name)} is of type {field.dataType.simpleString()}, which detect() cannot carry; "
+                f"cast it, say to string (a variant by to_json), or drop it."
+            )
+
+
+def _has_variant(kind: T.DataType) -> bool:
+    """Whether a type is, or contains, a variant, which Python workers get as bytes."""
+    if isinstance(kind, T.StructType):
+        return any(_has_variant(field.dataType) for field in kind)
+    if isinstance(kind, T.MapType):
+        return _has_variant(kind.keyType) or _has_variant(kind.valueType)
+    return isinstance(kind, T.VariantType) or (isinstance(kind, T.ArrayType) and _has_variant(kind.elementType))
+
+
 def named(schema: RecordSchema) -> dict[str, str]:
     """The names of columns that the schema gives, by role."""
     return {role: name for role in _ROLES if (name := getattr(schema, role)) is not None}
@@ -57,13 +112,15 @@ def unnamed(df: DataFrame, schema: RecordSchema) -> list[str]:
     return [name for name in df.columns if name not in named(schema).values()]
 
 
-def role_columns(df: DataFrame, schema: RecordSchema) -> dict[str, Column]:
+def role_columns(df: DataFrame, schema: RecordSchema, roles: Collection[str] = ()) -> dict[str, Column]:
     """The columns that the schema names, by role and checked, as text or numbers.
 
     Whole numbers are longs; timestamps are microseconds since 1970, dates are days.
     """
     found = {}
     for role, name in named(schema).items():
+        if roles and role not in roles:
+            continue
         if name not in df.columns:
             raise SchemaError(
                 f"{role}={name!r}: there is no such column. The DataFrame has {df.columns}; "

@@ -192,6 +192,9 @@ def metrics_of_progress(
 def metrics_of_observation(observed: Any, ts_per_second: int = 1_000_000, before: Metrics | None = None) -> Metrics:
     """The metrics of a batch, from what its ``Observation`` has; with ``before``, counts continue from there."""
     seen: dict[str, Any] = dict(observed.asDict() if hasattr(observed, "asDict") else observed)
+    if {*seen} == {"schema", "values"}:  # Spark Connect gives a row as its schema and its values
+        fields = seen["schema"]["fields"]
+        seen = dict(zip((field["name"] for field in fields), seen["values"], strict=True))
     metrics = before or Metrics()
     reasons = Counter(metrics.quarantined)
     for figure, count in seen.items():

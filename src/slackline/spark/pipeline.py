@@ -18,7 +18,7 @@ from slackline.runtime.keyed import EngineFactory
 from slackline.runtime.schema import RecordSchema
 from slackline.runtime.sharding import KEY
 from slackline.runtime.timeouts import Timeouts
-from slackline.spark.columns import prepare
+from slackline.spark.columns import PARTITION, check_types, partitioned, prepare
 from slackline.spark.fields import Typed, typed_fields
 from slackline.spark.metrics import METRICS, metrics_name, observed
 from slackline.spark.output import column_schema, output_schema, separate
@@ -31,7 +31,7 @@ def detect(
     df: DataFrame,
     hierarchy: Hierarchy,
     *,
-    key: str,
+    key: str | None = None,
     ts: str,
     type: str | None = None,
     arrival: str | None = None,
@@ -49,7 +49,9 @@ def detect(
 
     ``df`` may be streaming or not. These arguments name columns:
 
-    - ``key``: text or whole numbers. Each key has an engine of its own.
+    - ``key``: text or whole numbers. Each key has an engine of its own. Without it the hierarchy's detectors must be
+      keyed, all by the same column: its values are hashed into ``shards`` engines, in which what is known of delays is
+      shared and each value has states and timers of its own.
     - ``ts``: the event time: whole numbers of any unit, or timestamps, which are microseconds since 1970 (UTC).
     - ``type``: the event type (text); may be left out if the hierarchy has only one sensor type.
     - ``arrival``: grows in the order of arrival. Without it the order of reading counts (see the guide). Where it and
@@ -66,7 +68,9 @@ def detect(
       listeners get, as ``observedMetrics["slackline"]``; see the guide. Two pipelines in one query need two names; None
       observes nothing. Metrics of a batch need an :class:`~pyspark.sql.Observation`.
     - ``shards``: hash the keys into so many engines, each ordered as one stream, for many keys of few events. Detectors
-      still see each key by itself. Statistics are those of a shard then, with a null key.
+      still see each key by itself. Statistics are those of a shard then, with a null key. Without ``key`` it is the
+      number of engines, 32 unless given, and ``key`` of the result names the engine; it must stay what it was when the
+      checkpoint was started.
     - ``idle_timeout``: flush a key without rows for so much wall time, such as ``"30 seconds"``.
     - ``state_ttl``: drop the state of a key without rows for so much wall time, such as ``"1 day"``.
 
@@ -81,6 +85,8 @@ def detect(
     the engines closed and without speculation.
     """
     streaming = df.isStreaming
+    if key is None:
+        df, key, shards = partitioned(df, hierarchy, source, shards), PARTITION, None
     schema = RecordSchema(key=key, ts=ts, type=type, arrival=arrival, source=source, seq=seq)
     timeouts = Timeouts.of(idle_timeout, state_ttl)
     if streaming:
@@ -100,6 +106,7 @@ def detect(
     if not streaming:  # all events have arrived
         factory, timeouts = replace(factory, options={**factory.options, "speculation": None}), Timeouts()
     prepared = prepare(df, schema, shards)
+    check_types(prepared)
     _check_columns(factory, prepared)
     timed = arrival is not None and {df.schema[each].dataType for each in (arrival, ts)} == {TimestampType()}
     key_type = prepared.schema[ENGINE if shards is None else KEY].dataType

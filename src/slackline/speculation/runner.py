@@ -273,6 +273,7 @@ class SpeculativeRunner(Runner):
             return snapshot.published, snapshot.state
         # The watermark is between two snapshots: a copy of the detector replays the rows up to the watermark.
         other = Runner(copy.deepcopy(self.detector), self.name, guarded=False)
+        other.use_unit(self.unit)
         other._reinstate(snapshot.state)
         found = [other._found(step.piece.rows) if step.until is None else other.advance(step.until) for step in steps]
         return snapshot.published + sum(map(len, found)), other._capture()

@@ -1,5 +1,6 @@
 """Keyed detectors: a state and timers per key, bad keys, errors, TTL, checkpoints, migration."""
 
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 import slackline as sl
 from slackline.running.instances import MIN_SWEEP
+from slackline.testing import run
 
 
 class Count(sl.Detector):
@@ -218,3 +220,30 @@ def test_fixed_attributes_are_shared_and_others_copied() -> None:
     engine, found = played(detector, [beat(0, "a"), beat(1, "b"), beat(2, "a")])
     assert found == [("a", 1), ("b", 1), ("a", 2)]
     assert detector.times == [] and engine.save()
+
+
+@pytest.mark.parametrize("speculation", [None, sl.Speculation(alpha=0.5)])
+def test_lengths_of_time_of_detectors_may_have_a_unit_of_their_own(speculation) -> None:
+    class Counts(sl.Detector):
+        listens, publishes = ("beat",), ("n",)
+        key, ttl = "device", timedelta(minutes=2)
+
+        def __init__(self):
+            self.n = 0
+
+        def on_event(self, event):
+            self.n += 1
+            yield event.derive("n", n=self.n)
+
+    def detectors():
+        return [Counts(), sl.Pattern("pair", sl.Step("a") >> sl.Step("b"), within="2 min")]
+
+    words = "beat@1(device=a) beat@121(device=a) beat@242(device=a) a@1 b@121 a@200 b@321"
+    found = run(detectors(), words, unit="s", speculation=speculation)
+    assert [(each.ts, each["n"]) for each in found.of("n")] == [(1, 1), (121, 2), (242, 1)]
+    assert [each.ts for each in found.of("pair")] == [121]
+    with pytest.raises(sl.ConfigError, match=r"Counts.ttl=.* needs the unit of event times"):
+        run(detectors(), words)
+    never = sl.Pattern("pair", (a := sl.Step("a")) >> (b := sl.Step("b")).where(b.ts - a.ts > 200), within="2 min")
+    with pytest.raises(sl.ConfigError, match=r"can never match.* longer than within=120"):
+        run(never, "a@1", unit="s")
