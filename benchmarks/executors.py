@@ -226,7 +226,7 @@ def faults(spark: SparkSession, folder: Path, options: argparse.Namespace) -> di
                 os.kill(pid if what == "worker" else _parent(_parent(pid)), signal.SIGKILL)
                 seconds.append(timed(growing))
                 console.print(f"{what} of {victim}: {seconds[-1]:.1f} s")
-                wait_for(lambda name=victim: task(running, name)["runs"], f"node {victim}")  # type: ignore[misc]
+                wait_for(lambda: is_whole(running), "a whole cluster")
         moves = 0
         for turn in range(options.moves):
             until = time.monotonic() + 5.0
@@ -256,6 +256,13 @@ def task(running: SparkCluster, name: str) -> dict[str, Any]:
     """The task of a node, when it runs."""
     found: dict[str, Any] = running.status()["tasks"][name]
     return found
+
+
+def is_whole(running: SparkCluster) -> bool:
+    """Whether both nodes run in their own tasks, and are connected."""
+    seen = running.status()
+    connected = all(node["state"] in ("self", "up") for node in seen["nodes"].values())
+    return connected and all(task["runs"] for task in seen["tasks"].values())
 
 
 def timed(growing: Growing) -> float:

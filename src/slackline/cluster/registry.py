@@ -162,6 +162,8 @@ class Registry:
                     self._joining.release()
         except (TimeoutError, OSError, ValueError, KeyError) as error:
             logger.debug("connection of a task: %s", error)
+        except asyncio.CancelledError:
+            pass  # by close(); asyncio's streams would log it
         finally:
             if joins:
                 self._joining.release()

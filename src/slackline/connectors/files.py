@@ -381,6 +381,7 @@ class FolderSink(Sink):
         self._store = FolderCheckpointStore(self.path, kind)
         self._files: dict[str, BinaryIO] = {}
         self._lengths: dict[str, int] = {}  # at the last checkpoint
+        self._former: list[int] = []  # epochs whose checkpoints are not needed after the next one
 
     def describe(self) -> str:
         return f"folder {self.path} ({', '.join(self._names.values())}, checkpoint)"
@@ -396,6 +397,7 @@ class FolderSink(Sink):
     def take_over(self) -> Checkpoint | None:
         """As :meth:`open`, of the folder of another process, which is fenced."""
         self._lease.take_over()
+        self._former = list(range(self._lease.epoch))
         return self._load(copied=True)
 
     def _store_of(self, epoch: int) -> FolderCheckpointStore:
@@ -455,6 +457,8 @@ class FolderSink(Sink):
         self._store.save(checkpoint.with_header(sink={"files": self._lengths}))
         if self.is_fenced:  # after it was saved: a successor has read it, or this process learns here that it has not
             raise FencedError(f"another process has taken over the folder {self.path}; this one stops.")
+        while self._former:
+            self._store_of(self._former.pop()).path.unlink(missing_ok=True)
 
     async def close(self) -> None:
         for file in self._files.values():

@@ -157,12 +157,23 @@ class SparkCluster:
     def status(self) -> dict[str, Any]:
         """The cluster as one of its nodes sees it, as ``slackline nodes --json`` prints it; under ``tasks`` the host,
         process and number of attempts of each node, and whether it runs."""
-        seen = self._registry.call(client.overview(self.address, self._credentials))
+        seen = self._overview()
         tasks = {
             name: {"host": seat.host, "pid": seat.pid, "attempts": seat.attempts, "runs": seat.is_up}
             for name, seat in self._registry.seats.items()
         }
         return {**seen, "tasks": tasks}
+
+    def _overview(self) -> dict[str, Any]:
+        """As the first node that answers sees it: one may have been killed at this moment."""
+        error: SlacklineError = SlacklineError("no node of the cluster runs at this moment.")
+        self._check()
+        for address in self._registry.addresses().values():
+            try:
+                return self._registry.call(client.overview(Address.of(address), self._credentials))
+            except client.NoAnswerError as caught:
+                error = caught
+        raise error
 
     def migrate(self, detector: str, node: str, timeout: float = 30.0) -> dict[str, Any]:
         """Migrate a detector to a node; its duration and costs. A SlacklineError says why it failed."""

@@ -10,6 +10,7 @@ import pytest
 from tests.unit.connectors.helpers import run
 
 from slackline.connectors import FileSink, FolderSink, OutputRecord
+from slackline.connectors.files import CopyingSink
 from slackline.core.errors import ConfigError, StateError
 from slackline.runtime.checkpoint import Checkpoint
 from slackline.runtime.sink import FencedError
@@ -131,6 +132,7 @@ def test_a_folder_that_was_taken_over_has_nothing_of_the_former_process(tmp_path
     run(successor.write([record("event", 1)]))
     assert ids(tmp_path / "outputs.jsonl") == ["event/0", "event/1"]
     successor.commit(Checkpoint("run", {"sources": {"a": 9}}))
+    assert [path.name for path in tmp_path.glob("checkpoint*")] == ["checkpoint.1"]
     with pytest.raises(ConfigError, match="another process uses the folder"):
         FolderSink(tmp_path).open()  # restarted by an operator
     run(successor.close())
@@ -153,3 +155,16 @@ def test_the_second_of_two_successors_fences_the_first_also_before_its_checkpoin
     second.commit(Checkpoint("run"))
     for sink in (former, first, second):
         run(sink.close())
+
+
+def test_what_a_folder_gets_another_sink_gets_too_and_again_after_a_crash(tmp_path: Path) -> None:
+    for number, first in enumerate((0, 1)):  # the first process dies behind its checkpoint
+        sink = CopyingSink(tmp_path / "folder", FileSink(tmp_path / f"copy{number}.jsonl"))
+        sink.open()
+        run(sink.write([record("event", first)]))
+        sink.commit(Checkpoint("run"))
+        run(sink.write([record("event", first + 1)]))
+        run(sink.close())
+    assert ids(tmp_path / "copy0.jsonl") == ["event/0", "event/1"]
+    assert ids(tmp_path / "copy1.jsonl") == ["event/1", "event/2"]
+    assert ids(tmp_path / "folder" / "outputs.jsonl") == ["event/0", "event/1", "event/2"]
