@@ -6,8 +6,8 @@
 A simulated match runs in this process, in pushes of 3,600 positions, the tenth of a second that they take. With the
 page, the pitch is drawn after every push and the metrics are reported after every tenth, and a client in a process of
 its own reads them all. Rounds with the page and without alternate. ``cpu_ms`` is the CPU of this process for a second
-of the match, the median of the rounds; ``cost`` is by how much less per second of CPU the run could process with the
-page, and ``core`` what the page takes of a core at 36,000 positions/s.
+of the match, the median of the rounds. ``cost`` is the difference as a share of a core: a page is brought up to date by
+wall time, so at 36,000 positions/s it takes that share of what the process could do, and of its largest rate.
 
 ``--tab`` opens the page in headless Chromium for so many seconds, with a report a second and the pitch ten times a
 second, as `./run demo --live` has. ``renderer_mb`` is the memory of the tab's process at the end: resident, and its own
@@ -80,8 +80,7 @@ def cost(seconds: float, rounds: int) -> dict[str, Any]:
     without, with_page = median(took[False]), median(took[True])
     return {
         "cpu_ms": {"without": 1000 * without, "with": 1000 * with_page},
-        "cost": 1 - without / with_page,
-        "core": with_page - without,
+        "cost": with_page - without,
         "rounds": rounds,
     }
 

@@ -6,8 +6,8 @@
 
 Every part is measured at three sizes or more, each a few times as large as the one before, with a fixed seed, in
 seconds of CPU. ``exponent`` is the slope of the cost over the size, both logarithmic: 1 is proportional, 0 constant.
-``fixed`` and ``each`` are the least-squares line through the same points. ``at`` is what that comes to for 1 M events/s,
-10 M keys and 1,000 nodes.
+``fixed`` and ``each`` are the least-squares line through the same points. ``at`` is what that comes to for 1 M
+events/s, 10 M keys and 1,000 nodes.
 
 ``network`` simulates 1,000 nodes with 10,000 detectors for a minute of virtual time: 20 sensor types enter at 20 nodes,
 and from each a tree of 50 nodes is supplied. Links lose 1 % of their packets, one node of 100 crashes and resumes from
@@ -264,7 +264,7 @@ def handover(scale: float) -> Figures:
         "at": {
             "ms of CPU, 1 kB": 1e3 * number["each"],
             "ms of CPU per MB": 1e9 * size["each"],
-            f"handovers/s that {NODES:,} detectors each minute are, in cores": NODES / 60 * number["each"],
+            f"cores for {NODES:,} handovers a minute": NODES / 60 * number["each"],
         },
     }
 
@@ -396,7 +396,7 @@ def network(nodes: int, seconds: float = 60.0) -> Figures:
             found = [output.id for _, output in host.results.outputs if output.detector == name]
             duplicated += len(found) - len(set(found))
             lost += expected - len(set(found))
-    traffic = [way.traffic for way in made._directions.values()]
+    messages, sent = traffic(made)
     return {
         "nodes": trees * size,
         "detectors": trees * size * 10,
@@ -406,8 +406,8 @@ def network(nodes: int, seconds: float = 60.0) -> Figures:
         "outputs": sum(len(host.results.outputs) for host in made.hosts.values()),
         "lost": lost,
         "duplicated": duplicated,
-        "messages": sum(sum(each.messages.values()) for each in traffic),
-        "bytes": sum(sum(each.size.values()) for each in traffic),
+        "messages": messages,
+        "bytes": sent,
         "cpu_making_s": making,
         "cpu_running_s": run,
         "profile": hottest(profile),
@@ -423,7 +423,7 @@ def hottest(profile: cProfile.Profile, most: int = 8) -> list[tuple[str, float]]
 
 
 def mesh(scale: float) -> Figures:
-    """Links between all nodes, as processes have: what a second of heartbeats costs the nodes, and what is sent."""
+    """Links between all nodes, as processes have: what a second of heartbeats over one of them costs, and its bytes."""
     sizes, sent = [int(scale * n) for n in (20, 40, 80)], []
 
     def measure(nodes: int) -> float:
@@ -431,19 +431,25 @@ def mesh(scale: float) -> Figures:
         made.connect_all(Link(0.005, jitter=0.002))
         made.run(until=4.0)
         assert all(host.node is not None and host.node.is_ready for host in made.hosts.values())
-        before = sum(sum(way.traffic.size.values()) for way in made._directions.values())
-        cost = cpu_of(lambda: made.run(until=14.0)) / 10
-        sent.append((sum(sum(way.traffic.size.values()) for way in made._directions.values()) - before) / 10)
+        links, before = nodes * (nodes - 1), traffic(made)[1]
+        cost = cpu_of(lambda: made.run(until=14.0)) / 10 / links
+        sent.append((traffic(made)[1] - before) / 10 / links)
         return cost
 
-    found = part(sizes, measure)
-    size = law(sizes, sent)
+    found, size = part(sizes, measure), law(sizes, sent)
+    found |= {"bytes_per_s": [round(each) for each in sent], "bytes_each": size["each"], "bytes_fixed": size["fixed"]}
+    each_node = NODES - 1
     at = {
-        f"share of a core of each of {NODES:,} nodes": found["cpu_s"][-1]
-        * (NODES / sizes[-1]) ** found["exponent"] / NODES,
-        f"MB/s that each of {NODES:,} nodes sends": sent[-1] * (NODES / sizes[-1]) ** size["exponent"] / NODES / 1e6,
-    }  # fmt: skip
-    return {**found, "bytes_per_s": sent, "bytes_exponent": size["exponent"], "at": at}
+        f"share of a core of each of {NODES:,} nodes": each_node * (found["fixed"] + NODES * found["each"]),
+        f"MB/s that each of {NODES:,} nodes sends": each_node * (size["fixed"] + NODES * size["each"]) / 1e6,
+    }
+    return {**found, "at": at}
+
+
+def traffic(network: Network) -> tuple[int, int]:
+    """Messages and bytes so far."""
+    each = [way.traffic for way in network._directions.values()]
+    return sum(sum(one.messages.values()) for one in each), sum(sum(one.size.values()) for one in each)
 
 
 PARTS: dict[str, Callable[[float], Figures]] = {
@@ -458,9 +464,7 @@ def main(argv: list[str]) -> int:
     made.add_argument("--nodes", type=int, default=NODES, help="of the simulated network, 1,000 unless given")
     given = made.parse_args(argv)
     chosen = given.part or [*PARTS, "network"]
-    figures = {
-        name: network(given.nodes) if name == "network" else PARTS[name](given.scale) for name in chosen
-    }
+    figures = {name: network(given.nodes) if name == "network" else PARTS[name](given.scale) for name in chosen}
     if given.json:
         tell(figures, True)
         return 0
@@ -475,9 +479,10 @@ def _flat(found: Figures, before: str = "") -> Iterable[tuple[str, Any]]:
     for name, value in found.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{before}{name}: ")
+        elif isinstance(value, list):
+            yield f"{before}{name}", [f"{each:.4g}" if isinstance(each, float) else each for each in value]
         else:
-            shown = [f"{each:.4g}" if isinstance(each, float) else each for each in value] if isinstance(value, list) else value
-            yield f"{before}{name}", shown
+            yield f"{before}{name}", value
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """Law 11: the same application and input give the same output records, embedded, by `run` and on Kafka.
 
 The records are compared one by one: all fields, in the order of each key and kind. So are those of an excerpt of a
-match, which Spark and processes get too (``tests/match_app.py``). `run --on spark` is in ``tests/spark/test_law_11.py``, more of Spark (streams, shards) in ``tests/spark/test_agrees.py``, a node of a
-cluster in ``tests/unit/cluster/test_agrees.py``.
+match, which Spark and processes get too (``tests/match_app.py``): ``tests/spark/test_law_11.py``,
+``tests/processes/test_law_11.py``. More of Spark (streams, shards) is in ``tests/spark/test_agrees.py``, of a node in
+``tests/unit/cluster/test_agrees.py``.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class Hierarchy:
         self._given: list[Detector] | None = [detector for _, detector in order]
         self.names = tuple(name for name, _ in order)
         self._rank = {name: rank for rank, name in enumerate(self.names)}
-        self.classes = {name: type(detector) for name, detector in order}
+        self.classes: dict[str, type] = {name: type(detector) for name, detector in order}
         self._published = {name: sorted(type_names(detector.publishes)) for name, detector in order}
         self.listens = {name: type_names(detector.listens) for name, detector in order}
         self.unsorted = {name: type_names(detector.unsorted) for name, detector in order}
@@ -94,8 +94,8 @@ class Hierarchy:
         #: The urgency of each detector: the highest of its own and of all downstream of it.
         self.urgency = {name: each.urgency for name, each in order}
         for name, each in order:
-            for lower in self.below[name]:
-                self.urgency[lower] = max(self.urgency[lower], each.urgency)
+            for beneath in self.below[name]:
+                self.urgency[beneath] = max(self.urgency[beneath], each.urgency)
         published = set(self.publisher)
         wanted = {kind for _, detector in order for kind in type_names(detector.listens)}
         if clock is None:

@@ -10,7 +10,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from slackline.cluster.controller.metrics import PRESENT
@@ -216,7 +216,7 @@ def fingerprint(hierarchy: Hierarchy, options: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
 
 
-@cache
+@lru_cache(maxsize=1000)
 def _source(kind: type) -> str:
     """A digest of the source code of a detector's class and its bases, as far as it can be read."""
     texts = []

@@ -288,7 +288,7 @@ class Node:
 
     def _blocking_types(self) -> set[str]:
         """The types for which buffered events wait."""
-        waits = [each["waits_for"] for each in self._engine.stats()["detectors"].values()]
+        waits = [each["waits_for"] for each in self._engine.host.stats()["detectors"].values()]
         return {wait["type"] for wait in waits if wait is not None}
 
     def _deliver(self, segments: list[DecodedSegment]) -> None:
@@ -416,7 +416,7 @@ class Node:
 
     def _metrics(self) -> dict[str, Any]:
         """Metrics for other nodes; ``at`` is in seconds of this node's clock."""
-        stats = self._engine.stats()
+        stats = self._engine.host.stats()
         return {
             "at": self._ran_at,
             "limit": self.settings.limit,

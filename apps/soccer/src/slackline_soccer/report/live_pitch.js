@@ -8,7 +8,7 @@ document.head.append(Object.assign(document.createElement("style"), {textContent
   }
   .pitch .field { fill: none; stroke: var(--lines); stroke-width: .2; }
   .pitch text { fill: #fff; font-size: 1.4px; text-anchor: middle; }
-  .pitch-events { font-size: 13px; margin-top: 8px; column-width: 15em; min-height: 5.5em; }`}));
+  .pitch-events { font-size: 13px; margin-top: 8px; column-width: 15em; min-height: 3em; }`}));
 
 function drawPanel(root, scene) {
   const svg = (tag, attributes, text) => {
