@@ -370,7 +370,9 @@ class Membership:
     def on_heartbeat(self, name: str, heartbeat: Heartbeat, now: float) -> None:
         """A heartbeat was received: the time since the echoed one, less its time at the peer, is the round trip."""
         peer = self.peers[name]
-        peer.load, peer.metrics, peer.heartbeat = heartbeat.load, heartbeat.metrics, (heartbeat.at, now)
+        # Large clusters send the round trips now and then only; the last ones stay.
+        known = {name: value for name, value in peer.metrics.items() if name == "round_trips"}
+        peer.load, peer.metrics, peer.heartbeat = heartbeat.load, known | heartbeat.metrics, (heartbeat.at, now)
         if heartbeat.echo is not None:
             trip = now - heartbeat.echo[0] - heartbeat.echo[1]
             if 0 <= trip <= self.session_timeout:
