@@ -1,8 +1,9 @@
 """Law 11: the same application and input give the same output records, embedded, by `run` and on Kafka.
 
-The records are compared one by one: all fields, in the order of each key and kind. `run --on spark`
-is in ``tests/spark/test_law_11.py``, more of Spark (streams, shards) in ``tests/spark/test_agrees.py``, a node of a
-cluster in ``tests/unit/cluster/test_agrees.py``.
+The records are compared one by one: all fields, in the order of each key and kind. So are those of an excerpt of a
+match, which Spark and processes get too (``tests/match_app.py``): ``tests/spark/test_law_11.py``,
+``tests/processes/test_law_11.py``. More of Spark (streams, shards) is in ``tests/spark/test_agrees.py``, of a node in
+``tests/unit/cluster/test_agrees.py``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import match_app
 from tests.kafka.app import hierarchy
 from tests.kafka.world import SCHEMA, World, plain, readings, wait_for
 from typer.testing import CliRunner
@@ -98,3 +100,23 @@ def test_kafka_agrees(embedded: Records, world: World, delivery: str) -> None:
     world.stop(host, flush=True)
     topics = (sink, f"{sink}-late", f"{sink}-quarantine", f"{sink}-duplicates")
     assert grouped(record for topic in topics for record in world.outputs(topic)) == embedded
+
+
+def test_a_match_by_run_agrees(tmp_path: Path) -> None:
+    line = ["run", match_app.APP, "--from", str(match_app.write(tmp_path / "in.jsonl")), "--to", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, [*line, "--key", "match", *match_app.ARGUMENTS])
+    assert done.exit_code == 0, done.stderr
+    lines = [line for file in (tmp_path / "out").glob("*.jsonl") for line in file.read_text().splitlines()]
+    assert match_app.comparable(map(json.loads, lines)) == match_app.comparable(match_app.embedded())
+
+
+def test_a_match_on_kafka_agrees(world: World) -> None:
+    source, sink = world.topic("in"), world.topic("out")
+    world.send(source, match_app.rows())
+    schema, options = RecordSchema(**match_app.SCHEMA), {"policy": match_app.POLICY}
+    host = world.host(source, sink, match_app.hierarchy(), schema=schema, engine_options=options)
+    due = sum("flushed" not in one for one in match_app.embedded())
+    wait_for(lambda: len(world.outputs(sink)) >= due, "all output")
+    world.stop(host, flush=True)
+    found = [one for topic in (sink, f"{sink}-late", f"{sink}-quarantine") for one in world.outputs(topic)]
+    assert match_app.comparable(found) == match_app.comparable(match_app.embedded())

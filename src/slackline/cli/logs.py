@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from slackline.core.extras import explain
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import Now
 from slackline.runtime.metrics import Metrics
@@ -126,10 +125,8 @@ def served_page(port: int | None, title: str, hierarchy: Hierarchy) -> LivePage 
     """A page to watch, if a port is given."""
     if port is None:
         return None
-    try:
-        from slackline.report.live import LivePage, stages_of
-    except ImportError as error:
-        raise explain(error, "--page") from error
+    from slackline.report.live import LivePage, stages_of
+
     page = LivePage(port, title, stages_of(hierarchy))
     logger.info("page to watch at %s", page.url)
     return page

@@ -20,7 +20,6 @@ from slackline.cli.options import At, TlsCa, TlsCert, TlsKey
 from slackline.cluster import client
 from slackline.cluster.links import Credentials
 from slackline.cluster.registry import node_at
-from slackline.core.extras import explain
 from slackline.core.time import PER_SECOND
 from slackline.runtime.address import Address
 from slackline.runtime.metrics import INTERVAL, DetectorMetrics, Metrics
@@ -67,10 +66,8 @@ def nodes(
 
 async def _watch(address: Address, credentials: Credentials, port: int, ts_per_second: int) -> None:
     """Serve the page, with an overview every second; a node that does not answer is asked again."""
-    try:
-        from slackline.report.live import LivePage, Stage
-    except ImportError as error:
-        raise explain(error, "--page") from error
+    from slackline.report.live import LivePage, Stage
+
     overview = await client.overview(address, credentials)
     stages = [Stage(name, **described) for name, described in overview["hierarchy"].items()]
     page = LivePage(port, f"The cluster as seen by {overview['seen_from']}", stages)

@@ -6,6 +6,7 @@ import copy
 import difflib
 import logging
 import math
+from collections import Counter
 from collections.abc import Iterable
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
@@ -58,8 +59,8 @@ class Hierarchy:
                     f"Subclass slackline.Detector and pass an instance, e.g. Hierarchy([MyDetector()], ...)."
                 )
         names = [detector_name(detector) for detector in given]
-        for name in names:
-            if names.count(name) > 1:
+        for name, times in Counter(names).items():
+            if times > 1:
                 raise HierarchyError(
                     f"two detectors are called {name!r}; give each its own name: set `name` on one of them."
                 )
@@ -74,6 +75,9 @@ class Hierarchy:
         order = self._sorted(dict(zip(names, given, strict=True)))
         self._given: list[Detector] | None = [detector for _, detector in order]
         self.names = tuple(name for name, _ in order)
+        self._rank = {name: rank for rank, name in enumerate(self.names)}
+        self.classes: dict[str, type] = {name: type(detector) for name, detector in order}
+        self._published = {name: sorted(type_names(detector.publishes)) for name, detector in order}
         self.listens = {name: type_names(detector.listens) for name, detector in order}
         self.unsorted = {name: type_names(detector.unsorted) for name, detector in order}
         self.reliable = {name: type_names(detector.reliable) for name, detector in order}
@@ -88,10 +92,10 @@ class Hierarchy:
             self.below[name] = frozenset(lower.union(*(self.below[each] for each in lower)))
             self.levels[name] = 1 + max([self.levels[each] for each in lower], default=0)
         #: The urgency of each detector: the highest of its own and of all downstream of it.
-        self.urgency = {
-            name: max(each.urgency for other, each in order if name == other or name in self.below[other])
-            for name in self.names
-        }
+        self.urgency = {name: each.urgency for name, each in order}
+        for name, each in order:
+            for beneath in self.below[name]:
+                self.urgency[beneath] = max(self.urgency[beneath], each.urgency)
         published = set(self.publisher)
         wanted = {kind for _, detector in order for kind in type_names(detector.listens)}
         if clock is None:
@@ -116,11 +120,11 @@ class Hierarchy:
 
     def fresh(self, name: str) -> Detector:
         """A copy of one detector as it was when the hierarchy was made."""
-        return copy.deepcopy(self._pristine[self.names.index(name)])
+        return copy.deepcopy(self._pristine[self._rank[name]])
 
     def published(self, name: str) -> list[str]:
         """The types that a detector publishes, sorted by name."""
-        return sorted(kind for kind, publisher in self.publisher.items() if publisher == name)
+        return list(self._published.get(name, ()))
 
     def extended(self, detector: Detector) -> Hierarchy:
         """The same hierarchy with one detector more, which may not publish a sensor type."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from slackline.core.detector import Detector
 from slackline.core.errors import ClosedError, ConfigError
@@ -65,6 +65,13 @@ class HostInterface:
         if engine._topology.startup.start_from(pool.default_slack) or changed:
             engine._topology.invalidate()
             engine._scalar.invalidate()
+
+    @exclusive
+    def stats(self) -> dict[str, Any]:
+        """Of :meth:`~slackline.Engine.stats` stream time, counts and detectors: a large hierarchy has many types."""
+        engine = self._engine
+        engine._advance_watermarks()
+        return {**engine._intake.counts(), "detectors": engine._speculator.stats(engine._topology.operators)}
 
     @exclusive
     def progress_updates(self) -> list[ProgressUpdate]:

@@ -19,7 +19,6 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 import msgspec
-from plotly.offline import get_plotlyjs
 
 from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
@@ -90,7 +89,6 @@ class LivePage:
         )
         documents = {
             "/": ("text/html; charset=utf-8", _page()),
-            "/plotly.js": ("text/javascript; charset=utf-8", _plotly()),
             "/panel.js": ("text/javascript; charset=utf-8", ("" if panel is None else panel.script).encode()),
         }
         try:
@@ -102,6 +100,11 @@ class LivePage:
         self.url = f"http://{LOOPBACK}:{self._server.server_port}/"
         self._thread = threading.Thread(target=self._server.serve_forever, name="slackline-page", daemon=True)
         self._thread.start()
+
+    @property
+    def browsers(self) -> int:
+        """How many browsers are connected."""
+        return self._server.browsers
 
     def __call__(self, metrics: Metrics) -> None:
         """Show the metrics of this moment."""
@@ -166,11 +169,6 @@ class LivePage:
 @cache
 def _page() -> bytes:
     return files(__package__).joinpath("live.html").read_bytes()
-
-
-@cache
-def _plotly() -> bytes:
-    return get_plotlyjs().encode()
 
 
 class _Channel:

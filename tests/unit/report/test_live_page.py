@@ -193,7 +193,7 @@ def test_a_browser_draws_it_at_two_widths_without_errors() -> None:
                 window.on("console", lambda said, errors=errors: errors.append(said.text))
                 window.goto(page.url)
                 window.wait_for_selector("#facts .fact")
-                window.wait_for_selector("#rates .main-svg")
+                window.wait_for_selector("#rates svg")
                 text = window.inner_text("main")
                 for expected in ("1,234 in all", "Low", "watermark lag", "on n1", "25 %", "migrating", "drawn by the"):
                     assert expected in text, f"{expected!r} is not on the page:\n{text}"

@@ -10,6 +10,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from slackline.cluster.controller.metrics import PRESENT
@@ -20,7 +21,7 @@ from slackline.core.hierarchy import Hierarchy
 class Directory:
     """By node: the detectors that it runs, with their terms, and the sensor types that enter there.
 
-    Where two nodes claim a detector, the higher term is right.
+    Where two nodes claim a detector, the higher term is right. No answer takes time that grows with the cluster.
     """
 
     def __init__(self, hierarchy: Hierarchy) -> None:
@@ -28,49 +29,76 @@ class Directory:
         self.runs: dict[str, dict[str, int]] = {}
         self.ingress: dict[str, tuple[str, ...]] = {}
         self._placed: set[str] = set()  # detectors that a node runs, or ran when it left the cluster
+        # By detector the nodes that claim it, with their terms; by sensor type the nodes where it enters.
+        self._claims: dict[str, dict[str, int]] = {name: {} for name in hierarchy.names}
+        self._enters: dict[str, set[str]] = {kind: set() for kind in hierarchy.sensor_types}
+        self._listeners: dict[str, list[str]] = {}
+        for name, kinds in hierarchy.listens.items():
+            for kind in kinds:
+                self._listeners.setdefault(kind, []).append(name)
+        self._unhosted, self._unentered = dict.fromkeys(hierarchy.names), dict.fromkeys(hierarchy.sensor_types)
 
     def update(self, node: str, runs: Mapping[str, int], ingress: Iterable[str]) -> None:
         """A node has announced what it runs."""
         former = self.runs.get(node, {})
-        self.runs[node] = {detector: term for detector, term in runs.items() if detector in self.hierarchy.names}
+        self._set(node, {detector: term for detector, term in runs.items() if detector in self._claims}, ingress)
         self._placed -= {detector for detector in former if self.host(detector) is None}
         self._placed.update(self.runs[node])
-        self.ingress[node] = tuple(kind for kind in ingress if kind in self.hierarchy.sensor_types)
 
     def remove(self, node: str) -> None:
         """A node has left the cluster."""
+        self._set(node, {}, ())
         self.runs.pop(node, None)
         self.ingress.pop(node, None)
 
+    def _set(self, node: str, runs: dict[str, int], ingress: Iterable[str]) -> None:
+        for detector in self.runs.get(node, ()):
+            self._claims[detector].pop(node)
+            if not self._claims[detector]:
+                self._unhosted[detector] = None
+        for kind in self.ingress.get(node, ()):
+            self._enters[kind].discard(node)
+            if not self._enters[kind]:
+                self._unentered[kind] = None
+        self.runs[node], self.ingress[node] = runs, tuple(kind for kind in ingress if kind in self._enters)
+        for detector, term in runs.items():
+            self._claims[detector][node] = term
+            self._unhosted.pop(detector, None)
+        for kind in self.ingress[node]:
+            self._enters[kind].add(node)
+            self._unentered.pop(kind, None)
+
     def host(self, detector: str) -> str | None:
         """The node that runs a detector, if one does."""
-        claims = [(runs[detector], node) for node, runs in self.runs.items() if detector in runs]
-        return max(claims)[1] if claims else None
+        claims = self._claims.get(detector)
+        return max((term, node) for node, term in claims.items())[1] if claims else None
 
     def term(self, detector: str) -> int:
         """The highest known term of a detector."""
-        return max([runs[detector] for runs in self.runs.values() if detector in runs], default=0)
+        return max(self._claims.get(detector, {}).values(), default=0)
 
     def publisher(self, kind: str) -> str | None:
         """The node that publishes a type, or at which it enters."""
         detector = self.hierarchy.publisher.get(kind)
         if detector is not None:
             return self.host(detector)
-        return next((node for node, kinds in sorted(self.ingress.items()) if kind in kinds), None)
+        return min(self._enters.get(kind, ()), default=None)
 
     def listeners(self, kind: str) -> set[str]:
         """The nodes that run detectors which listen to a type."""
-        hosts = {self.host(name) for name, kinds in self.hierarchy.listens.items() if kind in kinds}
+        hosts = {self.host(name) for name in self._listeners.get(kind, ())}
         return {host for host in hosts if host is not None}
 
     def has_unplaced_listener(self, kind: str) -> bool:
         """Whether a detector listens to a type that no node has claimed yet, or that is between two nodes."""
-        return any(kind in kinds and name not in self._placed for name, kinds in self.hierarchy.listens.items())
+        return any(name not in self._placed for name in self._listeners.get(kind, ()))
 
     def missing(self) -> tuple[list[str], list[str]]:
         """The detectors that no node runs, and the sensor types that enter nowhere."""
-        detectors = [name for name in self.hierarchy.names if self.host(name) is None]
-        return detectors, [kind for kind in self.hierarchy.sensor_types if self.publisher(kind) is None]
+        if not (self._unhosted or self._unentered):
+            return [], []
+        detectors = [name for name in self.hierarchy.names if name in self._unhosted]
+        return detectors, [kind for kind in self.hierarchy.sensor_types if kind in self._unentered]
 
     def obstacles(self) -> list[str]:
         """What is missing before processing can start, in words."""
@@ -79,6 +107,11 @@ class Directory:
         obstacles += [f"the sensor types {kinds} enter nowhere (--ingress)"] if kinds else []
         clock = sorted({*self.hierarchy.clock} & {*kinds})
         return obstacles + ([f"without {clock}, stream time does not move"] if clock else [])
+
+    def claimants(self, runs: Iterable[str], ingress: Iterable[str]) -> set[str]:
+        """The nodes that claim one of these detectors or sensor types."""
+        claims = [self._claims.get(detector, ()) for detector in runs]
+        return set().union(*claims, *(self._enters.get(kind, ()) for kind in ingress))
 
     def objection(self, node: str, runs: Mapping[str, int], ingress: Iterable[str], peers: Iterable[str]) -> str | None:
         """Why a node that claims these detectors and types cannot join these peers; None if it can.
@@ -166,7 +199,6 @@ def fingerprint(hierarchy: Hierarchy, options: Mapping[str, Any]) -> str:
     >>> one == fingerprint(Hierarchy([Twice()], clock="a"), {"policy": "slack"}), len(one)
     (False, 16)
     """
-    detectors = {name: type(hierarchy.fresh(name)) for name in hierarchy.names}
     described = {
         "clock": [hierarchy.clock, hierarchy.clock_aids],
         "types": sorted(repr(kind) for kind in hierarchy.types.values()),
@@ -176,7 +208,7 @@ def fingerprint(hierarchy: Hierarchy, options: Mapping[str, Any]) -> str:
                 hierarchy.published(name), hierarchy.unsorted[name], hierarchy.reliable[name],
                 hierarchy.max_backdate[name],
             ]
-            for name, kind in detectors.items()
+            for name, kind in hierarchy.classes.items()
         },
         # Deferral may differ from node to node.
         "options": {name: repr(value) for name, value in sorted(options.items()) if name != "pause"},
@@ -184,6 +216,7 @@ def fingerprint(hierarchy: Hierarchy, options: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
 
 
+@lru_cache(maxsize=1000)
 def _source(kind: type) -> str:
     """A digest of the source code of a detector's class and its bases, as far as it can be read."""
     texts = []

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -231,6 +231,9 @@ class Membership:
         self.rejected: str | None = None
         self._hello_at: dict[str, float] = {}  # links whose peer does not know this node, and when to send a Hello
         self._outbox: list[tuple[str, bytes]] = []
+        # Peers whose sessions may have something to transmit; and a time before which no session can time out.
+        self._pending: dict[str, None] = {}
+        self._expires_at = math.inf
         self._closing: list[str] = []
 
     # In.
@@ -244,6 +247,7 @@ class Membership:
             if link in peer.links:
                 peer.links.remove(link)
                 peer.link = "" if peer.link == link else peer.link
+                self._pending[peer.name] = None
                 if not peer.links and not peer.is_lost:
                     peer.is_lost = True
                     return [] if peer.has_left else [PeerLost(peer.name)]
@@ -273,8 +277,11 @@ class Membership:
         if envelope.to != self.incarnation:
             return []
         bodies = peer.session.receive(envelope)
+        self._pending[sender] = None
         events: list[PeerEvent] = [PeerConnected(sender, None, False)] if peer.is_lost else []
-        peer.connected_at = now if peer.is_lost else peer.connected_at
+        if peer.is_lost:
+            peer.connected_at = now
+            self._expires_at = min(self._expires_at, now + self.session_timeout)
         peer.received_at, peer.is_lost = now, False
         self._hello_at.pop(link, None)
         return events + [PeerMessage(sender, each) for each in bodies]
@@ -309,6 +316,8 @@ class Membership:
             if address and name != self.name and (name in self.addresses or len(self.addresses) < MAX_PEERS):
                 self.addresses[name] = address
         peer.received_at, peer.is_lost = now, False
+        self._pending[sender] = None
+        self._expires_at = min(self._expires_at, now + self.session_timeout)
         if link in peer.links:
             peer.links.remove(link)
         peer.links.insert(0, link)
@@ -347,17 +356,23 @@ class Membership:
     def expire(self, now: float) -> list[PeerEvent]:
         """Time has passed: peers whose sessions have timed out are lost."""
         events: list[PeerEvent] = []
+        if now < self._expires_at:
+            return events
         for peer in self.peers.values():
             if not peer.is_lost and not peer.has_left and now >= peer.received_at + self.session_timeout:
                 peer.is_lost = True
                 events.append(PeerLost(peer.name))
                 self._hello_at |= dict.fromkeys(peer.links, now)  # it may reconnect on a link that was never closed
+        live = [peer.received_at for peer in self.peers.values() if not peer.is_lost and not peer.has_left]
+        self._expires_at = min(live, default=math.inf) + self.session_timeout
         return events
 
     def on_heartbeat(self, name: str, heartbeat: Heartbeat, now: float) -> None:
         """A heartbeat was received: the time since the echoed one, less its time at the peer, is the round trip."""
         peer = self.peers[name]
-        peer.load, peer.metrics, peer.heartbeat = heartbeat.load, heartbeat.metrics, (heartbeat.at, now)
+        # Large clusters send the round trips now and then only; the last ones stay.
+        known = {name: value for name, value in peer.metrics.items() if name == "round_trips"}
+        peer.load, peer.metrics, peer.heartbeat = heartbeat.load, known | heartbeat.metrics, (heartbeat.at, now)
         if heartbeat.echo is not None:
             trip = now - heartbeat.echo[0] - heartbeat.echo[1]
             if 0 <= trip <= self.session_timeout:
@@ -368,10 +383,12 @@ class Membership:
     def send(self, peer: str, body: Body) -> None:
         """Send a body that must arrive."""
         self.peers[peer].session.send(body)
+        self._pending[peer] = None
 
     def send_unreliable(self, peer: str, body: Body) -> None:
         """Send a body that is lost if the link breaks."""
         self.peers[peer].session.send_unreliable(body)
+        self._pending[peer] = None
 
     def send_heartbeat(self, peer: str, metrics: dict[str, Any], load: float, now: float) -> None:
         """Send a heartbeat, which echoes the peer's last one and how long ago it was received."""
@@ -397,7 +414,8 @@ class Membership:
                 if known is not None and not known.is_lost:
                     self._hello_at[link] = math.inf  # it knows this node when it has this, or sends a Hello again
         due, self._outbox = self._outbox, []
-        for peer in self.peers.values():
+        pending, self._pending = self._pending, {}
+        for peer in map(self.peers.__getitem__, pending):
             if peer.links and not peer.is_lost:
                 if peer.link != peer.links[0]:
                     peer.link = peer.links[0]
@@ -412,13 +430,12 @@ class Membership:
 
     def next_at(self) -> float:
         """When the next Hello or timeout is due."""
-        live = [peer for peer in self.peers.values() if not peer.is_lost and not peer.has_left]
-        timeouts = [peer.received_at + self.session_timeout for peer in live]
-        return min([*self._hello_at.values(), *timeouts], default=math.inf)
+        return min([*self._hello_at.values(), self._expires_at])
 
-    def connected(self) -> list[str]:
-        """The names of the connected peers."""
-        return sorted(name for name, peer in self.peers.items() if peer.is_up)
+    def connected(self, names: Iterable[str] | None = None) -> list[str]:
+        """The names of the connected peers: of all, or of these."""
+        known = self.peers.items() if names is None else [(n, self.peers[n]) for n in names if n in self.peers]
+        return sorted(name for name, peer in known if peer.is_up)
 
     def round_trips(self) -> dict[str, float]:
         """Round-trip times to the connected peers in seconds, as far as they were measured."""

@@ -40,6 +40,8 @@ from slackline.engine import Engine
 CHECKPOINT_SPACING = 5.0
 #: Seconds after which deferred detectors run, if nothing arrives.
 DEFERRAL = 0.001
+#: With more peers, not every heartbeat has the round trips to all of them, so that heartbeats do not grow.
+ROUND_TRIPS = 32
 #: Metrics of a detector that are sent to other nodes.
 _DETECTOR_METRICS = ("K", "watermark", "buffered", "delivered", "late", "published", "wait_mean", "cpu")
 
@@ -163,7 +165,7 @@ class Node:
         self._buffer_full = self._leaves = False
         self._ran_at = 0.0
         self._heartbeat_at = self._ack_at = self._checkpoint_at = -math.inf
-        self._request_count = 0
+        self._request_count = self._heartbeats = 0
 
     # In.
 
@@ -288,7 +290,7 @@ class Node:
 
     def _blocking_types(self) -> set[str]:
         """The types for which buffered events wait."""
-        waits = [each["waits_for"] for each in self._engine.stats()["detectors"].values()]
+        waits = [each["waits_for"] for each in self._engine.host.stats()["detectors"].values()]
         return {wait["type"] for wait in waits if wait is not None}
 
     def _deliver(self, segments: list[DecodedSegment]) -> None:
@@ -331,9 +333,13 @@ class Node:
         if not due:
             return
         self._heartbeat_at = now + self.settings.heartbeat_interval
-        metrics = self._metrics()
-        for peer in self._membership.connected():
-            self._membership.send_heartbeat(peer, metrics, self.busy, now)
+        metrics, peers = self._metrics(), self._membership.connected()
+        brief = {name: value for name, value in metrics.items() if name != "round_trips"}
+        every = 1 + len(peers) // ROUND_TRIPS
+        self._heartbeats += 1
+        for place, peer in enumerate(peers):
+            shown = metrics if (place + self._heartbeats) % every == 0 else brief
+            self._membership.send_heartbeat(peer, shown, self.busy, now)
             progress = self._pubsub.progress(peer)
             if progress:
                 self._membership.send_unreliable(peer, m.Data(progress))
@@ -416,7 +422,7 @@ class Node:
 
     def _metrics(self) -> dict[str, Any]:
         """Metrics for other nodes; ``at`` is in seconds of this node's clock."""
-        stats = self._engine.stats()
+        stats = self._engine.host.stats()
         return {
             "at": self._ran_at,
             "limit": self.settings.limit,

@@ -140,7 +140,8 @@ class PeerProtocol:
                 f"{sender!r} has another version of the application (fingerprint {hello.fingerprint}, on {info.name!r} "
                 f"{info.fingerprint}): install the same code, and give the same options"
             )
-        peers = [info.name, *self.membership.connected()]
+        claimants = self.directory.claimants(hello.runs, hello.ingress)
+        peers = [name for name in (info.name, *self.membership.connected(claimants)) if name in claimants]
         reason = self.directory.objection(sender, hello.runs, hello.ingress, peers)
         if reason is not None:
             return Objection(reason)
@@ -362,7 +363,8 @@ class PeerProtocol:
                 f"more than {self.pubsub.settings.retention} events of type {kind!r} wait for a lost node; the oldest "
                 f"are dropped, and it will miss them.",
             )
-        for peer in self.membership.connected():
+        subscribers = {node for each in self.pubsub.publications.values() for node in each.subscribers}
+        for peer in self.membership.connected(subscribers):
             segments: list[m.Segment] = []
             size = 0
             for segment in self.pubsub.due(peer):

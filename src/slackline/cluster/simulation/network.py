@@ -263,6 +263,7 @@ class Network:
         self.migrations: list[MigrationRequest] = []
         self.searches: list[PlacementSearch] = []
         self._directions: dict[tuple[str, str], LinkDirection] = {}
+        self._linked: dict[str, list[str]] = {}
         # By node and peer, the number of the host's open connection. Packets of other connections are dropped.
         self._connections: dict[tuple[str, str], int] = {}
         self._connection_numbers = count(1)
@@ -294,6 +295,7 @@ class Network:
             raise ConfigError(f"cannot connect {one!r} with {another!r}: they are the same node or already connected.")
         for a, b, way in ((one, another, link), (another, one, back or link)):
             self._directions[a, b] = LinkDirection(way, Random(f"{self._seed}:{a}:{b}"))
+            self._linked.setdefault(a, []).append(b)
         self._scheduler.schedule(self.now, lambda: self._connect(one, another))
 
     def connect_all(self, link: Link) -> None:
@@ -564,7 +566,7 @@ class Network:
     # Connections and packets.
 
     def _peers(self, name: str) -> list[str]:
-        return [b for a, b in self._directions if a == name]
+        return list(self._linked.get(name, ()))
 
     def _is_separated(self, one: str, another: str, at: float | None = None) -> bool:
         at = self.now if at is None else at

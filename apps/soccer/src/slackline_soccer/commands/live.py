@@ -90,8 +90,8 @@ class Scene:
         elif kind == "hit":
             self._hits[event["player"]] = ts, event["x"], event["y"]
         elif kind == "pass" and (hit := self._hits.get(event["player"])) and hit[0] == event["kicked_at"]:
-            to = (event["to"] or "out") if event["successful"] else "lost"
-            self._line(ts, event, hit, (event["x"], event["y"]), f"pass, {event['player']} to {to}")
+            end = f"to {event['to'] or 'out'}" if event["successful"] else "lost"
+            self._line(ts, event, hit, (event["x"], event["y"]), f"pass, {event['player']}, {end}")
         elif kind == "shot":
             self._line(ts, event, (ts, event["x"], event["y"]), None, f"shot, {event['player']}")
         elif kind in ("goal", "blocked_shot", "double_pass", "offside"):
