@@ -274,6 +274,10 @@ class PeerProtocol:
                 self.requests.on_migrate_to(body, peer, now)
             case m.MigrationResult():
                 self.requests.on_result(body)
+            case m.CopyRequest():
+                migrations.on_copy_request(peer, body)
+            case m.StateChunk():
+                migrations.on_chunk(peer, body)
             case m.StateRequest():
                 migrations.state_requests.append((peer, body))
             case m.InputDelays():
