@@ -83,7 +83,7 @@ from slackline.cluster.protocol.messages import (
     StopForwarding,
 )
 from slackline.cluster.protocol.pubsub import DecodedSegment, Publisher, PubSub, SubscriptionOptions, decoded
-from slackline.cluster.protocol.state_transfer import CHUNK_BYTES, StateReceiver, StateSender
+from slackline.cluster.protocol.state_transfer import StateReceiver, StateSender
 from slackline.core.errors import BufferLimitError, ConfigError, StateError, UnsupportedStateError
 from slackline.core.outcome import Output, ProgressUpdate
 from slackline.core.time import NEVER
@@ -237,6 +237,8 @@ class Migrations:
         #: By detector: the state that is being sent.
         self.senders: dict[str, StateSender] = {}
         self._copies = 0
+        #: Whether more of a state can be sent at once.
+        self.is_sending = False
         #: Requests to answer when the engine has processed everything: target, request.
         self.state_requests: list[tuple[str, StateRequest]] = []
         #: Results of migrations to here: client, error (empty: success), metrics.
@@ -525,6 +527,8 @@ class Migrations:
                 self._end_copy(name, f"its state cannot be saved: {error}")
             if sender.is_done:
                 self.senders.pop(name, None)
+        peers = self.membership.peers
+        self.is_sending = any(each.is_due(peers[each.target].session) for each in self.senders.values())
 
     def _end_copy(self, name: str, reason: str = "") -> None:
         """Send no more of a state; its target is told if there is a reason."""
@@ -537,11 +541,6 @@ class Migrations:
     def _end_copies(self, target: str) -> None:
         for name in [each.detector for each in self.senders.values() if each.target == target]:
             self._end_copy(name)
-
-    @property
-    def is_sending(self) -> bool:
-        """Whether more of a state can be sent at once."""
-        return any(each.is_due(self.membership.peers[each.target].session) for each in self.senders.values())
 
     def _is_sent(self, name: str, target: str) -> bool:
         """Whether a detector was sent to this incarnation of a target."""
@@ -590,7 +589,7 @@ class Migrations:
         last = NEVER if watermark is None else watermark
         copy = 0 if detached is None or sender is None else sender.number
         message = DetectorState(name, self.directory.term(name) + 1, last, state, positions, publications, copy)
-        in_chunks = detached is not None or len(state) > CHUNK_BYTES
+        in_chunks = detached is not None or len(state) > StateSender.chunk_bytes
         self.membership.send(target, msgspec.structs.replace(message, state=b"") if in_chunks else message)
         if detached is not None and sender is not None:
             sender.finish(detached.rest, detached.beside)

@@ -5,7 +5,7 @@ The target asks for a copy (CopyRequest) when the migration starts. The source s
 detector for long. After the last one the target requests the state; the source stops the detector and sends the rest,
 and the state beside the copy. A state that fits into one chunk is not copied: it is sent whole, in the DetectorState.
 
-**Chunks** have at most ``CHUNK_BYTES``, so that no envelope exceeds the limit of frames. At most ``IN_FLIGHT`` are not
+**Chunks** have at most 256 kB, so that no envelope exceeds the limit of frames. At most ``IN_FLIGHT`` are not
 acknowledged: events and heartbeats wait behind no more than these 2 MB, 17 ms at 1 Gbit/s; at the default session
 timeout a link of 4 Mbit/s suffices. Every chunk that arrives renews the session, as any message does.
 """
@@ -13,6 +13,7 @@ timeout a link of 4 Mbit/s suffices. Every chunk that arrives renews the session
 from __future__ import annotations
 
 from collections import deque
+from typing import ClassVar
 
 from slackline.cluster.protocol.membership import Session
 from slackline.cluster.protocol.messages import COPIED, MORE, PIECE, STATE, StateChunk
@@ -20,12 +21,14 @@ from slackline.core.errors import ConfigError, StateError, UnsupportedStateError
 from slackline.engine import Engine
 from slackline.running.state_copy import StateCopy
 
-CHUNK_BYTES = 256 * 1024
 IN_FLIGHT = 8
 
 
 class StateSender:
     """What a source sends to one target: first the copy, then the rest. ``number`` is the target's for the copy."""
+
+    #: Bytes of a chunk at most; tests have less.
+    chunk_bytes: ClassVar[int] = 256 * 1024
 
     def __init__(self, detector: str, target: str, number: int, copied: StateCopy | None) -> None:
         self.detector = detector
@@ -42,11 +45,11 @@ class StateSender:
         """Start to send a copy; None if the state is so small that it is not worth it, or cannot be encoded."""
         sender = cls(detector, target, number, copied)
         try:
-            first = copied.next(CHUNK_BYTES)
-            second = copied.next(CHUNK_BYTES)
+            first = copied.next(cls.chunk_bytes)
+            second = copied.next(cls.chunk_bytes)
         except UnsupportedStateError:  # the target will be told when it requests the state
             first = second = b""
-        if not second and len(first) <= CHUNK_BYTES:
+        if not second and len(first) <= cls.chunk_bytes:
             copied.end()
             return None
         sender._add(first, PIECE)
@@ -56,8 +59,8 @@ class StateSender:
     def _add(self, data: bytes, end: int) -> None:
         """Queue data in chunks, the last of which ends something."""
         if data or end == COPIED:
-            for start in range(0, max(1, len(data)), CHUNK_BYTES):
-                stop = start + CHUNK_BYTES
+            for start in range(0, max(1, len(data)), self.chunk_bytes):
+                stop = start + self.chunk_bytes
                 kind = end if stop >= len(data) else MORE
                 self._queue.append(StateChunk(self.detector, self.number, data[start:stop], kind))
             self.bytes += len(data)
@@ -88,7 +91,7 @@ class StateSender:
         """Send what may be in flight; encode at most one more piece. An UnsupportedStateError if that fails."""
         if not self._queue and self._is_copying and session.unacknowledged < IN_FLIGHT:
             assert self.copied is not None
-            piece = self.copied.next(CHUNK_BYTES)
+            piece = self.copied.next(self.chunk_bytes)
             self._is_copying = bool(piece)
             self._add(piece, PIECE if piece else COPIED)
         while self._queue and session.unacknowledged < IN_FLIGHT:
