@@ -42,9 +42,10 @@ def extend(engine: Engine, detector: Detector) -> None:
     topology = engine._topology
     hierarchy = topology.hierarchy.extended(detector)
     name = next(name for name in hierarchy.names if name not in topology.hierarchy.names)
-    topology.rows_to_heaps()
     topology.extend(hierarchy)
-    topology.add(topology.make(engine._runner(name, detector)))
+    operator = topology.make(engine._runner(name, detector))
+    operator.buffer.join(engine._intake.position)
+    topology.add(operator)
 
 
 class Detached:
@@ -149,7 +150,8 @@ def unpack(
         }
     except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise StateError(f"the bytes are not the state of a detector of this hierarchy ({error!r}).") from error
-    topology.rows_to_heaps()
+    if any(isinstance(input, SensorInput) and len(input.shared_rows) for input, _ in adopted):
+        topology.rows_to_heaps()  # the rows refer to sources as they are known here
     for input, known in adopted:
         _adopt(input, known)
     for input in operator.publishes:
@@ -157,6 +159,7 @@ def unpack(
     for input, delay in known_delays:
         input.assume_delay(delay)
     operator.buffer.renumber(max(0, intake.position - 1))
+    operator.buffer.join(intake.position)
     topology.add(operator)
     if early is not None:
         speculator.adopt(operator.name, *early)

@@ -126,8 +126,8 @@ def test_a_copy_that_lacks_a_piece_is_refused(kind: type[sl.Detector]) -> None:
     source, target = engine(kind), engine(kind, detectors=[])
     source.push([event(i, i) for i in range(100)])
     copied, receiver = source.host.copy(kind.__name__), target.host.receiver(kind.__name__)
-    receiver.add(copied.next(1_000))
-    copied.next(1_000)
+    receiver.add(copied.next(1))
+    copied.next(1)
     detached = source.host.detach_copied(kind.__name__, copied)
     receiver.add(detached.rest)
     with pytest.raises(StateError, match="digests of its state differ"):
