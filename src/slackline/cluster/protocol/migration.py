@@ -854,7 +854,7 @@ class MigrationRequests:
         if client.node is None and client.link is None:
             self._results.append((client.request, error, metrics))
         if error:
-            self.log("warning", f"{error}.")
+            self.log("warning", f"{error.rstrip('.')}.")
         elif client.node is None or not client.request:
             self.log(
                 "info",

@@ -72,6 +72,7 @@ class PeerProtocol:
         self.outputs: list[Output] = []
         #: Links of clients that wait for an overview.
         self.queries: dict[str, None] = {}
+        self._truncated: set[str] = set()  # types of which a lost node misses events, as was logged
         self._started_at: float | None = None
         self._is_complete = self._has_warned = False
 
@@ -360,7 +361,14 @@ class PeerProtocol:
 
     def publish(self) -> None:
         """Send all subscribers what is new for them."""
-        for kind in self.pubsub.trim():
+        publications = self.pubsub.publications
+        self._truncated = {
+            kind
+            for kind in self._truncated & publications.keys()
+            if any(each.is_lost for each in publications[kind].subscribers.values())
+        }
+        for kind in set(self.pubsub.trim()) - self._truncated:
+            self._truncated.add(kind)
             self.log(
                 "warning",
                 f"more than {self.pubsub.settings.retention} events of type {kind!r} wait for a lost node; the oldest "
