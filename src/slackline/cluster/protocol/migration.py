@@ -873,6 +873,9 @@ class MigrationRequests:
         others = self.membership.connected()
         runs = {} if has_ended else self.migrations.runs
         for detector in list(runs):
+            copied = self.migrations.senders.get(detector)
+            if copied is not None and copied.target in others:
+                continue
             offered = self._offered.get(detector)
             if others and (offered is None or now - offered[1] >= timeout or offered[0] not in others):
                 load = {peer: len(self.directory.runs.get(peer, ())) for peer in others}
