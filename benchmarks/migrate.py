@@ -17,6 +17,9 @@ detector has always been where it is found, without migrations. ``late``: events
 positions of the first moments; without migrations there are as many. ``net_equal``: whether the outputs of all nodes
 are those of one engine, in the same order per detector. ``K_ms_after``: K of the single migration under slack, before
 it, right after, and a while after; the same for a network without it.
+
+``pause_ms``: the pause by size of the state, ours and stop-and-copy; see ``_migration_pause``. ``--pause`` measures
+nothing else.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ from rich.progress import Progress
 
 import slackline as sl
 from _migration_page import MigrationSample, migration_page
+from _migration_pause import SIZES, pauses
 from scenarios.handover_baselines import ClassicNode, SnapshotNode
 from slackline.cluster.protocol import Node
 from slackline.cluster.simulation import Arrivals, Link, Network
@@ -267,8 +271,12 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--html", type=Path, help="write a page with K, latency and forwarded packets around a migration"
     )
+    parser.add_argument("--pause", action="store_true", help="measure the pause by size of the state only")
+    parser.add_argument("--largest", choices=SIZES, default="100MB", help="largest state, 100MB unless given")
     given = parser.parse_args(argv)
-    figures = run(given.seconds, given.seed, given.html, quiet=given.json)
+    figures = {} if given.pause else run(given.seconds, given.seed, given.html, quiet=given.json)
+    sizes = {name: size for name, size in SIZES.items() if size <= SIZES[given.largest]}
+    figures |= pauses(given.seed, sizes)
     print(jsonlib.dumps(figures) if given.json else "\n".join(f"{name:28} {value}" for name, value in figures.items()))
     return 0
 

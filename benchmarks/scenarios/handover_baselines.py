@@ -36,7 +36,19 @@ def without_what_waits(state: bytes) -> bytes:
     return codec.dump(migration.KIND, migration.VERSION, content, where=content["name"])
 
 
-class SnapshotMigrations(Migrations):
+class StopAndCopyMigrations(Migrations):
+    """The cooperative handover with the whole state sent while the detector stands still."""
+
+    copies = False
+
+
+class StopAndCopyNode(Node):
+    """Moves detectors by stopping them, and sending their whole state then."""
+
+    migration_method = StopAndCopyMigrations
+
+
+class SnapshotMigrations(StopAndCopyMigrations):
     """A detector goes with its state and its K."""
 
     def start(self, detector: str, client: Client, now: float) -> str | None:
@@ -109,7 +121,7 @@ class Relay:
     waiting: list[ToRelay] = field(default_factory=list)
 
 
-class ClassicMigrations(Migrations):
+class ClassicMigrations(StopAndCopyMigrations):
     """A detector gets the ordered stream from its old host, until all types were met directly."""
 
     def __init__(self, *parts: Any) -> None:

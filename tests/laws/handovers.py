@@ -1,9 +1,10 @@
 """Law 7 with many handovers: ``python -m tests.laws.handovers 0 1000`` plays a network for each of these seeds.
 
-Three levels of detectors that count, on three to five nodes; links with loss; ten to forty migrations at random
-moments, while nodes crash, are cut off, or die and are resumed by others. All of it must find what one engine finds, in
-the same order, nothing twice. Prints the seeds and the handovers that were carried through, as JSON; stops at the first
-failure.
+Three levels of detectors, with and without keys and timers, on three to five nodes; links with loss; ten to forty
+migrations at random moments, while nodes crash, are cut off, or die and are resumed by others. States are copied in
+chunks of a few hundred bytes, so that faults interrupt copies, too. All of it must find what one engine finds, in the
+same order, nothing twice: outputs are compared as they were written, none is merged. Prints the seeds and the handovers
+that were carried through, as JSON; stops at the first failure.
 """
 
 from __future__ import annotations
@@ -11,17 +12,69 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from itertools import permutations
 from random import Random
 
-from tests.unit.cluster.protocol.joined import stream, tower
+from tests.unit.cluster.protocol.joined import stream
 
 import slackline as sl
 from slackline.cluster.protocol import Node, NodeSettings
+from slackline.cluster.protocol.state_transfer import StateSender
 from slackline.cluster.simulation import Arrivals, Link, Network, Partition
 
 DETECTORS = ("Low", "High", "Top")
 #: Virtual seconds of input.
 SECONDS = 12.0
+#: Bytes of a chunk of state.
+CHUNKS = (100, 400, StateSender.chunk_bytes)
+
+
+class Low(sl.Detector):
+    """Counts; its state is large, and little of it changes."""
+
+    listens, publishes, reliable = ("a",), ("low",), ("a",)
+
+    def __init__(self) -> None:
+        self.n, self.table, self.log = 0, bytearray(3000).decode(), [0]
+
+    def on_event(self, event: sl.Event):
+        self.n += 1
+        self.log.append(self.n)
+        yield event.derive("low", n=self.n, k=self.n % 13, sum=sum(self.log))
+
+
+class High(sl.Detector):
+    """Counts by key; a timer follows each event of a key after which nothing comes for a while."""
+
+    listens, publishes, reliable, key = ("low",), ("high",), ("low",), "k"
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def on_event(self, event: sl.Event):
+        self.seen.append(event["n"])
+        yield sl.Timer(event.ts + 100)
+        yield event.derive("high", of=list(self.seen[-3:]), n=len(self.seen))
+
+    def on_timer(self, timer: sl.Timer):
+        self.seen.append(-timer.at)
+        yield sl.Event("high", timer.at, of=[timer.key], n=len(self.seen))
+
+
+class Top(sl.Detector):
+    listens, publishes, reliable = ("high", "b"), ("top",), ("high", "b")
+
+    def __init__(self) -> None:
+        self.n = 0
+
+    def on_event(self, event: sl.Event):
+        self.n += 1
+        yield event.derive("top", n=self.n, of=event.type)
+
+
+def tower() -> sl.Hierarchy:
+    """Three levels over two sensor types."""
+    return sl.Hierarchy([Low(), High(), Top()], clock="a")
 
 
 def network(seed: int, arrivals: list[sl.Event]) -> Network:
@@ -40,8 +93,8 @@ def network(seed: int, arrivals: list[sl.Event]) -> Network:
         }
         net.add(
             name,
-            lambda name=name, given=given: Node(name, tower(reliable=True), **given),  # type: ignore[misc]
-            lambda data: Node.load(data, tower(reliable=True), settings=settings),
+            lambda name=name, given=given: Node(name, tower(), **given),  # type: ignore[misc]
+            lambda data: Node.load(data, tower(), settings=settings),
         )
     for number, one in enumerate(names):
         for another in names[number + 1 :]:
@@ -74,7 +127,11 @@ def found(outputs: list[tuple[float, sl.Output]]) -> dict[str, list[tuple[str, s
 def play(seed: int, arrivals: list[sl.Event], expected: dict[str, list[tuple[str, str]]]) -> Counter[str]:
     """What happened in the network of a seed. An AssertionError if something is wrong, lost or twice."""
     net = network(seed, arrivals)
-    net.settle(limit=300.0)
+    usual, StateSender.chunk_bytes = StateSender.chunk_bytes, CHUNKS[seed % len(CHUNKS)]
+    try:
+        net.settle(limit=300.0)
+    finally:
+        StateSender.chunk_bytes = usual
     net.check_invariants()
     results = found([(at, output) for host in net.hosts.values() for at, output in host.results.outputs])
     for host in net.hosts.values():
@@ -89,6 +146,7 @@ def play(seed: int, arrivals: list[sl.Event], expected: dict[str, list[tuple[str
     return Counter(
         networks=1,
         handovers=sum("migrated from" in text for text in texts),
+        chunks=sum(net.traffic(a, b).messages["StateChunk"] for a, b in permutations(net.hosts, 2) if "@" not in a + b),
         resumed=sum("resumed node" in text for text in texts),
         restarted=sum("reconnected after restart" in text for text in texts),
     )

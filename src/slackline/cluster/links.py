@@ -327,7 +327,7 @@ class Links:
         self._links: dict[str, Link] = {}
         self._connecting: set[asyncio.Task[None]] = set()
         self._reading: set[asyncio.Task[None]] = set()
-        self._received: deque[LinkEvent] = deque()
+        self._received: dict[str, deque[LinkEvent]] = {}  # by link, the one whose turn it is first
         self._received_bytes = self._unfinished = 0  # bytes: of complete frames, and of others
         self._room = asyncio.Event()
         self._room.set()
@@ -368,12 +368,20 @@ class Links:
             self._known[name] = address
 
     def take(self) -> list[LinkEvent]:
-        """The next inputs of the node, in order; ``wake`` stays set while there are more."""
+        """The next inputs of the node, link by link in turn; ``wake`` stays set while there are more.
+
+        Each link has its share of a turn, so that no link makes the heartbeats of others wait.
+        """
         taken: list[LinkEvent] = []
-        size = 0
-        while self._received and size < MAX_TURN and len(taken) < MAX_TURN_FRAMES:
-            taken.append(self._received.popleft())
-            size += len(taken[-1].frame or b"")
+        size, links = 0, len(self._received)
+        for _ in range(links):
+            name = next(iter(self._received))
+            queue, start, before = self._received.pop(name), len(taken), size
+            while queue and size - before < MAX_TURN / links and len(taken) - start < MAX_TURN_FRAMES / links:
+                taken.append(queue.popleft())
+                size += len(taken[-1].frame or b"")
+            if queue:
+                self._received[name] = queue
         self._received_bytes -= size
         if self._received_bytes <= MAX_RECEIVED:
             self._room.set()
@@ -561,7 +569,7 @@ class Links:
         return frames
 
     def _enqueue(self, event: LinkEvent) -> None:
-        self._received.append(event)
+        self._received.setdefault(event.link, deque()).append(event)
         self._received_bytes += len(event.frame or b"")
         if self._received_bytes > MAX_RECEIVED:
             self._room.clear()

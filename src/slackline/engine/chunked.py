@@ -61,7 +61,7 @@ class Chunk:
     #: What operators with the same inputs have in common: by their watermark before the chunk and their inputs, the
     #: watermark after each position and before each; by type and watermark, the shared rows that are due.
     watermarks: dict[tuple[Any, ...], tuple[Ints, Ints]] = field(default_factory=dict)
-    stored: dict[tuple[str, int], StoredRows] = field(default_factory=dict)
+    stored: dict[tuple[str, int, int], StoredRows] = field(default_factory=dict)
 
 
 class StoredRows(NamedTuple):
@@ -305,7 +305,7 @@ class ChunkedDriver:
         self, operator: Operator, input: SensorInput, watermark: Ints, chunk: Chunk, segments: list[Segment]
     ) -> None:
         """The shared rows between the old and the new watermark, without those that are late."""
-        key = input.name, id(watermark)
+        key = input.name, id(watermark), operator.buffer.reads_from
         if key not in chunk.stored:
             chunk.stored[key] = self._stored_rows(operator.buffer, input, watermark, chunk)
         _, rows, ts, positions, at, late = chunk.stored[key]
@@ -334,11 +334,12 @@ class ChunkedDriver:
                 late_events.append(
                     (event, buffer.watermark if position == 0 else int(watermark[position - 1]), position)
                 )
-        start, stop = np.searchsorted(store.ts, (buffer.watermark, watermark[-1]), side="right").tolist()
-        rows, ts, positions = input.rows(start, stop), store.ts[start:stop], store.positions[start:stop]
-        if some_late and late[start:stop].any():
-            kept = np.flatnonzero(~late[start:stop])
-            rows, ts, positions = some_rows(rows, kept), ts[kept], positions[kept]
+        rows, ts, positions = buffer.rows_between(input, buffer.watermark, int(watermark[-1]))
+        if some_late:
+            some = late_rows(ts, positions, chunk.first, buffer.watermark, watermark)
+            if some.any():
+                kept = np.flatnonzero(~some)
+                rows, ts, positions = some_rows(rows, kept), ts[kept], positions[kept]
         at = release_positions(ts, positions - chunk.first, watermark)
         return StoredRows(watermark, rows, ts, positions, at, late_events)
 

@@ -11,8 +11,10 @@ from slackline.core.outcome import Output, ProgressUpdate
 from slackline.core.time import FOREVER
 from slackline.engine import migration
 from slackline.engine.arrivals import exclusive
+from slackline.engine.migration import Detached, Receiver
 from slackline.engine.progress import ReceivedProgress, checked_updates
 from slackline.ordering.delay_pool import ARRIVAL_LAGS, DelayPool, PooledEstimator
+from slackline.running.state_copy import StateCopy
 
 if TYPE_CHECKING:
     from slackline.engine.engine import Engine
@@ -122,18 +124,46 @@ class HostInterface:
     @exclusive
     def detach(self, name: str) -> bytes:
         """Stop running a detector here; returns its complete state for :meth:`attach` at another engine."""
-        engine = self._engine
-        engine._record("detach")
-        engine._advance_watermarks()
-        data = migration.packed(engine, name)
-        engine._topology.remove(name)
-        engine._speculator.unregister(name)
-        engine._operators_changed()
+        self._engine._record("detach")
+        self._engine._advance_watermarks()
+        data = migration.packed(self._engine, name)
+        self._remove(name)
         return data
 
     @exclusive
+    def copy(self, name: str) -> StateCopy | None:
+        """Begin a copy of a detector's state while it runs, for :meth:`detach_copied`; None if that is not possible.
+
+        At most one at a time for each detector.
+        """
+        return migration.operator_of(self._engine, name).runner.copy()
+
+    @exclusive
+    def detach_copied(self, name: str, copied: StateCopy) -> Detached:
+        """Stop running a detector here, of whose state there is a copy, and end the copy."""
+        self._engine._record("detach")
+        self._engine._advance_watermarks()
+        detached = Detached(self._engine, name, copied)
+        self._remove(name)
+        return detached
+
+    def receiver(self, name: str) -> Receiver:
+        """Begin to receive the copy of a detector's state, for :meth:`attach`."""
+        return Receiver(self._engine, name)
+
+    def _remove(self, name: str) -> None:
+        engine = self._engine
+        engine._topology.remove(name)
+        engine._speculator.unregister(name)
+        engine._operators_changed()
+
+    @exclusive
     def attach(
-        self, detector: bytes | Detector, missed: Iterable[ProgressUpdate] = (), delays: Mapping[str, int] | None = None
+        self,
+        detector: bytes | Detector,
+        missed: Iterable[ProgressUpdate] = (),
+        delays: Mapping[str, int] | None = None,
+        receiver: Receiver | None = None,
     ) -> list[Output]:
         """Run a detector here from now on, and return the outputs that this causes.
 
@@ -143,7 +173,7 @@ class HostInterface:
         ``missed`` are progress updates of its inputs that this engine had received before and the other engine had not
         when it detached the detector; only this detector processes them. Conversely, this engine must have received all
         that the other engine had of the detector's inputs and outputs. ``delays`` are initial delays of inputs whose
-        delays are unknown here.
+        delays are unknown here. ``receiver`` has received the copy that ``detector``, :attr:`Detached.beside`, lacks.
         """
         engine = self._engine
         if engine._closed:
@@ -154,7 +184,7 @@ class HostInterface:
             migration.extend(engine, detector)
             engine._operators_changed()
             return []
-        updates, clk, attached = migration.unpack(engine, detector, missed, delays or {})
+        updates, clk, attached = migration.unpack(engine, detector, missed, delays or {}, receiver)
         engine._operators_changed()
         engine._progress.restore_unsent(updates)
         engine._scalar.receive(updates, clk, attached)

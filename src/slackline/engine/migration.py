@@ -4,6 +4,9 @@ A detector is migrated with everything that it needs: its state, its buffered an
 delays and publishers of its inputs, its back-dating, and its early results that are not final. For each input, the
 target keeps the delay statistics that rest on more observations, its own or those of the source. Where sensor types
 enter at several engines, progress updates carry everything that is known of them, and no statistics are migrated.
+
+A state that is large is copied while the detector runs (``running.state_copy``): then :class:`Detached` has what the
+copy lacks, and :class:`Receiver` puts both together.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from slackline.ordering import checked
 from slackline.ordering.input import DerivedInput, Input, SensorInput
 from slackline.ordering.shared_rows import SharedRows
 from slackline.running.operator import Operator
+from slackline.running.state_copy import StateCopy
 from slackline.speculation.runner import SpeculativeRunner
 
 if TYPE_CHECKING:
@@ -38,23 +42,68 @@ def extend(engine: Engine, detector: Detector) -> None:
     topology = engine._topology
     hierarchy = topology.hierarchy.extended(detector)
     name = next(name for name in hierarchy.names if name not in topology.hierarchy.names)
-    topology.rows_to_heaps()
     topology.extend(hierarchy)
-    topology.add(topology.make(engine._runner(name, detector)))
+    operator = topology.make(engine._runner(name, detector))
+    operator.buffer.join(engine._intake.position)
+    topology.add(operator)
+
+
+class Detached:
+    """A detector that was detached while a copy of its state was being made."""
+
+    def __init__(self, engine: Engine, name: str, copied: StateCopy) -> None:
+        operator = operator_of(engine, name)
+        rest = copied.rest()
+        copied.end()
+        self._runner, self._head = operator.runner, _head(engine, operator)
+        beside = self._dump(operator.runner.state_beside(copied))
+        #: What the copy lacks, and the state beside it.
+        self.rest, self.beside = rest, beside
+
+    def _dump(self, runner: dict[str, Any]) -> bytes:
+        return codec.dump(KIND, VERSION, {**self._head, "runner": runner}, where=self._head["name"])
+
+    def whole(self) -> bytes:
+        """The complete state, as :func:`packed` gives it."""
+        return self._dump(self._runner.state())
+
+
+class Receiver:
+    """Receives the copy of a detector's state, for :func:`unpack`."""
+
+    def __init__(self, engine: Engine, name: str) -> None:
+        self.runner = engine._runner(name, engine._topology.hierarchy.fresh(name))
+        self._received = self.runner.receive()
+        #: Add a piece of the copy; decode what has arrived.
+        self.add, self.prepare = self._received.add, self._received.prepare
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restore the runner from what was received and the state beside it."""
+        self.runner.restore(state, self._received)
 
 
 def packed(engine: Engine, name: str) -> bytes:
     """The complete state of a detector. Changes nothing."""
-    topology = engine._topology
-    operator = topology.operator(name)
+    operator = operator_of(engine, name)
+    state = {**_head(engine, operator), "runner": operator.runner.state()}
+    return codec.dump(KIND, VERSION, state, where=name)
+
+
+def operator_of(engine: Engine, name: str) -> Operator:
+    operator = engine._topology.operator(name)
     if operator is None:
-        running = [each.name for each in topology.operators]
+        running = [each.name for each in engine._topology.operators]
         raise ConfigError(f"detector {name!r} does not run in this engine; {running} do.")
-    inputs = operator.buffer.inputs if topology.named is None else ()
-    state = {
+    return operator
+
+
+def _head(engine: Engine, operator: Operator) -> dict[str, Any]:
+    """The state of an operator, without that of its runner."""
+    name = operator.name
+    inputs = operator.buffer.inputs if engine._topology.named is None else ()
+    return {
         "name": name,
         "buffer": operator.buffer.state(operator.buffer.row_entries()),
-        "runner": operator.runner.state(),
         "deferred": operator.deferred.state(),
         "early": engine._speculator.state_of(name) if isinstance(operator.runner, SpeculativeRunner) else None,
         "inputs": {input.name: _statistics(input) for input in inputs},
@@ -63,7 +112,6 @@ def packed(engine: Engine, name: str) -> bytes:
         "clk": engine._intake.clk,
         "arrivals": engine._intake.position,
     }
-    return codec.dump(KIND, VERSION, state, where=name)
 
 
 def _statistics(input: Input) -> dict[str, Any]:
@@ -72,7 +120,11 @@ def _statistics(input: Input) -> dict[str, Any]:
 
 
 def unpack(
-    engine: Engine, data: bytes, missed: Iterable[ProgressUpdate], delays: Mapping[str, int]
+    engine: Engine,
+    data: bytes,
+    missed: Iterable[ProgressUpdate],
+    delays: Mapping[str, int],
+    receiver: Receiver | None = None,
 ) -> tuple[list[ProgressUpdate], int, AttachedOperator | None]:
     """Add a migrated detector. Raises before anything changed.
 
@@ -84,7 +136,7 @@ def unpack(
     state = codec.load(KIND, VERSION, data)
     topology, speculator, intake = engine._topology, engine._speculator, engine._intake
     try:
-        operator = _restored(engine, state)
+        operator = _restored(engine, state, receiver)
         events = _missed(topology, operator, missed)
         known_delays = _delays(operator, delays)
         inputs = state["inputs"].items() if topology.named is None else ()
@@ -98,7 +150,8 @@ def unpack(
         }
     except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise StateError(f"the bytes are not the state of a detector of this hierarchy ({error!r}).") from error
-    topology.rows_to_heaps()
+    if any(isinstance(input, SensorInput) and len(input.shared_rows) for input, _ in adopted):
+        topology.rows_to_heaps()  # the rows refer to sources as they are known here
     for input, known in adopted:
         _adopt(input, known)
     for input in operator.publishes:
@@ -106,6 +159,7 @@ def unpack(
     for input, delay in known_delays:
         input.assume_delay(delay)
     operator.buffer.renumber(max(0, intake.position - 1))
+    operator.buffer.join(intake.position)
     topology.add(operator)
     if early is not None:
         speculator.adopt(operator.name, *early)
@@ -142,7 +196,7 @@ def _delays(operator: Operator, delays: Mapping[str, int]) -> list[tuple[Input, 
     return [(inputs[kind], whole_number(f"delays[{kind!r}]", K, 0, FOREVER)) for kind, K in delays.items()]
 
 
-def _restored(engine: Engine, state: dict[str, Any]) -> Operator:
+def _restored(engine: Engine, state: dict[str, Any], receiver: Receiver | None) -> Operator:
     topology, name = engine._topology, state["name"]
     if name not in topology.hierarchy.names:
         raise ConfigError(
@@ -150,9 +204,13 @@ def _restored(engine: Engine, state: dict[str, Any]) -> Operator:
         )
     if topology.operator(name) is not None:
         raise ConfigError(f"detector {name!r} runs in this engine already.")
-    operator = topology.make(engine._runner(name, topology.hierarchy.fresh(name)))
+    runner = engine._runner(name, topology.hierarchy.fresh(name)) if receiver is None else receiver.runner
+    operator = topology.make(runner)
     operator.buffer.restore(state["buffer"], checked.number(state, "detector", "arrivals"))
-    operator.runner.restore(state["runner"])
+    if receiver is None:
+        runner.restore(state["runner"])
+    else:
+        receiver.restore(state["runner"])
     operator.restore_deferred(state.get("deferred", []))
     return operator
 

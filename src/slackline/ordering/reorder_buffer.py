@@ -6,7 +6,9 @@ watermark is late.
 
 Rows of pushes that were processed as a chunk are in their input's
 :class:`~slackline.ordering.shared_rows.SharedRows`, which this buffer reads from its watermark on. All other events
-(derived ones, and those pushed one by one) are in a heap here.
+(derived ones, and those pushed one by one) are in a heap here. A buffer that joins at run time brings what it has
+buffered in its heap, and reads the rows that arrive from then on (:meth:`join`); those before stay as they are for the
+other buffers.
 """
 
 from __future__ import annotations
@@ -16,6 +18,9 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from slackline.core.batch import Ints, Rows, some_rows
 from slackline.core.event import NO_SEQ, Event, Source
 from slackline.core.time import FOREVER, NEVER, time_stamp
 from slackline.ordering import checked
@@ -54,8 +59,8 @@ class ReorderBuffer:
     """The inputs, the watermark and the buffered events of one detector."""
 
     __slots__ = (
-        "K", "_offered", "_records", "_row_inputs", "_startup", "delivered", "group", "heap", "inputs", "late", "name",
-        "overdue", "slack_inputs", "unsorted", "wait_max", "wait_sum", "watermark", "watermark_inputs",
+        "K", "_joined_at", "_offered", "_records", "_row_inputs", "_startup", "delivered", "group", "heap", "inputs",
+        "late", "name", "overdue", "slack_inputs", "unsorted", "wait_max", "wait_sum", "watermark", "watermark_inputs",
     )  # fmt: skip
 
     def __init__(
@@ -80,6 +85,7 @@ class ReorderBuffer:
         self.K = 0
         self.heap: list[Entry] = []
         self.overdue: list[Entry] = []  # late events, delivered when stream time moves next
+        self._joined_at = 0  # the arrival position from which shared rows are read
         self._offered = 0
         self.delivered = 0
         self.late = 0
@@ -205,18 +211,45 @@ class ReorderBuffer:
     def oldest(self) -> int:
         """The event time of the oldest buffered event; FOREVER if there is none."""
         oldest = self.heap[0].ts if self.heap else FOREVER
-        for input, waiting in self.buffered_rows():
-            if waiting:
-                oldest = min(oldest, int(input.shared_rows.ts[-waiting]))
+        for input in self._row_inputs:
+            start, stop, own = self._between(input, self.watermark, FOREVER)
+            if start < stop and (own is None or len(own)):
+                oldest = min(oldest, int(input.shared_rows.ts[start if own is None else start + own[0]]))
         return oldest
 
     def buffered_rows(self) -> list[tuple[SensorInput, int]]:
         """For each sensor input that holds shared rows, how many of them this buffer has not released yet."""
-        return [
-            (input, rows - _covered(input, self.watermark))
-            for input in self._row_inputs
-            if (rows := len(input.shared_rows))
-        ]
+        found = []
+        for input in self._row_inputs:
+            if len(input.shared_rows):
+                start, stop, own = self._between(input, self.watermark, FOREVER)
+                found.append((input, stop - start if own is None else len(own)))
+        return found
+
+    def _between(self, input: SensorInput, after: int, until: int) -> tuple[int, int, Ints | None]:
+        """Where the shared rows above one watermark and up to another begin and end; and which, if not all."""
+        store = input.shared_rows
+        start, stop = store.ts.searchsorted((after, until), side="right").tolist()
+        stop = max(start, stop)
+        if self._joined_at and (store.positions[start:stop] < self._joined_at).any():
+            return start, stop, np.flatnonzero(store.positions[start:stop] >= self._joined_at)
+        return start, stop, None
+
+    def rows_between(self, input: SensorInput, after: int, until: int) -> tuple[Rows, Ints, Ints]:
+        """The shared rows above one watermark and up to another, their event times and arrival positions."""
+        store = input.shared_rows
+        start, stop, own = self._between(input, after, until)
+        rows, ts, positions = input.rows(start, stop), store.ts[start:stop], store.positions[start:stop]
+        return (rows, ts, positions) if own is None else (some_rows(rows, own), ts[own], positions[own])
+
+    def join(self, position: int) -> None:
+        """Read the shared rows from this arrival position on."""
+        self._joined_at = position
+
+    @property
+    def reads_from(self) -> int:
+        """The arrival position from which shared rows are read."""
+        return self._joined_at
 
     def rows_to_heap(self) -> None:
         """Move the shared rows that this buffer has not released yet into the heap."""
@@ -229,12 +262,10 @@ class ReorderBuffer:
     def _row_entries(self, watermark: int) -> list[Entry]:
         """Those of them that this watermark passes."""
         entries = []
-        for input, waiting in self.buffered_rows():
-            first = len(input.shared_rows) - waiting
-            stop = first if not waiting else max(first, _covered(input, watermark))
-            if first < stop:
-                positions = input.shared_rows.positions[first:stop].tolist()
-                entries += [self.entry(event, at) for event, at in zip(input.rows(first, stop), positions, strict=True)]
+        for input in self._row_inputs:
+            if len(input.shared_rows):
+                rows, _, positions = self.rows_between(input, self.watermark, watermark)
+                entries += [self.entry(event, at) for event, at in zip(rows, positions.tolist(), strict=True)]
         return entries
 
     def renumber(self, latest: int) -> None:
@@ -283,6 +314,8 @@ class ReorderBuffer:
         saved: dict[str, Any] = {field: getattr(self, field) for field in self._SAVED}
         # The other fields of an entry follow from its event.
         saved["heap"] = [(entry.position, entry.nth, entry.event) for entry in sorted([*self.heap, *rows])]
+        if self._joined_at:
+            saved["joined_at"] = self._joined_at
         saved["overdue"] = [(entry.position, entry.nth, entry.event) for entry in self.overdue]
         return saved
 
@@ -294,6 +327,7 @@ class ReorderBuffer:
         for field in self._COUNTERS:
             setattr(self, field, checked.number(state, what, field))
         self.wait_sum = checked.number(state, what, "wait_sum", 0, 2**200)
+        self._joined_at = checked.number(state, what, "joined_at", 0) if "joined_at" in state else 0
         types = frozenset(input.name for input in self.inputs)
         heap, overdue = (
             [self._restored(item, f"{what}.{name}", types, arrivals) for item in checked.items(state, what, name)]
@@ -319,7 +353,3 @@ class ReorderBuffer:
         if type(position) is not int or not 0 <= position <= arrivals or type(nth) is not int or nth > self._offered:
             raise checked.wrong(what, f"holds {event!r} with a position or number that is not valid")
         return _entry(position, nth, event)
-
-
-def _covered(input: SensorInput, watermark: int) -> int:
-    return int(input.shared_rows.ts.searchsorted(watermark, side="right"))

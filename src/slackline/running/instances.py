@@ -547,15 +547,39 @@ class Instances:
                 changed.update(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
         for key in changed:
             number = hash(key) % len(captured) if len(captured) > 1 else 0
-            one = captured[number].get(key)
-            if one is not None:
-                self._reinstate(key, self._decode(one.state), one.timers, one.last)
-            elif key in self._by_key:
-                self.timers.restore(key, ())
-                self._by_key.pop(key)
-                self._last.pop(key, None)
+            self.put(key, captured[number].get(key))
         self._guards.clear()
         self._captured, self._changed = captured, set()
+
+    # Copies that are made key by key while the instances run.
+
+    def track(self) -> list[Source]:
+        """Record from now on which instances change; returns the keys there are."""
+        self._changed = set()
+        return list(self._by_key)
+
+    def untrack(self) -> None:
+        self._changed = None
+
+    @property
+    def changed(self) -> list[Source]:
+        """The keys whose instances have changed since they were taken."""
+        return list(self._changed or ())
+
+    def take(self, key: Source) -> Captured | None:
+        """The instance of a key as a value; None: it has none."""
+        if self._changed is not None:
+            self._changed.discard(key)
+        return self._capture(key) if key in self._by_key else None
+
+    def put(self, key: Source, one: Captured | None) -> None:
+        """Set the instance of a key to what :meth:`take` returned."""
+        if one is not None:
+            self._reinstate(key, self._decode(one.state), one.timers, one.last)
+        elif key in self._by_key:
+            self.timers.restore(key, ())
+            self._by_key.pop(key)
+            self._last.pop(key, None)
 
     # Checkpoints of keyed detectors.
 

@@ -215,9 +215,10 @@ class Operator:
 
     def waiting(self) -> list[Event]:
         """The buffered events, in the order in which they will be processed."""
-        events = [entry.event for entry in sorted([*self.buffer.heap, *self.buffer.overdue])]
-        for input, n in self.buffer.buffered_rows():
-            events += input.rows(len(input.shared_rows) - n, len(input.shared_rows))
+        buffer = self.buffer
+        events = [entry.event for entry in (*buffer.heap, *buffer.overdue)]
+        for input, _ in buffer.buffered_rows():
+            events += buffer.rows_between(input, buffer.watermark, FOREVER)[0]
         return sorted(events, key=total_order)
 
     def stats(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import GeneratorType
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from slackline.core.batch import Batch, Ints, Rows
-from slackline.core.codec import class_finder, decode, encode
+from slackline.core.codec import Buffer, class_finder, decode, encode
 from slackline.core.detector import Detector
 from slackline.core.errors import NotAnEventError, StateError
 from slackline.core.event import Event, Source
@@ -23,6 +23,7 @@ from slackline.core.types import shared_set, type_names
 from slackline.ordering import checked
 from slackline.running.found import Fired, Found, iterable, runs_of, shifted
 from slackline.running.instances import Instances, RefusedKeyError, restored_timers
+from slackline.running.state_copy import ReceivedState, StateCopy
 from slackline.running.timers import NOT_DUE
 
 #: Rows after which the copy of the state is renewed.
@@ -264,8 +265,46 @@ class Runner:
     def state(self) -> dict[str, Any]:
         """The state for a checkpoint; changes nothing."""
         published, state = self._at_watermark()
-        own = {"failed": self.failed, "born": sorted(self._born), "version": self.detector.version}
-        return {"published": published, **own, **self._saved(state)}
+        return {"published": published, **self._own(), **self._saved(state)}
+
+    def _own(self) -> dict[str, Any]:
+        return {"failed": self.failed, "born": sorted(self._born), "version": self.detector.version}
+
+    # Copies, made while the detector runs; see ``state_copy``.
+
+    def copy(self) -> StateCopy | None:
+        """Begin a copy of the detector's state; None if it must be taken as a whole."""
+        if self.instances is not None and self.detector.key is not None:
+            return StateCopy.of_keys(self.instances)
+        return StateCopy.of_attributes(self._encoded_attributes)
+
+    def _encoded_attributes(self) -> Iterator[tuple[str | None, bytes]]:
+        """The attributes of the state, encoded when they are asked for; a state without attributes has the name None.
+
+        The names are those of the first moment.
+        """
+        state = self.detector.snapshot()
+        if type(state) is not dict or not all(type(name) is str for name in state):
+            yield None, self._encoded(self.detector)
+            return
+        for name in list(state):
+            yield name, encode(state[name], f"{self.name}.{name}", self._find_class)
+
+    def state_beside(self, copied: StateCopy) -> dict[str, Any]:
+        """The state without what a copy has, which has ended."""
+        state: dict[str, Any] = {"published": self.published, **self._own(), "copied": copied.digest()}
+        if self.detector.key is None:
+            snapshot = self.detector.snapshot()
+            named = type(snapshot) is dict and all(type(name) is str for name in snapshot)
+            state["names"] = list(snapshot) if named else [None]
+            if self.instances is not None:
+                state["timers"] = self.instances.timers.state(None)
+        return state
+
+    def receive(self) -> ReceivedState:
+        """Begin to receive a copy; :meth:`restore` ends it, with :meth:`state_beside`."""
+        keyed = self.instances if self.detector.key is not None else None
+        return ReceivedState(keyed, self._decoded, f"detector {self.name!r}")
 
     def _at_watermark(self) -> tuple[int, Any]:
         """Number of events published up to the watermark, and the state there, as :meth:`_capture` gives it."""
@@ -295,11 +334,14 @@ class Runner:
         """The state of the detector, or of a copy of it."""
         return encode(detector.snapshot(), self.name, self._find_class)
 
-    def _decoded(self, state: bytes) -> Any:
+    def _decoded(self, state: Buffer) -> Any:
         return decode(state, self._find_class, self.name)
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Restore from a checkpoint. Attributes that ``__init__`` did not set when it was saved keep their defaults."""
+    def restore(self, state: dict[str, Any], received: ReceivedState | None = None) -> None:
+        """Restore from a checkpoint. Attributes that ``__init__`` did not set when it was saved keep their defaults.
+
+        Or from :meth:`state_beside` and what was received of a copy.
+        """
         what = f"detector {self.name!r}"
         self.published = checked.number(state, what, "published")
         self.failed = checked.number(state, what, "failed")
@@ -312,11 +354,17 @@ class Runner:
             return {**defaults, **kept} if new and isinstance(kept, dict) else kept
 
         try:
-            if self.detector.key is not None:
+            if received is not None:
+                received.check(checked.entry(state, what, "copied"))
+            if received is not None and self.detector.key is not None:
+                if new or version != self.detector.version:
+                    raise StateError(f"{what} has arrived from another version of its class; install the same code.")
+            elif self.detector.key is not None:
                 assert self.instances is not None
                 self.instances.restore(checked.entry(state, what, "keyed"), complete, what)
             else:
-                self.detector.restore(complete(self._decoded(state["detector"])))
+                kept = self._decoded(state["detector"]) if received is None else received.value(state["names"])
+                self.detector.restore(complete(kept))
                 if self.instances is not None:
                     self.instances.timers.restore(None, restored_timers(state.get("timers", ()), what))
         except StateError:

@@ -22,6 +22,7 @@ from slackline.running.deferral import ts_of
 from slackline.running.found import Found, shifted
 from slackline.running.runner import Runner, times_before
 from slackline.running.segments import Piece
+from slackline.running.state_copy import ReceivedState
 from slackline.running.timers import NOT_DUE
 from slackline.speculation.config import Speculation
 from slackline.speculation.replay_log import NO_ROWS, ReplayLog, Snapshot, Step, index_of, matching, skip_rows
@@ -287,8 +288,11 @@ class SpeculativeRunner(Runner):
         counters = {name: getattr(self, name) for name in self._SAVED}
         return {**super().state(), "speculation": counters, "retraction": self.retraction.state()}
 
-    def restore(self, state: dict[str, Any]) -> None:
-        super().restore(state)
+    def copy(self) -> None:
+        """The state at the watermark, which is to be sent, is another one than that of the detector."""
+
+    def restore(self, state: dict[str, Any], received: ReceivedState | None = None) -> None:
+        super().restore(state, received)
         if "speculation" in state:  # else the detector did not speculate when the checkpoint was made
             for name in self._SAVED:
                 setattr(self, name, checked.number(state["speculation"], f"detector {self.name!r}", name))

@@ -271,13 +271,10 @@ def _pending(buffer: ReorderBuffer, limit: int, tentative: Mapping[str, Sequence
 def _stored(
     buffer: ReorderBuffer, input: SensorInput, limit: int, entries: list[Entry], segments: list[Segment]
 ) -> None:
-    store = input.shared_rows
-    start, stop = np.searchsorted(store.ts, (buffer.watermark, limit), side="right").tolist()
-    if start == stop:
+    rows, ts, positions = buffer.rows_between(input, buffer.watermark, limit)
+    if not len(ts):
         return
-    rows, positions = input.rows(start, stop), store.positions[start:stop]
     if any(entry.type == input.name for entry in buffer.heap):  # the heap holds events of the same type
         entries += [buffer.entry(event, at) for event, at in zip(rows, positions.tolist(), strict=True)]
         return
-    ts = store.ts[start:stop]
     segments.append(segment_of(IN_ORDER, rows, input.rank, ts, np.zeros_like(ts), positions.copy()))

@@ -600,3 +600,25 @@ def test_a_checkpoint_without_a_file_descriptor_is_retried_and_then_fails(monkey
         assert len(caplog.records) == 2 and "attempt 3" in caplog.text
         with pytest.raises(SlacklineError, match="cannot write the checkpoint"):
             run(meeting(10_000))
+
+
+def test_each_link_has_its_share_of_a_turn():
+    """Ten thousand queries of one link do not make the heartbeat of another wait."""
+
+    async def turns():
+        listener = await Listener.at(LOOPBACK, NO_TLS)
+        links = links_module.Links("n1", listener, asyncio.Event())
+        for number in range(10_000):
+            links._enqueue(links_module.LinkEvent("client", b"%d" % number))
+        links._enqueue(links_module.LinkEvent("n2", b"heartbeat"))
+        taken = [links.take()]
+        while taken[-1]:
+            taken.append(links.take())
+        listener.close()
+        return taken
+
+    taken = run(turns())
+    assert b"heartbeat" in [event.frame for event in taken[0]] and len(taken[0]) <= links_module.MAX_TURN_FRAMES
+    assert [event.frame for turn in taken for event in turn if event.link == "client"] == [
+        b"%d" % number for number in range(10_000)
+    ]

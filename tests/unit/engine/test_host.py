@@ -14,7 +14,10 @@ USERS = (
     "push flush close drain save load stats late quarantined duplicates deferred waiting buffered detectors hierarchy "
     "host check_invariants"
 )
-HOSTS = "default_slack pooled_estimators use_pool progress_updates receive end detach attach worked end_types"
+HOSTS = (
+    "default_slack pooled_estimators use_pool progress_updates receive end detach attach worked end_types "
+    "copy detach_copied receiver"
+)
 
 
 def public(kind: type) -> set[str]:

@@ -18,7 +18,7 @@ import msgspec
 from slackline.core.errors import SlacklineError
 from slackline.core.time import FOREVER, NEVER
 
-VERSION = 2
+VERSION = 3
 #: Bytes that an envelope may have.
 MAX_BYTES = 64 * 1024 * 1024
 
@@ -188,6 +188,26 @@ class MigrateTo(_Body, frozen=True):
     if_room: bool = False
 
 
+class CopyRequest(_Body, frozen=True):
+    """The target asks for a copy of a detector's state, while it runs. ``copy`` numbers it; 0: no copy is wanted."""
+
+    detector: str
+    copy: Count
+
+
+#: What ends with a StateChunk: nothing, a piece of the copy, the copy, or the state beside it.
+MORE, PIECE, COPIED, STATE = range(4)
+
+
+class StateChunk(_Body, frozen=True):
+    """A part of the state of a detector; see ``state_transfer``."""
+
+    detector: str
+    copy: Count
+    data: bytes
+    end: Annotated[int, msgspec.Meta(ge=MORE, le=STATE)]
+
+
 class StateRequest(_Body, frozen=True):
     """The target asks for a detector. By input, the offset from which it gets the type directly; 0: not known yet."""
 
@@ -220,7 +240,8 @@ class PublicationState(_Record, frozen=True):
 class DetectorState(_Body, frozen=True):
     """The source's second answer: the detector. ``last`` is its watermark.
 
-    ``positions`` has, by input, the offset of the last event in the state, processed or buffered.
+    ``positions`` has, by input, the offset of the last event in the state, processed or buffered. A state that is empty
+    follows in chunks, which complete the copy of that number (0: there is none).
     """
 
     detector: str
@@ -229,6 +250,7 @@ class DetectorState(_Body, frozen=True):
     state: bytes
     positions: dict[str, Count]
     publications: dict[str, PublicationState]
+    copy: Count = 0
 
 
 class StopForwarding(_Body, frozen=True):
@@ -293,8 +315,8 @@ class MigrationResult(_Body, frozen=True):
 
 Body = (
     Hello | Rejected | Goodbye | Announce | Heartbeat | Subscribe | Subscribed | Unsubscribe | Data | Ack | Resend
-    | Truncated | MigrateTo | StateRequest | InputDelays | DetectorState | StopForwarding | MigrationDone
-    | ConfirmMigration | MigrationRejected | Query | Overview | MigrationRequest | MigrationResult
+    | Truncated | MigrateTo | CopyRequest | StateChunk | StateRequest | InputDelays | DetectorState | StopForwarding
+    | MigrationDone | ConfirmMigration | MigrationRejected | Query | Overview | MigrationRequest | MigrationResult
 )  # fmt: skip
 
 

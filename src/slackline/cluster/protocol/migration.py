@@ -7,13 +7,18 @@ of clients and controllers (:class:`MigrationRequests`).
 
     target                                                   source
       | MigrateTo was received: IncomingMigration               |
+      |--- CopyRequest(copy) ---------------------------------->| copies the state while the detector runs, if large
+      |<-- StateChunk(copy, data) ------------------------------| (state_transfer)
       | Subscribe to each input; Subscribed(next) says from     |
       | which offset the publisher sends it directly            |
+      | the copy is complete, or the state is not copied        |
       |--- StateRequest(direct_from) -------------------------->| gives the engine all inputs received so far, detaches
       |<-- InputDelays(delays, clk) ----------------------------| the detector and closes its publications:
       |<-- DetectorState(term, state, positions, publications)--| OutgoingMigration, retains state and inputs
+      |<-- StateChunk(copy, data) ------------------------------| what has changed since it was copied
       |<-- Data(segments, forwarded_for) -----------------------| each input below direct_from
-      | has all inputs behind the positions: attaches the       |
+      | has all inputs behind the positions, and all chunks     |
+      | with the digest of the source: attaches the             |
       | detector and opens its publications                     |
       |--- MigrationDone(term) -------------------------------->| discards state and inputs (is_done)
       |--- StopForwarding(type, next) ------------------------->| when direct_from was not known before;
@@ -34,7 +39,9 @@ that the target has not, and never will, in this term. The target says so by a M
 lost the source waits, and records the inputs; the session delivers what was sent when they reconnect. If one of the two
 restarts, the session has ended, and the source asks (ConfirmMigration): a target that has ever run the detector in this
 term, by its checkpoint, answers MigrationDone, any other MigrationRejected. If the source is lost before it has sent
-the state, the migration fails; a state that was received stays valid until the source restarts.
+the state, the migration fails; a state that was received stays valid until the source restarts. The rest of a copy is
+of use to the target that has the copy: one that has given it up rejects the migration, and the source runs the detector
+again. The source retains the detached detector itself; its complete state is encoded for checkpoints only.
 
 **Crashes.** A checkpoint has the running detectors with their terms, and the outgoing migrations with state and inputs.
 It is made before any message leaves that reports a change of these (``checkpoint_required``). Incoming migrations are
@@ -49,12 +56,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
+
+import msgspec
 
 from slackline.cluster.protocol.directory import Directory
 from slackline.cluster.protocol.membership import Membership
 from slackline.cluster.protocol.messages import (
+    COPIED,
+    STATE,
     ConfirmMigration,
+    CopyRequest,
     Data,
     DetectorState,
     Goodbye,
@@ -66,14 +78,17 @@ from slackline.cluster.protocol.messages import (
     MigrationResult,
     ProtocolError,
     PublicationState,
+    StateChunk,
     StateRequest,
     StopForwarding,
 )
 from slackline.cluster.protocol.pubsub import DecodedSegment, Publisher, PubSub, SubscriptionOptions, decoded
+from slackline.cluster.protocol.state_transfer import StateReceiver, StateSender
 from slackline.core.errors import BufferLimitError, ConfigError, StateError, UnsupportedStateError
 from slackline.core.outcome import Output, ProgressUpdate
 from slackline.core.time import NEVER
 from slackline.engine import Engine
+from slackline.engine.migration import Detached
 
 #: Segments by type.
 Inputs = dict[str, list[DecodedSegment]]
@@ -93,6 +108,7 @@ class IncomingMigration:
     #: By input: the offset from which its publisher sends it here (0: not known), and from which it is recorded here.
     direct_from: dict[str, int]
     recorded_from: dict[str, int]
+    received: StateReceiver
     inputs: Inputs = field(default_factory=dict)
     requested_at: float | None = None
     delays: InputDelays | None = None
@@ -122,7 +138,8 @@ class IncomingMigration:
             "term": self.state.term,
             "seconds": now - self.started_at,
             "stopped_seconds": now - self.state_at,
-            "state_bytes": len(self.state.state),
+            "state_bytes": self.received.bytes,
+            "copied_bytes": self.received.copied_bytes,
             "forwarded": self.forwarded,
             "last": self.state.last,
         }
@@ -133,6 +150,7 @@ class OutgoingMigration:
     """A detector that ran here, as the source sees it."""
 
     target: str
+    #: Without what is sent in chunks.
     state: DetectorState
     #: By input: the offset from which the target gets it directly, 0 if it has not said.
     direct_from: dict[str, int]
@@ -140,6 +158,15 @@ class OutgoingMigration:
     is_done: bool = False
     #: The incarnation of the target to which the state was sent; 0: this node has restarted since.
     incarnation: int = 0
+    #: The detector itself, if its state is sent in chunks.
+    detached: Detached | None = None
+
+    def whole_state(self) -> DetectorState:
+        """The state with all that was sent in chunks."""
+        if self.detached is not None:
+            self.state = msgspec.structs.replace(self.state, state=self.detached.whole(), copy=0)
+            self.detached = None
+        return self.state
 
     @property
     def recorded(self) -> int:
@@ -192,6 +219,9 @@ def fault_of(state: DetectorState, inputs: Iterable[str], published: Iterable[st
 class Migrations:
     """The detectors of this node, and their migrations from and to it."""
 
+    #: Whether large states are copied while the detector runs; benchmarks compare it with other methods.
+    copies: ClassVar[bool] = True
+
     def __init__(self, name: str, engine: Engine, pubsub: PubSub, directory: Directory, membership: Membership) -> None:
         self.name = name
         self.engine = engine
@@ -204,6 +234,11 @@ class Migrations:
         self.terms: dict[str, int] = {}
         self.incoming: dict[str, IncomingMigration] = {}
         self.outgoing: dict[str, OutgoingMigration] = {}
+        #: By detector: the state that is being sent.
+        self.senders: dict[str, StateSender] = {}
+        self._copies = 0
+        #: Whether more of a state can be sent at once.
+        self.is_sending = False
         #: Requests to answer when the engine has processed everything: target, request.
         self.state_requests: list[tuple[str, StateRequest]] = []
         #: Results of migrations to here: client, error (empty: success), metrics.
@@ -222,6 +257,7 @@ class Migrations:
         for target, request in self.state_requests:
             self.hand_over(target, request)
         self.state_requests = []
+        self._send_states()
         self.discard_done()
         self._end_forwarding()
         self.request_states(now, timeout)
@@ -241,11 +277,17 @@ class Migrations:
             return f"detector {detector!r} does not run on any node"
         if host not in self.membership.connected():
             return f"detector {detector!r} runs on {host!r}, which is lost"
-        incoming = IncomingMigration(detector, host, now, client, {}, {})
+        self._copies += 1
+        received = StateReceiver(self.engine, detector, self._copies)
+        incoming = IncomingMigration(detector, host, now, client, {}, {}, received)
         for kind in self.engine.hierarchy.listens[detector]:
             self.subscribe(kind, kind in self.engine.hierarchy.reliable[detector])
             incoming.direct_from[kind] = incoming.recorded_from[kind] = self.pubsub.next_offset(kind)
         self.incoming[detector] = incoming
+        if self.copies:
+            self.membership.send(host, CopyRequest(detector, received.number))
+        else:
+            received.is_copied = True
         return None
 
     def subscribe(self, kind: str, reliable: bool) -> None:
@@ -283,7 +325,8 @@ class Migrations:
         """Request the detectors whose inputs have started, or have not for too long."""
         for incoming in self.incoming.values():
             expired = now - incoming.started_at >= timeout
-            if incoming.requested_at is None and (all(incoming.direct_from.values()) or expired):
+            started = all(incoming.direct_from.values()) or expired
+            if incoming.requested_at is None and started and incoming.received.is_copied:
                 incoming.requested_at = now
                 self.membership.send(incoming.source, StateRequest(incoming.detector, dict(incoming.direct_from)))
 
@@ -301,6 +344,12 @@ class Migrations:
             self.membership.send(source, MigrationRejected(body.detector, body.term, reason))
             return
         incoming.state, incoming.state_at = body, now
+        if body.copy not in (0, incoming.received.number):
+            self._fail(incoming, "the copy that its state completes was given up")
+            return
+        if body.state:
+            incoming.received.add(StateChunk(body.detector, 0, body.state, STATE))
+        incoming.received.number = body.copy
         fault = fault_of(body, incoming.direct_from, self.engine.hierarchy.published(body.detector))
         if fault is not None:
             self._fail(incoming, f"{source!r} sent it with {fault}")
@@ -312,6 +361,15 @@ class Migrations:
                 for each in self.incoming.values():
                     if each.recorded_from.get(kind) == 0:
                         each.recorded_from[kind] = subscription.next
+
+    def on_chunk(self, source: str, body: StateChunk) -> None:
+        """A part of the state has arrived, or of a copy of it."""
+        incoming = self.incoming.get(body.detector)
+        if incoming is None or incoming.source != source or incoming.received.number != body.copy:
+            return  # it was given up
+        fault = incoming.received.add(body)
+        if fault is not None:
+            self._fail(incoming, fault)
 
     def on_forwarded(self, detector: str, segments: Iterable[DecodedSegment]) -> None:
         """Inputs that the source received after it had sent the state, and that are not sent here directly."""
@@ -332,7 +390,7 @@ class Migrations:
         """
         ready = []
         for incoming in self.incoming.values():
-            if incoming.state is None or not self._is_up_to_date(incoming.state):
+            if incoming.state is None or incoming.received.state is None or not self._is_up_to_date(incoming.state):
                 continue
             reliable = self.engine.hierarchy.reliable[incoming.detector]
             source_lost = incoming.source not in self.membership.connected()
@@ -360,7 +418,7 @@ class Migrations:
         for kind, publication in state.publications.items():
             outputs += self._deliver_retained(kind, publication)
         try:
-            outputs += self._attach(state, state.term, incoming.inputs, self.initial_slack(incoming))
+            outputs += self._attach(state, state.term, incoming.inputs, self.initial_slack(incoming), incoming.received)
         except (ConfigError, StateError) as error:
             self._fail(incoming, f"its state cannot be restored on {self.name!r}: {error}")
             return outputs
@@ -378,10 +436,22 @@ class Migrations:
         self.results.append((incoming.client, "", incoming.metrics(now)))
         return outputs
 
-    def _attach(self, state: DetectorState, term: int, inputs: Inputs, slack: dict[str, int]) -> list[Output]:
+    def _attach(
+        self,
+        state: DetectorState,
+        term: int,
+        inputs: Inputs,
+        slack: dict[str, int],
+        received: StateReceiver | None = None,
+    ) -> list[Output]:
         """Run a detector here from its state, and publish its types."""
+        data, copied = state.state, None
+        if received is not None:
+            assert received.state is not None
+            data, copied = received.state, received.receiver if state.copy else None
         try:
-            outputs = self.engine.host.attach(state.state, missed=missed_inputs(state, inputs), delays=slack)
+            missed = missed_inputs(state, inputs)
+            outputs = self.engine.host.attach(data, missed=missed, delays=slack, receiver=copied)
         except BufferLimitError as full:  # it runs, and its buffered events have back pressure on others
             outputs = full.outputs
         for kind, publication in state.publications.items():
@@ -421,17 +491,68 @@ class Migrations:
         self.incoming.pop(incoming.detector, None)
         if incoming.state is not None:
             self.membership.send(incoming.source, MigrationRejected(incoming.detector, incoming.state.term, reason))
+        elif self.copies and incoming.source in self.membership.peers:
+            self.membership.send(incoming.source, CopyRequest(incoming.detector, 0))
         self.results.append((incoming.client, f"detector {incoming.detector!r} did not migrate: {reason}", {}))
 
     # Source.
 
+    def on_copy_request(self, target: str, body: CopyRequest) -> None:
+        """A target asks for a copy of a detector's state."""
+        name, sender = body.detector, self.senders.get(body.detector)
+        if sender is not None and sender.target == target and name in self.runs:
+            self.senders.pop(name).end()
+            sender = None
+        if not body.copy:
+            return
+        if name not in self.runs and not self._is_sent(name, target):
+            self.membership.send(target, MigrationRejected(name, 0, self._whereabouts(name)))
+            return
+        if sender is not None and sender.copied and sender.target not in self.membership.connected():
+            self._end_copy(name, f"{sender.target!r} was lost")
+            sender = None
+        if sender is None and name in self.runs:
+            copied = self.engine.host.copy(name)
+            sender = None if copied is None else StateSender.start(name, target, body.copy, copied)
+            if sender is not None:
+                self.senders[name] = sender
+                return
+        self.membership.send(target, StateChunk(name, body.copy, b"", COPIED))  # it will be sent whole
+
+    def _send_states(self) -> None:
+        for name, sender in list(self.senders.items()):
+            try:
+                sender.step(self.membership.peers[sender.target].session)
+            except UnsupportedStateError as error:
+                self._end_copy(name, f"its state cannot be saved: {error}")
+            if sender.is_done:
+                self.senders.pop(name, None)
+        peers = self.membership.peers
+        self.is_sending = any(each.is_due(peers[each.target].session) for each in self.senders.values())
+
+    def _end_copy(self, name: str, reason: str = "") -> None:
+        """Send no more of a state; its target is told if there is a reason."""
+        sender = self.senders.pop(name, None)
+        if sender is not None:
+            sender.end()
+            if reason:
+                self.membership.send(sender.target, MigrationRejected(name, 0, reason))
+
+    def _end_copies(self, target: str) -> None:
+        for name in [each.detector for each in self.senders.values() if each.target == target]:
+            self._end_copy(name)
+
+    def _is_sent(self, name: str, target: str) -> bool:
+        """Whether a detector was sent to this incarnation of a target."""
+        outgoing, incarnation = self.outgoing.get(name), self.membership.peers[target].session.peer_incarnation
+        return outgoing is not None and (outgoing.target, outgoing.incarnation) == (target, incarnation)
+
     def hand_over(self, target: str, body: StateRequest) -> None:
         """Send a detector to a target. The engine has processed all inputs received here, and all is published."""
         name, pubsub, hierarchy = body.detector, self.pubsub, self.engine.hierarchy
-        outgoing, incarnation = self.outgoing.get(name), self.membership.peers[target].session.peer_incarnation
-        is_sent = outgoing is not None and (outgoing.target, outgoing.incarnation) == (target, incarnation)
-        if outgoing is not None and is_sent:  # the target was lost, has given up, and requests it again
-            self._forward_again(outgoing, body)
+        incarnation = self.membership.peers[target].session.peer_incarnation
+        if self._is_sent(name, target):  # the target was lost, has given up, and requests it again
+            self._forward_again(self.outgoing[name], body)
             return
         if name not in self.runs:
             self.membership.send(target, MigrationRejected(name, 0, self._whereabouts(name)))
@@ -440,9 +561,17 @@ class Migrations:
         stats = self.engine.stats()
         clk, watermark = stats["stream_time"], stats["detectors"][name]["watermark"]
         positions = {kind: pubsub.next_offset(kind) - 1 for kind in kinds}
+        sender, detached, state = self.senders.get(name), None, b""
+        if sender is not None and sender.target != target:
+            self._end_copy(name, f"it migrates from {self.name!r} to {target!r}")
+            sender = None
         try:
-            state = self.engine.host.detach(name)
+            if sender is not None and sender.copied is not None:
+                detached = self.engine.host.detach_copied(name, sender.copied)
+            else:
+                state = self.engine.host.detach(name)
         except UnsupportedStateError as error:
+            self._end_copy(name)
             self.membership.send(target, MigrationRejected(name, 0, f"its state cannot be saved: {error}"))
             return
         publications = {kind: pubsub.close_publication(kind) for kind in hierarchy.published(name)}
@@ -458,10 +587,19 @@ class Migrations:
         delays = {kind: int(stats["types"][kind]["K"]) for kind in kinds}
         self.membership.send(target, InputDelays(name, delays, NEVER if clk is None else clk))
         last = NEVER if watermark is None else watermark
-        message = DetectorState(name, self.directory.term(name) + 1, last, state, positions, publications)
-        self.membership.send(target, message)
+        copy = 0 if detached is None or sender is None else sender.number
+        message = DetectorState(name, self.directory.term(name) + 1, last, state, positions, publications, copy)
+        in_chunks = detached is not None or len(state) > StateSender.chunk_bytes
+        self.membership.send(target, msgspec.structs.replace(message, state=b"") if in_chunks else message)
+        if detached is not None and sender is not None:
+            sender.finish(detached.rest, detached.beside)
+        elif in_chunks:
+            self.senders[name] = StateSender(name, target, 0, None)
+            self.senders[name].finish(b"", state)
         direct_from = {kind: body.direct_from.get(kind, 0) for kind in kinds}
-        self.outgoing[name] = OutgoingMigration(target, message, direct_from, incarnation=incarnation)
+        self.outgoing[name] = OutgoingMigration(
+            target, message, direct_from, incarnation=incarnation, detached=detached
+        )
         self.changed = self.checkpoint_required = True
 
     def _forward_again(self, outgoing: OutgoingMigration, body: StateRequest) -> None:
@@ -500,6 +638,9 @@ class Migrations:
     def _confirm(self, outgoing: OutgoingMigration) -> None:
         self.checkpoint_required = self.checkpoint_required or not outgoing.is_done
         outgoing.is_done, outgoing.inputs = True, {}
+        self._end_copy(outgoing.state.detector)
+        outgoing.detached = None
+        outgoing.state = msgspec.structs.replace(outgoing.state, state=b"")  # the target has it
         for kind in outgoing.state.publications:
             if kind in self.pubsub.subscriptions:
                 self.pubsub.subscriptions[kind].paused = False
@@ -522,9 +663,10 @@ class Migrations:
         if self.directory.term(detector) >= outgoing.state.term:  # it has arrived, and may have migrated further
             self._confirm(outgoing)
         del self.outgoing[detector]
+        self._end_copy(detector)
         if outgoing.is_done:
             return []
-        state = outgoing.state
+        state = outgoing.whole_state()
         term = max(self.directory.term(detector), state.term) + 1
         return self._attach(state, term, outgoing.inputs, {})
 
@@ -582,6 +724,7 @@ class Migrations:
                 self._fail(incoming, f"it runs on {self.directory.host(incoming.detector)!r}")
         superseded = [name for name, term in self.runs.items() if self.directory.term(name) > term]
         for name in superseded:
+            self._end_copy(name, self._whereabouts(name))
             self.engine.host.detach(name)
             del self.runs[name]
             needed = self.needed_inputs()
@@ -609,6 +752,7 @@ class Migrations:
         """A node has restarted, or this one: migrations from there fail; what was sent there is to be confirmed."""
         for incoming in [each for each in self.incoming.values() if each.source == peer]:
             self._fail(incoming, f"{peer!r} has restarted")
+        self._end_copies(peer)
         for name in [name for name, outgoing in self.outgoing.items() if outgoing.target == peer]:
             outgoing = self.outgoing[name]
             if outgoing.is_done:
@@ -620,6 +764,7 @@ class Migrations:
     def on_peer_left(self, peer: str) -> list[Output]:
         """A node has left the cluster; what has run there has migrated elsewhere before."""
         self.on_peer_lost(peer)
+        self._end_copies(peer)
         outputs: list[Output] = []
         for name in [name for name, outgoing in self.outgoing.items() if outgoing.target == peer]:
             outputs += self.take_back(name)
@@ -709,7 +854,7 @@ class MigrationRequests:
         if client.node is None and client.link is None:
             self._results.append((client.request, error, metrics))
         if error:
-            self.log("warning", f"{error}.")
+            self.log("warning", f"{error.rstrip('.')}.")
         elif client.node is None or not client.request:
             self.log(
                 "info",
@@ -728,6 +873,9 @@ class MigrationRequests:
         others = self.membership.connected()
         runs = {} if has_ended else self.migrations.runs
         for detector in list(runs):
+            copied = self.migrations.senders.get(detector)
+            if copied is not None and copied.target in others:
+                continue
             offered = self._offered.get(detector)
             if others and (offered is None or now - offered[1] >= timeout or offered[0] not in others):
                 load = {peer: len(self.directory.runs.get(peer, ())) for peer in others}

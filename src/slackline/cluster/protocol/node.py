@@ -360,6 +360,8 @@ class Node:
             times.append(now + self.settings.gap_timeout)
         if self._engine.deferred:
             times.append(now + DEFERRAL)
+        if self._migrations.is_sending:
+            times.append(now)
         return max(now, min(times))
 
     def _published(self) -> list[str]:
@@ -474,8 +476,10 @@ class Node:
         outgoing = []
         for each in migrations.outgoing.values():
             inputs = [segment.encoded() for segments in each.inputs.values() for segment in segments]
-            outgoing.append(_SavedMigration(each.target, each.state, dict(each.direct_from), each.is_done, inputs))
-        state = _SavedNode(
+            outgoing.append(
+                _SavedMigration(each.target, each.whole_state(), dict(each.direct_from), each.is_done, inputs)
+            )
+        saved = _SavedNode(
             name=self.name,
             identity=membership.identity,
             incarnation=membership.incarnation,
@@ -495,7 +499,7 @@ class Node:
             outgoing=outgoing,
             terms=dict(migrations.terms),
         )
-        return codec.dump(_KIND, _VERSION, msgspec.msgpack.encode(state), where="node")
+        return codec.dump(_KIND, _VERSION, msgspec.msgpack.encode(saved), where="node")
 
     @classmethod
     def load(

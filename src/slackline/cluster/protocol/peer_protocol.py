@@ -72,6 +72,7 @@ class PeerProtocol:
         self.outputs: list[Output] = []
         #: Links of clients that wait for an overview.
         self.queries: dict[str, None] = {}
+        self._truncated: set[str] = set()  # types of which a lost node misses events, as was logged
         self._started_at: float | None = None
         self._is_complete = self._has_warned = False
 
@@ -275,6 +276,10 @@ class PeerProtocol:
                 self.requests.on_migrate_to(body, peer, now)
             case m.MigrationResult():
                 self.requests.on_result(body)
+            case m.CopyRequest():
+                migrations.on_copy_request(peer, body)
+            case m.StateChunk():
+                migrations.on_chunk(peer, body)
             case m.StateRequest():
                 migrations.state_requests.append((peer, body))
             case m.InputDelays():
@@ -357,7 +362,14 @@ class PeerProtocol:
 
     def publish(self) -> None:
         """Send all subscribers what is new for them."""
-        for kind in self.pubsub.trim():
+        publications = self.pubsub.publications
+        self._truncated = {
+            kind
+            for kind in self._truncated & publications.keys()
+            if any(each.is_lost for each in publications[kind].subscribers.values())
+        }
+        for kind in set(self.pubsub.trim()) - self._truncated:
+            self._truncated.add(kind)
             self.log(
                 "warning",
                 f"more than {self.pubsub.settings.retention} events of type {kind!r} wait for a lost node; the oldest "

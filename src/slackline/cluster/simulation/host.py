@@ -252,7 +252,12 @@ class SimulatedHost:
             call()
 
     def record(self, actions: Actions, now: float) -> None:
-        """Store results first, then the checkpoint that refers to them; messages are sent afterwards."""
+        """Store results first, then the checkpoint that refers to them; messages are sent afterwards.
+
+        What a fenced host writes is not in the store: its files are those of an earlier epoch.
+        """
+        if self.is_fenced:
+            return
         self.results.add(actions, now)
         if actions.checkpoint is not None:
             self.checkpoint = HostCheckpoint(actions.checkpoint, self._pushed, self.results.lengths)
