@@ -125,7 +125,7 @@ def _until_the_end(worker: Worker) -> Metrics | None:
     try:
         return asyncio.run(until_the_end())
     except (asyncio.CancelledError, KeyboardInterrupt):
-        logger.warning("stopped at once; the next run processes again what was not in the last checkpoint")
+        logger.warning("stopped immediately; the next run processes the input after the last checkpoint again")
         raise typer.Exit(FAILED) from None
 
 

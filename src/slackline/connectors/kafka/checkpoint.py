@@ -225,7 +225,7 @@ class FolderStore(CheckpointStore):
     """Two files per partition, in a folder that is shared by all processes of an application.
 
     A file is written after its offset was committed. If that fails, for example because the disk is full, the host
-    continues with the checkpoint before: a restart reads more input again, and nothing is lost.
+    continues with the previous checkpoint: a restart reads more input again, and nothing is lost.
     """
 
     def __init__(self, folder: Path, owner: Owner) -> None:
@@ -247,8 +247,7 @@ class FolderStore(CheckpointStore):
         except SlacklineError as error:
             self.failures += 1
             logger.error(
-                "partition %d: %s Continuing with the checkpoint before; free some space, or a restart reads the input "
-                "again from there",
+                "partition %d: %s Continuing; a restart would resume from the previous checkpoint. Free some space",
                 partition, error,
             )  # fmt: skip
 
