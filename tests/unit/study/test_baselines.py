@@ -83,10 +83,10 @@ def test_the_clairvoyant_waits_for_the_last_event_not_after_it(ts):
 
 @given(STREAMS, st.integers(0, 70))
 def test_no_policy_releases_earlier_than_the_clairvoyant_without_losing_events(ts, bound):
-    outcome = fixed(np.array(ts), bound)
+    stream = np.array(list(dict.fromkeys(ts)))  # of equal times only the clairvoyant knows which is the last
+    outcome = fixed(stream, bound)
     if not outcome.late.any():
-        # Equal time stamps at the end of the stream are the clairvoyant's to know.
-        assert np.all(outcome.release >= clairvoyant(np.array(ts)).release)
+        assert np.all(outcome.release >= clairvoyant(stream).release)
 
 
 @given(STREAMS, st.integers(0, 10), st.integers(0, 20))
