@@ -531,7 +531,7 @@ class Migrations:
         self.is_sending = any(each.is_due(peers[each.target].session) for each in self.senders.values())
 
     def _end_copy(self, name: str, reason: str = "") -> None:
-        """Send no more of a state; its target is told if there is a reason."""
+        """Send no more of a state; its target is notified if there is a reason."""
         sender = self.senders.pop(name, None)
         if sender is not None:
             sender.end()

@@ -47,7 +47,7 @@ class StateSender:
         try:
             first = copied.next(cls.chunk_bytes)
             second = copied.next(cls.chunk_bytes)
-        except UnsupportedStateError:  # the target will be told when it requests the state
+        except UnsupportedStateError:  # the target is notified when it requests the state
             first = second = b""
         if not second and len(first) <= cls.chunk_bytes:
             copied.end()
