@@ -10,11 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from tests.spark.test_processor import Store
 from tests.spark.world import read_stream, run, write_files
 
 import slackline as sl
+from slackline.core.errors import StateError
 from slackline.runtime.sharding import shard_of
 from slackline.spark import detect
+from slackline.spark.processor import GroupStates
 
 pytestmark = pytest.mark.spark
 
@@ -83,3 +86,13 @@ def test_detectors_that_are_not_keyed_alike_need_a_key_for_their_rows(spark: Spa
         detect(df, sl.Hierarchy([Rise()]), ts="ts", source="device")
     with pytest.raises(sl.ConfigError, match="shards=0 is not valid"):
         detect(df, sl.Hierarchy([Rise()]), ts="ts", shards=0)
+
+
+def test_another_number_of_engines_over_a_state_is_an_error_that_names_both() -> None:
+    store: Any = Store()
+    states = GroupStates(store, partitions=32)
+    states["32/7"] = b"state"
+    states.flush()
+    assert GroupStates(store, partitions=32).get("32/7") == b"state"
+    with pytest.raises(StateError, match=r"512 groups and 32 shards.* has 512 and 64.*Give `shards` as it was"):
+        GroupStates(store, partitions=64).get("64/7")

@@ -256,6 +256,12 @@ def in_numbers(
                 f"column 'ts' is of type {kind}, and the event times of this stream were whole numbers so far; convert "
                 f"it to whole numbers of the same unit."
             )
+        if (form.zone is None) != (kind.tz is None):
+            given, before = ("no time zone" if zone is None else f"time zone {zone}" for zone in (kind.tz, form.zone))
+            raise SchemaError(
+                f"column 'ts' has {given}, and the event times of this stream had {before} so far. Give it one, e.g. "
+                f"df['ts'].dt.tz_localize('UTC') in pandas, or leave it out everywhere: then all are UTC."
+            )
         return rows.set_column(at, "ts", _numbers(column, form.unit)), form
     if form is None:
         form = next((found for event in rows if (found := TimeForm.of(event.ts, unit))), None)

@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 
-from slackline.core.check import whole_number
 from slackline.core.errors import ConfigError, SchemaError
 from slackline.core.hierarchy import Hierarchy
 from slackline.runtime.schema import OWN, RecordSchema
@@ -33,9 +32,8 @@ _ROLES: dict[str, tuple[tuple[type[T.DataType], ...], str]] = {
 }
 
 
-def partitioned(df: DataFrame, hierarchy: Hierarchy, source: str | None, partitions: int | None) -> DataFrame:
+def partitioned(df: DataFrame, hierarchy: Hierarchy, source: str | None, partitions: int) -> DataFrame:
     """The DataFrame with a column that hashes the key of keyed detectors into so many partitions."""
-    partitions = PARTITIONS if partitions is None else whole_number("shards", partitions, 1)
     keys = {name: hierarchy.fresh(name).key for name in hierarchy.names}
     if len(set(keys.values())) != 1 or None in keys.values():
         shown = ", ".join(f"{name}: {field or 'none'}" for name, field in keys.items())

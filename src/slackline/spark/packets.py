@@ -74,7 +74,7 @@ def streamed(
     """A stream's rows through a stateful processor, group by group."""
     # A shard's number is that of its group, so that another number of shards meets the state of the first.
     shard = F.split_part(F.col(ENGINE), F.lit("/"), F.lit(2)).cast("int")
-    number = F.hash(ENGINE) if shards is None else F.coalesce(shard, F.lit(0))
+    number = F.hash(ENGINE) if not shards else F.coalesce(shard, F.lit(0))
     grouped = prepared.withColumn(GROUP, F.pmod(number, F.lit(GROUPS)))
     groups = grouped.mapInArrow(packer([ENGINE, *dictionaries]), from_arrow_schema(PACKET)).groupBy("group")
     return groups.transformWithState(processor, outputStructType=schema, outputMode="Append", timeMode=time_mode)

@@ -18,7 +18,7 @@ from slackline.runtime.keyed import EngineFactory
 from slackline.runtime.schema import RecordSchema
 from slackline.runtime.sharding import KEY
 from slackline.runtime.timeouts import Timeouts
-from slackline.spark.columns import PARTITION, check_types, partitioned, prepare
+from slackline.spark.columns import PARTITION, PARTITIONS, check_types, partitioned, prepare
 from slackline.spark.fields import Typed, typed_fields
 from slackline.spark.metrics import METRICS, metrics_name, observed
 from slackline.spark.output import column_schema, output_schema, separate
@@ -85,8 +85,10 @@ def detect(
     the engines closed and without speculation.
     """
     streaming = df.isStreaming
+    partitions = 0
     if key is None:
-        df, key, shards = partitioned(df, hierarchy, source, shards), PARTITION, None
+        partitions = whole_number("shards", PARTITIONS if shards is None else shards, 1)
+        df, key, shards = partitioned(df, hierarchy, source, partitions), PARTITION, None
     schema = RecordSchema(key=key, ts=ts, type=type, arrival=arrival, source=source, seq=seq)
     timeouts = Timeouts.of(idle_timeout, state_ttl)
     if streaming:
@@ -110,13 +112,17 @@ def detect(
     _check_columns(factory, prepared)
     timed = arrival is not None and {df.schema[each].dataType for each in (arrival, ts)} == {TimestampType()}
     key_type = prepared.schema[ENGINE if shards is None else KEY].dataType
-    plan = KeyedPlan(factory, shards, timeouts, stats, name is not None, timed, key_type, uuid.uuid4().hex, fields)
+    plan = KeyedPlan(
+        factory, shards, timeouts, stats, name is not None, timed, key_type, uuid.uuid4().hex, fields, partitions
+    )
     text = [field.name for field in prepared.schema if field.dataType == StringType()]
     dictionaries = [each for each in text if each in ("type", "source", KEY)]
     if streaming:
         check_size(df.sparkSession, plan)
         mode = "ProcessingTime" if timeouts else "None"
-        rows = streamed(prepared, dictionaries, KeyedProcessor(plan), column_schema(key_type, fields), shards, mode)
+        rows = streamed(
+            prepared, dictionaries, KeyedProcessor(plan), column_schema(key_type, fields), shards or partitions, mode
+        )
     else:
         rows = sorted_batch(prepared, batch_function(plan, dictionaries), output_schema(key_type, fields))
     if name is not None:

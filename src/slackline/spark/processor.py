@@ -47,6 +47,7 @@ class KeyedPlan:
     ``timed``  whether arrivals are times like the event times, in microseconds: then they are evidence, too.
     ``key``    the type of keys, string or long.
     ``typed``  event types whose fields are columns.
+    ``partitions``  into how many engines the key of keyed detectors is hashed; 0: engines are those of keys or shards.
     ``id``     of this call of ``detect``, whose micro-batches share engines that stay alive; empty if they share none.
     """
 
@@ -59,6 +60,7 @@ class KeyedPlan:
     key: DataType = StringType()  # noqa: RUF009
     id: str = ""
     typed: TypedFields = field(default_factory=dict)
+    partitions: int = 0
 
     @property
     def keeps_engines(self) -> bool:
@@ -208,13 +210,13 @@ class GroupStates:
     With shards the key of the map has another type, so that Spark refuses a checkpoint that was made without.
     """
 
-    def __init__(self, handle: StatefulProcessorHandle, shards: int | None = None) -> None:
+    def __init__(self, handle: StatefulProcessorHandle, shards: int | None = None, partitions: int = 0) -> None:
         self._map = handle.getMapState(
             "pages", "page long" if shards is None else "page long, shards long", "states binary"
         )
         #: Into how many groups and shards the keys of the group's state were hashed, and the split pages.
         self._directory = handle.getValueState("directory", "groups long, shards long, split binary")
-        self._shards = shards
+        self._shards, self._hashed = shards, shards or partitions
         self.open()
 
     def open(self) -> None:
@@ -264,7 +266,7 @@ class GroupStates:
                 self._map.removeKey(self._key(number))
         self._changed.clear()
         if len(self._split) > directory or not self._is_known:
-            self._directory.update((GROUPS, self._shards or 0, codec.encode(sorted(self._split))))
+            self._directory.update((GROUPS, self._hashed, codec.encode(sorted(self._split))))
             self._is_known = True
 
     def _page(self, text: str) -> tuple[int, dict[str, bytes]]:
@@ -286,7 +288,7 @@ class GroupStates:
         return number
 
     def _read_directory(self) -> set[int]:
-        ours, found = (GROUPS, self._shards or 0), self._directory.get()
+        ours, found = (GROUPS, self._hashed), self._directory.get()
         self._is_known = found is not None
         if found is None:
             return set()
@@ -332,7 +334,7 @@ class KeyedProcessor(StatefulProcessor):
         self._started = self._now()
         self._keys = self._rows = 0
         self._handle = handle
-        self._states = GroupStates(handle, self._plan.shards)
+        self._states = GroupStates(handle, self._plan.shards, self._plan.partitions)
         #: When engines, and the keys of shards, last had rows, and the timer that is registered.
         self._activity = handle.getValueState("activity", "activity binary, timer long")
 

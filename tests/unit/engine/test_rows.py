@@ -205,3 +205,16 @@ def test_a_length_of_time_with_a_unit_needs_that_of_event_times() -> None:
         sl.Engine(sl.Hierarchy([Copy()]), policy=sl.Auto(timeout="10 s"))
     with pytest.raises(sl.ConfigError, match="not a whole number of s"):
         sl.Engine(sl.Hierarchy([Copy()]), policy=sl.Auto(timeout="10 ms"), unit="s")
+
+
+@pytest.mark.parametrize(("first", "then"), [(None, "UTC"), ("Europe/Berlin", None)])
+def test_a_frame_whose_time_zone_is_missing_is_refused_where_the_stream_had_one(first, then) -> None:
+    frames = [
+        pa.table({"ts": pa.array([second * 10**6], pa.timestamp("us", zone))})
+        for second, zone in ((1, first), (2, then))
+    ]
+    engine = sl.Engine(sl.Hierarchy([Copy()]))
+    engine.push(frames[0])
+    with pytest.raises(sl.SchemaError, match=r"column 'ts' has .*time zone.*tz_localize"):
+        engine.push(frames[1])
+    assert engine.waiting == 1
