@@ -25,7 +25,7 @@ from statistics import median
 from typing import Any
 
 import slackline as sl
-from _figures import parser, tell
+from _figures import parser, print_figures
 
 EVENTS, SPEED, ROUNDS, AFTER = 6_000, 150, 3, 5.0
 #: No step may take longer, in seconds.
@@ -137,7 +137,7 @@ def main(argv: list[str]) -> int:
         values = [each[name] for each in found]
         figures[name] = {"median": round(median(values), 2), "largest": round(max(values), 2)}
     figures |= {name: sum(each[name] for each in found) for name in ("lost", "duplicated")}
-    tell(figures, given.json)
+    print_figures(figures, given.json)
     return 0
 
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from _figures import parser, tell
+from _figures import parser, print_figures
 from slackline.report import LivePage, Panel, stages_of
 from slackline.runtime import KeyedEngines
 from slackline_soccer import Simulation, match_hierarchy, match_policy, simulate
@@ -149,7 +149,7 @@ def main(argv: list[str]) -> int:
     made.add_argument("--rounds", type=int, default=ROUNDS, help="rounds with the page, and as many without")
     made.add_argument("--tab", type=float, help="measure the memory of a browser's tab after so many seconds instead")
     given = made.parse_args(argv)
-    tell(tab(given.tab) if given.tab else cost(given.seconds, given.rounds), given.json)
+    print_figures(tab(given.tab) if given.tab else cost(given.seconds, given.rounds), given.json)
     return 0
 
 

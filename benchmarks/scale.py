@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 
 import slackline as sl
-from _figures import parser, tell
+from _figures import parser, print_figures
 from slackline.cluster.interface import NodeSettings
 from slackline.cluster.protocol import Node
 from slackline.cluster.simulation import Arrivals, Link, Network, Partition
@@ -466,7 +466,7 @@ def main(argv: list[str]) -> int:
     chosen = given.part or [*PARTS, "network"]
     figures = {name: network(given.nodes) if name == "network" else PARTS[name](given.scale) for name in chosen}
     if given.json:
-        tell(figures, True)
+        print_figures(figures, True)
         return 0
     for name, found in figures.items():
         print(name)
