@@ -446,8 +446,8 @@ def _lost(text: str) -> str:
     >>> _lost("Job aborted: Lost task 0.0: org.apache.spark.SparkException: Python worker exited (crashed). Consider")
     'Python worker exited (crashed)'
     """
-    reasons = re.findall(r"SparkException: (?!Job aborted)(.+?)\.(?:\s|$)", text)
-    return reasons[0] if reasons else spark_message(text)
+    found = re.search(r"ExecutorLostFailure \([^)]*\)|SparkException: (?!Job aborted)(.+?)\.(?:\s|$)", text)
+    return spark_message(text) if found is None else found[1] or found[0]
 
 
 def _is_stopped(context: SparkContext) -> bool:
