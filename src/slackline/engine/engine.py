@@ -40,7 +40,7 @@ from slackline.speculation.runner import SpeculativeRunner
 from slackline.speculation.speculator import Speculator
 
 STATE_KIND = "engine"
-STATE_VERSION = 10
+STATE_VERSION = 11
 
 #: A list of at least so many events, and so many more per operator, is processed as a chunk; a shorter one event by
 #: event. Measured by `slackline bench events`: there both drivers cost the same.

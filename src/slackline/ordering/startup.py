@@ -11,11 +11,17 @@ all the same.
 Where sensor types enter at several engines, one that has observed too little adopts the default slack of another
 (:meth:`StartupEstimator.adopt_default_slack`). A given ``warmup`` replaces all of this.
 
+**Snapshots.** A connection may begin with a snapshot: events from before the start, of any age, in several portions.
+While events from before the start are among the arrivals, nothing is released and no delay is measured, until
+``SNAPSHOT_TIMES`` as many events have arrived as up to the last of them, and ``SNAPSHOT_MORE``; or until stream time
+has moved by the age of the oldest.
+
 **Outages.** Where arrival times are known, a standstill is evidence. Suppose that stream time did not move for G of
 arrival time, more than ``UNUSUAL`` times the longest recent standstill, and that the event which ends it is older than
 half of that. Then the other sources will deliver what they could not send, too. No watermark advances, and no delay is
 measured, until stream time has caught up and no event from the outage has arrived for a ``DRAINED``-th of G; but for G
-at most. Where arrival time runs back again, or stream time moves less than twice as fast as arrival time for
+at most. Another such silence before stream time has caught up makes G longer: a few events may come through in the
+middle. Where arrival time runs back again, or stream time moves less than twice as fast as arrival time for
 ``UNUSUAL`` times the longest standstill, there was no outage: an arrival time was wrong, or its clock was set.
 """
 
@@ -39,10 +45,15 @@ SPANS = 8
 #: outage.
 STARTING, UNCERTAIN, RESUMING = -1, FOREVER, -2
 #: A standstill is an outage if it is longer than so many times the longest recent one, of which a move of stream time
-#: takes 1/128 away.
+#: takes 1/128 away. After so many arrivals another such silence within it makes it longer.
 UNUSUAL = 4
+ENOUGH = 64
 FORGET = 7
 DRAINED = 8
+#: A snapshot at the start has ended after so many times the arrivals up to its last event, and so many more.
+SNAPSHOT_TIMES, SNAPSHOT_MORE = 4, 64
+#: Its events are at least one in so many of the arrivals.
+SNAPSHOT_SHARE = 16
 
 #: Arrivals that only set stream time; event time after which delays are measured; arrivals still to be observed; the
 #: largest delay; the oldest event since stream time moved; whether the largest delay is short enough to be relied on.
@@ -51,8 +62,11 @@ _COUNT, _SINCE, _LEFT, _LARGEST, _OLDEST, _CERTAIN = range(6)
 #: long it was, stream time minus arrival time before it, the last arrival of an event from it, and whether stream time
 #: has caught up.
 _MOVED, _LONGEST, _RESUMED, _OUTAGE, _AHEAD, _LAST_OLD, _CAUGHT_UP = range(6, 13)
-_LEAST: Ints = np.array([0, NEVER, 0, 0, 0, 0, NEVER, 0, NEVER, 0, -MAX_TS, NEVER, 0])
-_MOST: Ints = np.array([2**62, MAX_TS, FOREVER, FOREVER, FOREVER, 1, *[MAX_TS] * 6, 1])
+#: Of a snapshot: stream time at the start, how old its oldest event is, the arrivals so far and when its last event
+#: arrived, how many events it has, and whether it may have more.
+_START, _AGE, _ARRIVED, _LAST_SNAPSHOT, _SNAPSHOT, _MAY_CONTINUE = range(13, 19)
+_LEAST: Ints = np.array([0, NEVER, 0, 0, 0, 0, NEVER, 0, NEVER, 0, -MAX_TS, NEVER, 0, NEVER, 0, 0, 0, 0, 0])
+_MOST: Ints = np.array([2**62, MAX_TS, FOREVER, FOREVER, FOREVER, 1, *[MAX_TS] * 6, 1, *[MAX_TS] * 5, 1])
 _NO_TIMES: Ints = np.empty(0, dtype=np.int64)
 
 
@@ -67,7 +81,8 @@ class StartupEstimator:
         #: The watermark that arrival times give, where they are known; the same for all types.
         self.arrival_watermark = NEVER
         self.ints: Ints = np.array(
-            [0, NEVER, left, 0, FOREVER, warmup is not None, NEVER, 0, NEVER, 0, 0, NEVER, 0], dtype=np.int64
+            [0, NEVER, left, 0, FOREVER, warmup is not None, NEVER, 0, NEVER, 0, 0, NEVER, 0, NEVER, 0, 0, 0, 0, 0],
+            dtype=np.int64,
         )
         self._update()
 
@@ -86,7 +101,7 @@ class StartupEstimator:
         """Use the default slack of another engine if there is none here; says whether anything changed."""
         if default_slack == STARTING or self.default_slack not in (STARTING, UNCERTAIN) or clk == NEVER:
             return False
-        self.ints[[_COUNT, _SINCE, _LEFT, _CERTAIN]] = self.clock_arrivals, clk, 0, 1
+        self.ints[[_COUNT, _SINCE, _LEFT, _CERTAIN, _START, _MAY_CONTINUE]] = self.clock_arrivals, clk, 0, 1, NEVER, 0
         self.ints[_LARGEST] = max(self.ints[_LARGEST], default_slack // CAREFUL)
         self._update()
         return True
@@ -98,7 +113,7 @@ class StartupEstimator:
         """
         if default_slack == STARTING or self.default_slack not in (STARTING, UNCERTAIN):
             return False
-        self.ints[[_COUNT, _LEFT, _CERTAIN]] = self.clock_arrivals, 0, 1
+        self.ints[[_COUNT, _LEFT, _CERTAIN, _START, _MAY_CONTINUE]] = self.clock_arrivals, 0, 1, NEVER, 0
         self.ints[_LARGEST] = max(self.ints[_LARGEST], default_slack // CAREFUL)
         self._update()
         return True
@@ -150,7 +165,7 @@ class StartupEstimator:
 
 @njit(cache=True, inline="always")
 def _default_slack(ints):  # type: ignore[no-untyped-def]
-    if ints[_LEFT] > 0:
+    if ints[_LEFT] > 0 or ints[_MAY_CONTINUE] == 1:
         return STARTING
     if ints[_RESUMED] != NEVER:
         return RESUMING
@@ -180,12 +195,38 @@ def _was_no_outage(ints, clk, now):  # type: ignore[no-untyped-def]
     return ints[_CAUGHT_UP] == 0 and passed > UNUSUAL * ints[_LONGEST] and moved // 2 < passed
 
 
+@njit(cache=True, inline="always")
+def _continues(ints, now):  # type: ignore[no-untyped-def]
+    """Whether an outage goes on: there was another silence before stream time caught up."""
+    return ints[_ARRIVED] >= ENOUGH and ints[_CAUGHT_UP] == 0 and (now - ints[_LAST_OLD]) // UNUSUAL > ints[_LONGEST]
+
+
+@njit(cache=True)
+def _notice_snapshot(ints, ts, clk):  # type: ignore[no-untyped-def]
+    """An event arrived after those that only set stream time: whether a snapshot may have more events."""
+    arrived = ints[_ARRIVED]
+    if ts <= ints[_START] and ts < clk:
+        ints[_SNAPSHOT] += 1
+        if SNAPSHOT_SHARE * ints[_SNAPSHOT] >= arrived:
+            ints[_LAST_SNAPSHOT], ints[_MAY_CONTINUE] = arrived, 1
+            ints[_AGE] = max(ints[_AGE], clk - ts)
+    if ints[_MAY_CONTINUE] == 1:
+        ints[_SINCE] = clk
+    if ints[_MAY_CONTINUE] == 1 and (
+        arrived >= SNAPSHOT_TIMES * ints[_LAST_SNAPSHOT] + SNAPSHOT_MORE or clk - ints[_START] > ints[_AGE]
+    ):
+        ints[_MAY_CONTINUE] = 0
+
+
 @njit(cache=True)
 def _notice_outage(ints, ts, before, clk, now):  # type: ignore[no-untyped-def]
     """An event arrived at ``now``: the first after an outage, one from it, or neither."""
-    if ints[_RESUMED] != NEVER and _was_no_outage(ints, clk, now):
+    if ints[_RESUMED] != NEVER and not _continues(ints, now) and _was_no_outage(ints, clk, now):
         ints[_RESUMED], ints[_MOVED], ints[_SINCE] = NEVER, now, min(ints[_SINCE], clk)
     now = max(now, ints[_MOVED])
+    if ints[_RESUMED] != NEVER and _continues(ints, now):
+        # It was not over: a few events came through in the middle.
+        ints[_OUTAGE], ints[_RESUMED] = ints[_OUTAGE] + now - ints[_RESUMED], now
     _pass_time(ints, now)
     if before != NEVER and ints[_MOVED] != NEVER and ints[_RESUMED] == NEVER:
         still = now - ints[_MOVED]
@@ -210,9 +251,16 @@ def _observe(ints, ts, before, clk, clock_arrivals, now):  # type: ignore[no-unt
         return
     if now != NEVER:
         _notice_outage(ints, ts, before, clk, now)
+    if ints[_COUNT] == clock_arrivals:
+        ints[_ARRIVED] += 1
+        if ints[_START] != NEVER and (ints[_MAY_CONTINUE] == 1 or ints[_ARRIVED] <= SNAPSHOT_MORE):
+            _notice_snapshot(ints, ts, clk)
     if ints[_COUNT] < clock_arrivals:
         ints[_COUNT] += 1
-        ints[_SINCE] = clk
+        ints[_SINCE] = ints[_START] = clk
+        if ts < clk:
+            ints[_MAY_CONTINUE], ints[_AGE] = 1, max(ints[_AGE], clk - ts)
+            ints[_SNAPSHOT] += 1
     elif ts > ints[_SINCE]:
         ints[_LEFT] = max(ints[_LEFT] - 1, 0)
         if clk == before:

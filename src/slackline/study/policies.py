@@ -218,7 +218,8 @@ def timer(ts: Ints, arrival: Ints, delay: int) -> Outcome:
     """A fixed timer: an event is released ``delay`` after its arrival, and every older one in the buffer before it.
 
     So the watermark at any moment is the largest event time that had arrived ``delay`` before. Unlike a fixed
-    watermark it moves on while nothing arrives. ``arrival`` must not decrease.
+    watermark it moves on while nothing arrives. It is a reorder buffer: an event at the watermark is late, as the order
+    among equal event times is kept. ``arrival`` must not decrease.
 
     >>> outcome = timer(np.array([1, 5, 3, 2, 9]), np.array([10, 20, 24, 26, 40]), 4)
     >>> outcome.at, outcome.late
@@ -233,13 +234,13 @@ def timer(ts: Ints, arrival: Ints, delay: int) -> Outcome:
 
 
 def overtaken(ts: Ints, arrival: Ints) -> Ints:
-    """How long before each event the first newer one arrived: it is late under any timer with a shorter delay.
+    """How long before each event the first that is as new or newer arrived: it is late under any shorter timer.
 
-    Negative where no newer event arrived before.
+    Negative where no such event arrived before.
     """
-    newer = np.searchsorted(np.maximum.accumulate(ts), ts, side="right")
+    first = np.searchsorted(np.maximum.accumulate(ts), ts)
     positions = np.arange(len(ts))
-    return np.where(newer < positions, arrival - arrival[np.minimum(newer, positions)], -1)
+    return np.where(first < positions, arrival - arrival[np.minimum(first, positions)], -1)
 
 
 def max_slack(ts: Ints) -> Outcome:

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 import slackline as sl
 from slackline.core.errors import ConfigError
+from slackline.core.time import NEVER
 from slackline.ordering import target_slack
+from slackline.ordering.startup import StartupEstimator
 from slackline.study.policies import Outcome, replay
 
 TARGET = 0.01
@@ -153,8 +155,8 @@ def test_a_target_of_zero_waits_for_the_largest_delay_there_was() -> None:
     stamps = ts[np.argsort(ts + delay, kind="stable")]
     clk = np.maximum.accumulate(stamps)
     measured = np.where(stamps < clk, clk + 1 - stamps, 0)
-    measured[:8] = 0  # only listened to
-    assert result.K[-1] == measured[stamps > clk[7]].max()
+    since = StartupEstimator(None).run(stamps.astype(np.int64), NEVER, clk.astype(np.int64))[1]
+    assert result.K[-1] == measured[stamps > since].max()
 
 
 def test_an_event_newer_than_all_before_it_is_never_late() -> None:
@@ -202,7 +204,7 @@ def test_a_target_and_another_way_to_find_K_contradict_each_other(other: dict) -
 @pytest.mark.parametrize("size", [5, 10, 30])
 @pytest.mark.parametrize("late_target", [0.001, 0.01])
 def test_bursts_every_two_over_target_events_keep_the_target(size: int, late_target: float) -> None:
-    n = int(80 / late_target)
+    n = int(100 / late_target)  # readiness is tried anew twice, which costs one burst each
     ts, delay = plain(n)
     for start in range(int(4 / late_target), n - size, int(2 / late_target)):
         delay[start : start + size] += 5_000
@@ -235,3 +237,54 @@ def test_a_pause_in_which_nothing_happened_is_no_outage() -> None:
     result = replay(ts[order], np.zeros(n, dtype=np.int64), late_target=0.001, arrival=arrival[order])
     assert result.at is not None
     assert (result.at - arrival[order])[20_001:21_000].max() < 1_000_000
+
+
+def connections(seed: int, every: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Four connections, each of which begins with a snapshot of events of any age, one after the other."""
+    rng, n = np.random.default_rng(seed), 8_000
+    ts = np.cumsum(rng.exponential(5_000, n)) + 10**9
+    arrival = ts + rng.exponential(40_000, n)
+    begins = ts[0] + every * np.arange(4)
+    old = [rng.uniform(begin - 3 * 10**7, begin, 25) for begin in begins]
+    at = [np.sort(begin + rng.exponential(every / 5, 25)) for begin in begins]
+    ts, arrival = np.concatenate((ts, *old)), np.concatenate((arrival, *at))
+    order = np.argsort(arrival, kind="stable")
+    return ts[order].astype(np.int64), arrival[order].astype(np.int64), np.arange(len(ts)) >= 8_000
+
+
+@pytest.mark.parametrize("seed", [101, 102, 103])
+@pytest.mark.parametrize("every", [50_000, 150_000])
+def test_snapshots_at_the_start_are_waited_for_and_forgotten(seed: int, every: float) -> None:
+    ts, arrival, _ = connections(seed, every)
+    result = replay(ts, np.zeros(len(ts), dtype=np.int64), late_target=0.002, arrival=arrival)
+    assert result.late[:1_000].sum() <= 5
+    assert result.late.mean() <= 1.3 * 0.002 + 3 / len(ts)
+    assert result.at is not None
+    assert (result.at - arrival)[1_000:].mean() < 1_000_000  # the oldest is 30,000,000 old
+
+
+def test_an_outage_in_which_a_few_events_come_through_is_one_outage() -> None:
+    n, begin, back = 20_000, 10_000_000, 15_000_000
+    ts = np.arange(n) * 1_000
+    delay = np.random.default_rng(7).exponential(5_000, n)
+    held = (ts >= begin) & (ts + delay < back)
+    arrival = np.where(held, back + 20 * (ts - begin) // 1_000, ts + delay).astype(np.int64)
+    arrival[np.flatnonzero(held)[:4]] = begin + 3_300_000
+    order = np.argsort(arrival, kind="stable")
+    result = replay(ts[order], np.arange(n)[order] % 7, late_target=0.001, arrival=arrival[order])
+    assert result.late[held[order]].mean() <= 0.01
+
+
+def test_where_arrival_times_stop_slack_is_used_and_the_target_kept() -> None:
+    """The collector's clock stands still from a third of the stream on, or is one of whole minutes."""
+    rng, n = np.random.default_rng(8), 30_000
+    ts = np.cumsum(rng.exponential(1_000, n))
+    arrival = ts + rng.pareto(2.2, n) * 3_000
+    order = np.argsort(arrival, kind="stable")
+    ts, arrival, source = ts[order].astype(np.int64), arrival[order].astype(np.int64), np.zeros(n, dtype=np.int64)
+    waits = []
+    for times in (arrival, np.minimum(arrival, arrival[n // 3]), arrival // 60_000_000 * 60_000_000):
+        result = replay(ts, source, late_target=0.005, arrival=times)
+        assert result.late.mean() <= 1.3 * 0.005 + 3 / n
+        waits.append((arrival[np.minimum(result.release, n - 1)] - arrival)[2_000:].mean())
+    assert max(waits[1:]) < 1.5 * waits[0]

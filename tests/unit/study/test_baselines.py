@@ -115,11 +115,7 @@ def simulate_timer(ts, arrival, delay):
     watermark, buffered, at = -math.inf, [], [None] * len(ts)
     for moment in range(arrival[-1] + 1):
         for i in [i for i in range(len(ts)) if arrival[i] == moment]:
-            if ts[i] < watermark:
-                continue
-            if ts[i] == watermark:
-                at[i] = moment
-            else:
+            if ts[i] > watermark:
                 buffered.append(i)
         expired = [ts[i] for i in buffered if arrival[i] + delay <= moment]
         watermark = max([watermark, *expired])
