@@ -1,11 +1,11 @@
 """The pause of a migration by size of the state: copied while the detector runs, and stopped and copied.
 
-Three nodes in the simulated network, links of 1 Gbit/s and 1 ms. ``Accounts`` has a state of 1 kB, 1 MB or 100 MB:
-under a key of 1 kB each, or (``array``) in one array. Every millisecond an event changes one random entry; each
-publishes one event. The detector migrates from n2 to n3 in the middle. Time is virtual; the CPU time that ``run`` and
-``receive`` of a node take, measured as they are played, is added to it on the node's processor: encoding, comparing,
-decoding and everything else. ``pause_ms`` is the longest time from the arrival of an event to its output, less the
-median without a migration: that of the events that the migration holds up.
+Three nodes in the simulated network, links of 1 Gbit/s and 1 ms. ``Accounts`` has a state of 1 kB, 1 MB or 100 MB in
+entries of 1 kB, one per key; ``Array`` has it in one array. An event comes every millisecond, changes one random entry
+and publishes one event. The detector migrates from n2 to n3 in the middle. Time is virtual; the CPU time that ``run``
+and ``receive`` of a node take, measured as they are played, is added to it on the node's processor: encoding,
+comparing, decoding and everything else. ``pause_ms`` is the longest time from the arrival of an event to its output,
+less the median without a migration: that of the events that the migration holds up.
 """
 
 from __future__ import annotations

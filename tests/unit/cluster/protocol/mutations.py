@@ -55,6 +55,8 @@ BODIES: list[say.Body] = [
     say.Resend("hit", 41, 42),
     say.Truncated("position", 3),
     say.MigrateTo("Hits", "r1"),
+    say.CopyRequest("Hits", 3),
+    say.StateChunk("Hits", 3, bytes(range(256)), say.PIECE),
     say.StateRequest("Hits", {"position": 9, "kick": 0}),
     say.InputDelays("Hits", {"position": 12}, 107),
     say.DetectorState(
