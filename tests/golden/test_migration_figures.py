@@ -83,6 +83,11 @@ class Post:
     def delays(self, node: str) -> list[int]:
         return [self.stats(node)["types"][kind]["K"] for kind in KINDS]
 
+    def refuse_copy(self) -> None:
+        """The request for a copy of the state arrives at N1, and that the state is too small for one at N2."""
+        self.deliver("N2>N1", bodies=(m.CopyRequest,))
+        self.deliver("N1>N2", bodies=(m.StateChunk,))
+
     def K(self, node: str) -> int:
         return int(self.stats(node)["detectors"]["Sees"]["K"])
 
@@ -99,7 +104,9 @@ def test_K_starts_at_the_delays_plus_the_forwarding_delay_and_melts_with_the_fir
     assert post.delays("N1") == [30, 10, 20]  # as N1 has measured them: its clock was at 100 then
 
     post.nodes["N2"].migrate("Sees", "N2", 0)
-    post.deliver(*("N2>N3", "N3>N2", "N2>N1"))  # N2 subscribes and asks; N1's answers are on their way
+    post.deliver(*("N2>N3", "N3>N2"))  # N2 subscribes
+    post.refuse_copy()
+    post.deliver("N2>N1")  # it requests the state; N1's answers are on their way
     (sent,) = post.on_the_way(m.InputDelays)
     assert (sent.delays, sent.clk) == ({"A": 30, "B": 10, "C": 20}, 100)
     assert list(post.nodes["N1"]._engine.detectors) == []  # it runs there no longer
@@ -125,7 +132,8 @@ def test_the_target_processes_what_the_state_has_not() -> None:
     post.push("A100", "T100")
     post.deliver()
     post.nodes["N2"].migrate("Sees", "N2", 0)
-    post.deliver(*("N2>N3", "N3>N2"))  # subscribed; the question is on its way
+    post.deliver(*("N2>N3", "N3>N2"))
+    post.refuse_copy()  # subscribed; the question is on its way
     for events in (["A150", "T150"], ["B180", "T180"]):
         post.push(*events)
         post.deliver("N3>N1", "N1>N3", "N3>N2", "N2>N3")

@@ -14,7 +14,8 @@ Where sensor types enter at several engines, one that has observed too little ad
 **Snapshots.** A connection may begin with a snapshot: events from before the start, of any age, in several portions.
 While events from before the start are among the arrivals, nothing is released and no delay is measured, until
 ``SNAPSHOT_TIMES`` as many events have arrived as up to the last of them, and ``SNAPSHOT_MORE``; or until stream time
-has moved by the age of the oldest.
+has moved by the age of the oldest. Only the first ``SNAPSHOT_WITHIN`` arrivals count, so this ends after a thousand
+arrivals even where a source continues with a backlog of a year.
 
 **Outages.** Where arrival times are known, a standstill is evidence. Suppose that stream time did not move for G of
 arrival time, more than ``UNUSUAL`` times the longest recent standstill, and that the event which ends it is older than
@@ -52,8 +53,9 @@ FORGET = 7
 DRAINED = 8
 #: A snapshot at the start has ended after so many times the arrivals up to its last event, and so many more.
 SNAPSHOT_TIMES, SNAPSHOT_MORE = 4, 64
-#: Its events are at least one in so many of the arrivals.
-SNAPSHOT_SHARE = 16
+#: Its events are at least one in so many of the arrivals, and among so many first ones: what comes later is a backlog,
+#: which may be of any length and delays no other source.
+SNAPSHOT_SHARE, SNAPSHOT_WITHIN = 16, 256
 
 #: Arrivals that only set stream time; event time after which delays are measured; arrivals still to be observed; the
 #: largest delay; the oldest event since stream time moved; whether the largest delay is short enough to be relied on.
@@ -205,7 +207,7 @@ def _continues(ints, now):  # type: ignore[no-untyped-def]
 def _notice_snapshot(ints, ts, clk):  # type: ignore[no-untyped-def]
     """An event arrived after those that only set stream time: whether a snapshot may have more events."""
     arrived = ints[_ARRIVED]
-    if ts <= ints[_START] and ts < clk:
+    if ts <= ints[_START] and ts < clk and arrived <= SNAPSHOT_WITHIN:
         ints[_SNAPSHOT] += 1
         if SNAPSHOT_SHARE * ints[_SNAPSHOT] >= arrived:
             ints[_LAST_SNAPSHOT], ints[_MAY_CONTINUE] = arrived, 1

@@ -210,7 +210,7 @@ def test_messages_have_the_key_of_their_records_and_an_id() -> None:
         assert message.key == value["key"].encode()
         assert dict(message.headers)["id"] == f"{value['key']}/{value['id']}/{value['change']}".encode()
     one = machine(schema=RecordSchema(unit="us"), resume=Resume(OWNER.first(0, RecordSchema(unit="us").plain())))
-    one.process(messages(120), 0)
+    one.process(messages(200), 0)
     found = [message for message in one.take_pending() if message.topic == "out"]
     assert found
     for message in found:

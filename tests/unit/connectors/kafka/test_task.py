@@ -240,22 +240,22 @@ def test_without_transactions_a_checkpoint_is_valid_once_all_before_it_is_acknow
 ) -> None:
     journal, one = Journal(), machine()
     works = task(one, journal, delivery="at-least-once", checkpoint_every=0.5)
-    records = messages(120)
-    one.process(records[:100], 0)
+    records = messages(240)
+    one.process(records[:200], 0)
     clock[0] += 0.6
-    for message in records[100:]:
+    for message in records[200:]:
         works.step(clock[0], 0)  # one engine
         if journal.kept:
             break
         one.process([message], 0)
         clock[0] += 0.01
-    assert journal.kept == [100] and one.offset > 106
-    assert part_of(100) in journal.did and "output" in journal.did
+    assert journal.kept == [200] and one.offset > 206
+    assert part_of(200) in journal.did and "output" in journal.did
     assert journal.did[-4:] == ["settled", KEPT, "settled", one.offset]
     one.process(records[one.offset :], 0)
     works.finish(flush=False)
-    assert journal.kept == [100, 120]
-    assert journal.did[-5:] == [part_of(120), "settled", KEPT, "settled", 120]
+    assert journal.kept == [200, 240]
+    assert journal.did[-5:] == [part_of(240), "settled", KEPT, "settled", 240]
 
 
 def test_the_error_of_a_broker_with_a_full_disk_names_the_cause() -> None:
