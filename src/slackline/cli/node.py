@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -188,6 +189,8 @@ def node(
     try:
         asyncio.run(NodeProcess(plan, metrics).run())
     finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)  # the node has stopped: one more signal must not change the exit code
         if metrics is not None:
             metrics.close()
 
