@@ -1,7 +1,6 @@
 """The stateful processor, without Spark around it."""
 
 import json
-import random
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,21 +10,20 @@ from pyspark.sql import Row
 from tests.spark.world import embedded, hierarchy, stream
 
 import slackline as sl
-from slackline.core import codec
 from slackline.core.errors import StateError
 from slackline.runtime.keyed import EngineFactory, LiveEngines
 from slackline.runtime.output import FIELDS
 from slackline.runtime.sharding import KEY
 from slackline.spark import processor
 from slackline.spark.packets import ENGINE, GROUP, PACKET, packer
-from slackline.spark.processor import PAGE_BYTES, GroupStates, KeyedPlan, KeyedProcessor
+from slackline.spark.processor import KeyedPlan, KeyedProcessor
 
 
 class Store:
     """A group's state that counts how often it is used."""
 
     def __init__(self) -> None:
-        self.values: dict[int, Any] = {}
+        self.values: dict[str, Any] = {}
         self.gets = self.puts = 0
         self.value: Any = None
 
@@ -35,28 +33,22 @@ class Store:
     def getValueState(self, name: str, schema: Any) -> "Store":
         return self
 
-    def removeKey(self, key: tuple[int]) -> None:
-        self.values.pop(key[0], None)
+    def removeKey(self, key: tuple[str]) -> None:
+        del self.values[key[0]]
 
     def get(self) -> Any:
         return self.value
 
     def update(self, value: Any) -> None:
-        self.puts += 1
         self.value = value
 
-    def getValue(self, key: tuple[int]) -> Any:
+    def getValue(self, key: tuple[str]) -> Any:
         self.gets += 1
         return self.values.get(key[0])
 
-    def updateValue(self, key: tuple[int], value: Any) -> None:
+    def updateValue(self, key: tuple[str], value: Any) -> None:
         self.puts += 1
         self.values[key[0]] = value
-
-    @property
-    def states(self) -> dict[str, bytes]:
-        """The states of all pages, by the name of the engine."""
-        return {name: state for (page,) in self.values.values() for name, state in codec.decode(page).items()}
 
 
 def keyed(made: sl.Hierarchy, shards: int | None = None, **options: Any) -> KeyedProcessor:
@@ -93,7 +85,7 @@ def named(table: pa.Table) -> pa.Table:
     return table.rename_columns({"site": ENGINE})
 
 
-def test_each_page_of_states_is_read_and_written_once_per_batch() -> None:
+def test_each_state_is_read_and_written_once_per_batch() -> None:
     table = stream()
     packed = named(table.drop_columns(["arrival"]))
     store = Store()
@@ -103,42 +95,12 @@ def test_each_page_of_states_is_read_and_written_once_per_batch() -> None:
         rows = handled(keyed(hierarchy()), store, packed.slice(start, 300))
         assert {row["key"] for row in rows if row["kind"] == "stats"} == {"north", "south", "west"}
         events += [row for row in rows if row["kind"] == "event"]
-    pages = len(store.values)
-    assert batches <= store.gets <= pages * batches and store.puts <= pages * batches + 1
-    assert sorted(store.states) == ["snorth", "ssouth", "swest"]
+    assert (store.gets, store.puts) == (3 * batches, 3 * batches)
+    assert sorted(store.values) == ["snorth", "ssouth", "swest"]
+    assert all(isinstance(value[0], bytes) for value in store.values.values())
     assert {(e["key"], e["id"], e["ts"]) for e in events} == {
         (row[0], row[3], row[5]) for row in embedded(table, close=False) if row[1] == "event"
     }
-
-
-def test_states_share_pages_of_bounded_size_and_each_is_found_again() -> None:
-    store, wanted = Store(), {}
-    rng = random.Random(3)
-    for batch in range(6):
-        states = GroupStates(store)  # type: ignore[arg-type]
-        names = [f"k{rng.randrange(400)}" for _ in range(150)] + list(range(5)) + [None]
-        for name in names:
-            assert states.get(name) == wanted.get(name)
-            wanted[name] = states[name] = rng.randbytes(rng.choice((10, 2_000, 2 * PAGE_BYTES if batch > 3 else 5)))
-        gone = rng.choice(names)
-        states.pop(gone, None)
-        wanted.pop(gone)
-        states.flush()
-    pages = [codec.decode(page) for (page,) in store.values.values()]
-    assert all(page and (len(page) == 1 or sum(map(len, page.values())) <= PAGE_BYTES) for page in pages)
-    states = GroupStates(store)  # type: ignore[arg-type]
-    assert {name: states.get(name) for name in wanted} == wanted and len(wanted) == sum(map(len, pages))
-
-
-def test_many_small_states_are_read_and_written_in_few_calls() -> None:
-    store = Store()
-    for _ in range(2):
-        states = GroupStates(store)  # type: ignore[arg-type]
-        for name in range(100):
-            states.get(name)
-            states[name] = bytes(100)
-        states.flush()
-    assert (store.gets, store.puts, len(store.values)) == (2, 3, 1), "the directory is written once"
 
 
 def test_engines_stay_alive_between_tasks_and_give_what_loaded_ones_give(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +159,7 @@ def test_state_size_is_in_the_statistics() -> None:
     rows = handled(keyed(hierarchy()), store, table)
     for row in rows:
         if row["kind"] == "stats":
-            assert json.loads(row["payload"])["keyed"]["state_bytes"] == len(store.states[f"s{row['key']}"])
+            assert json.loads(row["payload"])["keyed"]["state_bytes"] == len(store.values[f"s{row['key']}"][0])
 
 
 def test_many_output_rows_leave_in_several_lots(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -206,7 +206,7 @@ class Day:
     def alpha(self) -> float:
         """What the next micro-batch will use: looked up without leaving a trace."""
         factory = EngineFactory.of(hierarchy(), {"speculation": sl.Speculation()})
-        engines = KeyedEngines(factory, states={"north": self.store.states["snorth"]})
+        engines = KeyedEngines(factory, states={"north": self.store.values["snorth"][0]})
         return float(engines.stats("north")["detectors"]["Near"]["alpha"])
 
 

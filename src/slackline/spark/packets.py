@@ -5,8 +5,8 @@ into packets of Arrow IPC bytes, in the order it read them, one per file and gro
 is enough to restore the order in which the source delivered. It is data: Arrow IPC, never a pickle.
 
 Spark calls a stateful processor once per group, and that call alone costs up to 3 ms. So the engines of a stream are
-hashed into ``GROUPS`` groups: one call serves many engines, whose states share pages in the state store
-(:class:`~slackline.spark.processor.GroupStates`).
+hashed into ``GROUPS`` groups, and the state of a group is a map from the names of engines to their states: one call
+serves many engines, and each still costs one read and one write of its own state.
 
 **Batches.** Spark sorts the rows by engine and arrival, and spills to disk what memory cannot hold.
 """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -192,120 +191,45 @@ def batch_function(plan: KeyedPlan, dictionaries: Sequence[str]) -> ArrowMap:
     return run
 
 
-#: A page of more bytes is split, unless one state alone is larger. A call of the state store costs about as much as
-#: copying so many bytes to the JVM and into the store.
-PAGE_BYTES = 32 << 10
-#: Bits of the hash that places a name in a page.
-_HASH_BITS = 32
-
-
 class GroupStates:
-    """The states of a group in Spark's state store, by the name of the engine, in pages of ``PAGE_BYTES``.
-
-    Each read and each write of the state store is a call into the JVM, which costs more than the state of a key with
-    few events. So these share pages: values of a map by number. A page is read when one of its engines is needed, and
-    written by :meth:`flush` if one has changed. A page that has grown too large is split in two, by the next bit of the
-    hash of its names; the numbers of split pages are the directory, which is read first and written when it changes.
+    """The states of a group in Spark's state store: a map by the name of the engine, read and written value by value.
 
     With shards the key of the map has another type, so that Spark refuses a checkpoint that was made without.
     """
 
     def __init__(self, handle: StatefulProcessorHandle, shards: int | None = None, partitions: int = 0) -> None:
-        self._map = handle.getMapState(
-            "pages", "page long" if shards is None else "page long, shards long", "states binary"
-        )
-        #: Into how many groups and shards the keys of the group's state were hashed, and the split pages.
-        self._directory = handle.getValueState("directory", "groups long, shards long, split binary")
+        key = "name string" if shards is None else "name string, shards long"
+        self._map = handle.getMapState("states", key, "state binary")
+        #: Into how many groups and shards the keys of the group's state were hashed.
+        self._layout = handle.getValueState("layout", "groups long, shards long")
         self._shards, self._hashed = shards, shards or partitions
-        self.open()
-
-    def open(self) -> None:
-        """Begin with another group: forget the pages of the last one."""
-        self._split: set[int] | None = None
-        self._is_known = False
-        self._pages: dict[int, dict[str, bytes]] = {}
-        self._changed: set[int] = set()
 
     def get(self, name: Name) -> bytes | None:
         """The state of an engine, None if it is new. Raises if the checkpoint has its keys in another layout."""
-        text = _name(name)
-        return self._page(text)[1].get(text)
-
-    def __setitem__(self, name: Name, state: bytes) -> None:
-        text = _name(name)
-        number, states = self._page(text)
-        states[text] = state
-        self._changed.add(number)
-
-    def pop(self, name: Name, default: None = None) -> None:
-        text = _name(name)
-        number, states = self._page(text)
-        if states.pop(text, None) is not None:
-            self._changed.add(number)
-
-    def flush(self) -> None:
-        """Write the pages that have changed."""
-        if not self._changed:
-            return
-        assert self._split is not None
-        directory = len(self._split)
-        changed = sorted(self._changed)
-        while changed:
-            number = changed.pop()
-            states = self._pages[number]
-            if sum(map(len, states.values())) > PAGE_BYTES and len(states) > 1 and number.bit_length() <= _HASH_BITS:
-                del self._pages[number]
-                self._split.add(number)
-                self._map.removeKey(self._key(number))
-                for text, state in states.items():
-                    self._pages.setdefault(self._number(text), {})[text] = state
-                changed += [child for child in (2 * number, 2 * number + 1) if child in self._pages]
-            elif states:
-                self._map.updateValue(self._key(number), (codec.encode(states),))
-            else:
-                self._map.removeKey(self._key(number))
-        self._changed.clear()
-        if len(self._split) > directory or not self._is_known:
-            self._directory.update((GROUPS, self._hashed, codec.encode(sorted(self._split))))
-            self._is_known = True
-
-    def _page(self, text: str) -> tuple[int, dict[str, bytes]]:
-        if self._split is None:
-            self._split = self._read_directory()
-        number = self._number(text)
-        states = self._pages.get(number)
-        if states is None:
-            value = self._map.getValue(self._key(number))
-            states = self._pages[number] = {} if value is None else codec.decode(bytes(value[0]))
-        return number, states
-
-    def _number(self, text: str) -> int:
-        """The page of a name: from 1 down to a page that is not split, by the bits of the name's hash."""
-        assert self._split is not None
-        bits, number = zlib.crc32(text.encode("utf-8", "surrogatepass")), 1
-        while number in self._split:
-            bits, number = bits >> 1, 2 * number + (bits & 1)
-        return number
-
-    def _read_directory(self) -> set[int]:
-        ours, found = (GROUPS, self._hashed), self._directory.get()
-        self._is_known = found is not None
-        if found is None:
-            return set()
-        if tuple(found[:2]) != ours:
+        value = self._map.getValue(self._key(name))
+        if value is not None:
+            return bytes(value[0])
+        ours = (GROUPS, self._hashed)
+        theirs = self._layout.get()
+        if theirs is None:
+            self._layout.update(ours)
+        elif tuple(theirs) != ours:
             raise StateError(
-                f"this checkpoint has its keys in {found[0]} groups and {found[1] or 'no'} shards, and the query "
+                f"this checkpoint has its keys in {theirs[0]} groups and {theirs[1] or 'no'} shards, and the query "
                 f"has {ours[0]} and {ours[1] or 'no'}: keys would not find their states. Give `shards` as it was, "
                 f"or start with a new checkpoint."
             )
-        return set(codec.decode(bytes(found[2])))
+        return None
 
-    def _key(self, number: int) -> tuple[int, ...]:
-        return (number,) if self._shards is None else (number, self._shards)
+    def __setitem__(self, name: Name, state: bytes) -> None:
+        self._map.updateValue(self._key(name), (state,))
 
+    def pop(self, name: Name, default: None = None) -> None:
+        self._map.removeKey(self._key(name))
 
-def _name(name: Name) -> str:
-    return "none" if name is None else key_name(name)  # those of keys begin with s or i
+    def _key(self, name: Name) -> tuple[Any, ...]:
+        text = "none" if name is None else key_name(name)  # those of keys begin with s or i
+        return (text,) if self._shards is None else (text, self._shards)
 
 
 class KeyedProcessor(StatefulProcessor):
@@ -340,7 +264,6 @@ class KeyedProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         at = timerValues.getCurrentProcessingTimeInMs() if self._plan.timeouts else 0
-        self._states.open()
         out = OutputRows(self._plan.typed)
         task = KeyedTask(self._plan, out, self._states)
         timer = self._resume(task.engines)
@@ -355,7 +278,6 @@ class KeyedProcessor(StatefulProcessor):
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
         """Apply the timeouts that are due. Spark removes the timer afterwards."""
-        self._states.open()
         out = OutputRows(self._plan.typed)
         task = KeyedTask(self._plan, out, self._states)
         timer = self._resume(task.engines)
@@ -384,8 +306,7 @@ class KeyedProcessor(StatefulProcessor):
         return None if saved[1] is None else int(saved[1])
 
     def _end(self, task: KeyedTask, out: OutputRows, timer: int | None) -> Iterator[Row]:
-        """Write states and activity, emit what is left, and move the timer to the timeout that is due first."""
-        self._states.flush()
+        """Emit what is left, and move the timer to the timeout that is due first."""
         yield from out.take_columns()
         if self._plan.metrics:  # in a row of its own: see metrics.observed
             task.emit_metrics()
