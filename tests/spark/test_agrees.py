@@ -41,7 +41,7 @@ def fussy() -> sl.Hierarchy:
 @pytest.fixture(scope="module")
 def rows() -> pa.Table:
     """Late events, duplicates, bad event times, unknown types, and rows without a key, in the order of arrival."""
-    table = stream(seed=4, steps=90)
+    table = stream(seed=5, steps=90)
     again = table.slice(200, 60)
     numbers = pa.array(range(30))
     odd = table.slice(400, 30)
