@@ -10,7 +10,6 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from tests.spark.test_processor import named, packet_rows, records
 from tests.spark.world import COLUMNS, embedded, hierarchy, stream
 
-from slackline.core import codec
 from slackline.runtime.keyed import EngineFactory
 from slackline.runtime.sharding import KEY
 from slackline.runtime.timeouts import Timeouts
@@ -36,8 +35,7 @@ class Query:
         return found + records(self.tester._handleExpiredTimers())
 
     def state(self, name: str) -> Any:
-        pages = self.tester.peekMapState("pages", 0).values()
-        return {key: state for (page,) in pages for key, state in codec.decode(page).items()}.get(f"s{name}")
+        return self.tester.peekMapState("states", 0).get((f"s{name}",))
 
 
 def only(table: pa.Table, *names: str) -> pa.Table:
