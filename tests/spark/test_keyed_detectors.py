@@ -91,8 +91,8 @@ def test_detectors_that_are_not_keyed_alike_need_a_key_for_their_rows(spark: Spa
 def test_another_number_of_engines_over_a_state_is_an_error_that_names_both() -> None:
     store: Any = Store()
     states = GroupStates(store, partitions=32)
+    assert states.get("32/7") is None  # as engines are made
     states["32/7"] = b"state"
-    states.flush()
     assert GroupStates(store, partitions=32).get("32/7") == b"state"
     with pytest.raises(StateError, match=r"512 groups and 32 shards.* has 512 and 64.*Give `shards` as it was"):
         GroupStates(store, partitions=64).get("64/7")
