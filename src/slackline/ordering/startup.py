@@ -199,7 +199,7 @@ def _was_no_outage(ints, clk, now):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, inline="always")
 def _continues(ints, now):  # type: ignore[no-untyped-def]
-    """Whether an outage goes on: there was another silence before stream time caught up."""
+    """Whether an outage continues: there was another silence before stream time caught up."""
     return ints[_ARRIVED] >= ENOUGH and ints[_CAUGHT_UP] == 0 and (now - ints[_LAST_OLD]) // UNUSUAL > ints[_LONGEST]
 
 
