@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the broker of the tests
-
 from tests.kafka.broker import LocalBroker, why_not
 
 from _figures import print_figures

@@ -51,21 +51,18 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.kafka.broker import committed
 
 import slackline as sl
+from _brokered import brokered, console
+from _figures import parser
+from _positions import Jumps, hierarchy, jumps
 from slackline.connectors.kafka import KafkaHost, KafkaSettings, arrow_record
 from slackline.connectors.kafka.partition import InputPartition
 from slackline.runtime.keyed import KeyedEngines
 from slackline.runtime.schema import Decoder, RecordSchema
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
-
-from tests.kafka.broker import committed  # noqa: E402
-
-from _brokered import brokered, console  # noqa: E402
-from _figures import parser  # noqa: E402
-from _positions import Jumps, hierarchy, jumps  # noqa: E402
 
 TURNS, KEYED_TURNS = 5, 3
 #: What a sensor that is carried around sends, besides where it is.

@@ -1,4 +1,7 @@
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -75,3 +78,13 @@ def test_the_ordering_benchmark_prints_one_json_object_with_its_rates():
     figures = json.loads(result.stdout)
     assert {"argsort_rate", "slack_rate", "auto_rate", "single_event_rate"} <= set(figures)
     assert all(rate > 0 for rate in figures.values())
+
+
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+
+
+@pytest.mark.parametrize("name", [path.stem for path in BENCHMARKS.glob("[a-z]*.py") if "tests." in path.read_text()])
+def test_a_benchmark_that_uses_the_broker_of_the_tests_starts_from_any_folder(name, tmp_path):
+    command = [sys.executable, "-m", "slackline", "bench", name, "--help"]
+    answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "usage:" in answer.stdout, answer.stderr
