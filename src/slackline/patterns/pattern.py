@@ -132,6 +132,11 @@ class Pattern(Detector):
         """Whether matches may be complete by the passing of time alone."""
         return self._waits
 
+    @property
+    def is_atomic(self) -> bool:
+        """A batch is refused, if at all, before a partial match changes."""
+        return type(self).on_batch is Pattern.on_batch
+
     def _event(self, ts: int, payload: dict[str, Any]) -> Event:
         return Event.of(type_name(self.publishes[0]), ts, None, None, payload)
 
