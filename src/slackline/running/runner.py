@@ -45,8 +45,8 @@ class Runner:
 
     When the detector raises, the event is quarantined and, if the runner is *guarded*, the state is restored: a copy of
     the state is kept, and the rows since are replayed. Batch detectors are always guarded, since a failed batch is fed
-    again row by row to find the failing row, unless they are atomic. Event detectors are guarded if the engine continues
-    after errors.
+    again row by row to find the failing row, unless they are atomic. Event detectors are guarded if the engine
+    continues after errors.
     """
 
     def __init__(self, detector: Detector, name: str, guarded: bool) -> None:
