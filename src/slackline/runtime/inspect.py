@@ -20,12 +20,18 @@ from slackline.runtime.worker import CHECKPOINT_KIND
 
 
 class DetectorState(NamedTuple):
-    """The state of one detector of one key. ``value`` is None, and ``note`` says why, where it cannot be read."""
+    """The state of one detector, or of one of its keys (``instance``), in the engine of ``key``.
+
+    ``buffered`` and ``published`` are of the detector. ``value`` is None, and ``note`` says why, where it cannot be
+    read.
+    """
 
     key: Any
+    instance: Any
     detector: str
     version: int
     size: int
+    timers: int
     buffered: int
     published: int
     value: Any
@@ -55,12 +61,21 @@ def detector_states(checkpoint: Checkpoint) -> Iterator[DetectorState]:
         rows = sum(map(buffered_rows, topology["sensors"].values()))
         for name, runner in topology["runners"].items():
             buffer = topology["buffers"][name]
-            value, note = None, ""
-            try:
-                value = codec.decode(runner["detector"], where=name)
-            except StateError as error:
-                note = str(error)
             waiting = len(buffer["heap"]) + len(buffer["overdue"]) + rows
-            yield DetectorState(
-                key, name, runner.get("version", 1), len(runner["detector"]), waiting, runner["published"], value, note
-            )
+            for instance, state, timers in _instances(runner):
+                value, note = None, ""
+                try:
+                    value = codec.decode(state, where=name)
+                except StateError as error:
+                    note = str(error)
+                yield DetectorState(
+                    key, instance, name, runner.get("version", 1), len(state), len(timers), waiting,
+                    runner["published"], value, note,
+                )  # fmt: skip
+
+
+def _instances(runner: dict[str, Any]) -> Iterator[tuple[Any, bytes, Any]]:
+    """The key, state and timers of each instance of a detector; the key is None if the detector has none."""
+    if (keyed := runner.get("keyed")) is None:
+        return iter([(None, runner["detector"], runner.get("timers", ()))])
+    return zip(keyed["keys"], keyed["states"], keyed["timers"], strict=True)

@@ -201,6 +201,7 @@ def test_a_keyed_detector_migrates_with_its_keys_and_timers() -> None:
         ({"key": "device", "ttl": 0}, "ttl is a length of time"),
         ({"key": "device", "ttl": 1.5}, "ttl is a length of time"),
         ({"key": None, "ttl": 5}, "has no key"),
+        ({"key": "divice", "listens": (sl.EventType("beat", device=str),)}, "'beat' declares .*did you mean 'device'"),
     ],
 )
 def test_keys_and_ttl_are_checked_when_the_hierarchy_is_made(attributes: dict[str, Any], message: str) -> None:
