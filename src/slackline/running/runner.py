@@ -269,7 +269,8 @@ class Runner:
         return {"published": published, **self._own(), **self._saved(state)}
 
     def _own(self) -> dict[str, Any]:
-        return {"failed": self.failed, "born": sorted(self._born), "version": self.detector.version}
+        key = {} if self.detector.key is None else {"key": self.detector.key}
+        return {"failed": self.failed, "born": sorted(self._born), "version": self.detector.version, **key}
 
     # Copies, made while the detector runs; see ``state_copy``.
 
@@ -347,6 +348,11 @@ class Runner:
         self.published = checked.number(state, what, "published")
         self.failed = checked.number(state, what, "failed")
         version = state.get("version", 1)
+        if "key" in state and state["key"] != self.detector.key:
+            raise StateError(
+                f"{what} was saved with key={state['key']!r}, and its class has key={self.detector.key!r}; states of "
+                f"other keys cannot be converted. Set the key as it was, or give it another name to start anew."
+            )
         new = self._born.difference(checked.items(state, what, "born"))
         defaults = {name: getattr(self.detector, name) for name in new}
 

@@ -105,6 +105,7 @@ def check(detectors: Detectors, events: Arrivals, *, seed: int = 0) -> None:
       stream    a@...
     ...
     """
+    __tracebackhide__ = True  # by pytest
     given = stream(events)
     if not given:
         raise ConfigError("check() needs events; without any every detector passes.")
