@@ -41,9 +41,8 @@ from slackline.patterns.matching import (
     match_rows,
     new_stack,
 )
-from slackline.patterns.programs import Compiler
+from slackline.patterns.programs import MISSING, TEXT, Compiler, KeyDictionary, ValueDictionary
 from slackline.patterns.steps import Step
-from slackline.patterns.values import MISSING, TEXT, KeyDictionary, ValueDictionary
 
 #: Entries of a dictionary beyond those in use that are kept before it is made anew.
 SPARE = 4096

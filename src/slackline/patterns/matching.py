@@ -24,6 +24,7 @@ from slackline.patterns.programs import (
     ADD_PRESENT,
     ADD_VALUE,
     AND,
+    BOOL,
     COLUMN,
     CONSTANT,
     COUNT_OF,
@@ -32,9 +33,11 @@ from slackline.patterns.programs import (
     EQ,
     FIRST_OF,
     FIRST_SERIAL,
+    FLOAT,
     FLOORDIV,
     GE,
     GT,
+    INT,
     IS_MISSING,
     KEEP_FIRST,
     KEEP_LAST,
@@ -45,6 +48,7 @@ from slackline.patterns.programs import (
     LT,
     MAX_OF,
     MIN_OF,
+    MISSING,
     MOD,
     MUL,
     NE,
@@ -54,8 +58,10 @@ from slackline.patterns.programs import (
     REGISTER,
     SUB,
     SUM_OF,
+    TEXT,
+    UNSET,
+    Tags,
 )
-from slackline.patterns.values import BOOL, FLOAT, INT, MISSING, TEXT, UNSET, Tags
 
 #: Where the next match may begin: SKIP_TO_NEXT discards nothing, SKIP_PAST_LAST what began up to the last event of the
 #: match, SKIP_TO_STEP what began before the event of a step.

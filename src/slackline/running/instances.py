@@ -166,6 +166,7 @@ class Instances:
     def _keys_of(self, events: Sequence[Event]) -> list[Any]:
         """The keys of events, as the events have them."""
         field = self._field
+        assert field is not None
         return [event.source for event in events] if field == "source" else [each.payload.get(field) for each in events]
 
     def _run_events(self, events: Iterable[Event], before: list[int] | None, failed: OnFailure | None) -> Found:
