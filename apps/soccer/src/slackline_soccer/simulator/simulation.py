@@ -2,35 +2,32 @@
 
 Time runs in blocks of one second, each with its own random generators, so a match of any length needs the memory of a
 few blocks and does not depend on how it is cut into tables.
+
+**On disk.** A simulated match on disk: ``match.json``, ``truth.parquet``, and ``positions/part-00000.parquet`` and on.
+
+:func:`slackline_soccer.recordings.open_recording` reads such a directory, like any other recording.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-
 from slackline import ConfigError
 from slackline_soccer.model.match import Match
 from slackline_soccer.simulator import bodies, transport
 from slackline_soccer.simulator.bodies import BODIES, STEP
 from slackline_soccer.simulator.play import Play, Touch
 from slackline_soccer.simulator.receiver import BALL, WORN, Columns, Quality, Receiver
-from slackline_soccer.simulator.roster import (
-    BALL_RATE,
-    BALLS,
-    LIMBS,
-    PLAYER_RATE,
-    START,
-    ball_sid,
-    make_match,
-    worn_sid,
-)
+from slackline_soccer.simulator.bodies import BALL_RATE, BALLS, LIMBS, PLAYER_RATE, START, ball_sid, make_match, worn_sid
 from slackline_soccer.simulator.transport import Times
 from slackline_soccer.tracking.positions import MILLISECOND, SECOND
+from collections.abc import Callable, Iterable
+import pyarrow.parquet as pq
+from slackline import ConfigError, SlacklineError
+
 
 #: The columns of a table of positions: times in ps, places in mm, v in µm/s, a in µm/s², directions times 10,000.
 SCHEMA = pa.schema(
@@ -275,3 +272,42 @@ class _Film:
         bodies.follow(self._bodies, begin, touches, wearers, which, firsts, seconds, places)
         measured = them.receiver.measure(firsts, places, None, them.noise(block, len(ts)))
         return them.deliver(block, ts, firsts, source, measured)
+
+
+_MATCH, _TRUTH, _POSITIONS = "match.json", "truth.parquet", "positions"
+
+
+def check_free(directory: Path) -> None:
+    """Say so if something would be overwritten."""
+    if directory.exists() and not directory.is_dir():
+        raise ConfigError(f"{directory} is a file; give a directory that is empty or does not exist yet.")
+    if directory.is_dir() and any(directory.iterdir()):
+        raise ConfigError(f"{directory} is not empty; give another directory, or empty it first.")
+
+
+def save(
+    directory: Path | str,
+    match: Match,
+    tables: Iterable[pa.Table],
+    truth: Callable[[], pa.Table],
+    progress: Callable[[pa.Table], None] = lambda table: None,
+) -> int:
+    """Write a match to a directory that is empty or not there yet; gives the number of positions.
+
+    ``truth`` is asked when all tables are written: a simulation knows it then without playing again. ``progress`` is
+    called with each table that was written.
+    """
+    directory = Path(directory)
+    check_free(directory)
+    rows = 0
+    try:
+        (directory / _POSITIONS).mkdir(parents=True)
+        for number, table in enumerate(tables):
+            pq.write_table(table, directory / _POSITIONS / f"part-{number:05d}.parquet", compression="zstd")
+            rows += len(table)
+            progress(table)
+        pq.write_table(truth(), directory / _TRUTH)
+        match.save(directory / _MATCH)
+    except OSError as cause:
+        raise SlacklineError(f"cannot write the match to {directory}: {cause}.") from cause
+    return rows

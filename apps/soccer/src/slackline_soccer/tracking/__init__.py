@@ -8,3 +8,15 @@
 ``positions``  units of time, and the one form that positions take, whatever they were read from.
 ``tracks``     a tracking file opened: all of the above put together.
 """
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+
+SECOND = 10**12
+MILLISECOND = 10**9
+
+
+MEASURES = ("x", "y", "z", "v", "a", "vx", "vy", "vz")
+CANONICAL = pa.schema([("sid", pa.int64()), ("ts", pa.int64()), *((name, pa.float32()) for name in MEASURES)])

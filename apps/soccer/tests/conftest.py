@@ -1,7 +1,14 @@
-import numpy as np
-import pytest
+"""What the tests of pages, and those of the simulator, share."""
 
+import pytest
+from apps.soccer.tests.report.made_match import make_report
+import numpy as np
 from slackline_soccer.simulator import simulate
+
+
+@pytest.fixture(scope="module")
+def report():
+    return make_report()
 
 
 class Played:
