@@ -24,22 +24,21 @@ settings.register_profile("first", settings.get_profile("default"), phases=[Phas
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
-#: Rooms whose tests start processes that wait for each other, or install packages.
-PROCESSES = ("tests/processes", "tests/kafka", "tests/packaging")
+#: Rooms whose tests start processes that wait for each other, share a broker, or install packages.
+QUEUES = ("processes", "kafka", "packaging")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share a Spark session, or a broker, queue for it; the rest may run in any order, side by side."""
-    here = Path(__file__).parent
+    """Tests that share a Spark session queue for it, and so do those of each of these rooms: one worker runs all tests
+    of a queue. The rest may run in any order, side by side.
+    """
+    tests = Path(__file__).parent / "tests"
     for item in items:
-        if item.get_closest_marker("spark"):
-            queue = "spark"
-        elif any(here / room in item.path.parents for room in PROCESSES):
-            queue = "processes"
-        else:
-            continue
-        item.add_marker(pytest.mark.queued)
-        item.add_marker(pytest.mark.xdist_group(queue))
+        rooms = [room for room in QUEUES if tests / room in item.path.parents]
+        for queue in ["spark"] if item.get_closest_marker("spark") else rooms:
+            item.add_marker(pytest.mark.queued)
+            item.add_marker(pytest.mark.xdist_group(queue))
 
 
 @pytest.hookimpl(wrapper=True)
