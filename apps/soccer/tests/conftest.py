@@ -1,8 +1,9 @@
 """What the tests of pages, and those of the simulator, share."""
 
+import numpy as np
 import pytest
 from apps.soccer.tests.report.made_match import make_report
-import numpy as np
+
 from slackline_soccer.simulator import simulate
 
 

@@ -1,18 +1,20 @@
-"""Found against true events (pairing, precision and recall, shares of possession), simulated against recorded matches."""
+"""Found against true events (pairing, precision and recall, shares of possession); simulated against recorded."""
 
 from __future__ import annotations
 
 import itertools
+
+import numpy as np
 import pytest
 from apps.soccer.tests.detectors.worlds import START, event, make_match
 from hypothesis import given
 from hypothesis import strategies as st
+
 from slackline.core.event import Event
 from slackline_soccer.accuracy import accuracy, pair, possession_shares, possession_time
-from slackline_soccer.tracking import MILLISECOND, SECOND
-import numpy as np
 from slackline_soccer.plausibility import debs_feet, metrica_games, plausibility
 from slackline_soccer.simulator import simulate
+from slackline_soccer.tracking import MILLISECOND, SECOND
 
 
 def hit(ms: int, player: str = "A1") -> Event:

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import os
-import tomllib
-from pathlib import Path
-import pytest
 import json
-import pyarrow.parquet as pq
-from typer.testing import CliRunner
-from slackline.cli import app
-from slackline_soccer.simulator import simulate
-from apps.soccer.tests.recordings.small import MAPPING, tracking, write_csv
-from slackline_soccer import data
-from slackline_soccer.simulator import save, simulate
-from slackline.runtime import KeyedEngines
-from slackline_soccer import match_hierarchy, match_policy, simulate
-from slackline_soccer.commands.live import LISTED, PUSH, Scene
+import os
 import re
 import subprocess
 import sys
+import tomllib
 from concurrent.futures import Future
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from apps.soccer.tests.recordings.small import MAPPING, tracking, write_csv
+from typer.testing import CliRunner
+
 from slackline import SlacklineError
-from slackline_soccer import simulate
+from slackline.cli import app
+from slackline.runtime import KeyedEngines
+from slackline_soccer import data, match_hierarchy, match_policy
 from slackline_soccer.commands.demo import Detecting, _Lines, _through_spark
+from slackline_soccer.commands.live import LISTED, PUSH, Scene
+from slackline_soccer.simulator import save, simulate
 
-
-SOCCER = Path(__file__).parents[2]
+SOCCER = Path(__file__).parents[1]
 ROOT = SOCCER.parents[1]
 GROUP = "slackline.commands"
 

@@ -5,18 +5,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from apps.soccer.tests.tracked import mapping_entries, tracking_of
+
 from slackline.core.event import Event
 from slackline_soccer import data
 from slackline_soccer.accuracy import compare, load_truth
-from slackline_soccer.export import Export, event_schema
 from slackline_soccer.model import events
 from slackline_soccer.recordings import mapping_of, open_recording
-from slackline_soccer.run import KEPT, match_hierarchy, run
-from slackline_soccer.simulator import simulate
-from slackline_soccer.summary import Summary
-from slackline_soccer import load_truth, run, simulate
 from slackline_soccer.report import approach
-from slackline_soccer.run import arrival_order, clairvoyant, fixed_watermark, in_order
+from slackline_soccer.run import KEPT, arrival_order, clairvoyant, fixed_watermark, in_order, match_hierarchy, run
+from slackline_soccer.simulator import simulate
+from slackline_soccer.summary import Export, Summary, event_schema
 from slackline_soccer.tracking import MILLISECOND, SECOND
 
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from slackline import Event, SchemaError
 from slackline_soccer.model.match import Match
-from slackline_soccer.tracking.positions import MILLISECOND
+from slackline_soccer.tracking import MILLISECOND
 
 #: What must agree beside the type, unless given.
 KEYS: Mapping[str, tuple[str, ...]] = {

@@ -1,11 +1,11 @@
 """Recordings of matches: raw DEBS files, simulated matches, tracking data. All become the same positions.
 
+The format is recognised from the content of a path.
+
 >>> from slackline_soccer import data
 >>> recording = open_recording(data.debs_excerpt())
 >>> recording.format, recording.match.teams, sum(table.num_rows for table in recording.tables())
 ('DEBS 2013', ('A', 'B'), 12500)
-
-Recordings of matches: their formats, and how a path is recognised as one of them.
 
 The raw positions of the DEBS 2013 Grand Challenge: thirteen integers a row, with or without a header.
 
@@ -15,30 +15,26 @@ directions of velocity and acceleration, scaled to 10,000. Who wears which trans
 A match made by ``slackline simulate match``: a folder with positions in arrival order, the match, and the truth.
 
 A match from tracking data: one position per player, at any rate, with a mapping of its objects.
-
-The format is recognised from the content of a path.
 """
 
 from __future__ import annotations
 
-from slackline_soccer.tracking.files import RecordingError, SetAside
-from slackline_soccer.tracking.mapping import Mapping, load_mapping, mapping_of
-from slackline_soccer.tracking.positions import CANONICAL
 import csv
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
+
 from slackline import ConfigError, SchemaError
 from slackline_soccer import data
-from slackline_soccer.model.match import DEBS_2013, Field
-from slackline_soccer.model.match import Match
+from slackline_soccer.model.match import DEBS_2013, Field, Match
+from slackline_soccer.tracking import CANONICAL
 from slackline_soccer.tracking.files import File, RecordingError, SetAside, look_at, numbers
 from slackline_soccer.tracking.game import Limb, Period, Role, Sensor
-from slackline_soccer.tracking.mapping import Mapping, load_mapping
+from slackline_soccer.tracking.mapping import Mapping, load_mapping, mapping_of
 from slackline_soccer.tracking.tracks import COLUMNS, open_tracks
-
 
 __all__ = [
     "CANONICAL",

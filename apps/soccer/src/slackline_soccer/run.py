@@ -1,6 +1,7 @@
 """A match through an engine in this process: the one way the command, the demo, the benchmark and the tests do it.
 
-**Baselines.** What the detectors make of a stream without Slackline: in arrival order, and behind a fixed watermark; and the bound.
+**Baselines.** What the detectors make of a stream without Slackline: in arrival order, and behind a fixed watermark;
+and the bound.
 
 A fixed watermark follows the largest event time so far at a constant distance, as in Flink and Spark. Rows at or below
 it when they arrive are dropped, all others are sorted and released as it passes them. The bound is clairvoyant: it
@@ -11,24 +12,22 @@ Waits are stream time from an event's occurrence to its publication, as for Slac
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 import pyarrow as pa
-from slackline import Auto, Engine, Hierarchy, Late, Ordered, Output, Quarantined, Ready, Slack
+
+from slackline import Auto, Engine, Event, Hierarchy, Late, Ordered, Output, Quarantined, Ready, Slack
 from slackline_soccer.detectors import detectors
 from slackline_soccer.model import events
 from slackline_soccer.model.match import Match
 from slackline_soccer.queries import queries as the_queries
 from slackline_soccer.recordings import MatchRecording, open_recording
 from slackline_soccer.summary import Summary
-from collections.abc import Sequence
-from dataclasses import dataclass
-import numpy as np
-from slackline import Event, Output
-from slackline_soccer.tracking.positions import MILLISECOND
-
+from slackline_soccer.tracking import MILLISECOND
 
 #: What happens in a match is kept whole; what the queries say many times a second is only summed up.
 KEPT = tuple(kind.name for kind in events.ALL)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+
+import numpy as np
 import pytest
-from apps.soccer.tests.queries.small import of_type, small_match
+from apps.soccer.tests.queries.small import FIELDS, batch, of_type, ordered, part, small_match, together
+
 from slackline import Event
 from slackline.core.codec import decode, encode
-from slackline_soccer.queries.ball import WINDOWS, PossessionAnalysis
-from slackline_soccer.tracking import SECOND
-from collections.abc import Sequence
-import numpy as np
-from apps.soccer.tests.queries.small import FIELDS, batch, ordered, part, small_match, together
 from slackline.core.errors import SlacklineError
 from slackline_soccer.model.match import DEBS_2013, FULL_SIZE
-from slackline_soccer.queries.ball import LONGEST, TURNED, ShotMotion
+from slackline_soccer.queries.ball import LONGEST, TURNED, WINDOWS, PossessionAnalysis, ShotMotion
 from slackline_soccer.tracking import MILLISECOND, SECOND
-
 
 TEAM = {"A1": "A", "A2": "A", "B1": "B", "B2": "B"}
 
@@ -172,7 +170,7 @@ def flight(field, start=HIT_AT, seconds=2.0, rate=2000, speed=20.0, to=(0.0, 0.0
     )
 
 
-def hit(ts=HIT_AT, player="A2"):
+def hit_of_shot(ts=HIT_AT, player="A2"):
     return Event("hit", ts=ts, ball=BALL, player=player, team=player[0])
 
 
@@ -212,7 +210,7 @@ def match_on(field=FULL_SIZE, rate=2000.0):
 def test_a_shot_is_followed_from_the_hit_until_the_ball_leaves_the_field(field):
     given = flight(field, HIT_AT - SECOND, seconds=3.0, place=(-40_000.0, 0.0))
     left = Event("ball_left", ts=HIT_AT + SECOND // 2, ball=BALL, area="field")
-    found = follow(match_on(field), [hit(), shot(), left], given, rate=2000.0)
+    found = follow(match_on(field), [hit_of_shot(), shot(), left], given, rate=2000.0)
     assert [event.ts for event in found] == [ts for ts in given["ts"].tolist() if HIT_AT < ts < left.ts]
     first = found[0].payload
     row = given["ts"].tolist().index(found[0].ts)
@@ -225,38 +223,38 @@ def test_a_shot_is_followed_from_the_hit_until_the_ball_leaves_the_field(field):
 
 def test_a_hundred_positions_a_second_are_published():
     left = Event("ball_left", ts=HIT_AT + SECOND, ball=BALL, area="field")
-    found = follow(match_on(), [hit(), shot(), left], flight(FULL_SIZE))
+    found = follow(match_on(), [hit_of_shot(), shot(), left], flight(FULL_SIZE))
     assert np.diff([event.ts for event in found]).tolist() == [10 * MILLISECOND] * (len(found) - 1)
     assert len(found) == 100
 
 
 def test_another_hit_ends_it():
-    found = follow(match_on(), [hit(), shot(), hit(HIT_AT + SECOND // 4, "B1")], flight(FULL_SIZE))
+    found = follow(match_on(), [hit_of_shot(), shot(), hit_of_shot(HIT_AT + SECOND // 4, "B1")], flight(FULL_SIZE))
     assert found[-1].ts < HIT_AT + SECOND // 4 <= found[-1].ts + 10 * MILLISECOND
 
 
 def test_a_ball_that_turns_away_ends_it():
     turned = HIT_AT + SECOND // 4
     away = flight(FULL_SIZE, turned, to=(-40_000.0, 10_000.0), place=(-15_000.0, 0.0))
-    found = follow(match_on(), [hit(), shot()], together(flight(FULL_SIZE, seconds=0.25), away))
+    found = follow(match_on(), [hit_of_shot(), shot()], together(flight(FULL_SIZE, seconds=0.25), away))
     assert turned < found[-1].ts <= turned + TURNED
 
 
 def test_a_ball_that_will_miss_by_far_is_a_shot_no_more_but_one_that_grazes_the_post_is():
     for beside, is_on in ((3_660.0 + 4_000.0, True), (3_660.0 + 8_000.0, False)):
-        found = follow(match_on(), [hit(), shot()], flight(FULL_SIZE, seconds=0.5, to=(0.0, beside)))
+        found = follow(match_on(), [hit_of_shot(), shot()], flight(FULL_SIZE, seconds=0.5, to=(0.0, beside)))
         assert (found[-1].ts > HIT_AT + SECOND // 3) == is_on
 
 
 def test_one_odd_velocity_ends_nothing():
     given = flight(FULL_SIZE, seconds=0.9)
     given["vx"][400:420] *= -1  # for 10 ms
-    assert len(follow(match_on(), [hit(), shot()], given)) == 90
+    assert len(follow(match_on(), [hit_of_shot(), shot()], given)) == 90
 
 
 def test_a_ball_that_vanishes_is_not_waited_for():
     lost = together(flight(FULL_SIZE, seconds=0.2), flight(FULL_SIZE, HIT_AT + LONGEST, seconds=0.5))
-    found = follow(match_on(), [hit(), shot()], lost)
+    found = follow(match_on(), [hit_of_shot(), shot()], lost)
     assert found and found[-1].ts < HIT_AT + SECOND // 5
 
 
@@ -265,7 +263,7 @@ def test_a_ball_that_vanishes_for_a_moment_is_followed_on():
         flight(FULL_SIZE, seconds=0.2),
         flight(FULL_SIZE, HIT_AT + SECOND // 2, seconds=0.2, place=(-10_000.0, 0.0)),
     )
-    found = follow(match_on(), [hit(), shot()], lost)
+    found = follow(match_on(), [hit_of_shot(), shot()], lost)
     assert found[-1].ts > HIT_AT + SECOND // 2
 
 
@@ -275,25 +273,25 @@ def test_other_balls_and_areas_say_nothing():
         Event("ball_left", ts=HIT_AT + SECOND // 4, ball=BALL, area="penalty_1"),
         Event("ball_left", ts=HIT_AT + SECOND // 4, ball=20, area="field"),
     ]
-    found = follow(match_on(), [hit(), shot(), *others], given)
+    found = follow(match_on(), [hit_of_shot(), shot(), *others], given)
     assert len(found) == 50 and {event["ball"] for event in found} == {BALL}
 
 
 def test_without_a_shot_and_outside_the_periods_nothing_is_published():
     match = small_match((0.0, 5.0), ball_rate=2000.0)
-    assert follow(match_on(), [hit()], flight(FULL_SIZE)) == []
-    assert follow(match, [hit(), shot()], flight(FULL_SIZE)) == []
+    assert follow(match_on(), [hit_of_shot()], flight(FULL_SIZE)) == []
+    assert follow(match, [hit_of_shot(), shot()], flight(FULL_SIZE)) == []
 
 
 def test_the_end_of_the_period_ends_it():
     match = small_match((0.0, 10.3), ball_rate=2000.0)
-    found = follow(match, [hit(), shot()], flight(FULL_SIZE))
+    found = follow(match, [hit_of_shot(), shot()], flight(FULL_SIZE))
     assert len(found) == 30
 
 
 def test_where_a_batch_ends_and_a_restart_mean_nothing():
     given = together(flight(FULL_SIZE, HIT_AT - SECOND // 4, seconds=0.8), flight(FULL_SIZE, sid=5, rate=200))
-    events = [hit(), shot(), hit(HIT_AT + SECOND // 3)]
+    events = [hit_of_shot(), shot(), hit_of_shot(HIT_AT + SECOND // 3)]
     whole = follow(match_on(), events, given, rate=300.0)
     assert len(whole) > 50
     for size in (1, 7, 1000):
@@ -304,7 +302,7 @@ def test_where_a_batch_ends_and_a_restart_mean_nothing():
 def test_single_positions_are_taken_as_well_as_batches():
     given = flight(FULL_SIZE, seconds=0.1)
     detector = ShotMotion(match_on())
-    list(detector.on_event(hit()))
+    list(detector.on_event(hit_of_shot()))
     list(detector.on_event(shot()))
     found = [motion for event in batch(given) for motion in detector.on_event(event)]
     assert len(found) == 10

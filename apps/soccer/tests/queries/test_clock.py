@@ -5,13 +5,14 @@ Windows of whole minutes: what comes in, what leaves, and what a copy of them co
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 from apps.soccer.tests.queries.small import feed, small_match, steady, together, walk
-from slackline_soccer.queries.clock import GameClock, Seconds
-from slackline_soccer.tracking import SECOND
-import copy
+
 from slackline.core.codec import decode, encode
-from slackline_soccer.queries.clock import WHOLE_GAME, Minutes, Totals
+from slackline_soccer.queries.clock import WHOLE_GAME, GameClock, Minutes, Seconds, Totals
+from slackline_soccer.tracking import SECOND
 
 
 def seconds(match, given, size=10**9):

@@ -9,8 +9,8 @@ from apps.soccer.tests.recordings.small import MAPPING, mapping, tracking, whole
 
 from slackline.core.errors import ConfigError, SchemaError
 from slackline_soccer.recordings import CANONICAL, RecordingError, mapping_of, open_recording
+from slackline_soccer.tracking import SECOND
 from slackline_soccer.tracking import files as recording_files
-from slackline_soccer.tracking.positions import SECOND
 
 SPAN = {"start": "15:30:00", "stop": "16:15:00"}
 FRAMES = pa.array(range(500))

@@ -17,7 +17,7 @@ from slackline_soccer.report import (
 )
 from slackline_soccer.run import match_hierarchy
 from slackline_soccer.summary import Summary
-from slackline_soccer.tracking.positions import SECOND
+from slackline_soccer.tracking import SECOND
 
 
 def some_events():

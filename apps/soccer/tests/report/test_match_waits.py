@@ -18,7 +18,7 @@ from slackline_soccer.report.build import path_backs
 from slackline_soccer.report.hierarchy import hierarchy_figure
 from slackline_soccer.report.plausibility import plausibility_figure, plausibility_table
 from slackline_soccer.report.waits import by_level, detector_table, level_figure, slack_figure
-from slackline_soccer.tracking.positions import MILLISECOND
+from slackline_soccer.tracking import MILLISECOND
 
 
 def waits(policy="auto"):

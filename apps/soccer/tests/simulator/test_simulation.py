@@ -2,15 +2,15 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+
 from slackline.core.errors import ConfigError
 from slackline_soccer.model.match import FULL_SIZE
-from slackline_soccer.simulator import simulate
-from slackline_soccer.tracking import SECOND
-from slackline_soccer.tracking.game import Role
-import pyarrow.parquet as pq
 from slackline_soccer.recordings import open_recording
 from slackline_soccer.simulator import save, simulate
+from slackline_soccer.tracking import SECOND
+from slackline_soccer.tracking.game import Role
 
 
 def whole(simulation, rows):

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any, Literal
+
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
 from slackline import ConfigError
 from slackline.cli import reports_errors
+from slackline.report import share_text
+from slackline_soccer import Summary
 from slackline_soccer.accuracy import Comparison, compare, load_truth
-from slackline_soccer.export import Export
 from slackline_soccer.recordings import MatchRecording, open_recording
 from slackline_soccer.run import MatchResult, run
-from collections import Counter
-from typing import Any
-from rich.table import Table
-from slackline.report import share_text
-from slackline_soccer import Comparison, Summary
+from slackline_soccer.summary import Export
 
 
 @reports_errors

@@ -11,20 +11,13 @@ level 7   double passes, offside
 
 from __future__ import annotations
 
-from slackline_soccer.detectors.ball import ActiveBall
-from slackline_soccer.detectors.ball import BallAreas
-from slackline_soccer.detectors.ball import BallTurned
-from slackline_soccer.detectors.hits import ClosestPlayer
-from slackline_soccer.detectors.hits import Kick
-from slackline_soccer.detectors.passes import Offside
-from slackline_soccer.detectors.passes import DoublePass, Pass
-from slackline_soccer.detectors.hits import PlayerHitsBall
-from slackline_soccer.detectors.passes import Possession
+from slackline import Detector
+from slackline_soccer.detectors.ball import ActiveBall, BallAreas, BallTurned
+from slackline_soccer.detectors.hits import ClosestPlayer, Kick, PlayerHitsBall
+from slackline_soccer.detectors.passes import DoublePass, Offside, Pass, Possession
 from slackline_soccer.detectors.proximity import Proximity
 from slackline_soccer.detectors.shots import BlockedShot, Goal, ShotOnGoal
-from slackline import Detector
 from slackline_soccer.model.match import Match
-
 
 __all__ = [
     "ActiveBall",

@@ -1,6 +1,6 @@
 """The ball itself: which one is in play, when it turned, where it is.
 
-**The active ball.** Which ball is in play [Thesis, A.3]: several are tracked, one is played with.
+**The active ball** [Thesis, A.3]. Several are tracked, one is played with.
 
 The first ball in the field while no other is there is the one in play, and it stays so, also out of the field, until
 another one comes in. What real streams add to that:
@@ -16,7 +16,7 @@ another one comes in. What real streams add to that:
 Positions of one time stamp are looked at together, in whatever order they are listed: the change holds from the next
 time stamp on.
 
-**Turns.** When a ball was hit, bounced or blocked: a peak of its filtered acceleration [Thesis, A.2].
+**Turns.** A ball that was hit, bounced or was blocked shows a peak of its filtered acceleration [Thesis, A.2].
 
 The amount of the acceleration goes through a mean filter. From where it rises above the threshold until it has
 fallen to half of its peak is one contact, however long it lasts (a kick takes some 10 ms); it is published then,
@@ -27,38 +27,31 @@ is where the ball's path bends; the peak itself comes some 8 ms later, since the
 A change that the ground explains is marked as a ``bounce``: a low ball that fell, now rises, and lost along its way no
 more than friction takes. So a detector of hits need not guess when a ball bounces beside a player.
 
-**Areas.** Where the ball in play is: in the field, in a penalty area, in a goal.
-
-The ball is out of the field when all of it has crossed the line, so when its centre is a radius beyond; it is in again
-when its centre is (well inside, where positions are noisy). Between the two nothing changes, so noise at the line makes
-no events. A goal is entered only from the field, between the posts and under the bar; a ball that rolls in from behind
-scores nothing.
+**Areas**: the field, the penalty areas, the goals. The ball is out of the field when all of it has crossed the line, so
+when its centre is a radius beyond; it is in again when its centre is (well inside, where positions are noisy). Between
+the two nothing changes, so noise at the line makes no events. A goal is entered only from the field, between the posts
+and under the bar; a ball that rolls in from behind scores nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 from numba import njit
-from slackline import Batch, Detector, Event
-from slackline_soccer.detectors.columns import LONG_AGO, columns, numbered, sources
-from slackline_soccer.model.events import ACTIVE_BALL
-from slackline_soccer.model.match import Match
-from slackline_soccer.model.thresholds import Thresholds
-from slackline_soccer.tracking.positions import SECOND
-from typing import Any
-from slackline_soccer.model.events import BALL_TURNED
-from slackline_soccer.detectors.columns import Floats, columns, sources
-from slackline_soccer.model.events import BALL_ENTERED, BALL_LEFT
-from slackline_soccer.model.thresholds import BALL_RADIUS, Thresholds
 
+from slackline import Batch, Detector, Event
+from slackline_soccer.detectors.columns import LONG_AGO, NONE, Floats, columns, numbered, sources
+from slackline_soccer.model.events import ACTIVE_BALL, BALL_ENTERED, BALL_LEFT, BALL_TURNED
+from slackline_soccer.model.match import Match
+from slackline_soccer.model.thresholds import BALL_RADIUS, Thresholds
+from slackline_soccer.tracking import SECOND
 
 #: In mm and µm/s: how far out is out, and how fast is moved.
 MARGIN = 300.0
 MOVED = 1.0e6
 IDLE = 3 * SECOND
-
-NONE = -1
 
 
 @njit(cache=True)
@@ -282,7 +275,6 @@ class BallTurned(Detector):
         )
 
 
-NONE = -1
 AREAS = ("field", "penalty_0", "penalty_1", "goal_0", "goal_1")
 FIELD, PENALTY, GOAL = 0, 1, 3
 

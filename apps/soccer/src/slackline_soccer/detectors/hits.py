@@ -11,7 +11,8 @@ on either side of the ball, this decides: a player closer than a ball's radius i
 The detector there names all who are near. One hit has one player, though: the one who was closest when the ball
 turned. A bounce off the ground is no hit, even beside a player, and neither is the turn of another ball.
 
-**The kick.** A hit sends the ball on its way: it is a metre from where it was hit, and so its path shows where it is headed.
+**The kick.** A hit sends the ball on its way: once it is a metre from where it was hit, its path shows
+where it is headed.
 
 This is the waiting that query 4 of DEBS 2013 asks for, done once for all who want to know what became of a hit. A touch
 that leaves the ball at the foot, or that is followed by the next hit within the metre, is no kick.
@@ -25,19 +26,16 @@ last of them has to do.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
-from slackline import Batch, Detector, Event
+from numba import njit
+
+from slackline import ANY, Batch, Detector, Event, StateMachine, Transition
 from slackline_soccer.detectors.columns import columns, keep_latest, no_feet, sources
-from slackline_soccer.model.events import CLOSEST
+from slackline_soccer.model.events import CLOSEST, HIT, KICK
 from slackline_soccer.model.match import Match
 from slackline_soccer.model.thresholds import BALL_RADIUS, Thresholds
-from slackline import ANY, Event, StateMachine, Transition
-from slackline_soccer.model.events import HIT
-from typing import Any
-from numba import njit
-from slackline_soccer.detectors.columns import columns, sources
-from slackline_soccer.model.events import KICK
-from slackline_soccer.model.thresholds import Thresholds
 
 
 class ClosestPlayer(Detector):

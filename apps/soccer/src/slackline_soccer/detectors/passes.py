@@ -1,12 +1,9 @@
 """Possession, passes, double passes, offside.
 
-**Possession.** Who has the ball (query 2 of DEBS 2013): he who hit it last, until another player does or the game stops.
+**Possession** (query 2 of DEBS 2013): a player has the ball from a hit on, until another player hits it or the game
+stops. It stops when the ball leaves the field; and it must have stopped when another ball is brought.
 
-It stops when the ball leaves the field; and it must have stopped when another ball is brought.
-
-**Passes.** Passes and double passes.
-
-A pass: the ball goes from one player to another, or out.
+**Passes.** A pass: the ball goes from one player to another, or out.
 
 It is played with a hit and ends with the next player's hit, or where the ball leaves the field. It is successful if
 the next player is of the same team. Not a pass: the ball that the same player hits again (a dribble), that another
@@ -14,7 +11,7 @@ takes from his feet (a tackle: it did not go far), that is shot at the goal, or 
 
 A double pass (one-two): the ball goes to a team-mate and comes straight back.
 
-**Offside.** Offside: who got the pass stood offside when it was played (Law 11).
+**Offside.** Who got the pass stood offside when it was played (Law 11).
 
 That is: in the opponents' half, nearer to their goal line than both the ball and the last opponent but one. So the
 places of all players are kept at each hit, and looked at when a pass turns out to have begun with that hit. A ball that
@@ -24,18 +21,16 @@ is put into play from the line (throw-in, corner, goal kick) has no offside; it 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from slackline import Event, StateMachine, Transition
-from slackline_soccer.model.events import POSSESSION
-from slackline_soccer.model.match import Match
-import numpy as np
-from slackline import ANY, Event, StateMachine, Transition
-from slackline_soccer.model.events import DOUBLE_PASS, PASS
-from slackline_soccer.tracking.positions import SECOND
 from dataclasses import dataclass
-from slackline import Batch, Detector, Event
+
+import numpy as np
+
+from slackline import ANY, Batch, Detector, Event, StateMachine, Transition
 from slackline_soccer.detectors.columns import NONE, Floats, columns, feet_of, keep_latest, no_feet, sources
-from slackline_soccer.model.events import OFFSIDE
+from slackline_soccer.model.events import DOUBLE_PASS, OFFSIDE, PASS, POSSESSION
+from slackline_soccer.model.match import Match
 from slackline_soccer.model.thresholds import Thresholds
+from slackline_soccer.tracking import SECOND
 
 
 class Possession(StateMachine):

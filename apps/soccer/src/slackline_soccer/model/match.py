@@ -1,15 +1,11 @@
 """A match as the detectors need to know it: the field, who wears which transmitter, which team defends which goal.
 
-**The field.** The field: lines, goals and penalty areas, in millimetres.
-
-The goal at the low end of *along* (see :mod:`slackline_soccer.tracking.game`) is goal 0, the other one goal 1.
+**The field**: lines, goals and penalty areas, in millimetres. The goal at the low end of *along* (see
+:mod:`slackline_soccer.tracking.game`) is goal 0, the other one goal 1.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from slackline import ConfigError
-from slackline_soccer.tracking.game import Ground
 import json
 from collections import Counter
 from collections.abc import Iterable
@@ -17,11 +13,12 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
-from slackline import ConfigError, EventType
-from slackline_soccer.tracking.game import PLAYS, Limb, Period, Role, Sensor
 
+from slackline import ConfigError, EventType
+from slackline_soccer.tracking.game import PLAYS, Ground, Limb, Period, Role, Sensor
 
 #: The laws of the game: a penalty area reaches 16.5 m into the field and 16.5 m beyond each post.
 PENALTY_DEPTH = 16_500.0

@@ -1,13 +1,12 @@
 """Queries 2 and 4: the ball.
 
-**Query 2.** Query 2 of DEBS 2013: who has the ball, for how long, and how often he hits it.
+**Query 2 of DEBS 2013**: which player has the ball, for how long, and how often he hits it. A player gets the ball when
+he hits it and keeps it until another one does, it leaves the field, or the game stops: ``possession`` events give all
+but the last, which ends with the period. Once a second the times so far are published, per player for the whole game
+and per team also over windows. A team's share is of the time that either team had the ball; there is none (None) while
+no player had it. What happens at the very position that ends a second counts in it.
 
-A player gets the ball when he hits it and keeps it until another one does, it leaves the field, or the game stops:
-``possession`` events give all but the last, which ends with the period. Once a second the times so far are published,
-per player for the whole game and per team also over windows. A team's share is of the time that either team had the
-ball; there is none (None) while no player had it. What happens at the very position that ends a second counts in it.
-
-**Query 4.** Query 4 of DEBS 2013: how the ball of a shot on goal moves, until it is one no more.
+**Query 4**: how the ball of a shot on goal moves, until it is one no more.
 
 A ``shot`` is back-dated to its hit, so the ball is followed from there on. It is a shot no more when the ball
 
@@ -24,19 +23,16 @@ the first that comes 1/rate s after the one published before, or later.
 from __future__ import annotations
 
 from collections.abc import Iterator
-import numpy as np
-from slackline import Detector, Event
-from slackline_soccer.model.events import HIT, POSSESSION
-from slackline_soccer.model.match import Match
-from slackline_soccer.queries.events import POSSESSION_PLAYER, POSSESSION_TEAM, SECOND_OVER
-from slackline_soccer.queries.clock import Totals
-from slackline_soccer.tracking.positions import SECOND
 from dataclasses import dataclass
-from slackline import Batch, ConfigError, Detector, Event
-from slackline_soccer.model.events import BALL_LEFT, HIT, SHOT
-from slackline_soccer.queries.events import SHOT_MOTION
-from slackline_soccer.tracking.positions import MILLISECOND, SECOND
 
+import numpy as np
+
+from slackline import Batch, ConfigError, Detector, Event
+from slackline_soccer.model.events import BALL_LEFT, HIT, POSSESSION, SHOT
+from slackline_soccer.model.match import Match
+from slackline_soccer.queries.clock import Totals
+from slackline_soccer.queries.events import POSSESSION_PLAYER, POSSESSION_TEAM, SECOND_OVER, SHOT_MOTION
+from slackline_soccer.tracking import MILLISECOND, SECOND
 
 #: In seconds; the whole game comes on top.
 WINDOWS = (60, 300, 600, 1200)

@@ -23,18 +23,18 @@ A second that the start of the recording or the end of a period cuts short count
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-import numpy as np
-import numpy.typing as npt
-from slackline import Batch, Detector, Event
-from slackline_soccer.model.match import Match
-from slackline_soccer.queries.events import SECOND_OVER
-from slackline_soccer.tracking.positions import SECOND
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from slackline import Batch, Detector, Event
+from slackline_soccer.model.match import Match
+from slackline_soccer.queries.events import SECOND_OVER
+from slackline_soccer.tracking import SECOND
 
 Ints = npt.NDArray[np.int64]
 

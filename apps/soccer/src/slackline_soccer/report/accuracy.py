@@ -1,20 +1,29 @@
-"""Compared with the truth: the ordered stream and the stream in arrival order; and the timeline, what was found, dot by dot,
-in the rings of what is true, and which player had the ball.
+"""Compared with the truth: the ordered stream, and the stream in arrival order.
+
+On the timeline: what was found, dot by dot, in the rings of what is true; and which player had the ball.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from html import escape
+
 import plotly.graph_objects as go
-from slackline.report import ACCENT, LEGEND, share_text, table_card
-from slackline_soccer.report.looks import NEUTRAL, counted, judged_words, team_color, words
-from slackline_soccer.report.model import MatchReport, PossessionShare, Sameness, Verdict, mistakes
-from collections import Counter
-from slackline.report import FAINT, LEGEND
+
+from slackline.report import ACCENT, FAINT, LEGEND, share_text, table_card
 from slackline_soccer.model.match import Match
-from slackline_soccer.report.looks import NEUTRAL, TRUTH, clock, judged_words, seconds, team_color, words
-from slackline_soccer.report.model import Mark, MatchReport, PossessionSpan, Timeline
+from slackline_soccer.report.looks import NEUTRAL, TRUTH, clock, counted, judged_words, seconds, team_color, words
+from slackline_soccer.report.model import (
+    Mark,
+    MatchReport,
+    PossessionShare,
+    PossessionSpan,
+    Sameness,
+    Timeline,
+    Verdict,
+    mistakes,
+)
 
 
 def accuracy_table(verdicts: Sequence[Verdict]) -> str:

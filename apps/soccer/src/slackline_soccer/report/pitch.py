@@ -5,23 +5,19 @@ The pitch is any field, drawn from goal to goal in metres, with the lines of the
 
 from __future__ import annotations
 
-from math import acos, cos, pi, sin
-from typing import Any
-import numpy as np
-import plotly.graph_objects as go
-from slackline_soccer.model.field import Field
 from collections.abc import Sequence
 from html import escape
-from math import atan2, degrees
-from slackline.report import faded
-from slackline_soccer.model.match import Match
-from slackline_soccer.report.looks import clock, team_color
-from slackline_soccer.report.model import MatchReport, Mistakes, PassLine, Place, Shot
-from slackline.report import LEGEND, faded
-from slackline_soccer.queries.running import INTENSITIES, LIMITS
-from slackline_soccer.report.looks import RUNNING, team_color
-from slackline_soccer.report.model import Heat, MatchReport
+from math import acos, atan2, cos, degrees, pi, sin
+from typing import Any
 
+import numpy as np
+import plotly.graph_objects as go
+
+from slackline.report import LEGEND, faded
+from slackline_soccer.model.match import Field, Match
+from slackline_soccer.queries.running import INTENSITIES, LIMITS
+from slackline_soccer.report.looks import RUNNING, clock, team_color
+from slackline_soccer.report.model import Heat, MatchReport, Mistakes, PassLine, Place, Shot
 
 GRASS = ("#eef4ea", "#e7efe2")
 LINE = "#93a58d"
@@ -43,7 +39,7 @@ class Plane:
 
     A field that lies along y is turned, not mirrored: what is left of a player stays left of him.
 
-    >>> from slackline_soccer.model.field import DEBS_2013, FULL_SIZE
+    >>> from slackline_soccer.model.match import DEBS_2013, FULL_SIZE
     >>> Plane(FULL_SIZE).point(52_500.0, -34_000.0)
     (52.5, -34.0)
     >>> Plane(DEBS_2013).point(0.0, 33_965.0)[1]

@@ -1,5 +1,6 @@
-"""What is waited for: delays of positions per kind of transmitter, latency per level, type and detector, K over time; and approaches
-to disorder side by side, what each gets wrong and how long it waits.
+"""Delays of positions per kind of transmitter; latency per level, type and detector; K over time.
+
+Approaches to disorder side by side: what each gets wrong, and how long it waits.
 """
 
 from __future__ import annotations
@@ -7,22 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
-from slackline.report import LEGEND, faded, number_text, table_card
-from slackline_soccer.model.match import Match
-from slackline_soccer.report.looks import NEUTRAL, POLICIES, ms, seconds, words
-from slackline_soccer.report.model import EventWait, PolicyWaits
-import numpy as np
-from slackline.report import LEGEND, number_text, share_text, table_card
-from slackline_soccer.report.looks import ms
-from slackline_soccer.report.model import Delays
-from typing import Any
-from slackline.report import ACCENT, LEGEND, number_text, share_text, table_card
-from slackline_soccer.report.looks import NEUTRAL, counted, ms
-from slackline_soccer.report.model import Approach, MatchReport
 
+from slackline.report import ACCENT, LEGEND, faded, number_text, share_text, table_card
+from slackline_soccer.model.match import Match
+from slackline_soccer.report.looks import NEUTRAL, POLICIES, counted, ms, seconds, words
+from slackline_soccer.report.model import Approach, Delays, EventWait, MatchReport, PolicyWaits
 
 #: The target for policy auto: the wait of a level-2 event, times this, plus the back-dating along the path.
 ALLOWED = 1.3

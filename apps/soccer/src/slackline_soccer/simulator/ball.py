@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-
 
 Floats = NDArray[np.float64]
 
@@ -181,9 +181,6 @@ class Ball:
         count = len(places) - (self._done - until)
         self._places, self._speeds = [places[count:]], [speeds[count:]]
         return places[:count], speeds[:count]
-
-
-Floats = NDArray[np.float64]
 
 
 @njit(cache=True)

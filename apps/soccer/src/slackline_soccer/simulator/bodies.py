@@ -16,15 +16,15 @@ contact.
 
 from __future__ import annotations
 
-from slackline_soccer.model.field import FULL_SIZE
-from slackline_soccer.model.match import Match
-from slackline_soccer.tracking.game import Limb, Period, Role, Sensor
-from slackline_soccer.tracking.positions import SECOND
 import math
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from slackline_soccer.model.match import FULL_SIZE, Match
+from slackline_soccer.tracking import SECOND
+from slackline_soccer.tracking.game import Limb, Period, Role, Sensor
 
 #: Time stamps do not begin at zero, as those of a real system do not.
 START = 10 * SECOND

@@ -33,21 +33,21 @@ A transmitter's own positions never overtake each other.
 
 from __future__ import annotations
 
+import csv
+import gzip
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-import csv
-import gzip
-from collections.abc import Callable
-from pathlib import Path
-from typing import IO
-from slackline import ConfigError
-from slackline_soccer.tracking.positions import MILLISECOND, SECOND
-from slackline_soccer.tracking.units import TIMES
 
+from slackline import ConfigError
+from slackline_soccer.tracking import MILLISECOND, SECOND
+from slackline_soccer.tracking.units import TIMES
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -3,29 +3,49 @@
 Time goes in steps of 20 ms; touches happen on that grid. After each touch the ball's way is known until it is touched
 again, and so is the player who will (:meth:`Play._plan`): he is sent there. If he is too late the ball rolls on.
 
-**Restarts.** How play restarts after the ball left the field: what is due, where, for which player, and how long it takes.
-
-The waits are somewhat shorter than in real matches (Metrica's games: 25 s on average): a short simulation should not be
-spent until a ball is fetched.
+**Restarts** after the ball left the field: what is due, where, for which player, and how long it takes. The waits are
+somewhat shorter than in real matches (Metrica's games: 25 s on average): a short simulation should not be spent until a
+ball is fetched.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+
 import numpy as np
 from numpy.typing import NDArray
-from slackline_soccer.simulator import restarts
-from slackline_soccer.simulator.ball import HALF_CONTACT, HALF_LENGTH, HALF_WIDTH, RADIUS, Ball, Way, carry, fly
-from slackline_soccer.simulator.bodies import BODIES, COLUMNS, FACING_X, PHASE, STEP, VX, VY, X, Y, reach_times, steer
-from slackline_soccer.simulator.choices import PlayChoice, Situation, choose, restart
-from slackline_soccer.simulator.bodies import BALLS, PLAYERS, TEAM_SIZE
-from slackline_soccer.simulator.tactics import SIGNS, THINKING, Tactics, team_of
-from slackline_soccer.simulator.truth import Truth
-from dataclasses import dataclass
-from slackline_soccer.simulator.ball import BAR, HALF_GOAL, HALF_LENGTH, HALF_WIDTH, RADIUS
-from slackline_soccer.simulator.bodies import TEAM_SIZE
-from slackline_soccer.simulator.tactics import FORWARDS, members, team_of
 
+from slackline_soccer.simulator.ball import (
+    BAR,
+    HALF_CONTACT,
+    HALF_GOAL,
+    HALF_LENGTH,
+    HALF_WIDTH,
+    RADIUS,
+    Ball,
+    Way,
+    carry,
+    fly,
+)
+from slackline_soccer.simulator.bodies import (
+    BALLS,
+    BODIES,
+    COLUMNS,
+    FACING_X,
+    PHASE,
+    PLAYERS,
+    STEP,
+    TEAM_SIZE,
+    VX,
+    VY,
+    X,
+    Y,
+    reach_times,
+    steer,
+)
+from slackline_soccer.simulator.choices import PlayChoice, Situation, choose, restart
+from slackline_soccer.simulator.tactics import FORWARDS, SIGNS, THINKING, Tactics, members, team_of
+from slackline_soccer.simulator.truth import Truth
 
 Floats = NDArray[np.float64]
 
@@ -98,13 +118,13 @@ class Play:
         self._choice: PlayChoice | None = None
         self._tired: dict[int, int] = {}
         self._out_at: int | None = None
-        self._dead: restarts.Restart | None = None
+        self._dead: Restart | None = None
         self._contact: Contact | None = None
         self._sent: int | None = None
         #: Who goes for the ball too, but will not be the first.
         self._beaten: int | None = None
         self.truth.active(0, 0)
-        first = restarts.kick_off(int(self._rng.integers(2)), 1600)
+        first = kick_off(int(self._rng.integers(2)), 1600)
         self.state[first.taker, X : Y + 1] = -0.6 * SIGNS[team_of(first.taker)], 0.3
         self._call(first)
         self.scene = Scene(bodies=[self.state.copy()])
@@ -306,10 +326,10 @@ class Play:
         place = self.balls[self.active].way.place(self._out_at)
         self.truth.left(self._out_at, self.active, place)
         self._out_at = None
-        self._call(restarts.due(self.now, place, self._last, self.state[:PLAYERS, X : Y + 1], self._rng))
+        self._call(due(self.now, place, self._last, self.state[:PLAYERS, X : Y + 1], self._rng))
         self._bring()
 
-    def _call(self, due: restarts.Restart) -> None:
+    def _call(self, due: Restart) -> None:
         self._dead = due
         self._contact = Contact(due.taker, due.at, due.kind)
         self._beaten = None
@@ -343,8 +363,6 @@ def _rows(way: Way, start: int, stop: int) -> tuple[Floats, Floats]:
     rows = np.minimum(at, len(way.places) - 1)
     return way.places[rows], way.speeds[rows] * (at < len(way.places))[:, None]
 
-
-Floats = NDArray[np.float64]
 
 #: The ball is put down so far inside the lines.
 _INSIDE = 0.35
