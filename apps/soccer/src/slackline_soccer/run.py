@@ -206,30 +206,30 @@ def in_order(table: pa.Table) -> pa.Table:
     return table.take(pa.array(np.lexsort((table["sid"].to_numpy(), table["ts"].to_numpy()))))
 
 
-def arrival_order(table: pa.Table, match: Match, progress: Progress | None = None) -> Baseline:
+def arrival_order(table: pa.Table, match: Match) -> Baseline:
     """The detectors on the stream in arrival order."""
-    result = run([table], match, queries=False, ordered=False, progress=progress)
+    result = run([table], match, queries=False, ordered=False)
     return Baseline("arrival order", result.events(), 0, _mean_waits(result))
 
 
-def fixed_watermark(table: pa.Table, match: Match, delay: int, progress: Progress | None = None) -> Baseline:
+def fixed_watermark(table: pa.Table, match: Match, delay: int) -> Baseline:
     """The detectors behind a watermark ``delay`` (ps) behind the largest event time."""
     ts = table["ts"].to_numpy()
     largest = np.maximum.accumulate(ts)
     late = np.zeros(len(ts), dtype=bool)
     late[1:] = ts[1:] <= largest[:-1] - delay
-    result = _sorted_run(in_order(table.filter(pa.array(~late))), match, progress)
+    result = _sorted_run(in_order(table.filter(pa.array(~late))), match)
     waits = {kind: wait + delay for kind, wait in _mean_waits(result).items()}
     return Baseline(f"fixed watermark of {delay / MILLISECOND:g} ms", result.events(), int(late.sum()), waits)
 
 
-def clairvoyant(table: pa.Table, match: Match, progress: Progress | None = None) -> Baseline:
+def clairvoyant(table: pa.Table, match: Match) -> Baseline:
     """The detectors on the perfectly ordered stream, each event as early as its order can be known."""
     ts = table["ts"].to_numpy()
     largest = np.maximum.accumulate(ts)
     order = np.argsort(ts, kind="stable")
     complete = largest[np.maximum.accumulate(order)]  # stream time when all rows up to the n-th event time have arrived
-    result = _sorted_run(in_order(table), match, progress)
+    result = _sorted_run(in_order(table), match)
 
     def wait(output: Output) -> float:
         row = np.searchsorted(ts, output.detected_at, side="right", sorter=order) - 1
@@ -239,8 +239,8 @@ def clairvoyant(table: pa.Table, match: Match, progress: Progress | None = None)
     return Baseline("bound", result.events(), 0, waits)
 
 
-def _sorted_run(table: pa.Table, match: Match, progress: Progress | None) -> MatchResult:
-    return run([table], match, queries=False, progress=progress, policy="ordered")
+def _sorted_run(table: pa.Table, match: Match) -> MatchResult:
+    return run([table], match, queries=False, policy="ordered")
 
 
 def _mean_waits(result: MatchResult) -> dict[str, float]:
