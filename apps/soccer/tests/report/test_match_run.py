@@ -6,15 +6,8 @@ from apps.soccer.tests.report.made_match import START, headings, make_match
 
 from slackline import Engine, Event
 from slackline_soccer.accuracy import Accuracy
-from slackline_soccer.report import (
-    PossessionShare,
-    PossessionSpan,
-    Sameness,
-    hierarchy_nodes,
-    match_page,
-    match_report,
-    policy_waits,
-)
+from slackline_soccer.report import hierarchy_nodes, match_page, match_report, policy_waits
+from slackline_soccer.report.model import PossessionShare, PossessionSpan, Sameness
 from slackline_soccer.run import match_hierarchy
 from slackline_soccer.summary import Summary
 from slackline_soccer.tracking import SECOND

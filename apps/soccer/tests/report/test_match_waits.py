@@ -5,17 +5,10 @@ import numpy as np
 import pytest
 from apps.soccer.tests.report.made_match import make_match
 
-from slackline_soccer.report import (
-    Delays,
-    DetectorWait,
-    EventWait,
-    MatchReport,
-    PolicyWaits,
-    delays_by_kind,
-    match_page,
-)
+from slackline_soccer.report import delays_by_kind, match_page
 from slackline_soccer.report.build import path_backs
 from slackline_soccer.report.hierarchy import hierarchy_figure
+from slackline_soccer.report.model import Delays, DetectorWait, EventWait, MatchReport, PolicyWaits
 from slackline_soccer.report.plausibility import plausibility_figure, plausibility_table
 from slackline_soccer.report.waits import by_level, detector_table, level_figure, slack_figure
 from slackline_soccer.tracking import MILLISECOND

@@ -43,8 +43,6 @@ from slackline_soccer.commands.live import watch
 from slackline_soccer.commands.soccer import print_match
 from slackline_soccer.plausibility import plausibility
 from slackline_soccer.report import (
-    Approach,
-    MatchReport,
     approach,
     comparison,
     counted,
@@ -54,6 +52,7 @@ from slackline_soccer.report import (
     match_report,
     policy_waits,
 )
+from slackline_soccer.report.model import Approach, MatchReport
 from slackline_soccer.run import Baseline, arrival_order, clairvoyant, fixed_watermark
 from slackline_soccer.simulator.simulation import SCHEMA
 from slackline_soccer.tracking import MILLISECOND, SECOND
