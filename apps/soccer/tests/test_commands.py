@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from apps.soccer.tests.recordings.small import MAPPING, tracking, write_csv
+from apps.soccer.tests.test_recordings import MAPPING, tracking, write_csv
 from typer.testing import CliRunner
 
 from slackline import SlacklineError
