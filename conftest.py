@@ -24,21 +24,16 @@ settings.register_profile("first", settings.get_profile("default"), phases=[Phas
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
-#: Rooms whose tests start processes that wait for each other, share a broker, or install packages.
-QUEUES = ("processes", "kafka", "packaging")
+#: Rooms whose tests start a broker, start processes that wait for each other, or install packages.
+ROOMS = ("kafka", "processes", "packaging")
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share a Spark session queue for it, and so do those of each of these rooms: one worker runs all tests
-    of a queue. The rest may run in any order, side by side.
-    """
+    """Mark the tests that start Spark, a broker or processes: `./run test` runs them after the others."""
     tests = Path(__file__).parent / "tests"
     for item in items:
-        rooms = [room for room in QUEUES if tests / room in item.path.parents]
-        for queue in ["spark"] if item.get_closest_marker("spark") else rooms:
-            item.add_marker(pytest.mark.queued)
-            item.add_marker(pytest.mark.xdist_group(queue))
+        if item.get_closest_marker("spark") or any(tests / room in item.path.parents for room in ROOMS):
+            item.add_marker(pytest.mark.external)
 
 
 @pytest.hookimpl(wrapper=True)
