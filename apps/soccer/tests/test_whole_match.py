@@ -55,9 +55,7 @@ def test_the_shuffled_stream_gives_the_events_of_the_ordered_one_while_nothing_i
     ts = shuffled["ts"].to_numpy()
     order = np.lexsort((shuffled["sid"].to_numpy(), ts))
     assert np.mean(ts < np.maximum.accumulate(ts)) > 0.9  # it is out of order indeed
-    patient = run(
-        [shuffled], simulation.match, queries=False, policy=Auto(timeout=10**12, warmup=9_000)
-    )
+    patient = run([shuffled], simulation.match, queries=False, policy=Auto(timeout=10**12, warmup=9_000))
     ordered = run(
         [shuffled.take(order)],
         simulation.match,

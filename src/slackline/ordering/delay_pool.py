@@ -34,9 +34,9 @@ from slackline.ordering.target_slack import BUCKETS, CAREFUL, LARGEST, NOT_POOLE
 OWN = 20.0
 #: Keys whose delays are known before the others use the pool.
 KNOWN_KEYS = 8
-#: Arrivals of the shortest and of the longest epoch. In between it is the largest power of two that is at most a quarter
-#: of all before, so that the pool knows of four fifths of the past. An end within a push cuts it; at multiples of powers
-#: of two pushes of the runtimes end, too. Ends at any eighth of the past cut twice as often.
+#: Arrivals of the shortest and of the longest epoch. In between it is the largest power of two that is at most a
+#: quarter of all before, so that the pool knows of four fifths of the past. An end within a push cuts it; at multiples
+#: of powers of two pushes of the runtimes end, too. Ends at any eighth of the past cut twice as often.
 LEAST_EPOCH, MOST_EPOCH = 128, 8192
 
 #: The name of the lags of all types in arrival time, beside those of event types.

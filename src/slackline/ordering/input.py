@@ -214,8 +214,8 @@ class SensorInput(Input):
     """A type that enters the engine from outside, from one or more sources."""
 
     __slots__ = (
-        "_declared", "_readiness_rows", "_rules", "is_clock", "key", "late", "readiness", "readiness_tree", "role", "shared_rows",
-        "sources", "startup", "tracks",
+        "_declared", "_readiness_rows", "_rules", "is_clock", "key", "late", "readiness", "readiness_tree", "role",
+        "shared_rows", "sources", "startup", "tracks",
     )  # fmt: skip
 
     def __init__(

@@ -29,7 +29,9 @@ def stream(seed: int, slow: int = SLOW) -> pa.Table:
     ts += [rng.integers(0, 5_000) + np.arange(0, 2_000_000, 5_000) for _ in range(slow)]
     source = np.repeat(np.arange(QUICK + slow), [len(each) for each in ts])
     times = np.concatenate(ts)
-    delay = rng.integers(100, 1_000, len(times)) + np.where(source >= QUICK, LAG + rng.integers(0, 9_000, len(times)), 0)
+    delay = rng.integers(100, 1_000, len(times)) + np.where(
+        source >= QUICK, LAG + rng.integers(0, 9_000, len(times)), 0
+    )
     order = np.argsort(times + delay, kind="stable")
     return pa.table({"type": ["at"] * len(times), "ts": times[order], "source": source[order]})
 
