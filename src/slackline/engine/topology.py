@@ -78,7 +78,9 @@ class Topology:
             else:
                 is_clock = name in hierarchy.clock
                 evidence = self._evidence(name)
-                sensor = self.sensors[name] = SensorInput(name, rank, evidence, is_clock, self.startup)
+                declared = hierarchy.types[name].sources if name in hierarchy.types else None
+                sensor = SensorInput(name, rank, evidence, is_clock, self.startup, len(declared or ()))
+                self.sensors[name] = sensor
                 if name in hierarchy.clock_aids:
                     sensor.assign_role(AIDS + hierarchy.clock_aids.index(name))
                 if self.alone:

@@ -307,6 +307,8 @@ def charge(ints, floats, ts, delay, target, newcomer, arrival):  # type: ignore[
     floats[OWED] = max(floats[OWED] - (target - share), 0.0)
     floats[ARRIVAL_OWED] = max(floats[ARRIVAL_OWED] - target, 0.0)
     floats[UNPAID] = min(floats[UNPAID], floats[OWED])
+    if floats[OWED] == 0.0:
+        ints[RECURRED] = 0  # what longer holds are for is paid: the present one must not last on its own account
     if ints[BY_ARRIVAL] == 0 and floats[ARRIVAL_OWED] == 0.0:
         ints[BY_ARRIVAL] = 1
     if by_slack or by_arrival:

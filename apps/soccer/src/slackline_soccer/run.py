@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +33,8 @@ from slackline_soccer.tracking import MILLISECOND
 KEPT = tuple(kind.name for kind in events.ALL)
 #: Positions that are pushed at a time.
 PUSH = 50_000
-#: Warm-up, in stream time: by then every transmitter should have sent a position.
+#: Warm-up where there is no late target, in stream time: by then every transmitter should have sent a position.
 WARMUP_SECONDS = 0.25
-#: Delays of positions are bounded by the packets they come in, and one that is late can make a wrong event: the largest
-#: delay and a margin are waited for, unless something else is asked for.
-MARGIN = 0.5
 
 Take = Callable[[list[Output]], None]
 Progress = Callable[[int], None]
@@ -120,7 +117,7 @@ def run(
     hierarchy = match_hierarchy(match, queries, ordered)
     policy = engine.pop("policy", "auto")
     if isinstance(policy, str):
-        policy = match_policy(match, policy, None if "late_target" in engine else MARGIN)
+        policy = match_policy(match, policy)
     machine = Engine(hierarchy, policy=policy, **engine)
     found = _Found(keep, Summary.of(match, hierarchy), take)
     positions = 0
@@ -150,17 +147,13 @@ def run(
     )
 
 
-def match_policy(match: Match, name: str = "auto", margin: float | None = None) -> Policy:
-    """A policy for a match: the engine's own warm-up, 32 positions, is fewer than there are transmitters.
-
-    With a ``margin``, the largest delay and this margin are waited for also under ``auto``.
-    """
-    if name == "ordered":
-        return Ordered()
+def match_policy(match: Match, name: str = "auto") -> Policy:
+    """A policy for a match. ``slack`` and ``ready`` wait for all transmitters at the start, as ``auto`` does itself."""
+    if name in ("auto", "ordered"):
+        return Auto() if name == "auto" else Ordered()
     balls = len(match.balls)
     rate = match.ball_rate * balls + match.player_rate * (len(match.sids) - balls)
-    policy = {"auto": Auto, "slack": Slack, "ready": Ready}[name](warmup=round(WARMUP_SECONDS * rate))
-    return policy if margin is None else replace(policy, margin=margin)
+    return {"slack": Slack, "ready": Ready}[name](warmup=round(WARMUP_SECONDS * rate))
 
 
 class _Found:
