@@ -355,7 +355,7 @@ class SensorInput(Input):
                 batch = Batch(self.name, ts, slots, seq, columns, self.sources.names)
                 columns, fields, events = {}, (), object_column(list(batch))
             else:
-                shared.events, shared.columns = object_column(list(self.rows(0, len(shared)))), {}
+                shared.use_events(object_column(list(self.rows(0, len(shared)))))
         shared.add(ts, slots, seq, positions, columns, self.sources.ranks_of, fields, events)
 
     def slot_of(self, source: Source) -> int:
