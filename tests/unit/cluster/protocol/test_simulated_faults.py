@@ -142,6 +142,14 @@ def test_an_ingress_that_never_comes_back_is_resumed_with_its_input() -> None:
     assert len(found(net, "High")) == len(set(found(net, "High"))) == 1000
 
 
+def test_a_network_has_not_settled_while_a_lost_node_can_be_resumed_though_all_others_have_nothing_to_do() -> None:
+    net = network({"n1": (["a"], ["Low", "High"]), "n2": ([], []), "n3": ([], [])}, Link(0.005), FAILOVER)
+    net.feed("n1", events(1000, 3, 0.01))
+    net.crash("n1", at=8.0)
+    net.settle(limit=120)
+    assert len(found(net, "High")) == len(set(found(net, "High"))) == 1000
+
+
 def test_a_fenced_node_that_still_runs_publishes_nothing() -> None:
     """n2 is cut off for so long that it is resumed elsewhere; meanwhile it runs, and when it is back it stops."""
     net = network(THREE, Link(0.005), FAILOVER)
