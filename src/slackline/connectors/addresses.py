@@ -12,7 +12,7 @@ from slackline import connectors
 from slackline.connectors.files import FileSink, FileSource, FolderSink
 from slackline.connectors.formats import ENDINGS
 from slackline.connectors.stdio import StdinSource, StdoutSink
-from slackline.connectors.store import SCHEMES, Store, StoreSink
+from slackline.connectors.store import SCHEMES, StoreSink
 from slackline.core.errors import ConfigError
 from slackline.runtime.options import RunOptions
 from slackline.runtime.sink import Sink
@@ -114,7 +114,7 @@ def open_sink(url: str, duplicates: bool = False, fresh: bool = False) -> Sink:
     if scheme == "mqtt":
         return connectors.MqttSink(**broker_of(url))
     if scheme in SCHEMES:
-        return StoreSink(Store.of(url), duplicates, fresh=fresh)
+        return StoreSink(url, duplicates, fresh=fresh)
     if scheme:
         raise _unknown(url)
     if url == "-":

@@ -23,16 +23,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyarrow import fs
 
 from slackline.connectors.files import FILES, FolderInUseError, ResultFolder
 from slackline.core.errors import ConfigError, SlacklineError, StateError
 from slackline.runtime.checkpoint import Checkpoint
 from slackline.runtime.output import OutputRecord
 from slackline.runtime.sink import FencedError, SinkError
+
+if TYPE_CHECKING:
+    from pyarrow import fs
 
 #: Schemes of URIs of folders. ``s3a`` is what Hadoop calls S3.
 SCHEMES = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs", "file")
@@ -60,6 +62,8 @@ class Store:
     @classmethod
     def of(cls, where: str | Path) -> Store:
         """The folder at a path or a URI. A ConfigError if the URI cannot be opened."""
+        from pyarrow import fs  # only where it is needed: it takes long to load
+
         text = str(where)
         if "://" not in text:
             return cls(fs.LocalFileSystem(), str(Path(text).resolve()), text)
@@ -87,13 +91,15 @@ class Store:
 
     def exists(self) -> bool:
         with _errors(f"read {self}"):
-            return bool(self.system.get_file_info(self.path).type != fs.FileType.NotFound)
+            return bool(self.system.get_file_info(self.path).type.value)  # 0: not found
 
     def names(self) -> list[str]:
         """The names of its files; none if it does not exist."""
+        from pyarrow import fs
+
         with _errors(f"list {self}"):
             found = self.system.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
-            return [each.base_name for each in found if each.type == fs.FileType.File]
+            return [each.base_name for each in found if each.is_file]
 
     def read(self, name: str) -> bytes | None:
         """The content of a file; None if it does not exist."""
@@ -241,7 +247,8 @@ class StoreSink(ResultFolder):
 
     commits = True
 
-    def __init__(self, store: Store, duplicates: bool = False, *, fresh: bool = False, kind: str = "run") -> None:
+    def __init__(self, where: Store | str, duplicates: bool = False, *, fresh: bool = False, kind: str = "run") -> None:
+        store = where if isinstance(where, Store) else Store.of(where)
         names = {of: name.removesuffix(".jsonl") for of, name in FILES.items() if duplicates or of != "duplicate"}
         self._folders = {of: store.child(name) for of, name in names.items()}
         self._store = store

@@ -112,13 +112,13 @@ class PeerProtocol:
         """Check whether the cluster is complete; if it is not for long, log what is missing."""
         if self._is_complete:
             return
-        obstacles = self.directory.obstacles()
-        self._is_complete = self.pubsub.has_started or not obstacles
+        self._is_complete = self.pubsub.has_started or self.directory.is_complete
         if self._is_complete:
             self.membership.ready_since = now
         elif not self._has_warned and self._has_waited(now):
             self._has_warned = True
-            self.log("warning", f"{self.info.name} is waiting to start: {'; '.join(obstacles)}.")
+            obstacles = "; ".join(self.directory.obstacles())
+            self.log("warning", f"{self.info.name} is waiting to start: {obstacles}.")
 
     # Peers.
 
