@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import logging
+import math
 import secrets
 import signal
 import time
@@ -312,7 +313,8 @@ class NodeProcess:
             with _one_failover(shared):
                 last = _results(folder).last_checkpoint()
                 header = None if last is None else _header(last)
-                if own.is_fenced or header is None or header["incarnation"] > takeover.incarnation:
+                lost = math.inf if takeover.incarnation is None else takeover.incarnation
+                if own.is_fenced or header is None or header["incarnation"] > lost:
                     logger.warning("node %s is not resumed here: it has no checkpoint, or runs again", takeover.node)
                     return
                 plan = self._plan_of(takeover.node, header["inputs"], join)

@@ -74,7 +74,8 @@ class PeerProtocol:
         self.queries: dict[str, None] = {}
         self._truncated: set[str] = set()  # types of which a lost node misses events, as was logged
         self._started_at: float | None = None
-        self._is_complete = self._has_warned = False
+        #: Whether every detector runs, and every sensor type enters, somewhere, or did so before.
+        self.is_complete = self._has_warned = False
 
     def answer_queries(self) -> None:
         """Send the overview to the clients that have asked since the last call, to each once."""
@@ -94,7 +95,7 @@ class PeerProtocol:
     @property
     def is_ready(self) -> bool:
         """Whether the cluster is complete: every detector runs, and every sensor type enters, somewhere."""
-        return self._is_complete and not self.awaited
+        return self.is_complete and not self.awaited
 
     def may_process(self, now: float) -> bool:
         """Whether processing may start: after a restart, when all peers have announced what they run, or are lost."""
@@ -110,10 +111,10 @@ class PeerProtocol:
 
     def check_complete(self, now: float) -> None:
         """Check whether the cluster is complete; if it is not for long, log what is missing."""
-        if self._is_complete:
+        if self.membership.ready_since is not None:
             return
-        self._is_complete = self.pubsub.has_started or self.directory.is_complete
-        if self._is_complete:
+        self.is_complete = self.is_complete or self.directory.is_complete
+        if self.is_complete:
             self.membership.ready_since = now
         elif not self._has_warned and self._has_waited(now):
             self._has_warned = True

@@ -505,11 +505,6 @@ class PubSub:
         return [kind for kind, publication in self.publications.items() if publication.trim()]
 
     @property
-    def has_started(self) -> bool:
-        """Whether anything was ever published here: the cluster was complete then."""
-        return any(publication.next > 1 for publication in self.publications.values())
-
-    @property
     def is_full(self) -> bool:
         """Whether a subscriber must catch up before more is published."""
         return any(publication.is_full for publication in self.publications.values())

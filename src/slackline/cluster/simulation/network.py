@@ -551,7 +551,8 @@ class Network:
     def _resume(self, host: SimulatedHost, takeover: Takeover) -> None:
         """Resume a lost node beside this one, unless another host has done so, or has fenced this one."""
         former = self.hosts[self._host_of.get(takeover.node, takeover.node)]
-        if host.is_fenced or former.checkpoint.state is None or former.incarnation > takeover.incarnation:
+        runs_again = takeover.incarnation is not None and former.incarnation > takeover.incarnation
+        if host.is_fenced or former.checkpoint.state is None or runs_again:
             return
         machine = self._machines.get(host.name, host.name)
         key = f"{takeover.node}@{machine}"
