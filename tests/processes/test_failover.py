@@ -84,7 +84,11 @@ def test_nodes_share_a_file_system_without_locks_and_appends(tmp_path, recording
 
 def numbers(shared, kind):
     """The numbers of outputs of a kind, of all nodes."""
-    files = [(folder, name) for node in ("n1", "n2", "n3") for folder in [shared.child(node).child("outputs")]
-             for name in folder.names()]
+    files = [
+        (folder, name)
+        for node in ("n1", "n2", "n3")
+        for folder in [shared.child(node).child("outputs")]
+        for name in folder.names()
+    ]
     lines = [json.loads(line) for folder, name in files for line in (folder.read(name) or b"").splitlines()]
     return sorted(record["payload"]["n"] for record in lines if record["type"] == kind)

@@ -201,8 +201,11 @@ def test_results_and_checkpoints_are_on_any_file_system_that_a_uri_names(spark: 
     state = Store.of(f"file://{tmp_path}/state")
 
     def found(kind: str) -> list[int]:
-        files = [(state.child(node).child("outputs"), name) for node in ("n1", "n2")
-                 for name in state.child(node).child("outputs").names()]
+        files = [
+            (state.child(node).child("outputs"), name)
+            for node in ("n1", "n2")
+            for name in state.child(node).child("outputs").names()
+        ]
         lines = [json.loads(line) for folder, name in files for line in (folder.read(name) or b"").splitlines()]
         return sorted(record["payload"]["n"] for record in lines if record["type"] == kind)
 

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import time
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer

@@ -19,8 +19,8 @@ import random
 import re
 import secrets
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -123,9 +123,13 @@ class Store:
 
     def open(self, name: str) -> pa.NativeFile:
         """A file to write to, which is made."""
+        path = f"{self.path}/{name}"
         with _errors(f"write {name} in {self}"):
-            self.system.create_dir(self.path, recursive=True)
-            return self.system.open_output_stream(f"{self.path}/{name}", compression=None)
+            try:
+                return self.system.open_output_stream(path, compression=None)
+            except FileNotFoundError:
+                self.system.create_dir(self.path, recursive=True)
+                return self.system.open_output_stream(path, compression=None)
 
     def delete(self, *names: str) -> None:
         """Delete files, as far as they exist."""
@@ -134,20 +138,13 @@ class Store:
                 self.system.delete_file(f"{self.path}/{name}")
 
 
-class _errors:  # noqa: N801 - a context, as contextlib's
+@contextmanager
+def _errors(what: str) -> Iterator[None]:
     """Errors of a file system as ours."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, FileNotFoundError):
-            return
-        if isinstance(error, (OSError, pa.ArrowException)):
-            raise SinkError(f"cannot {_shown(self._what)}: {str(error).splitlines()[0]}.") from error
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise SinkError(f"cannot {_shown(what)}: {str(error).splitlines()[0]}.") from error
 
 
 def _shown(text: str) -> str:

@@ -42,7 +42,8 @@ class Directory:
     def update(self, node: str, runs: Mapping[str, int], ingress: Iterable[str]) -> None:
         """A node has announced what it runs."""
         former = self.runs.get(node, {})
-        self._set(node, {detector: term for detector, term in runs.items() if detector in self.hierarchy.levels}, ingress)
+        known = self.hierarchy.levels
+        self._set(node, {detector: term for detector, term in runs.items() if detector in known}, ingress)
         self._placed -= {detector for detector in former if self.host(detector) is None}
         self._placed.update(self.runs[node])
 

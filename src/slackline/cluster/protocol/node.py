@@ -254,9 +254,9 @@ class Node:
         actions.close = self._membership.links_to_close()
         actions.search = self._controller.pop_search()
         actions.takeovers = [
-            Takeover(name, peer.session.peer_incarnation if peer.is_met else None)
+            Takeover(name, lost.session.peer_incarnation if lost.is_met else None)
             for name in self._controller.pop_resumes()
-            if (peer := self._membership.peers.get(name)) is not None
+            if (lost := self._membership.peers.get(name)) is not None
         ]
         actions.call_at = self._call_at(now)
         return actions

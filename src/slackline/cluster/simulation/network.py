@@ -380,7 +380,8 @@ class Network:
             if detected:
                 self._hang_up(host.name, peer)
             self._connections.pop((host.name, peer), None)
-        host.is_lost = for_good and isinstance(host.node, Node) and host.node.settings.failover_after is not None
+        settings = getattr(host.node, "settings", None)  # of a stand-in for a node: none
+        host.is_lost = for_good and settings is not None and settings.failover_after is not None
         host.crash()
         host.has_stopped = host.has_stopped or for_good
 
