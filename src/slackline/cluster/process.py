@@ -304,8 +304,8 @@ class NodeProcess:
         finally:
             self._hosts.remove(host)
 
-    def _resume(self, takeover: Takeover, join: Address) -> None:
-        """Resume a lost node from the shared folder, beside the own one."""
+    def _resume(self, takeover: Takeover, join: Address) -> bool:
+        """Resume a lost node from the shared folder, beside the own one; whether it has left the cluster instead."""
         shared, own = self._plan.shared_folder, self._sink
         assert shared is not None and isinstance(own, ResultFolder)
         try:
@@ -316,17 +316,20 @@ class NodeProcess:
                 lost = math.inf if takeover.incarnation is None else takeover.incarnation
                 if own.is_fenced or header is None or header["incarnation"] > lost:
                     logger.warning("node %s is not resumed here: it has no checkpoint, or runs again", takeover.node)
-                    return
+                    return False
+                if header["left"]:
+                    return True
                 plan = self._plan_of(takeover.node, header["inputs"], join)
                 sink = _folder_sink(folder, header["inputs"])
                 saved = sink.take_over()
         except (SlacklineError, OSError) as error:
             logger.warning("node %s cannot be resumed here: %s", takeover.node, error)
-            return
+            return False
         logger.warning("resuming node %s from %s", takeover.node, folder)
         task = asyncio.create_task(self._run_resumed(plan, sink, saved))
         self._resumed.add(task)
         task.add_done_callback(self._resumed.discard)
+        return False
 
     def _plan_of(self, name: str, described: Mapping[str, Any], join: Address) -> NodePlan:
         own = self._plan
@@ -359,7 +362,7 @@ def _header(saved: Checkpoint) -> Mapping[str, Any]:
     match saved.header:
         case {
             "ingress": dict(), "schema": dict(), "addresses": dict(), "changes": int(), "counts": dict(),
-            "incarnation": int(), "inputs": dict(),
+            "incarnation": int(), "inputs": dict(), "left": bool(),
         }:  # fmt: skip
             return saved.header
     raise StateError("the checkpoint was not written by this release; start with another --folder.")

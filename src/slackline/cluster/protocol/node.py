@@ -224,6 +224,10 @@ class Node:
         """Leave the cluster: the detectors migrate to other nodes first; then :attr:`has_left`."""
         self._leaves = True
 
+    def forget(self, peer: str) -> None:
+        """A peer that seemed lost has left the cluster, by its last checkpoint: while this node was down."""
+        self._protocol.on_goodbye(peer)
+
     # Out.
 
     def run(self, now: float) -> Actions:

@@ -200,7 +200,8 @@ class PeerProtocol:
         self.requests.on_peer_lost(peer)
         self.migrations.on_peer_lost(peer)
 
-    def _on_goodbye(self, peer: str) -> None:
+    def on_goodbye(self, peer: str) -> None:
+        """A peer has left the cluster."""
         self.log("info", f"node {peer} left the cluster")
         self.membership.peers[peer].has_left = True
         self.membership.addresses.pop(peer, None)
@@ -272,7 +273,7 @@ class PeerProtocol:
             case m.Heartbeat():
                 self.membership.on_heartbeat(peer, body, now)
             case m.Goodbye():
-                self._on_goodbye(peer)
+                self.on_goodbye(peer)
             case m.MigrateTo():
                 self.requests.on_migrate_to(body, peer, now)
             case m.MigrationResult():

@@ -176,6 +176,8 @@ class SimulatedHost:
         self.at_once = 0
         #: Whether the node has ended: it left, was rejected, or crashed without a restart.
         self.has_stopped = False
+        #: Whether it has left the cluster.
+        self.has_left = False
         #: Whether it crashed without a restart, and others are to resume the node.
         self.is_lost = False
         #: Whether another host has resumed the node from its checkpoint.

@@ -533,6 +533,7 @@ class Network:
             for peer in self._peers(name):
                 self._hang_up(name, peer)
                 self._connections.pop((name, peer), None)
+            host.has_left = node.has_left
             host.crash()
             host.has_stopped = True
 
@@ -554,6 +555,10 @@ class Network:
         former = self.hosts[self._host_of.get(takeover.node, takeover.node)]
         runs_again = takeover.incarnation is not None and former.incarnation > takeover.incarnation
         if host.is_fenced or former.checkpoint.state is None or runs_again:
+            return
+        if former.has_left:
+            assert host.node is not None
+            host.node.forget(takeover.node)
             return
         machine = self._machines.get(host.name, host.name)
         key = f"{takeover.node}@{machine}"

@@ -163,6 +163,18 @@ def test_a_node_that_was_lost_before_all_others_restarted_is_resumed(places: Any
     assert len(found(net, "High")) == len(set(found(net, "High"))) == 1000
 
 
+def test_a_node_that_left_while_another_was_down_is_not_resumed() -> None:
+    net = network(THREE, Link(0.005), FAILOVER)
+    net.feed("n1", events(2000, 3, 0.01))
+    net.crash("n3", at=8.0, back=12.0)
+    net.shut_down("n2", at=9.0)
+    net.settle(limit=120)
+    assert list(net.hosts) == ["n1", "n2", "n3"]
+    (state,) = {net.hosts[name].node.overview()["nodes"]["n2"]["state"] for name in ("n1", "n3")}
+    assert state == "left"
+    assert len(found(net, "High")) == len(set(found(net, "High"))) == 2000
+
+
 def test_a_fenced_node_that_still_runs_publishes_nothing() -> None:
     """n2 is cut off for so long that it is resumed elsewhere; meanwhile it runs, and when it is back it stops."""
     net = network(THREE, Link(0.005), FAILOVER)
