@@ -58,6 +58,11 @@ class _Released(Detector):
         self.numbers += batch["number"].tolist()
         return ()
 
+    def pop(self) -> list[int]:
+        """The numbers since the last call."""
+        popped, self.numbers = self.numbers, []
+        return popped
+
 
 class RowOrder:
     """Orders rows of which it has numbers and times only: ``push`` and ``close`` return what became known.
@@ -104,7 +109,7 @@ class RowOrder:
         ]
         beside += [(item.event["number"], OrderedRow(None, None, "duplicate")) for item in duplicates]
         found = [row._replace(row=number) for number, row in sorted(beside, key=lambda each: each[0])]
-        numbers, self._released.numbers = self._released.numbers, []
+        numbers = self._released.pop()
         found += [OrderedRow(number, self._ordered + at, "event") for at, number in enumerate(numbers, 1)]
         self._ordered += len(numbers)
         return found

@@ -143,6 +143,7 @@ class Runner:
 
     def _feed_rows(self, rows: Iterable[Event | Batch]) -> Found:
         found: Found = []
+        published: list[Any] = []
         on_event = None if self.guarded or not self.takes_events else self.detector.on_event
         for row, one in enumerate(rows):
             try:
@@ -150,10 +151,13 @@ class Runner:
                     found += [(row, event) for _, event in self._attempt(one, 1)]
                     continue
                 results: Any = on_event(one)  # type: ignore[arg-type]
-                published = list(results if type(results) is GeneratorType else iterable(results, "on_event"))
+                for event in results if type(results) is GeneratorType else iterable(results, "on_event"):
+                    published.append(event)
                 if published:
                     found += self._stamped([(row, self._checked(event)) for event in published])
+                    published = []
             except Exception as error:
+                published = []
                 self._restore()
                 event = one.event(0) if isinstance(one, Batch) else one
                 self.failures.append(Failure(row, event, error, self._state_size()))
