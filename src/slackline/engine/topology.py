@@ -78,7 +78,9 @@ class Topology:
             else:
                 is_clock = name in hierarchy.clock
                 evidence = self._evidence(name)
-                sensor = self.sensors[name] = SensorInput(name, rank, evidence, is_clock, self.startup)
+                declared = hierarchy.types[name].sources if name in hierarchy.types else None
+                sensor = SensorInput(name, rank, evidence, is_clock, self.startup, len(declared or ()))
+                self.sensors[name] = sensor
                 if name in hierarchy.clock_aids:
                     sensor.assign_role(AIDS + hierarchy.clock_aids.index(name))
                 if self.alone:
@@ -268,12 +270,17 @@ class Topology:
     def state(self) -> dict[str, Any]:
         return {
             "sensors": {name: input.state() for name, input in self.sensors.items()},
-            "derived": {name: input.state() for name, input in self.derived.items()},
+            "derived": {name: self._derived_state(input) for name, input in self.derived.items()},
             "buffers": {operator.name: operator.buffer.state() for operator in self.operators},
             "runners": {operator.name: operator.runner.state() for operator in self.operators},
             "startup": self.startup.state(),
             "deferred": {operator.name: operator.deferred.state() for operator in self.operators if operator.deferred},
         }
+
+    def _derived_state(self, input: DerivedInput) -> dict[str, Any] | None:
+        """None for one that is as it was made: of a large application, an engine uses few types."""
+        publisher = self.hierarchy.publisher[input.name]
+        return None if input.is_as_made(self.hierarchy.max_backdate[publisher]) else input.state()
 
     def restore(self, state: dict[str, Any], arrivals: int) -> None:
         """Restore what the state has; types and detectors that are new to it start empty."""
@@ -285,7 +292,7 @@ class Topology:
             if name in self.entering and sensor.has_ended:
                 self.ended.add(name)
         for name, derived in self.derived.items():
-            if name in state["derived"]:
+            if state["derived"].get(name) is not None:
                 derived.restore(state["derived"][name], arrivals)
         kept = [operator for operator in self.operators if operator.name in state["buffers"]]
         for operator in kept:

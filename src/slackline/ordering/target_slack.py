@@ -302,6 +302,8 @@ def charge(ints, floats, ts, delay, target, newcomer, arrival):  # type: ignore[
     if floats[OWED] > 0.0:
         floats[OWED] = max(floats[OWED] - (target - share), 0.0)
         floats[UNPAID] = min(floats[UNPAID], floats[OWED])
+        if floats[OWED] == 0.0:
+            ints[RECURRED] = 0  # what longer holds are for is paid: the present one must not last on its own account
     if floats[ARRIVAL_OWED] > 0.0:
         floats[ARRIVAL_OWED] = max(floats[ARRIVAL_OWED] - target, 0.0)
     if ints[BY_ARRIVAL] == 0 and floats[ARRIVAL_OWED] == 0.0:
