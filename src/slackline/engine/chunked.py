@@ -32,10 +32,9 @@ from slackline.ordering.input import DerivedInput, SensorInput
 from slackline.ordering.reorder_buffer import ReorderBuffer
 from slackline.ordering.shared_rows import late_rows
 from slackline.ordering.watermark import SLACK, release_positions, rises
-from slackline.running.deferral import DeferredRows, ts_of
+from slackline.running.deferral import DeferredRows
 from slackline.running.found import Fired
 from slackline.running.operator import Operator
-from slackline.running.runner import times_before
 from slackline.running.segments import IN_ORDER, OVERDUE, UNSORTED, DueRows, Piece, Segment, merged, segment_of
 
 
@@ -408,12 +407,10 @@ class ChunkedDriver:
         last, now = len(chunk.clk) - 1, int(chunk.clk[-1])
         for due in operator.pop_deferred():
             operator.record_deferral(now - due.clk, now)
-            before = times_before(due.rows, due.least) if operator.runner.needs_time else None
-            found = operator.feed(due.rows, due.positions, before)
+            found = operator.process(due.rows, due.least, due.positions)
             if operator.runner.failures:
                 self.results.fail(operator, lambda _: chunk.first + last)
-            for row, event in found:
-                trigger = max(ts_of(due.rows, row), due.least) if isinstance(row, int) else row.at
+            for trigger, event in found:
                 self._publish(operator, event, trigger, last, chunk)
 
     def _publish(self, operator: Operator, event: Event, trigger: int, position: int, chunk: Chunk) -> None:

@@ -29,10 +29,9 @@ from slackline.engine.results import Results
 from slackline.engine.topology import Topology
 from slackline.ordering.input import DerivedInput, Input, SensorInput
 from slackline.ordering.watermark import warmup_ends
-from slackline.running.deferral import DeferredRows, ts_of
+from slackline.running.deferral import DeferredRows
 from slackline.running.found import Fired
 from slackline.running.operator import Operator
-from slackline.running.runner import times_before
 
 
 class AttachedOperator(NamedTuple):
@@ -348,13 +347,10 @@ class ScalarDriver:
         delayed: int = 0,
     ) -> None:
         """Run the detector on rows and pass its events on; ``delayed`` is their delay by deferral."""
-        runner = operator.runner
-        before = times_before(rows, least) if runner.needs_time else None
-        found = (runner if operator.wall is None else operator).feed(rows, positions, before)
-        if runner.failures:
+        found = operator.process(rows, least, positions)
+        if operator.runner.failures:
             self.results.fail(operator, lambda _: position)
-        for row, event in found:
-            trigger = max(ts_of(rows, row), least) if isinstance(row, int) else row.at
+        for trigger, event in found:
             self._publish(operator, event, trigger, position, clk, delayed)
 
     def _fire_timers(self, operator: Operator, position: int, clk: int) -> None:

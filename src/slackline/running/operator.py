@@ -13,8 +13,8 @@ from slackline.ordering.input import DerivedInput, Input, SensorInput
 from slackline.ordering.reorder_buffer import ReorderBuffer
 from slackline.ordering.sources import total_order
 from slackline.ordering.startup import StartupEstimator
-from slackline.running.deferral import UNLIMITED, DeferredQueue, DeferredRows
-from slackline.running.runner import Found, Runner
+from slackline.running.deferral import UNLIMITED, DeferredQueue, DeferredRows, ts_of
+from slackline.running.runner import Found, Runner, times_before
 
 T = TypeVar("T")
 
@@ -152,9 +152,18 @@ class Operator:
 
     def feed(self, rows: Rows, positions: Ints | None = None, before: Ints | None = None) -> Found:
         """Run the detector on rows (:meth:`Runner.feed`)."""
-        if self.wall is None:
-            return self.runner.feed(rows, positions, before)
         return self.timed(lambda: self.runner.feed(rows, positions, before))
+
+    def process(self, rows: Rows, least: int, positions: Ints | None = None) -> list[tuple[int, Event]]:
+        """Run the detector on rows that are due: published events, each with the event time that caused it.
+
+        ``least``: above the watermark that had passed rows which are not in order; NEVER if all are.
+        """
+        before = times_before(rows, least) if self.runner.needs_time else None
+        found = self.runner.feed(rows, positions, before) if self.wall is None else self.feed(rows, positions, before)
+        if not found:
+            return []
+        return [(max(ts_of(rows, at), least) if isinstance(at, int) else at.at, event) for at, event in found]
 
     def fire_timers(self, clk: int) -> Found:
         """Fire the timers that the watermark has passed; at the end of the stream all, first those up to ``clk``."""
