@@ -79,6 +79,7 @@ _NO_SOURCES, _NO_TREE = np.empty((0, readiness.FIELDS), dtype=np.int64), np.full
 
 
 _NO_TIMES: Ints = np.empty(0, dtype=np.int64)
+_UNMEASURED = delays.UNMEASURED.tobytes()
 _EMPTY_RECORD = array("q", [0] * records.FIELDS)
 _EMPTY_RECORD[records.WATERMARK] = _EMPTY_RECORD[records.EVALUATED_AT] = NEVER
 _EMPTY_RECORD[records.REMOTE] = records.LOCAL
@@ -355,7 +356,7 @@ class SensorInput(Input):
                 batch = Batch(self.name, ts, slots, seq, columns, self.sources.names)
                 columns, fields, events = {}, (), object_column(list(batch))
             else:
-                shared.events, shared.columns = object_column(list(self.rows(0, len(shared)))), {}
+                shared.use_events(object_column(list(self.rows(0, len(shared)))))
         shared.add(ts, slots, seq, positions, columns, self.sources.ranks_of, fields, events)
 
     def slot_of(self, source: Source) -> int:
@@ -551,6 +552,11 @@ class DerivedInput(Input):
     def assume_back(self, back: int) -> None:
         """Events may be back-dated by so much, although none was here."""
         self.back = max(self.back, back)
+
+    def is_as_made(self, back: int) -> bool:
+        """Whether nothing is known that a new input does not know, which assumes so much back-dating."""
+        known = self.events or self.watermark != NEVER or self.ended or self.back != back
+        return not known and self.ints.tobytes() == _UNMEASURED
 
     def published(self, event: Event, trigger_ts: int) -> None:
         """Record a published event, and by how much it was back-dated."""

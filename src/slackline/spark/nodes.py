@@ -30,7 +30,8 @@ from slackline.cluster.registry import DESCRIPTION, STOP, Registry, description_
 from slackline.cluster.task import NodeTask, Outcome
 from slackline.cluster.tcp import LEAVING
 from slackline.connectors.addresses import scheme_of
-from slackline.connectors.files import FolderInUseError, FolderLease
+from slackline.connectors.files import FolderInUseError
+from slackline.connectors.store import Store, StoreLease
 from slackline.core.errors import ConfigError, SlacklineError
 from slackline.core.hierarchy import Hierarchy
 from slackline.runtime.address import Address
@@ -76,8 +77,8 @@ def cluster(
     ``nodes``       detectors by node, or the number of nodes, to which the detectors are dealt by level. Each node
                     takes one slot (``spark.task.cpus`` cores) until it ends.
     ``source``      addresses of the input, as for ``slackline run --from``. Every executor can open them.
-    ``checkpoint``  folder that the driver and all executors share: results and checkpoints by node. The same call
-                    resumes from there.
+    ``checkpoint``  folder that the driver and all executors share, or URI of one (``s3://…``, ``hdfs://…``): results
+                    and checkpoints by node. The same call resumes from there.
     ``sink``        URL of a topic or server that gets the records, too: at least once, with ids by which to drop
                     repeats.
     ``ingress``     sensor types by node that enter there. Default: all, at the first node.
@@ -105,7 +106,7 @@ def cluster(
     placed = _placed(nodes, hierarchy)
     entering = {next(iter(placed)): list(hierarchy.sensor_types)} if ingress is None else dict(ingress)
     _check_nodes(hierarchy, placed, entering)
-    folder = Path(checkpoint).resolve()
+    folder = Store.of(str(checkpoint) if scheme_of(str(checkpoint)) else Path(checkpoint).resolve())
     described = [
         NodeOptions(
             app=app, name=name, inputs=sources, run=list(detectors), ingress=list(entering.get(name, ())),
@@ -132,7 +133,7 @@ class SparkCluster:
     """
 
     def __init__(
-        self, spark: SparkSession, nodes: Sequence[NodeOptions], folder: Path, host: str, take_over: bool
+        self, spark: SparkSession, nodes: Sequence[NodeOptions], folder: Store, host: str, take_over: bool
     ) -> None:
         self._context: SparkContext = spark.sparkContext
         self._nodes = {node.name: node for node in nodes}
@@ -140,9 +141,9 @@ class SparkCluster:
         self._host = host
         self._credentials = Credentials.of(*map(Path, nodes[0].tls))
         self._take_over = take_over
-        self._lease = FolderLease(folder)
+        self._lease = StoreLease(folder)
         self._marker = secrets.token_hex(16)
-        self._group = f"slackline {folder.name} {self._marker[:8]}"
+        self._group = f"slackline {Path(folder.path).name} {self._marker[:8]}"
         self._registry = Registry(self._nodes, self._credentials, self._describe)
         self._registry_at = ""
         self._ended: set[str] = set()
@@ -214,7 +215,7 @@ class SparkCluster:
             for name in self._nodes:
                 self._context.cancelJobGroup(self._group_of(name))
         if not self._lease.is_fenced:
-            (self._folder / STOP).unlink(missing_ok=True)
+            self._folder.delete(STOP)
         self._describe()
         self._lease.release()
 
@@ -240,7 +241,7 @@ class SparkCluster:
         check_slots(self._context, len(self._nodes))
         self._acquire()
         self._is_open = True
-        (self._folder / STOP).unlink(missing_ok=True)
+        self._folder.delete(STOP)
         self._registry_at = str(self._registry.start(self._host))
         self._describe()
         work = [(self._keep, name) for name in self._nodes]
@@ -307,12 +308,7 @@ class SparkCluster:
                 "addresses": self._registry.addresses(),
             }
         )
-        new = self._folder / f"{DESCRIPTION}.new"
-        try:
-            new.write_text(text)
-            new.replace(self._folder / DESCRIPTION)
-        except OSError as error:
-            raise SlacklineError(f"cannot write to the checkpoint folder {self._folder}: {error}.") from error
+        self._folder.write(DESCRIPTION, [text.encode()])
 
     def _keep(self, name: str) -> None:
         """Run the job of a node, and again when it has ended too early."""
@@ -357,9 +353,17 @@ class SparkCluster:
     def _look(self) -> None:
         """Watch the lease, and the request to stop."""
         while not self._stops.wait(LOOK) and not self._is_over:
-            if self._lease.is_fenced:
+            try:
+                is_fenced = self._lease.is_fenced
+                if not is_fenced:
+                    self._lease.renew()
+                is_wanted = self._folder.read(STOP) is None
+            except SlacklineError as error:
+                logger.warning("%s", error)
+                continue
+            if is_fenced:
                 self._fail("another driver has taken over the cluster; this one stops.")
-            elif (self._folder / STOP).exists():
+            elif not is_wanted:
                 self.stop()
                 with self._changed:
                     self._ended |= self._nodes.keys()
