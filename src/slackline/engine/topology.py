@@ -59,9 +59,9 @@ class Topology:
         #: By type: the operators that listen to it; and those that depend on it, directly or indirectly.
         self.readers: dict[str, list[Operator]] = {}
         self.above: dict[str, tuple[Operator, ...]] = {}
-        #: By entering type: its input, its declaration and, where only one operator depends on it, which depends on
-        #: sensor types in their order alone, that operator.
-        self.entries: dict[str, tuple[SensorInput, EventType, Operator | None]] = {}
+        #: By entering type: its input, whether events are checked against a declaration and, where only one operator
+        #: depends on it, which depends on sensor types in their order alone, that operator.
+        self.entries: dict[str, tuple[SensorInput, bool, Operator | None]] = {}
         self.extend(hierarchy)
 
     def extend(self, hierarchy: Hierarchy) -> None:
@@ -78,7 +78,9 @@ class Topology:
             else:
                 is_clock = name in hierarchy.clock
                 evidence = self._evidence(name)
-                sensor = self.sensors[name] = SensorInput(name, rank, evidence, is_clock, self.startup)
+                declared = hierarchy.types[name].sources if name in hierarchy.types else None
+                sensor = SensorInput(name, rank, evidence, is_clock, self.startup, len(declared or ()))
+                self.sensors[name] = sensor
                 if name in hierarchy.clock_aids:
                     sensor.assign_role(AIDS + hierarchy.clock_aids.index(name))
                 if self.alone:
@@ -171,13 +173,14 @@ class Topology:
         for operator in self.operators:
             for input in operator.buffer.inputs:
                 self.readers[input.name].append(operator)
-            operator.connect(publisher)
+        for operator in self.operators:
+            operator.connect(publisher, self.readers)
         above: dict[str, tuple[Operator, ...]] = {}
         for name in (*self.sensors, *self.derived):
             self._listeners(name, above)
         self.above = above
         self.entries = {
-            name: (input, self.kind(name), self._alone_above(name)) for name, input in self.entering.items()
+            name: (input, self.kind(name).demanding, self._alone_above(name)) for name, input in self.entering.items()
         }
         # Operators that depend on all clock types are evaluated at each advance of stream time; others are scheduled.
         clock_readers = [set(above[name]) for name, sensor in self.entering.items() if sensor.role != NO_CLOCK]
