@@ -22,7 +22,8 @@ from slackline.cluster.process import NodeOptions
 from slackline.cluster.task import NodeTask, Outcome, main
 from slackline.core.errors import ConfigError, SlacklineError
 from slackline.spark import cluster
-from slackline.spark.nodes import SparkCluster, task_of
+from slackline.spark.nodes import SparkCluster
+from slackline.spark.tasks import task_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
